@@ -44,6 +44,7 @@ from storage_consumer.monitoring.reporting import Reporting
 from storage_consumer.monitoring.showing import Showing
 from storage_consumer.monitoring.status import Status
 from storage_consumer.operating.looking import status_now, status_site
+from storage_consumer.operating.retries import QuarantineRetries
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.ports import Journal
@@ -361,4 +362,5 @@ class Consumer:
             progress=self._recorder,
             clock=self._clock,
             secrets_file=self._secrets_file,
+            retry_quarantined=QuarantineRetries(state, secrets.password),
         )

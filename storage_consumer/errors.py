@@ -129,13 +129,15 @@ class DdlFailed(TableError):
 class RowRefused(TableError):
     """The target refused a value of a row.
 
-    `line` is the row as it was to be written. The caller looks it up to find the file and row that it came from.
+    `line` is the row as it was to be written. The caller looks it up to find the file and row that it came from. `content_error` is the
+    server's error number if it refused a row to be written for what the row holds; 0 for everything else.
     """
 
-    def __init__(self, message: str = "", *, line: bytes = b"") -> None:
-        """Store the line; `message` names the table, the row's key and the server's answer."""
+    def __init__(self, message: str = "", *, line: bytes = b"", content_error: int = 0) -> None:
+        """Store the line and the number; `message` names the table, the row's key and the server's answer."""
         super().__init__(message)
         self.line = line
+        self.content_error = content_error
 
 
 class StatementRefused(TableError):

@@ -18,7 +18,7 @@ import numpy as np
 from storage_consumer.decode.decoder import Decoder, FileRead, Tally
 from storage_consumer.decode.file_splits import NotSplittable, split_of
 from storage_consumer.errors import RowRefused, TableError, UndecodableRow
-from storage_consumer.job.reports import FileReport, WriteReport
+from storage_consumer.job.reports import FileReport, QuarantinedRow, RowPlace, WriteReport
 from storage_consumer.job.spec import WHOLE, FileSplit, Mode, TablePlan, VersionPlan
 from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.model import MAX_TSO, CommitRange
@@ -59,6 +59,15 @@ class RowWriter(Protocol):
 
     def write_states(self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
         """Write last states: `deletes` are lines of key columns, `upserts` lines of written columns; deletes go first."""
+        ...
+
+    def write_accepted(
+        self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes], place_of: Callable[[bytes], RowPlace]
+    ) -> tuple[int, list[QuarantinedRow]]:
+        """Write as `write_states` does, and quarantine rows that the target refuses for what they hold; return these too.
+
+        `place_of` returns where a line of `upserts` comes from.
+        """
         ...
 
     def write_together(self, states: Sequence[tuple[TablePlan, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
@@ -311,15 +320,29 @@ def _write_together(held: Sequence[_Folded], writer: RowWriter) -> Iterator[Writ
 def _write_states(work: TablePlan, states: Changes, writer: RowWriter) -> WriteReport:
     """Write last states; if the target refuses a row, report the file and row that it came from."""
     try:
+        if work.quarantine is not None and work.mode is Mode.KEYED:
+            written, aside = writer.write_accepted(
+                work, *_deletes_and_upserts(states), lambda line: _place_of(states, line, work)
+            )
+            return WriteReport(table=work.index, written=written, quarantined=tuple(aside))
         return WriteReport(table=work.index, written=_write_folded(work, states, writer))
     except RowRefused as fault:
-        place = states.lines.index(fault.line) if fault.line in states.lines else None
-        if place is None:
+        if not fault.line or fault.line not in states.lines:
             return WriteReport(table=work.index, error=str(fault))
-        ts, order = int(states.ts[place]) if work.has_commit_ts else 0, int(states.order[place])
-        return WriteReport(table=work.index, error=str(fault), commit_ts=ts, rank=rank_of(order), row=row_of(order))
+        place = _place_of(states, fault.line, work)
+        return WriteReport(
+            table=work.index, error=str(fault), commit_ts=place.commit_ts, rank=place.rank, row=place.row
+        )
     except (TableError, ValueError) as fault:
         return WriteReport(table=work.index, error=str(fault))
+
+
+def _place_of(states: Changes, line: bytes, work: TablePlan) -> RowPlace:
+    """Return where one of the lines comes from."""
+    place = states.lines.index(line)
+    order = int(states.order[place])
+    ts = int(states.ts[place]) if work.has_commit_ts else 0
+    return RowPlace(commit_ts=ts, rank=rank_of(order), row=row_of(order))
 
 
 def _write_folded(work: TablePlan, states: Changes, writer: RowWriter) -> int:

@@ -17,6 +17,7 @@ from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.journal import JournalEntry, Outcome, Sent
+from storage_consumer.plan.quarantined import TableEntries
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_decisions import Obeyed
 from storage_consumer.summary import Progress
@@ -169,6 +170,14 @@ class Decisions(Protocol):
         ...
 
 
+class QuarantineStore(Protocol):
+    """Rows that the target refused; see `checkpoint.quarantine`."""
+
+    def entries(self) -> Mapping[str, TableEntries]:
+        """Return what the quarantine holds, by table key."""
+        ...
+
+
 class State(Protocol):
     """Everything that a feed keeps in the target, apart from rows; see `checkpoint.store`."""
 
@@ -195,6 +204,11 @@ class State(Protocol):
     @property
     def decisions(self) -> Decisions:
         """What operators decide."""
+        ...
+
+    @property
+    def quarantine(self) -> QuarantineStore:
+        """Which rows the target refused."""
         ...
 
     def open(self, upstream: str) -> None:

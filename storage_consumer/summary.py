@@ -67,6 +67,8 @@ class RoundSummary:
     states: dict[str, int] = field(default_factory=dict)
     """State → number of tables at the end of the round; tables that are left out do not count."""
     tables: tuple[TableSummary, ...] = ()
+    quarantined: dict[str, int] = field(default_factory=dict)
+    """Table → number of its rows in the quarantine: these tables are not equal to the source."""
 
     @property
     def halted(self) -> tuple[TableSummary, ...]:

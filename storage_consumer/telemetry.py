@@ -222,6 +222,21 @@ EVENTS: dict[str, Event] = {
         meaning="A statement that came late was decided by an operator; its table goes on where it stopped.",
         fields=("table", "version", "query"),
     ),
+    "row_quarantined": Event(
+        meaning="The target refused rows of this table for what they hold; they are in the quarantine, and the table goes on without them. "
+        "The fields after `rows`, their number, are those of the first one.",
+        fields=("table", "rows", "key", "path", "row", "commit_ts", "error"),
+        levels=("error",),
+    ),
+    "row_retried": Event(
+        meaning="A quarantined row was tried again, and is in its table now.",
+        fields=("table", "key", "commit_ts"),
+    ),
+    "retry_refused": Event(
+        meaning="A quarantined row was tried again, and stays in the quarantine; the error says why.",
+        fields=("table", "key", "commit_ts", "error"),
+        levels=("error",),
+    ),
     "table_halted": Event(
         meaning="This table stops, the others go on; the error says what to do. `kind` is what stopped it: ddl, gate, file, gap, row, "
         "schema or name.",

@@ -24,7 +24,7 @@ _NAMED = re.compile(r"(?<=`)storage-consumer [a-z][^`]*(?=`)")
 """A command that an error only names, without all that it takes to be pasted."""
 _SENTENCE = re.compile(r"(?<=[.;]) +(?=\S)")
 
-EventName = Literal["table_halted", "still_halted", "table_resumed", "took_over", "failed", "test"]
+EventName = Literal["table_halted", "still_halted", "table_resumed", "row_quarantined", "took_over", "failed", "test"]
 Document = Mapping[str, object]
 
 
@@ -125,6 +125,8 @@ def _sentence(event: EventName, tables: Sequence[TableNote], halted: int) -> str
     if event == "table_resumed":
         named = f"{len(tables):,} tables, {first.table} among them, go on" if several else f"{first.table} goes on"
         return f"{named}; {f'{halted:,} still halted' if halted else 'no table is halted any more'}"
+    if event == "row_quarantined":
+        return f"{first.table} is not equal to the source any more: {cut(first.error)}"
     verb = "still halted" if event == "still_halted" else "halted"
     named = f"{len(tables):,} tables {verb}, the first is {first.table}" if several else f"{first.table} {verb}"
     return f"{named}: {cut(first.error)}"

@@ -44,6 +44,8 @@ class HaltWatch:
         """Those of them that were not told."""
         self._decided = set[str]()
         """Tables about which an operator has decided since the last round; it shows whether they go on."""
+        self._quarantined = set[str]()
+        """Tables whose first quarantined row was told."""
         self._first_at = self._last_at = 0.0
         """When the first and the last one of the pending halted."""
         self._is_first_round = True
@@ -74,6 +76,8 @@ class HaltWatch:
             resumed = sorted((self._known.keys() | self._decided) - halted.keys())
             self._known, self._pending, self._is_first_round = halted, {}, False
             self._decided.clear()
+            # One whose last row has left the quarantine is told again.
+            self._quarantined &= summary.quarantined.keys()
         self._tell("still_halted", still)
         self._tell("table_halted", list(halts.values()))
         at = {t.table: t.checkpoint for t in summary.tables}
@@ -99,6 +103,8 @@ class HaltWatch:
             told = {key: fields[key] for key in ("holder", "former", "epoch")}
             text = f"took over from {fields['former']}"
             self._send(about_program("took_over", text, self._about, self._clock.now(), told))
+        elif name == "row_quarantined":
+            self._unequal(table, fields)
         elif name == "failed":
             self._failed(fields)
 
@@ -125,6 +131,15 @@ class HaltWatch:
             if not self._pending:
                 self._first_at = self._last_at
             self._known[note.table] = self._pending[note.table] = note
+
+    def _unequal(self, table: str, fields: Mapping[str, object]) -> None:
+        """Tell of a table's first row in the quarantine."""
+        with self._lock:
+            if table in self._quarantined:
+                return
+            self._quarantined.add(table)
+        text = f"the target refused the row with {fields['key']}: {fields['error']}. See `storage-consumer quarantine`"
+        self._tell("row_quarantined", [TableNote(table=table, error=text)])
 
     def _failed(self, fields: Mapping[str, object]) -> None:
         self.flush()

@@ -20,7 +20,13 @@ from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.decode.values import WireKind
 from storage_consumer.downstream.batches import batches
 from storage_consumer.downstream.connection import escape
-from storage_consumer.downstream.mysql_errors import described, is_conflict, is_connection_loss, is_refusal
+from storage_consumer.downstream.mysql_errors import (
+    content_error,
+    described,
+    is_conflict,
+    is_connection_loss,
+    is_refusal,
+)
 from storage_consumer.errors import RowRefused
 from storage_consumer.job.spec import TablePlan
 from storage_consumer.kernels.row_lines import FEW, Lines, in_one
@@ -94,7 +100,9 @@ class RowStatements:
         which = f"the row with {row_text(work, row, escape, key_only=key_only)}" if row else "rows"
         remedy = "" if isinstance(why, StatementTooLarge) else ". Make the target's table fit what the source holds"
         return RowRefused(
-            f"{work.name}: the target refused {which}: {described(why)}{remedy}, then start again", line=row
+            f"{work.name}: the target refused {which}: {described(why)}{remedy}, then start again",
+            line=row,
+            content_error=content_error(why) if row and not key_only else 0,
         )
 
     def sized(self, sql: str) -> int:

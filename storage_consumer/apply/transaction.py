@@ -146,9 +146,13 @@ class FencedConnection:
         self._check_slot()
         # In a `whole` job one task alone writes a table, so nobody is in its way.
         if work.has_other_unique_keys and self._queues and not self.spec.whole:
-            # Slots below 0 belong to tables: all writers of one table meet in the same.
-            # Two tables may share one, which costs them a wait and no more.
-            self._lock_slot(-1 - work.index % SERIAL_SLOTS)
+            self.lock_table(work)
+
+    def lock_table(self, work: TablePlan) -> None:
+        """Keep other writers of a table from passing this until the transaction ends."""
+        # Slots below 0 belong to tables: all writers of one table meet in the same.
+        # Two tables may share one, which costs them a wait and no more.
+        self._lock_slot(-1 - work.index % SERIAL_SLOTS)
 
     def _check_slot(self) -> None:
         """Claim the task's slot in the first transaction of an attempt; raise `TargetUnavailable` if it was lost or is finished.

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from storage_consumer.apply.keyless import KeylessTable
+from storage_consumer.apply.quarantine import QuarantineStatements, RefusedRow, takes
 from storage_consumer.apply.rows import TRANSACTION_ROWS, TRANSACTION_SIZE, RowStatements
+from storage_consumer.apply.statements import row_text
 from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.downstream.batches import batches
+from storage_consumer.downstream.connection import escape
+from storage_consumer.downstream.mysql_errors import described
+from storage_consumer.errors import RowRefused
+from storage_consumer.job.reports import QuarantinedRow, RowPlace
 from storage_consumer.job.spec import JobSpec, TablePlan
 from storage_consumer.kernels.row_lines import size_of
 from storage_consumer.order.keyless import Events
@@ -41,6 +47,9 @@ class TargetWriter:
         """Take this task's number `partition`, which is also its slot."""
         self._fenced = FencedConnection(spec, password, partition)
         self._rows = RowStatements(self._fenced)
+        self._quarantine = QuarantineStatements(self._fenced)
+        self._with_entries: set[int] = set()
+        """Indexes of the tables of which this writer quarantined a row."""
 
     def finish(self) -> None:
         """Close the slot: no other attempt of this task may write in this window."""
@@ -68,8 +77,59 @@ class TargetWriter:
         """Write runs of upserts and deletes in order, many short ones in one transaction; return the number of rows."""
         return sum(self._fenced.transaction(work, partial(self._write, work, some)) for some in together(ordered))
 
+    def write_accepted(
+        self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes], place_of: Callable[[bytes], RowPlace]
+    ) -> tuple[int, list[QuarantinedRow]]:
+        """Write as `write_states` does, and quarantine rows that the target refuses for what they hold.
+
+        Each transaction holds both its rows and the entries of the rows that it left out. `place_of` returns where a line comes from.
+        """
+        written, aside = 0, []
+        for some in together(((False, deletes), (True, upserts))):
+            rows, refused = self._write_but_refused(work, some, place_of)
+            written += rows
+            aside += [_reported(work, each) for each in refused]
+        return written, aside
+
+    def _write_but_refused(
+        self, work: TablePlan, some: Sequence[Run], place_of: Callable[[bytes], RowPlace]
+    ) -> tuple[int, list[RefusedRow]]:
+        """Write the runs of one transaction without the rows that are refused; return the number of rows, and those left out."""
+        refused: list[RefusedRow] = []
+        while True:
+            accepted = _without(some, frozenset(row.line for row in refused))
+            try:
+                rows = self._fenced.transaction(work, partial(self._write_beside, work, accepted, refused))
+            except RowRefused as fault:
+                # One that is refused again although it is left out would be asked for without end.
+                if work.quarantine is None or not takes(work, fault) or fault.line in {row.line for row in refused}:
+                    raise
+                refused.append(
+                    RefusedRow(
+                        line=fault.line,
+                        place=place_of(fault.line),
+                        reason=described(fault.__cause__ or fault),
+                        error_number=fault.content_error,
+                    )
+                )
+                if len(refused) > work.quarantine.limit:
+                    self._fenced.transaction(work, partial(self._write_beside, work, (), refused))
+            else:
+                if refused:
+                    self._with_entries.add(work.index)
+                return rows, refused
+
+    def _write_beside(self, work: TablePlan, accepted: Sequence[Run], refused: Sequence[RefusedRow]) -> int:
+        """Write accepted rows, and the entries of refused ones, in the running transaction."""
+        # Entries first: they note what the target holds of their keys, and a REPLACE may push such a row out.
+        if refused and work.quarantine is not None:
+            self._quarantine.put(work, work.quarantine, refused)
+        return self._write(work, accepted)
+
     def _write(self, work: TablePlan, some: Sequence[Run]) -> int:
         """Write the runs of one transaction; return the number of rows."""
+        if work.has_entries or work.index in self._with_entries:
+            self._quarantine.supersede(work, some)
         return sum((self._rows.replace if upsert else self._rows.delete)(work, rows) for upsert, rows in some)
 
     def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
@@ -78,3 +138,15 @@ class TargetWriter:
         The table's stored checkpoint moves in the same transactions, only at ends of a commit-ts.
         """
         return KeylessTable(self._rows, work).write(parts)
+
+
+def _without(some: Sequence[Run], refused: frozenset[bytes]) -> list[Run]:
+    """Return runs without refused rows."""
+    if not refused:
+        return list(some)
+    return [(upsert, [line for line in lines if not (upsert and line in refused)]) for upsert, lines in some]
+
+
+def _reported(work: TablePlan, row: RefusedRow) -> QuarantinedRow:
+    key = row_text(work, row.line, escape, key_only=False)
+    return QuarantinedRow(key=key, reason=row.reason, place=row.place)

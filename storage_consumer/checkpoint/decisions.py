@@ -14,6 +14,7 @@ from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.engine import Connection, Row
 
 from storage_consumer.checkpoint.copies import COLUMNS, copies_in, copy_values
+from storage_consumer.checkpoint.quarantine import close_copied
 from storage_consumer.checkpoint.transactions import OwnedTransactions
 from storage_consumer.downstream.state_tables import StateTables, put, same_statement
 from storage_consumer.model import DdlId, TableName
@@ -129,6 +130,8 @@ class StoredDecisions:
         if decision.verb == "moved" and decision.to is not None:
             place = {"target_schema": decision.to.schema, "target_table": decision.to.table}
             connection.execute(put(targets, {"table_key": table.table_key} | place))
+        if decision.verb == "reload-done":
+            close_copied(connection, self._tables, table.table_key, decision.at)
         # A copy too may have keys that are new: those of the statements that it contains.
         if decision.verb in ("accept-keys", "reload-done"):
             there = self._place(connection, table)

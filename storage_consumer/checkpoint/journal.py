@@ -9,6 +9,7 @@ from sqlalchemy import func, select
 from sqlalchemy.dialects.mysql import insert
 
 from storage_consumer.checkpoint.progress import put_tables
+from storage_consumer.checkpoint.quarantine import close_entries
 from storage_consumer.checkpoint.transactions import OwnedTransactions
 from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED, JournalEntry, Outcome, Sent
 from storage_consumer.plan.steps import DdlStep
@@ -77,6 +78,8 @@ class StoredJournal:
                 insert(self._tables.journal).values(row | values | times).on_duplicate_key_update(**values, **times)
             )
             # In the same transaction, so that a restart never finds the one without the other.
+            if state == DONE:
+                close_entries(connection, self._tables, step)
             put_tables(connection, self._tables, tables, as_they_were=True)
 
     def refused(self, step: DdlStep, error: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import func, select, text, true
 
 from storage_consumer.checkpoint.operator_connection import OperatorConnection
+from storage_consumer.checkpoint.operator_quarantine import QuarantineInspector
 from storage_consumer.checkpoint.operator_tables import TableInspector
 from storage_consumer.driver.lease_holder import readable
 from storage_consumer.errors import ConfigError
@@ -91,7 +92,7 @@ class StatusInspector:
         return tuple(_entry(*row) for row in self._connection.rows(query))
 
     def _all_tables(self) -> list[Table]:
-        found = []
+        found, counts = [], QuarantineInspector(self._connection).counts()
         for row in TableInspector(self._connection).all():
             stored = row.stored
             found.append(
@@ -106,6 +107,7 @@ class StatusInspector:
                     decided_at=row.decision.decided_at if row.decision else "",
                     obeyed=row.obeyed,
                     refusal=row.refusal,
+                    quarantined=counts.get(stored.table_key, 0),
                 )
             )
         return found

@@ -7,6 +7,7 @@ from sqlalchemy import func, select
 from storage_consumer.checkpoint.decisions import StoredDecisions
 from storage_consumer.checkpoint.journal import StoredJournal
 from storage_consumer.checkpoint.progress import StoredProgress
+from storage_consumer.checkpoint.quarantine import StoredQuarantine
 from storage_consumer.checkpoint.schema_history import StoredHistory
 from storage_consumer.checkpoint.state_schema import StateSchema
 from storage_consumer.checkpoint.transactions import OwnedTransactions
@@ -24,6 +25,7 @@ class StateReader:
         self.journal = StoredJournal(self._transactions)
         self.history = StoredHistory(self._transactions)
         self.decisions = StoredDecisions(self._transactions)
+        self.quarantine = StoredQuarantine(self._transactions)
 
     def exists(self, upstream: str) -> bool:
         """Return whether there is a state of this bucket; raise `ConfigError` for one of another bucket or version."""

@@ -20,6 +20,8 @@ from storage_consumer.plan.table_state import TableState
 from storage_consumer.sql.tokens import quote
 
 _SAME_COLUMN, _NO_COLUMN = 1060, 1091
+_TWO_CHECKPOINTS = 4
+"""The first version whose feed has a checkpoint of the running tables beside that of all."""
 
 
 class StateSchema:
@@ -131,7 +133,8 @@ class StateSchema:
         doing = "migrating the state schema"
         with self._transactions.shared(doing) as connection:
             # An interrupted migration has not stored the version, so it is found here and goes on.
-            if self._version(connection) == STATE_VERSION:
+            before = self._version(connection)
+            if before == STATE_VERSION:
                 return
             for table, column in self._tables.added():
                 self._add_column(connection, table.name, column)
@@ -140,7 +143,9 @@ class StateSchema:
         # ALTER TABLE commits, which would release the lock on the lease, so none of it is in this transaction. The version is stored last:
         # after a crash before it all steps run again, and find what is done.
         with self._transactions.owned(doing) as connection:
-            _part_checkpoints(connection, self._tables)
+            # A later version has two of them already, and this would throw one away.
+            if before < _TWO_CHECKPOINTS:
+                _part_checkpoints(connection, self._tables)
             connection.execute(update(self._tables.version).values(version=STATE_VERSION))
 
     def _add_column(self, connection: Connection, table: str, column: Column[Any]) -> None:

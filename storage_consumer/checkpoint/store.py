@@ -11,6 +11,7 @@ from storage_consumer.checkpoint.decisions import StoredDecisions
 from storage_consumer.checkpoint.journal import StoredJournal
 from storage_consumer.checkpoint.lease import StoredLease
 from storage_consumer.checkpoint.progress import StoredProgress
+from storage_consumer.checkpoint.quarantine import StoredQuarantine
 from storage_consumer.checkpoint.reports import StoredReports
 from storage_consumer.checkpoint.schema_history import StoredHistory
 from storage_consumer.checkpoint.state_schema import StateSchema
@@ -31,6 +32,7 @@ class StateStore:
         self.history = StoredHistory(self.transactions)
         self.decisions = StoredDecisions(self.transactions)
         self.reports = StoredReports(self.transactions)
+        self.quarantine = StoredQuarantine(self.transactions)
 
     def open(self, upstream: str) -> None:
         """Create the state schema if it does not exist; `lease.acquire` migrates one of an older version.

@@ -61,7 +61,7 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                     "Leave the work to the other process, stop it first, or wait for its end with `--standby`.",
                 ),
                 ExitCode.TABLES_STOPPED: Ending(
-                    "one or more tables stopped (the message says why); the others went on",
+                    "one or more tables stopped (the message says why), or have rows in the quarantine; the others went on",
                     "The error of each table says what to do; `storage-consumer table` lists them. Then start again.",
                 ),
                 ExitCode.NO_METADATA: Ending(
@@ -92,7 +92,8 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                     "nobody writes (not with --batch)", "Start `storage-consumer run`; its log says why it ended."
                 ),
                 ExitCode.TABLES_STOPPED: Ending(
-                    "one or more tables are halted or paused", "Run the command that stands below each of them."
+                    "one or more tables are halted or paused, or have rows in the quarantine",
+                    "Run the command that stands below each of them.",
                 ),
                 ExitCode.BEHIND: Ending(
                     "rounds fail and are tried again, or the checkpoint is older than --max-lag",
@@ -143,6 +144,15 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                     "no such table, or its state does not allow the decision (the message says why); or the "
                     "arguments are wrong",
                     "Do what the message says first.",
+                ),
+            }
+        ),
+        "quarantine": MappingProxyType(
+            {
+                ExitCode.DONE: Ending("shown, or decided", "A running consumer tries rows again in its next round."),
+                ExitCode.FAILED: Ending("the target did not answer", _NO_ANSWER),
+                ExitCode.MISCONFIGURED: Ending(
+                    "no such row (the list shows those there are), or the arguments are wrong", _ARGUMENTS
                 ),
             }
         ),

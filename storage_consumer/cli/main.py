@@ -302,7 +302,8 @@ def _announce(loaded: Loaded) -> None:
 def exit_code(summary: RoundSummary, *, once: bool) -> ExitCode:
     """Return the exit code that the last round's summary means."""
     # Without --once a table that waits is looked at again, and one that is paused is as somebody wants it: no reason for a code.
-    stopped = summary.halted or (once and (summary.waiting or summary.paused))
+    # A table with quarantined rows is not equal to the source, which the end of any run has to say.
+    stopped = summary.halted or summary.quarantined or (once and (summary.waiting or summary.paused))
     return ExitCode.TABLES_STOPPED if stopped else ExitCode.DONE
 
 

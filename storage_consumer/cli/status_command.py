@@ -40,6 +40,7 @@ _CODES = {
     Health.NO_WRITER: ExitCode.NOT_THE_WRITER,
     Health.RETRYING: ExitCode.BEHIND,
     Health.STOPPED: ExitCode.TABLES_STOPPED,
+    Health.UNEQUAL: ExitCode.TABLES_STOPPED,
     Health.BEHIND: ExitCode.BEHIND,
 }
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"

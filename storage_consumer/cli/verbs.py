@@ -17,6 +17,8 @@ from storage_consumer.errors import ConfigError
 
 PROGRAM = "storage-consumer"
 RUN = "run"
+_OF_RUN = ("local-infile", "quarantine", "quarantine-limit")
+"""Options about the target that only a run needs."""
 _LOG = ("log-file", "log-format")
 _BUCKET: tuple[Group, ...] = ("what is copied", "how TiCDC wrote the files")
 
@@ -84,7 +86,7 @@ def _of_the_target(*more: str) -> tuple[Option, ...]:
     """Return the options that lead to the target and its state, and those called `more`."""
     ends = {"downstream-uri", "config", *_LOG, *more}
     return tuple(
-        each for each in OPTIONS if each.name in ends or (each.group == "the target" and each.name != "local-infile")
+        each for each in OPTIONS if each.name in ends or (each.group == "the target" and each.name not in _OF_RUN)
     )
 
 
@@ -300,6 +302,35 @@ the state schema. A running consumer obeys in its next round, without a restart;
         options=_of_the_target(),
         is_paged=True,
         module="table_command",
+    ),
+    Verb(
+        name="quarantine",
+        usage="[list|retry|drop] [--table S.T [--key TEXT] | --all] [--yes] --downstream-uri URI [option …]",
+        summary="list rows that the target refused; try them again, or give them up",
+        description="""\
+Shows the rows that the target refused and that --quarantine kept aside, each with its file, its commit-ts and the reason, and records
+what you decide about them. A running consumer tries rows again at the start of its next round, a stopped one when it starts. A row
+that its source changes meanwhile leaves the quarantine by itself.""",
+        examples=(
+            "quarantine --downstream-uri mysql://root@127.0.0.1:3306/",
+            "quarantine retry --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/",
+            "quarantine drop --table shop.orders --key 'id = 7' --yes --downstream-uri mysql://root@127.0.0.1:3306/",
+        ),
+        actions=(
+            ("list", "show what the quarantine holds"),
+            ("retry", "try rows again, after you made the target's table fit"),
+            ("drop", "remove rows for good: their table stays different from the source"),
+        ),
+        flags=(
+            _TABLE,
+            Flag(name="--key", metavar="TEXT", help="One row of the table, by its key as the list shows it."),
+            Flag(name="--all", help="The rows of all tables."),
+            Flag(name="--yes", help="What `drop` needs, since it cannot be undone."),
+            JSON,
+        ),
+        options=_of_the_target(),
+        is_paged=True,
+        module="quarantine_command",
     ),
     Verb(
         name="history",

@@ -44,6 +44,8 @@ class Options(TypedDict, total=False):
     ssl_mode: str | None
     allow_unverified_server: bool | str | None
     connect_timeout: float | str | None
+    quarantine: str | Sequence[str] | None
+    quarantine_limit: int | str | None
     local_infile: bool | str | None
     flush_interval: float | str | None
     ddl_at_checkpoint_wait: float | str | None

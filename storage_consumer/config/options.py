@@ -163,6 +163,26 @@ _TARGET = (
         help="How long one attempt to connect to the target may take, from resolving its name to a session that is "
         "ready.",
     ),
+    Option(
+        name="quarantine",
+        group="the target",
+        metavar="RULE",
+        parse=filter_and_routes.rules,
+        default=_TUNING.quarantine,
+        shown_default="no table",
+        repeatable=True,
+        help="Tables that go on without a row that the target refuses for what it holds, such as a value that is too long: the row is "
+        "kept in the state, and the table is no longer equal until it is retried. A rule like those of --filter, such as 'shop.*' "
+        "or '!shop.items'; may be given several times. Other tables halt at such a row.",
+    ),
+    Option(
+        name="quarantine-limit",
+        group="the target",
+        parse=parsers.integer(low=1, high=10_000),
+        default=_TUNING.quarantine_limit,
+        metavar="N",
+        help="Most rows of one table in the quarantine; one more halts the table.",
+    ),
     switch(
         "local-infile",
         "the target",

@@ -161,6 +161,10 @@ class Tuning:
     """Upper limit of parallel connections that write rows, over all executors; TiCDC's name and default."""
     local_infile: bool = True
     """Whether LOAD DATA LOCAL may be used if the server allows it."""
+    quarantine: tuple[str, ...] = ()
+    """Rules of TiCDC's table filter: the tables whose refused rows go into the quarantine; empty: none."""
+    quarantine_limit: int = 100
+    """Most quarantined rows of one table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

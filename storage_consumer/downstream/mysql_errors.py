@@ -45,6 +45,25 @@ TiCDC's MySQL sink ignores the same numbers, except MariaDB's own one for a view
 """
 
 
+_OF_CONTENT = frozenset(
+    (
+        # Out of range, too long, not a value of the type, of the character set, or of an ENUM; NULL where there may be none.
+        *(1048, 1263, 1264, 1265, 1292, 1366, 1367, 1406, 1411, 1416, 1690),
+        # JSON: not valid, or in another character set.
+        *(3140, 3144, 4036, 4038),
+        # A foreign key or a CHECK does not hold; no partition takes the row; the row is larger than the server allows.
+        *(1216, 1452, 3819, 4025, 1526, 1748, 1118, 8025),
+    )
+)
+"""Answers to one written row, about what it holds. Not among them: 1364, a column that no row has a value for."""
+
+
+def content_error(fault: BaseException) -> int:
+    """Return the error's number if the server refused a row for what it holds, else 0."""
+    number = number_of(fault)
+    return number if isinstance(fault, pymysql.err.MySQLError) and number in _OF_CONTENT else 0
+
+
 def number_of(fault: BaseException) -> int:
     """Return the server's or driver's error number, or 0 if it has none."""
     arguments = fault.args

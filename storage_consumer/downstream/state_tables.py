@@ -20,25 +20,44 @@ from sqlalchemy import (
     UniqueConstraint,
     and_,
     bindparam,
+    case,
+    delete,
+    func,
     select,
     text,
     update,
 )
 from sqlalchemy.dialects import mysql
-from sqlalchemy.dialects.mysql import BIGINT, DATETIME, DOUBLE, INTEGER, MEDIUMTEXT, VARBINARY, Insert, insert
+from sqlalchemy.dialects.mysql import (
+    BIGINT,
+    DATETIME,
+    DOUBLE,
+    INTEGER,
+    LONGBLOB,
+    LONGTEXT,
+    MEDIUMTEXT,
+    VARBINARY,
+    Insert,
+    insert,
+)
 from sqlalchemy.sql.elements import ColumnElement, DQLDMLClauseElement
 
 from storage_consumer.job.spec import TaskStatements
 from storage_consumer.plan.finished_files import CHUNK, WIDTH
 from storage_consumer.plan.table_state import TableState
 
-STATE_VERSION = 4
+STATE_VERSION = 5
 """Increased whenever a table changes its shape."""
-MIGRATED = (2, 3)
+MIGRATED = (2, 3, 4)
 """Older versions that can be migrated: they lack tables, which are created, and columns of `StateTables.added`."""
 
 IDENTITY = ("table_dir", "version", "checksum")
 """The columns that tell one schema file, and so one statement, from all others; see `DdlStep.identity`."""
+QUARANTINE_VALUES = (
+    *("table_key", "digest", "schema_name", "table_name", "version", "commit_ts", "path", "row_in_file", "row_key"),
+    *("key_columns", "written_columns", "image", "line", "held_before", "reason", "error_number"),
+)
+"""The columns of a quarantined row that the writer fills in."""
 # Keys may have 3,072 bytes, and a character takes up to four of them.
 _PATH = 512
 _STREAM = 700
@@ -83,6 +102,7 @@ class StateTables:
         )
         self.report = self._table("report", *_report_columns())
         self.minutes = self._table("report_minutes", *_minute_columns())
+        self.quarantine = self._table("quarantine", *_quarantine_columns())
         self.slots = self._table(
             "slots",
             _number("slot"),
@@ -125,7 +145,30 @@ class StateTables:
             close_slot=_template(update(slots).where(of_slot).values(finished=text("1"))),
             lock_checkpoint=_template(select(progress.c.checkpoint).where(of_table).with_for_update()),
             store_checkpoint=_template(moved.on_duplicate_key_update(checkpoint=bindparam("upto"))),
+            **self._entry_statements(),
         )
+
+    def _entry_statements(self) -> dict[str, str]:
+        """Return the statements of `TaskStatements` on the quarantine, by their names there."""
+        kept = self.quarantine
+        of_table = kept.c.table_key == bindparam("of")
+        now = func.utc_timestamp(text("6"))
+        row: dict[str, ColumnElement[Any]] = {name: bindparam(name) for name in QUARANTINE_VALUES}
+        new = insert(kept).values(**row, first_seen=now, last_seen=now)
+        # Assigned in this order, by what the entry held so far: the same row again keeps the image that was found first.
+        same = kept.c.commit_ts == new.inserted.commit_ts
+        changed: dict[str, ColumnElement[Any]] = {
+            "held_before": case((same, kept.c.held_before), else_=new.inserted.held_before)
+        }
+        changed |= {
+            name: new.inserted[name] for name in QUARANTINE_VALUES if name not in ("table_key", "digest", "held_before")
+        }
+        return {
+            "open_entries": _template(select(kept.c.digest).where(of_table)),
+            "lock_entries": _template(select(kept.c.digest).where(of_table).with_for_update()),
+            "put_entry": _template(new.on_duplicate_key_update([*changed.items(), ("last_seen", now)])),
+            "remove_entries": _template(delete(kept).where(of_table)) + f" AND {kept.c.digest.name} IN (%(digests)s)",
+        }
 
     def _table(self, name: str, *columns: Column[Any] | UniqueConstraint) -> Table:
         # By bytes: keys are folded already, and paths that differ in case are different files.
@@ -275,6 +318,33 @@ def _table_decision_columns() -> tuple[Column[Any], ...]:
         _text("decided_by"),
         Column("obeyed_at", DATETIME(fsp=6)),
         Column("refusal", Text),
+    )
+
+
+def _quarantine_columns() -> tuple[Column[Any], ...]:
+    """Return the columns of one row per key whose last state the target refused."""
+    return (
+        Column("table_key", String(_PATH), primary_key=True),
+        Column("digest", String(64), primary_key=True),
+        _text("schema_name"),
+        _text("table_name"),
+        _tso("version"),
+        _tso("commit_ts"),
+        Column("path", String(_STREAM), nullable=False),
+        _tso("row_in_file"),
+        Column("row_key", Text, nullable=False),
+        Column("key_columns", Text, nullable=False),
+        Column("written_columns", MEDIUMTEXT, nullable=False),
+        Column("image", LONGTEXT, nullable=False),
+        Column("line", LONGBLOB, nullable=False),
+        Column("held_before", LONGTEXT),
+        Column("reason", Text, nullable=False),
+        Column("error_number", INTEGER, nullable=False),
+        Column("first_seen", DATETIME(fsp=6), nullable=False),
+        Column("last_seen", DATETIME(fsp=6), nullable=False),
+        Column("retry_asked_at", DATETIME(fsp=6)),
+        Column("retry_asked_by", String(_NAME)),
+        Column("retry_answer", Text),
     )
 
 

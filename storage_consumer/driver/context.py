@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from storage_consumer.clock import Clock
@@ -29,3 +30,5 @@ class RoundContext:
     progress: Progress
     clock: Clock
     secrets_file: str
+    retry_quarantined: Callable[[RoundContext, Collection[str]], None] | None = None
+    """Tries quarantined rows again that operators asked for, except those of tables that a running statement touches."""

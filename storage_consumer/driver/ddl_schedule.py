@@ -14,10 +14,12 @@ from storage_consumer.driver.ddl_outcomes import DdlOutcomes, kind_of
 from storage_consumer.driver.ddl_prepare import decided, in_order, prepared, was_seen, with_homes_of_names
 from storage_consumer.driver.ddl_queue import DdlQueue
 from storage_consumer.driver.ledger import RoundLedger, progress_of
+from storage_consumer.driver.remedies import quarantine_ways
 from storage_consumer.driver.rows import RowJobs
 from storage_consumer.errors import TableError
 from storage_consumer.model import DdlId
 from storage_consumer.plan.ddl_backlog import LATE
+from storage_consumer.plan.quarantined import may_run
 from storage_consumer.plan.renames import unfinished
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.ports import DdlContext, Decision
@@ -183,6 +185,9 @@ class DdlScheduler:
         except TableError as fault:
             self._outcomes.refuse(step, str(fault), kind=kind_of(fault))
             return
+        if decision is None and not ready.skip and (held := self._held_by_quarantine(step)):
+            self._outcomes.refuse(step, held)
+            return
         surroundings = self._surroundings(step, decision)
         # Computed here, since the tables belong to the round's thread; the worker only stores it.
         moved = [progress_of(table, manager) for table in manager.moved_by(step)]
@@ -195,6 +200,25 @@ class DdlScheduler:
         self.context.progress.ddl(table=str(ready.name), query=ready.definition.query)
         _log.info("ddl_started", table=str(ready.name), version=step.version, query=ready.definition.query)
         self.context.ddl_workers.start(ready, surroundings, moved)
+
+    def _held_by_quarantine(self, step: DdlStep) -> str:
+        """Return why a statement may not run while rows are in the quarantine; empty if it may."""
+        manager = self.context.manager
+        touched = manager.touches.of(step)
+        if not any(manager.quarantined.of(key) for key in touched):
+            return ""
+        # No job runs beside this: what the state holds now is what it holds until the statement ends, or less.
+        manager.quarantined.replace(self.context.state.quarantine.entries())
+        for key in sorted(touched):
+            entries, table = manager.quarantined.of(key), manager.tables.get(key)
+            own = table.timeline.structure_at(step.version - 1) if table and key == step.table_key else None
+            if entries and not may_run(step, own, entries):
+                name = table.name if table else step.name
+                return (
+                    f"the DDL of {step.definition.path} waits, because {entries.count} rows of {name} are in the quarantine and it would "
+                    f"move rows or change the key by which they are found. {quarantine_ways(name, self.context.config.downstream)}"
+                )
+        return ""
 
     def _surroundings(self, step: DdlStep, decision: Decision | None) -> DdlContext:
         """Return what the files say about a statement's surroundings, and what an operator said about it."""

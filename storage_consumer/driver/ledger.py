@@ -248,6 +248,10 @@ class RoundLedger:
             bytes=self.size,
             states=self._states(tables),
             tables=tables,
+            quarantined={
+                str(manager.tables[key].name) if key in manager.tables else key: count
+                for key, count in sorted(manager.quarantined.counts.items())
+            },
         )
 
     def _states(self, tables: Iterable[TableSummary]) -> dict[str, int]:

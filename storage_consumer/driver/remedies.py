@@ -36,6 +36,15 @@ def table_command(verb: Verb, name: TableName, downstream: Downstream) -> str:
     return f"{plain_command(verb, name)} {shlex.join(reaching(downstream))}"
 
 
+def quarantine_ways(name: TableName, downstream: Downstream) -> str:
+    """Return how an operator gets the rows of a table out of the quarantine, and the table on."""
+    retry, drop = (
+        f"{PROGRAM} quarantine {verb} {table_flag(name)} {shlex.join(reaching(downstream))}"
+        for verb in ("retry", "drop")
+    )
+    return f"To try them again, run: {retry} -- to give them up: {drop} -- then: {table_command('resume', name, downstream)}"
+
+
 def missing_table(name: TableName, place: TableName, downstream: Downstream) -> str:
     """Return the message about a table that the target should have. `place`: its name there."""
     there = "" if place == name else f" (as {place})"

@@ -42,10 +42,15 @@ def run_round(
     ddls = DdlScheduler(context, ledger, rows)
     ddls.apply_decisions(late)
     ledger.announce_halts()
+    # Before the first wave: in the middle of a window it could push out rows that are newer.
+    if context.retry_quarantined is not None:
+        context.retry_quarantined(context, ddls.still_running())
     _apply(context, ledger, (rows, ddls), is_stable=is_stable, to_the_end=take_last_ddl)
     with ledger.stage("checkpoint"):
         ddls.store()
         reached = ledger.save_checkpoints()
+        if manager.quarantined:
+            manager.quarantined.replace(context.state.quarantine.entries())
     # After an early end nobody knows what could have gone on, so nothing is called stuck.
     stuck = {}
     if not ledger.ended_early:

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
+from storage_consumer.config.table_filter import table_rules
 from storage_consumer.decode import decoder_for
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_prepare import described
 from storage_consumer.driver.ledger import RoundLedger
-from storage_consumer.driver.remedies import missing_table
-from storage_consumer.errors import TableError
+from storage_consumer.driver.remedies import missing_table, quarantine_ways
+from storage_consumer.errors import NotReplicable, TableError
 from storage_consumer.job.match import table_work, unread_work
 from storage_consumer.job.reports import FileReport, TableOutcome, WriteReport, in_sequence, table_outcome
 from storage_consumer.job.shape import shape
-from storage_consumer.job.spec import FileSplit, JobSpec, TablePlan
+from storage_consumer.job.spec import FileSplit, JobSpec, Quarantine, TablePlan
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.job.title import job_title
 from storage_consumer.model import TableName, latest_tso
+from storage_consumer.order.key_digest import key_signature
 from storage_consumer.plan.steps import DdlStep, RowStep
 from storage_consumer.plan.table_state import TableState
+from storage_consumer.telemetry import Log
 
+_log = Log("round")
+QUARANTINED = "row: quarantined, since the target refused it"
 _Planned = tuple[RowStep, TablePlan]
 
 
@@ -54,6 +59,7 @@ class RowJobs:
         by_table: dict[int, list[FileReport | WriteReport]] = defaultdict(list)
         for report in self.context.pipeline.run(spec, files, self.context.progress):
             by_table[report.table].append(report)
+        self._note_quarantined(planned, by_table)
         tables = self.context.manager.tables
         moved = [
             tables[step.table_key]
@@ -100,12 +106,30 @@ class RowJobs:
                 planned.append((step, replace(plan, latest=latest)))
         return planned
 
+    def _with_quarantine(self, step: RowStep, plan: TablePlan) -> TablePlan:
+        """Return the plan with what tasks must know of the quarantine; raise `TableError` where entries could not be found by their keys."""
+        name, tuning = step.name, self.context.config.tuning
+        entries = self.context.manager.quarantined.of(step.table_key)
+        if entries and entries.signatures - {key_signature(plan)}:
+            raise NotReplicable(
+                f"{name}: {entries.count} of its rows are in the quarantine, and its key is no longer compared as it was when they "
+                f"came there. {self._ways_out(name)}"
+            )
+        rule = None
+        if tuning.quarantine and table_rules(tuning.quarantine).matches(name.schema, name.table):
+            paths = tuple(file.stored.path for file in in_sequence(step))
+            rule = Quarantine(limit=tuning.quarantine_limit, paths=paths)
+        return replace(plan, quarantine=rule, has_entries=entries is not None) if rule or entries else plan
+
+    def _ways_out(self, name: TableName) -> str:
+        return quarantine_ways(name, self.context.config.downstream)
+
     def _plan(self, index: int, step: RowStep) -> TablePlan:
         """Return the plan of one table; raise `TableError` if its rows do not fit the target."""
         there, upstream = self._known.get(step.name.folded()), self.context.config.upstream
         # Even if the target has a table of the name of a dropped one: at this time the source has none, so nothing may be written.
         if there is not None and not step.dropped:
-            return table_work(index, step, there, upstream)
+            return self._with_quarantine(step, table_work(index, step, there, upstream))
         place = self.context.manager.selection.routes.target(step.name)
         return unread_work(index, step, upstream, missing_table(step.name, place, self.context.config.downstream))
 
@@ -115,7 +139,10 @@ class RowJobs:
         return [
             file
             for step, plan in planned
-            for file in whole_files(step, plan.index, splittable=splittable, undivided=self._undivided)
+            # The rows of a split have no numbers by which an operator could find them.
+            for file in whole_files(
+                step, plan.index, splittable=splittable and plan.quarantine is None, undivided=self._undivided
+            )
         ]
 
     def _spec(self, planned: Iterable[_Planned], files: Sequence[FileSplit]) -> JobSpec:
@@ -139,6 +166,30 @@ class RowJobs:
         )
 
     # its outcome
+
+    def _note_quarantined(
+        self, planned: Iterable[_Planned], by_table: Mapping[int, Sequence[FileReport | WriteReport]]
+    ) -> None:
+        """Note and log which tables have rows in the quarantine now."""
+        for step, plan in planned:
+            outcome = table_outcome(step, by_table[plan.index])
+            rows = outcome.quarantined
+            # A bucket that ended with an error does not tell what it quarantined before that.
+            if rows or (plan.quarantine and outcome.error):
+                self.context.manager.quarantined.note(step.table_key, len(rows), key_signature(plan))
+            if rows:
+                self.ledger.skipped[QUARANTINED] += len(rows)
+                first, path = rows[0], in_sequence(step)[rows[0].place.rank].stored.path
+                _log.error(
+                    "row_quarantined",
+                    table=str(step.name),
+                    rows=len(rows),
+                    key=first.key,
+                    path=path,
+                    row=first.place.row,
+                    commit_ts=first.place.commit_ts,
+                    error=first.reason,
+                )
 
     def _acknowledge(self, step: RowStep, outcome: TableOutcome) -> bool:
         """Advance a table, halt it, or let it try again; return whether there is anything to store of it."""

@@ -120,7 +120,10 @@ class ConsumerService:
         restart, self._storage_floor = self._state.progress.load()
         for text in self._beyond_until(restart.checkpoint):
             _log.warning("notice", text=text)
-        context = self._assemble(manager_of(self._config, restart, self._storage_floor, self._clock.now()))
+        manager = manager_of(self._config, restart, self._storage_floor, self._clock.now())
+        # After the window was opened, so that no late task adds to it.
+        manager.quarantined.replace(self._state.quarantine.entries())
+        context = self._assemble(manager)
         self._context, self._ddl_workers = context, context.ddl_workers
         context.reader.resume(self._storage_floor, restart.done, self._state.history.known_versions())
         return context

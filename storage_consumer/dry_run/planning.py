@@ -47,6 +47,7 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
         restart = decided(stored, foreseen)
         structure.keys_taken = with_new_keys(foreseen)
         manager = manager_of(sources.config, restart, floor, sources.clock.now())
+        manager.quarantined.replace(state.quarantine.entries())
         jobs = PlannedRowJobs(sources.storage, recording, lambda key: manager.tables[key].name, reads=bool(rows))
 
         def runner(_: int) -> PlannedDdl:

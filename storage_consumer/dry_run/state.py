@@ -11,9 +11,18 @@ from storage_consumer.model import DdlId, TableDefinition
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.journal import DONE, FAILED, STARTED, JournalEntry, Outcome, Sent
+from storage_consumer.plan.quarantined import TableEntries
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_decisions import Foreseen, Obeyed
-from storage_consumer.ports import Decision, Decisions, Journal, ProgressStore, SchemaHistory, TableProgress
+from storage_consumer.ports import (
+    Decision,
+    Decisions,
+    Journal,
+    ProgressStore,
+    QuarantineStore,
+    SchemaHistory,
+    TableProgress,
+)
 
 _NO_STATEMENTS = TaskStatements(lock_slot="", claim_slot="", close_slot="", lock_checkpoint="", store_checkpoint="")
 """No task of a planned round begins a transaction."""
@@ -50,6 +59,11 @@ class Stored(Protocol):
         """What operators decide."""
         ...
 
+    @property
+    def quarantine(self) -> QuarantineStore:
+        """Which rows the target refused."""
+        ...
+
 
 class PlannedState:
     """The double of `ports.State`."""
@@ -61,6 +75,7 @@ class PlannedState:
         self.journal = _Journal(stored, on_refusal)
         self.history = _History(stored)
         self.decisions = _Decisions(stored)
+        self.quarantine = _Quarantine(stored)
 
     def open(self, upstream: str) -> None:
         """Create nothing."""
@@ -174,6 +189,16 @@ class _History:
     def unresolved(self) -> list[tuple[str, int]]:
         """Return what was read before and did not run."""
         return [] if self._stored is None else self._stored.history.unresolved()
+
+
+class _Quarantine:
+    """What the stored quarantine holds; a plan adds nothing."""
+
+    def __init__(self, stored: Stored | None) -> None:
+        self._stored = stored
+
+    def entries(self) -> Mapping[str, TableEntries]:
+        return self._stored.quarantine.entries() if self._stored else {}
 
 
 class _Decisions:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.canonical_text import Form, Spelling
-from storage_consumer.decode.values import BINARY_TYPES, INTEGER_TYPES, TEXT_TYPES, WireKind, wire_kind
+from storage_consumer.decode.values import BINARY_TYPES, FLOAT_TYPES, INTEGER_TYPES, TEXT_TYPES, WireKind, wire_kind
 from storage_consumer.job.lossy_columns import members
 from storage_consumer.job.target_table import TargetColumn
 from storage_consumer.model import TableColumn, VersionKey
@@ -92,6 +92,8 @@ _TABLE: Mapping[str, Mapping[str, Form | None]] = {
 }
 
 
+_LASTING: Mapping[str, Form] = {"number": Form.NUMBER, "moment": Form.MOMENT, "day": Form.DAY, "time": Form.TIME}
+
 _NO_FORM = (
     "the key column {} is {} in this directory and {} in the current structure, with no statement between them, and "
     "{}: equal keys cannot be recognized. Reload the table from the source"
@@ -141,6 +143,24 @@ def key_forms(
         if version not in unknown and (spelling := _spelling(column, there, place))
     }
     return KeyForms(spellings, unknown)
+
+
+def lasting_form(column: TableColumn, there: TargetColumn, protocol: Protocol) -> tuple[Spelling | None, bool]:
+    """Return the one form of a column's values over all commit ranges, and whether there is one.
+
+    Within a commit range one form is needed only where directories differ; here the directories of later ones are not known yet. A
+    number in single or double precision has no such form: its text depends on the type that it came from.
+    """
+    place = _PLACES.get(there.data_type, there.data_type)
+    if place == "single" or there.data_type == "double" or column.type in FLOAT_TYPES:
+        return None, False
+    if place == "set":
+        by_name = wire_kind(column, protocol) is WireKind.TEXT
+        return (Spelling(Form.MEMBERS, members=members(there.column_type)) if by_name else None), True
+    if place == "binary":
+        return Spelling(Form.PADDED, length=there.length or 0), True
+    form = _LASTING.get(place)
+    return (None if form is None else Spelling(form)), True
 
 
 def _sort(column: TableColumn) -> str:

@@ -15,7 +15,7 @@ from storage_consumer.decode.layout import row_layout
 from storage_consumer.decode.time_zone import converted_zone
 from storage_consumer.decode.values import FLOAT_TYPES, INTEGER_TYPES, wire_kind
 from storage_consumer.errors import NotReplicable
-from storage_consumer.job.key_forms import KeyForms, key_forms
+from storage_consumer.job.key_forms import KeyForms, key_forms, lasting_form
 from storage_consumer.job.lossy_columns import is_its_text, is_text, limits, other_families, other_members
 from storage_consumer.job.spec import Fold, KeyPart, Mode, TablePlan, VersionPlan, WireColumn
 from storage_consumer.job.target_table import TargetColumn, TargetTable
@@ -65,12 +65,7 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
     names = [name for name, _ in key_columns] or [column.name for column in written]
     forms = _forms([folded_name(name) for name in names], step, target, upstream, is_key=bool(key_columns))
     key = tuple(
-        KeyPart(
-            column=_wire(by_name[folded_name(name)], _column(target, name), protocol),
-            fold=_fold(by_name[folded_name(name)], _column(target, name), prefix, forms[folded_name(name)]),
-            prefix=prefix,
-            beyond_bmp=_column(target, name).beyond_bmp,
-        )
+        _key_part(by_name[folded_name(name)], _column(target, name), prefix, forms[folded_name(name)], protocol)
         for name, prefix in key_columns
     )
     columns = _Columns(written, key, forms, become_texts)
@@ -91,6 +86,22 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
         replaces=mode is Mode.KEYLESS and bool(target.unique_keys),
         has_commit_ts=upstream.has_commit_ts,
         stripe_bits=_stripe_bits(target),
+        version=newest.version,
+    )
+
+
+def _key_part(
+    column: TableColumn, there: TargetColumn, prefix: int | None, forms: KeyForms, protocol: Protocol
+) -> KeyPart:
+    """Return one column of the key."""
+    form, is_lasting = lasting_form(column, there, protocol)
+    return KeyPart(
+        column=_wire(column, there, protocol),
+        fold=_fold(column, there, prefix, forms),
+        prefix=prefix,
+        beyond_bmp=there.beyond_bmp,
+        form=form,
+        is_lasting=is_lasting,
     )
 
 

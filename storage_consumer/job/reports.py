@@ -33,6 +33,28 @@ class FileReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RowPlace:
+    """Where a row comes from."""
+
+    commit_ts: int
+    rank: int
+    """Of its file."""
+    row: int
+    """Its number in the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantinedRow:
+    """A row that went into the quarantine instead of its table."""
+
+    key: str
+    """Columns and values of its key, for people."""
+    reason: str
+    """What the target said."""
+    place: RowPlace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteReport:
     """The outcome of one table in one bucket."""
 
@@ -45,6 +67,8 @@ class WriteReport:
     """Commit-ts of the refused row; 0 if it is not known, and so are then `rank` (of its file) and `row` (number)."""
     rank: int = 0
     row: int = 0
+    quarantined: tuple[QuarantinedRow, ...] = ()
+    """Rows that went into the quarantine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +89,8 @@ class TableOutcome:
     """Whether every error may vanish by itself; see `FileReport.torn`."""
     gone: bool
     """Whether a listed file no longer exists."""
+    quarantined: tuple[QuarantinedRow, ...] = ()
+    """Rows that went into the quarantine, by commit-ts."""
 
     def unread(self, step: RowStep) -> list[str]:
         """Return the paths of files of the step that were not read to their end."""
@@ -84,7 +110,14 @@ def table_outcome(step: RowStep, reports: Sequence[FileReport | WriteReport]) ->
         refused=bool(faulty) and isinstance(faulty[0], WriteReport),
         may_pass=all(isinstance(report, FileReport) and report.torn for report in faulty),
         gone=any(report.gone for report in of_files),
+        quarantined=_quarantined(reports),
     )
+
+
+def _quarantined(reports: Iterable[FileReport | WriteReport]) -> tuple[QuarantinedRow, ...]:
+    """Return all rows that went into the quarantine, the first of them first."""
+    rows = [row for report in reports if isinstance(report, WriteReport) for row in report.quarantined]
+    return tuple(sorted(rows, key=lambda row: (row.place.commit_ts, row.place.rank, row.place.row)))
 
 
 def _with_place(report: FileReport | WriteReport, step: RowStep, reports: Sequence[FileReport]) -> str:

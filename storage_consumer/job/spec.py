@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from storage_consumer.config.settings import Downstream, Upstream
+from storage_consumer.decode.canonical_text import Spelling
 from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.decode.values import WireKind
 from storage_consumer.job.lossy_columns import Limit
@@ -47,6 +48,16 @@ class WireColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantine:
+    """How rows of a table are quarantined that the target refuses."""
+
+    limit: int
+    """Most entries of the table."""
+    paths: tuple[str, ...]
+    """Paths of the files of this job, by rank."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeyPart:
     """One column of the key."""
 
@@ -56,6 +67,10 @@ class KeyPart:
     """The number of leading characters (bytes for binary types) that count; None means all."""
     beyond_bmp: bool = True
     """For LOOSE: whether the collation distinguishes characters beyond U+FFFF; older ones find all of them equal."""
+    form: Spelling | None = None
+    """The one form of its values over all commit ranges; None: they have one as they are written."""
+    is_lasting: bool = True
+    """Whether its values have such a form, whatever the type of the column that they came from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +118,12 @@ class TablePlan:
     """How many low bits of an integer key its bucket ignores. Neighbours share a bucket, so each writer fills index pages in sequence."""
     latest: int = MAX_TSO
     """The highest commit-ts that a row may have: no source can have issued a later one yet."""
+    version: int = 0
+    """The table version of the structure in which its rows are written."""
+    quarantine: Quarantine | None = None
+    """Whether, and how, rows are quarantined that the target refuses."""
+    has_entries: bool = False
+    """Whether the quarantine may hold rows of the table: writing or deleting a key then removes its entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +178,14 @@ class TaskStatements:
     """Lock the progress of the table ``of`` (its key): its checkpoint."""
     store_checkpoint: str
     """Move the checkpoint of the table ``of``, which is ``named`` so ``in_schema``, to ``upto``."""
+    open_entries: str = ""
+    """The quarantined rows of the table ``of``: the digests of their keys."""
+    lock_entries: str = ""
+    """The same, locked."""
+    put_entry: str = ""
+    """Put a row into the quarantine, or the newer state of its key in its place; see `QUARANTINE_VALUES`."""
+    remove_entries: str = ""
+    """Remove the quarantined rows of the table ``of`` whose digests are in the list ``digests``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

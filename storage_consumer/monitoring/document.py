@@ -32,6 +32,7 @@ def document(
         "checkpoint_running": _mark(snapshot.checkpoint_running, status.lag_running),
         "storage_checkpoint": _mark(snapshot.storage_checkpoint, status.source_lag),
         "tables_by_state": status.counts,
+        "quarantined": {str(table.name): table.quarantined for table in snapshot.tables if table.quarantined},
         "tables": [_table_document(table) for table in shown],
         "statements": [_statement_document(each) for each in status.statements],
         "seconds_left": _rounded(status.seconds_left),

@@ -97,6 +97,10 @@ METRICS: dict[str, Metric] = {
     "table_halted": _gauge(
         "1 for a halted table; only halted tables have it, at most as many as `--metrics-tables`.", "table"
     ),
+    "table_quarantined_rows": _gauge(
+        f"Rows in the quarantine at the end of the last round, by table; only tables with any have it. All others are `{OTHERS}`.",
+        "table",
+    ),
     "table_checkpoint_timestamp_seconds": _gauge(
         f"As `checkpoint_timestamp_seconds`, by table. Of `{OTHERS}` the lowest.", "table"
     ),

@@ -31,6 +31,8 @@ class Table:
     """Whether a consumer has seen the decision."""
     refusal: str = ""
     """Why the decision changed nothing."""
+    quarantined: int = 0
+    """Its rows in the quarantine: with any, it is not equal to the source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,8 @@ class Health(StrEnum):
     """The bucket, the target or Spark does not answer; the last round failed and is tried again."""
     STOPPED = "stopped"
     """One or more tables are halted or paused; the others go on."""
+    UNEQUAL = "unequal"
+    """The quarantine holds rows of one or more tables, which the target lacks."""
     BEHIND = "behind"
     """The checkpoint is older than it may be."""
     HEALTHY = "healthy"
@@ -134,6 +136,7 @@ def judged(
             (Health.NO_WRITER, lonely),
             (Health.RETRYING, _is_retrying(snapshot)),
             (Health.STOPPED, bool(stopped)),
+            (Health.UNEQUAL, any(table.quarantined for table in snapshot.tables)),
             (Health.BEHIND, late),
             (Health.HEALTHY, True),
         )
@@ -180,6 +183,9 @@ def _reasons(status: Status, stopped: list[TableStatus], exceeded: float | None,
         numbers = [f"{by_itself:,} {of} halted"] if by_itself else []
         numbers += [f"{paused:,} {of} paused by an operator"] if paused else []
         yield f"{', '.join(numbers)}; the others go on"
+    if unequal := [table for table in snapshot.tables if table.quarantined]:
+        rows = sum(table.quarantined for table in unequal)
+        yield f"{_some(rows, 'row')} of {_some(len(unequal), 'table')} in the quarantine: the target is not equal to the source there"
     if exceeded is not None:
         so_far = f"{span(status.lag)} old" if status.lag is not None else "not there yet"
         yield f"the checkpoint is {so_far}, and at most {span(exceeded)} is allowed"
@@ -194,18 +200,22 @@ def _reasons(status: Status, stopped: list[TableStatus], exceeded: float | None,
         yield "no round has ended yet"
 
 
+def _some(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def _tables(snapshot: Snapshot, command: Callable[[Verb, TableName], str]) -> Iterator[TableStatus]:
     """Yield the tables to be shown: halted ones first, then those that wait, by name."""
     waiting = snapshot.report.waiting if snapshot.report else {}
     order = {state: place for place, state in enumerate(_BEHIND)}
     found = []
     for table in snapshot.tables:
-        reason = table.error or waiting.get(str(table.name), "")
+        reason = table.error or waiting.get(str(table.name), "") or _unequal(table)
         state = TableState(shown_state(table.state, table.error))
         if state == TableState.RUNNING and str(table.name) in waiting:
             state = TableState.WAITING
         is_open = bool(table.decision) and (not table.obeyed or bool(table.refusal))
-        if state not in _BEHIND and not is_open:
+        if state not in _BEHIND and not is_open and not table.quarantined:
             continue
         checkpoint = snapshot.checkpoint_running if table.follows and state not in STOPPED else table.checkpoint
         found.append(
@@ -227,7 +237,10 @@ def _next_steps(
 ) -> tuple[str, ...]:
     if state not in STOPPED:
         # Of several connections that may hold a lock, a person has to choose.
-        return tuple(ends) if len(ends := _KILL.findall(reason)) == 1 else ()
+        kills = tuple(ends) if len(ends := _KILL.findall(reason)) == 1 else ()
+        # The same words, with another verb.
+        retry = command("resume", table.name).replace(" table resume ", " quarantine retry ", 1)
+        return (*kills, retry) if table.quarantined else kills
     # The message knows best: it was written where the fault was met.
     named = commands_in(reason)
     if AT_A_START in reason:
@@ -236,6 +249,10 @@ def _next_steps(
         return named or (command("reload-done", table.name),)
     again = command("resume", table.name)
     return named if named and (again in named or _AGAIN not in reason) else (again, *named)
+
+
+def _unequal(table: Table) -> str:
+    return f"{_some(table.quarantined, 'row')} in the quarantine, which the target refused" if table.quarantined else ""
 
 
 def _decision(table: Table) -> str:

@@ -46,6 +46,7 @@ class TableSeries:
         shown = {name: float(self._rows[name]) for name in named if name in rows}
         return {
             "table_halted": dict.fromkeys(halted, 1.0),
+            "table_quarantined_rows": _by_label(last.quarantined, named),
             "table_checkpoint_timestamp_seconds": checkpoints,
             "table_lag_seconds": {name: max(0.0, facts.now - at) for name, at in checkpoints.items()},
             "table_rows_total": shown | {OTHERS: float(self._rows[OTHERS])},
@@ -62,6 +63,13 @@ class TableSeries:
             if new := count - self._seen.get(name, 0):
                 self._rows[name if name in named else OTHERS] += new
         self._seen = dict(rows)
+
+
+def _by_label(rows: Mapping[str, int], named: frozenset[str]) -> dict[str, float]:
+    found = Counter[str]()
+    for name, count in rows.items():
+        found[name if name in named else OTHERS] += count
+    return {label: float(count) for label, count in found.items()}
 
 
 def _checkpoints(last: RoundSummary, named: frozenset[str]) -> dict[str, float]:

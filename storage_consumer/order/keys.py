@@ -107,6 +107,12 @@ def _integer(text: str) -> Key:
     return int(text) if _INTEGER.fullmatch(text) else text
 
 
+def folded_text(part: KeyPart, text: str) -> str:
+    """Return the text that all key texts of a column have that are equal to this one; not for a LOOSE part."""
+    fold = _fold_text(part)
+    return fold(text) if fold else text
+
+
 def _fold_text(part: KeyPart) -> Callable[[str], str] | None:
     """Return a function that maps equal key texts of one column to the same text; None if equal keys have equal texts."""
     prefix = part.prefix

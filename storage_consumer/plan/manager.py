@@ -13,6 +13,7 @@ from storage_consumer.plan.ddl_backlog import LATE, DdlBacklog, StoppedDdl
 from storage_consumer.plan.directories import Catalog, Commands, Restart, plain_command
 from storage_consumer.plan.lifetimes import Lifetimes, is_dropped_after
 from storage_consumer.plan.planner import Position, barriers, ready_ddls, target_of
+from storage_consumer.plan.quarantined import QuarantinedTables
 from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.shared_names import collisions
 from storage_consumer.plan.steps import DdlStep, RowStep, Wave
@@ -50,6 +51,7 @@ class ConsumerManager:
         self.touches: Final = Touches(self.backlog, self.catalog, self.selection.routes)
         self.stopped: Final = StoppedDdl()
         self.lifetimes: Final = Lifetimes()
+        self.quarantined: Final = QuarantinedTables()
         self._gap_timeout = gap_timeout
         self._dispatched = False
 

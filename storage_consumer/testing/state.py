@@ -12,6 +12,7 @@ from storage_consumer.model import DdlId, TableDefinition
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED, JournalEntry, Outcome, Sent
+from storage_consumer.plan.quarantined import TableEntries
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_decisions import Foreseen, Obeyed
 from storage_consumer.ports import Decision, TableProgress
@@ -34,6 +35,7 @@ class MemoryState:
         self.journal = MemoryJournal(owned)
         self.history = MemoryHistory(owned)
         self.decisions = MemoryDecisions(owned)
+        self.quarantine = MemoryQuarantine()
 
     def open(self, upstream: str) -> None:
         """Remember the bucket; raise `ConfigError` if the state belongs to another bucket."""
@@ -43,6 +45,14 @@ class MemoryState:
 
     def close(self) -> None:
         """Do nothing: no connection is open."""
+
+
+class MemoryQuarantine:
+    """The twin of `checkpoint.quarantine.StoredQuarantine`: twins refuse no row."""
+
+    def entries(self) -> Mapping[str, TableEntries]:
+        """Return nothing."""
+        return {}
 
 
 class OwnedRecords:

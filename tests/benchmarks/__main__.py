@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(HEADING, flush=True)
     with (
         tempfile.TemporaryDirectory(prefix="benchmark-") as folder,
-        bench(Path(folder), min(WARM_UP, asked.events)) as ready,
+        bench(Path(folder), min(WARM_UP, asked.events), scraped=given.scraped) as ready,
     ):
         for name in names:
             found = _measured(name, ready, asked)
@@ -114,6 +114,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--cycles", type=int, default=15, help="rounds of each kind in lines rounds and idle")
     parser.add_argument("--breakdown", action="store_true", help="see in one more run where the CPU time goes")
+    parser.add_argument(
+        "--scraped", action="store_true", help="show metrics and page, and let a process ask for them every second"
+    )
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     parser.add_argument("--compare", type=_figures, metavar="FILE", help="an earlier file of figures to compare with")
     parser.add_argument("--seed", type=int, default=7)

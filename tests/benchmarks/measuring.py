@@ -22,6 +22,7 @@ from tests.benchmarks.bucket import Bucket, Order, write_bucket, write_metadata
 from tests.benchmarks.limit import WrongResult, check
 from tests.benchmarks.sampled_workers import FOLDER
 from tests.benchmarks.sampling import Stages, sampled
+from tests.benchmarks.scraping import scraped
 from tests.benchmarks.watching import Usage, watched
 from tests.harness import servers
 from tests.harness.servers import DatabaseServer
@@ -82,6 +83,8 @@ class Bench:
     """Ends what was started."""
     warm_up: int
     """Row changes that a fresh session applies before anything is measured."""
+    scraped: bool = False
+    """Whether consumers show metrics and page, and somebody asks for them all the time."""
     _buckets: dict[Order, Bucket] = field(default_factory=dict)
     _started: dict[str, Any] = field(default_factory=dict)
 
@@ -105,6 +108,11 @@ class Bench:
             self.apply(self.bucket(Order(events=self.warm_up, protocol="csv", profile="mixed", tables=2)))
         session: SparkSession = self._started["session"]
         return session
+
+    @property
+    def listen(self) -> str:
+        """Where consumers show metrics and page; empty if they don't."""
+        return self.started("scraper", lambda: _scraped(self.folder)) if self.scraped else ""
 
     def versions(self) -> dict[str, str]:
         """Of the servers that were started."""
@@ -130,7 +138,9 @@ class Bench:
         server = server or self.server
         server.drop_all()
         stages: Stages = {}
-        with Consumer(upstream_uri=bucket.uri, downstream_uri=server.uri, config=bucket.config) as consumer:
+        with Consumer(
+            upstream_uri=bucket.uri, downstream_uri=server.uri, config=bucket.config, metrics_listen=self.listen
+        ) as consumer:
             statements = _made(bucket, consumer) if apart else 0.0
             with watched() as usage, ExitStack() as stack:
                 if profiled:
@@ -155,10 +165,18 @@ def _made(bucket: Bucket, consumer: Consumer) -> float:
 
 
 @contextmanager
-def bench(folder: Path, warm_up: int) -> Iterator[Bench]:
+def bench(folder: Path, warm_up: int, *, scraped: bool = False) -> Iterator[Bench]:
     """A bench that ends with the block."""
     with ExitStack() as stack:
-        yield Bench(folder=folder, stack=stack, warm_up=warm_up)
+        yield Bench(folder=folder, stack=stack, warm_up=warm_up, scraped=scraped)
+
+
+@contextmanager
+def _scraped(folder: Path) -> Iterator[str]:
+    """An address at which somebody asks."""
+    address = f"127.0.0.1:{servers.free_port()}"
+    with scraped(address, folder / "answers"):
+        yield address
 
 
 @contextmanager

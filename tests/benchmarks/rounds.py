@@ -66,7 +66,9 @@ def measure_rounds(name: str, bench: Bench, asked: Asked) -> Sequence[Result]:
     jobs: list[float] = []
     rounds: list[_Round] = []
     with (
-        Consumer(upstream_uri=bucket.uri, downstream_uri=server.uri, config=bucket.config) as consumer,
+        Consumer(
+            upstream_uri=bucket.uri, downstream_uri=server.uri, config=bucket.config, metrics_listen=bench.listen
+        ) as consumer,
         watched() as usage,
     ):
         consumer.run_once()

@@ -15,6 +15,7 @@ CAMPAIGNS = {
     "kills": "kills",
     "memory": "memory",
     "plan": "plans",
+    "refusals": "refusals",
     "shuffles": "shuffles",
     "simulate": "simulate",
     "soak": "soak",

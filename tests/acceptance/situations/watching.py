@@ -28,13 +28,13 @@ BUCKET = "s3://bucket/prefix"
 _TELLING = (
     *("writer", "retrying_seconds", "lag_seconds", "running_lag_seconds"),
     *("source_lag_seconds", "pending_files", "tables", "tables_waiting", "table_halts_total"),
-    *("table_halted", "statements_running", "statement_seconds"),
+    *("table_halted", "table_quarantined_rows", "statements_running", "statement_seconds"),
 )
 """The metrics from which a situation can be told."""
 _AGES = ("lag_seconds", "running_lag_seconds", "retrying_seconds", "statement_seconds")
 """Those that grow by a second per second while a situation lasts."""
 _SAMPLE = re.compile(r"^storage_consumer_(\w+?)(\{.*\})? (\S+)$")
-_KEPT = ("time", "level", "event", "table", "version", "kind", "error", "blockers", "what", "holder", "exit_code")
+_KEPT = ("time", "level", "event", "table", "version", "kind", "rows", "key", "error", "blockers", "what", "holder", "exit_code")
 """Fields of a log line that the pages show."""
 
 

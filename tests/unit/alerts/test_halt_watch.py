@@ -216,3 +216,21 @@ def test_the_next_step_begins_with_its_own_sentence() -> None:
     assert next_step(f"it is that copy: run {done}. {then}") == (f"it is that copy: run {done}. {then}", (done,))
     assert next_step(f"no column. {quoted}")[1] == ("storage-consumer table resume",)
     assert next_step("row 3 is broken") == ("", ())
+
+
+def test_the_first_quarantined_row_of_a_table_is_told() -> None:
+    """At once, with the reason and what to type; again only after the table was equal in between."""
+    watched = Watched()
+    fields = {"table": "d.a", "key": "id = 1", "error": "error 1406: too long"}
+    watched.watch.heard("row_quarantined", logging.ERROR, fields)
+    watched.watch.heard("row_quarantined", logging.ERROR, fields)
+    (document,) = watched.new()
+    assert (document["event"], document["table"]) == ("row_quarantined", "d.a")
+    assert document["commands"] == ["storage-consumer quarantine"]
+    assert "not equal to the source" in str(document["text"])
+    watched.watch.round_finished(RoundSummary(quarantined={"d.a": 1}))
+    watched.watch.heard("row_quarantined", logging.ERROR, fields)
+    assert watched.new() == []
+    watched.watch.round_finished(RoundSummary())
+    watched.watch.heard("row_quarantined", logging.ERROR, fields)
+    assert [each["event"] for each in watched.new()] == ["row_quarantined"]

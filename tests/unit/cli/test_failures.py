@@ -36,6 +36,7 @@ PLANTED: Mapping[str, tuple[list[str], int]] = {
     "doctor": ([*TARGET, "--only", "nothing"], 2),
     "ddl": (["skip", "--table", "a.b", "--version", "1", *TARGET], 1),
     "table": (["resume", "--table", "a.b", *TARGET], 1),
+    "quarantine": (["retry", "--all", *TARGET], 1),
     "history": (TARGET, 1),
     "rebind": ([*NO_BUCKET, *TARGET], 1),
     "tso": (["never"], 2),

@@ -77,6 +77,7 @@ def _summary(**more: object) -> RoundSummary:
         "skipped": {"row: repeated delivery": 4},
         "stages": {"poll": 0.2, "rows": 0.5},
         "states": {"running": 1, "halted": 1, "waiting": 1},
+        "quarantined": {"d.a": 2},
         "tables": (
             TableSummary(table="d.a", rows=3, checkpoint=_TSO + (90_000 << 18)),
             TableSummary(table="d.halted", checkpoint=_TSO, state="halted", error="why"),

@@ -244,6 +244,17 @@ def test_commands_of_a_message(text: str, commands: tuple[str, ...]) -> None:
     assert commands_in(text) == commands
 
 
+def test_rows_in_the_quarantine() -> None:
+    """A table with quarantined rows goes on, and the feed is unequal all the same; a halted table or no writer counts first."""
+    rows = table("d.a", quarantined=2)
+    found = status(snapshot(rows, table("d.b")), max_lag=1)
+    assert found.health == Health.UNEQUAL
+    assert found.reasons[0].startswith("2 rows of 1 table in the quarantine")
+    ((shown,), expected) = found.tables, TableState.RUNNING
+    assert (shown.state, shown.reason) == (expected, "2 rows in the quarantine, which the target refused")
+    assert status(snapshot(rows, table("d.b", TableState.HALTED))).health == Health.STOPPED
+
+
 def test_a_lag_needs_a_checkpoint() -> None:
     """TSO 0 has no lag, and a clock that runs behind the source's gives no negative one (O10)."""
     assert lag_of(0, NOW) is None

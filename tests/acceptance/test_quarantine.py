@@ -1,0 +1,130 @@
+"""``--quarantine`` as a process of its own: a row that the target refuses goes aside, everything says so, and a retry cures it."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.test_ddl_verbs import command, run_arguments
+from tests.harness.program import program
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import SmallBucket, row, ts
+
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
+QUARANTINE = ("--quarantine", "d.*", "--quarantine", "!d.c", "--flush-interval", "200ms")
+RENAME = 14
+TRUNCATE = 11
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> SmallBucket:
+    """Three tables with a row each, up to tick 3."""
+    found = SmallBucket(root=tmp_path / "bucket")
+    found.create("d.a", "d.b", "d.c")
+    for table in ("d.a", "d.b", "d.c"):
+        found.rows(table, 1, row(table, 2, "1", '"one"'))
+    found.metadata(ts(3))
+    (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
+    return found
+
+
+def narrow(server: DatabaseServer) -> None:
+    """Somebody makes the columns shorter than the source has them."""
+    for table in ("a", "b", "c"):
+        server.query(f"ALTER TABLE d.{table} MODIFY name VARCHAR(5)")
+
+
+def rows(server: DatabaseServer, table: str) -> list[tuple[object, ...]]:
+    """What a table holds."""
+    return list(server.query(f"SELECT id, name FROM d.{table} ORDER BY id"))
+
+
+def test_from_refusal_to_cure(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:
+    """A refused row is told by log, status, list and exit code; it is tried again on demand only, and a newer state removes it by itself."""
+    with program([*run_arguments(bucket, mariadb), *QUARANTINE], tmp_path / "log") as running:
+        running.wait_for("round_finished", checkpoint=ts(3))
+        narrow(mariadb)
+        for table in ("d.a", "d.b", "d.c"):
+            bucket.rows(table, 2, row(table, 5, "1", '"too long"', operation="U"), row(table, 5, "2", '"two"'))
+        bucket.metadata(ts(6))
+        said = running.wait_for("row_quarantined", table="d.a")
+        assert (said["rows"], said["key"], said["row"], said["commit_ts"]) == (1, "id = 1", 1, ts(5))
+        assert str(said["path"]).endswith("CDC00000000000000000002.csv")
+        assert "too long" in str(running.wait_for("table_halted", table="d.c")["error"])
+        running.wait_for("round_finished", checkpoint_running=ts(6))
+        assert rows(mariadb, "a") == rows(mariadb, "b") == [(1, "one"), (2, "two")]
+        status = command("status", server=mariadb)
+        assert (status.returncode, "quarantine retry --table d.a" in status.stdout) == (4, True)
+        listed = json.loads(command("quarantine", "list", "--json", server=mariadb).stdout)["rows"]
+        assert [(each["table"], each["key"], each["image"]["name"]) for each in listed] == [
+            ("d.a", "id = 1", "too long"),
+            ("d.b", "id = 1", "too long"),
+        ]
+        assert listed[0]["held_before"] == {"id": "1", "name": "one"}
+        asked = command("quarantine", "retry", "--table", "d.a", server=mariadb)
+        assert (asked.returncode, asked.stderr) == (0, "")
+        running.wait_for("retry_refused", table="d.a")
+        mariadb.query("ALTER TABLE d.a MODIFY name VARCHAR(20)")
+        assert command("quarantine", "retry", "--table", "d.a", "--key", "id = 1", server=mariadb).returncode == 0
+        running.wait_for("row_retried", table="d.a")
+        assert rows(mariadb, "a") == [(1, "too long"), (2, "two")]
+        bucket.rows("d.b", 3, row("d.b", 7, "1", '"uno"', operation="U"))
+        bucket.metadata(ts(8))
+        running.wait_for("round_finished", checkpoint_running=ts(8))
+        assert rows(mariadb, "b") == [(1, "uno"), (2, "two")]
+        assert command("quarantine", server=mariadb).stdout == "the quarantine is empty\n"
+
+
+def test_statements(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:
+    """A rename waits for the rows of its table, a TRUNCATE removes them; `drop` gives them up, and needs --yes."""
+    with program([*run_arguments(bucket, mariadb), *QUARANTINE], tmp_path / "log") as running:
+        running.wait_for("round_finished", checkpoint=ts(3))
+        narrow(mariadb)
+        for table in ("d.a", "d.b"):
+            bucket.rows(table, 2, row(table, 5, "2", '"too long"'))
+        bucket.metadata(ts(6))
+        running.wait_for("row_quarantined", table="d.b")
+        bucket.schema("d.b", ts(7), "TRUNCATE TABLE `b`", TRUNCATE)
+        bucket.schema("d.z", ts(7), "RENAME TABLE `d`.`a` TO `d`.`z`", RENAME)
+        bucket.metadata(ts(9))
+        halted = running.wait_for("table_halted")
+        assert "quarantine retry --table d.a" in str(halted["error"])
+        running.wait_for("ddl_finished", table="d.b")
+        assert [
+            each["table"] for each in json.loads(command("quarantine", "--json", server=mariadb).stdout)["rows"]
+        ] == ["d.a"]
+        assert "add --yes" in command("quarantine", "drop", "--table", "d.a", server=mariadb).stderr
+        assert command("quarantine", "drop", "--table", "d.a", "--yes", server=mariadb).returncode == 0
+        assert command("table", "resume", "--table", "d.z", server=mariadb).returncode == 0
+        running.wait_for("ddl_finished", version=ts(7), table="d.z")
+        assert rows(mariadb, "z") == [(1, "one")]
+
+
+def test_killed_at_random(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:
+    """However often the program is killed: each refused key has one entry, all other rows are there; a retry makes the table equal."""
+    once = [*run_arguments(bucket, mariadb), *QUARANTINE, "--once"]
+    with program(once, tmp_path / "first") as running:
+        assert running.end() == 0
+    narrow(mariadb)
+    most, bad = 3_000, {7, 900, 2_500}
+    bucket.rows("d.a", 2, *(row("d.a", 5, str(n), '"too long"' if n in bad else '"x"') for n in range(2, most)))
+    bucket.metadata(ts(6))
+    for number in range(4):
+        with program(once, tmp_path / f"killed{number}") as running:
+            running.wait_for("lease_acquired")
+            time.sleep(random.uniform(1.5, 6))  # noqa: S311 - not for secrets
+            running.kill()
+    with program(once, tmp_path / "last") as running:
+        assert running.end() == 4
+    assert mariadb.query("SELECT COUNT(*), SUM(name = 'x') FROM d.a") == ((most - 1 - len(bad), most - 2 - len(bad)),)
+    listed = json.loads(command("quarantine", "--json", server=mariadb).stdout)["rows"]
+    assert {each["key"] for each in listed} == {f"id = {n}" for n in bad}
+    mariadb.query("ALTER TABLE d.a MODIFY name VARCHAR(20)")
+    assert command("quarantine", "retry", "--all", server=mariadb).returncode == 0
+    with program(once, tmp_path / "cured") as running:
+        assert running.end() == 0
+    assert mariadb.query("SELECT COUNT(*), SUM(name = 'too long') FROM d.a") == ((most - 1, len(bad)),)

@@ -1,0 +1,227 @@
+"""The quarantine on every server: a refused row goes aside in the transaction of its neighbours, and what comes later replaces it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from storage_consumer.apply.writer import TargetWriter
+from storage_consumer.checkpoint.store import StateStore
+from storage_consumer.config.settings import Downstream, Upstream
+from storage_consumer.decode.canonical_text import Form, Spelling
+from storage_consumer.decode.values import WireKind
+from storage_consumer.errors import RowRefused
+from storage_consumer.job.reports import RowPlace
+from storage_consumer.job.spec import Fold, JobSpec, KeyPart, Mode, Quarantine, TablePlan, WireColumn
+from storage_consumer.model import CommitRange, TableName
+from tests.contract.state_rigs import BUCKET
+from tests.harness.servers import KINDS, DatabaseServer
+
+pytestmark = pytest.mark.server
+
+_KEY = WireColumn(name="id", kind=WireKind.TEXT, type="DECIMAL")
+WORK = TablePlan(
+    index=0,
+    table_key="`shop`.`t`",
+    name=TableName(schema="shop", table="t"),
+    commit_range=CommitRange(low=0, high=100),
+    mode=Mode.KEYED,
+    has_other_unique_keys=True,
+    written=(
+        _KEY,
+        WireColumn(name="v", kind=WireKind.TEXT, type="VARCHAR"),
+        WireColumn(name="n", kind=WireKind.TEXT, type="INT"),
+    ),
+    key=(KeyPart(column=_KEY, fold=Fold.EXACT, form=Spelling(Form.NUMBER)),),
+    versions={},
+    version=7,
+    quarantine=Quarantine(limit=2, paths=("shop/t/7/CDC000001.csv",)),
+)
+
+
+@pytest.fixture(params=KINDS)
+def server(request: pytest.FixtureRequest) -> DatabaseServer:
+    """A server with a table that is narrower than the source's."""
+    found: DatabaseServer = request.getfixturevalue(request.param)
+    found.query("CREATE DATABASE shop CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+    found.query("CREATE TABLE shop.t (id DECIMAL(10, 2) PRIMARY KEY, v VARCHAR(5), n TINYINT NOT NULL, UNIQUE (n))")
+    return found
+
+
+@pytest.fixture
+def open_spec(server: DatabaseServer) -> Iterator[Callable[[], JobSpec]]:
+    """What opens another window."""
+    with closing(StateStore(Downstream(port=server.port), "")) as state:
+        state.open(BUCKET)
+        state.lease.acquire("me", 30)
+
+        def opened() -> JobSpec:
+            return JobSpec(
+                upstream=Upstream(scheme="file", root="/bucket", protocol="csv"),
+                downstream=Downstream(port=server.port),
+                secrets_file="",
+                tables=(),
+                partitions=1,
+                epoch=state.lease.epoch,
+                window_id=state.lease.open_window(1, 0),
+                statements=state.lease.task_statements,
+                load_data=server.kind != "mysql",
+                max_packet=1 << 24,
+            )
+
+        yield opened
+
+
+Write = Callable[..., list[str]]
+
+
+@pytest.fixture
+def write(open_spec: Callable[[], JobSpec]) -> Write:
+    """What writes deletes and upserts in a window of their own; it returns the keys that were quarantined."""
+
+    def written(
+        upserts: list[bytes], deletes: list[bytes] | None = None, *, work: TablePlan = WORK, ts: int = 50
+    ) -> list[str]:
+        with closing(TargetWriter(open_spec(), "", 0)) as writer:
+            place = RowPlace(commit_ts=ts, rank=0, row=3)
+            _, aside = writer.write_accepted(work, deletes or [], upserts, lambda _: place)
+            writer.finish()
+            return [row.key for row in aside]
+
+    return written
+
+
+def table(server: DatabaseServer) -> set[tuple[str, ...]]:
+    """What the table holds."""
+    return {tuple(map(str, row)) for row in server.query("SELECT id, v, n FROM shop.t")}
+
+
+def entries(server: DatabaseServer, columns: str = "row_key") -> list[tuple[str, ...]]:
+    """What the quarantine holds."""
+    found = server.query(f"SELECT {columns} FROM storage_consumer.quarantine ORDER BY row_key")
+    return [tuple(map(str, row)) for row in found]
+
+
+AGAIN = replace(WORK, has_entries=True)
+
+
+def test_the_others_are_written(server: DatabaseServer, write: Write) -> None:
+    """A refused row goes aside with its place, its image and what the target held; rows beside it are written, and a repeat changes nothing."""
+    write([b"1.00\told\t1"])
+    for _ in range(2):
+        assert write([b"1.00\ttoo long\t1", b"2.00\tb\t2", b"3.00\tc\t3"], work=AGAIN) == ["id = 1.00"]
+        assert table(server) == {("1.00", "old", "1"), ("2.00", "b", "2"), ("3.00", "c", "3")}
+        ((image, before),) = entries(server, "image, held_before")
+        assert json.loads(image) == {"id": "1.00", "v": "too long", "n": "1"}
+        assert json.loads(before) == {"id": "1.00", "v": "old", "n": "1"}
+        assert entries(server, "table_key, version, commit_ts, path, row_in_file, error_number") == [
+            ("`shop`.`t`", "7", "50", "shop/t/7/CDC000001.csv", "3", "1406")
+        ]
+
+
+@pytest.mark.parametrize("bad", [b"1\ttoo long\t1", b"1\ta\t1000", b"1\ta\t\\N"], ids=["long", "range", "null"])
+def test_kinds_of_refusal(server: DatabaseServer, write: Write, bad: bytes) -> None:
+    """A value that is too long, out of range, or NULL where there may be none is about the row's content."""
+    assert write([bad, b"2\tb\t2"]) == ["id = 1"]
+    assert table(server) == {("2.00", "b", "2")}
+
+
+def test_later_state_removes_the_entry(server: DatabaseServer, write: Write) -> None:
+    """Writing or deleting the key removes its entry, however the key is spelled; other entries stay."""
+    write([b"1.00\ttoo long\t1", b"2.00\ttoo long\t2"])
+    write([b"1\ta\t1"], work=AGAIN)
+    assert entries(server) == [("id = 2.00",)]
+    write([], [b"2.0"], work=AGAIN)
+    assert entries(server) == []
+    assert table(server) == {("1.00", "a", "1")}
+
+
+def test_newer_refused_state_replaces_the_entry(server: DatabaseServer, write: Write) -> None:
+    """A key has one entry: that of its newest state."""
+    write([b"1.00\ttoo long\t1"])
+    write([b"1\ttoo long again\t1"], work=AGAIN, ts=60)
+    assert entries(server, "commit_ts, line LIKE '%again%'") == [("60", "1")]
+
+
+def test_limit(server: DatabaseServer, write: Write) -> None:
+    """Beyond the limit nothing of the transaction is written, and the error names the limit; that counts entries of earlier windows too."""
+    rows = [b"%d\ttoo long\t%d" % (n, n) for n in range(3)]
+    with pytest.raises(RowRefused, match="more than 2 rows"):
+        write([*rows, b"9\tb\t9"])
+    assert (entries(server), table(server)) == ([], set())
+    write(rows[:2])
+    with pytest.raises(RowRefused, match="more than 2 rows"):
+        write(rows[2:], work=AGAIN)
+    assert len(entries(server)) == 2
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        replace(WORK, quarantine=None),
+        replace(WORK, mode=Mode.ORDERED),
+        replace(WORK, has_commit_ts=False),
+        replace(WORK, key=(replace(WORK.key[0], is_lasting=False),)),
+    ],
+    ids=["off", "collation", "no commit-ts", "float"],
+)
+def test_what_is_not_quarantined(server: DatabaseServer, write: Write, work: TablePlan) -> None:
+    """Without the option, a commit-ts, or a key that can be compared by value, a refused row raises as ever."""
+    with pytest.raises(RowRefused, match="too long"):
+        write([b"1\ttoo long\t1"], work=work)
+    assert entries(server) == []
+
+
+def test_missing_column_is_not_quarantined(server: DatabaseServer, write: Write) -> None:
+    """What is wrong with the table and not with a row raises."""
+    server.query("ALTER TABLE shop.t DROP COLUMN v")
+    with pytest.raises(RowRefused):
+        write([b"1\ta\t1"])
+    assert entries(server) == []
+
+
+def test_refused_rows_among_many(server: DatabaseServer, write: Write) -> None:
+    """Refused rows among those of a bulk statement go aside one by one."""
+    server.query("ALTER TABLE shop.t MODIFY n INT NOT NULL")
+    rows = [b"%d\t%s\t%d" % (n, b"too long" if n in (5, 700) else b"a", n) for n in range(1000)]
+    assert sorted(write(rows)) == ["id = 5", "id = 700"]
+    assert len(table(server)) == 998
+
+
+def test_a_shared_transaction_removes_entries(
+    server: DatabaseServer, write: Write, open_spec: Callable[[], JobSpec]
+) -> None:
+    """Tables that are written together remove the entries of their keys as well, those of deleted keys too."""
+    write([b"1.00\ttoo long\t1", b"2.00\ttoo long\t2"])
+    with closing(TargetWriter(open_spec(), "", 0)) as writer:
+        writer.write_together([(AGAIN, [b"2"], [b"1\ta\t1"])])
+    assert (entries(server), table(server)) == ([], {("1.00", "a", "1")})
+
+
+def test_a_table_without_entries_costs_no_statement(
+    server: DatabaseServer, open_spec: Callable[[], JobSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction of a table that has no entries does not ask for any."""
+    asked: list[str] = []
+    with closing(TargetWriter(open_spec(), "", 0)) as writer:
+        fenced = writer._fenced
+        rows, query = fenced.rows, fenced.query
+
+        def noted_rows(sql: str) -> tuple[tuple[Any, ...], ...]:
+            asked.append(sql)
+            return rows(sql)
+
+        def noted_query(sql: str) -> int:
+            asked.append(sql)
+            return query(sql)
+
+        monkeypatch.setattr(fenced, "rows", noted_rows)
+        monkeypatch.setattr(fenced, "query", noted_query)
+        writer.write_accepted(WORK, [], [b"1\ta\t1"], lambda _: RowPlace(commit_ts=1, rank=0, row=1))
+    assert asked
+    assert not [sql for sql in asked if "quarantine" in sql]
