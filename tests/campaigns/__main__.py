@@ -18,6 +18,7 @@ CAMPAIGNS = {
     "refusals": "refusals",
     "shuffles": "shuffles",
     "simulate": "simulate",
+    "soak": "soak",
     "stops": "stop_everywhere",
     "waves": "waves",
 }

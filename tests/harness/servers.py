@@ -61,6 +61,11 @@ class Child:
             self._process.kill()
             self._process.wait()
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        if self._process is not None:
+            self._process.send_signal(number)
+
     def close(self) -> None:
         """End it as one ends a server."""
         self._started.close()

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from storage_consumer.poll.schema_file import schema_checksum
 
 _START_MS = 1_790_000_000_000
+_TICK_MS = 1000
 _DATE = "2026-11-21"
 CONFIG: dict[str, object] = {"sink": {"csv": {"include-commit-ts": True}}}
 """What ``config`` takes."""
@@ -18,8 +19,14 @@ _CANAL_TYPES = {"I": "INSERT", "U": "UPDATE", "D": "DELETE"}
 
 
 def ts(tick: int) -> int:
-    """The TSO at tick `tick`; one tick is a second."""
-    return (_START_MS + tick * 1000) << 18
+    """The TSO at tick `tick`; one tick is a second, unless `tell_time` said otherwise."""
+    return (_START_MS + tick * _TICK_MS) << 18
+
+
+def tell_time(start_ms: int, tick_ms: int) -> None:
+    """From now on tick 0 is at `start_ms` (milliseconds since 1970), and a tick is so many milliseconds; before the first use of `ts`."""
+    global _START_MS, _TICK_MS
+    _START_MS, _TICK_MS = start_ms, tick_ms
 
 
 def column(name: str, kind: str, *, key: bool = False, **attributes: str) -> dict[str, Any]:

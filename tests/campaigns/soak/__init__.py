@@ -1,0 +1,1 @@
+"""``python -m tests.campaigns soak``: the real command for half an hour of changes, statements, restarts and faults, scraped and watched."""
