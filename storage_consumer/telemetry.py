@@ -262,7 +262,7 @@ EVENTS: dict[str, Event] = {
         levels=("warning",),
     ),
     "decision_obeyed": Event(
-        meaning="An operator's decision about a table took effect; after a reload, `checkpoint` is the TSO of the "
+        meaning="An operator's decision about a table took effect. Only after a reload: `checkpoint`, the TSO of the "
         "copy.",
         fields=("table", "verb", "decided_by", "checkpoint"),
     ),

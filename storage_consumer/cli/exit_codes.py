@@ -97,7 +97,7 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                 ),
                 ExitCode.BEHIND: Ending(
                     "rounds fail and are tried again, or the checkpoint is older than --max-lag",
-                    "Bring back what does not answer, which the status names. If the bucket's checkpoint is as old, look at the changefeed; else [Capacity](../operations/running.md).",
+                    "Bring back what does not answer, which the status names. If the bucket's checkpoint is as old, look at the changefeed; else [Capacity](../operations/capacity.md).",
                 ),
             }
         ),

@@ -150,7 +150,8 @@ class ConsumerService:
             if each.refusal:
                 _log.error("decision_refused", **fields, error=each.refusal)
             else:
-                _log.info("decision_obeyed", **fields, checkpoint=each.decision.at)
+                copied = {"checkpoint": each.decision.at} if each.decision.at else {}
+                _log.info("decision_obeyed", **fields, **copied)
         return any(not each.refusal for each in found)
 
     def _busy(self) -> frozenset[str]:

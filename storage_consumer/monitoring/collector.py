@@ -24,7 +24,7 @@ from storage_consumer.summary import RunningStatement
 _STATES = (TableState.RUNNING, TableState.WAITING, TableState.HALTED, TableState.PAUSED, TableState.DROPPED)
 _WAITS = ("file", "ddl", "lock")
 _STAGES = ("poll", "plan", "rows", "ddl", "checkpoint")
-_HALTS = ("ddl", "gate", "file", "gap", "row", "schema", "name", "operator")
+_HALTS = ("ddl", "gate", "file", "gap", "row", "schema", "name")
 _RETRIES = ("round", "lease renewal")
 _DAY = 86400.0
 _Values = float | Mapping[str, float]

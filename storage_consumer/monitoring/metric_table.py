@@ -91,7 +91,7 @@ METRICS: dict[str, Metric] = {
         "reason",
     ),
     "table_halts_total": _counter(
-        "How often tables halted, by kind: `ddl`, `gate`, `file`, `gap`, `row`, `schema` or `name`; `operator` counts how often one was paused.",
+        "How often tables halted, by kind: `ddl`, `gate`, `file`, `gap`, `row`, `schema` or `name`. A pause is no halt.",
         "kind",
     ),
     "table_halted": _gauge(

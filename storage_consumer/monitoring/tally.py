@@ -69,8 +69,6 @@ class Tally:
             self.retries[str(fields.get("what", ""))] += 1
         elif event == "table_halted":
             self.halts[str(fields.get("kind", ""))] += 1
-        elif event == "decision_obeyed" and fields.get("verb") == "pause":
-            self.halts["operator"] += 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ def test_copy_while_it_runs(mariadb: DatabaseServer, bucket: SmallBucket, tmp_pa
         words = [str(at) if word == "TSO" else word for word in pasted]
         decided = command(*words)
         assert (decided.returncode, decided.stderr) == (0, "")
-        running.wait_for("decision_obeyed", table="d.a", verb="reload-done")
+        assert running.wait_for("decision_obeyed", table="d.a", verb="reload-done")["checkpoint"] == at
         bucket.rows("d.a", 4, row("d.a", 7, "2", '"old"'))
         later = at + (1000 << 18)
         bucket.rows("d.a", 5, row("d.a", 7, "4", '"new"').replace(str(ts(7)), str(later)))
@@ -77,7 +77,7 @@ def test_copy_while_it_runs(mariadb: DatabaseServer, bucket: SmallBucket, tmp_pa
         assert paused.returncode == 0
         running.wait_for("round_finished", halted=0, paused=["d.a"])
         assert command("table", "resume", "--table", "d.a", server=mariadb).returncode == 0
-        running.wait_for("decision_obeyed", table="d.a", verb="resume")
+        assert "checkpoint" not in running.wait_for("decision_obeyed", table="d.a", verb="resume")
     again = command("table", "reload-done", "--table", "d.a", "--at", str(ts(8)), server=mariadb)
     assert (again.returncode, "is not halted" in again.stderr) == (2, True)
 

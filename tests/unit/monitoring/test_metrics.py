@@ -127,9 +127,11 @@ def test_values(recorder: Recorder) -> None:
     """A round shows as what it did; lags count from the times of the checkpoints."""
     recorder.heard("lease_acquired", {"epoch": 4})
     recorder.heard("table_halted", {"kind": "gate"})
+    recorder.heard("decision_obeyed", {"table": "d.p", "verb": "pause"})  # no halt
     recorder.heard("retry", {"what": "round", "error": "no"})
     _round(recorder, _summary())
     found = _scraped(_exposition(recorder))
+    assert sum(value for (name, _), value in found.items() if name == "table_halts_total") == 1
     expected = {
         ("build_info", "1.2"): 1,
         ("writer", ""): 1,
