@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from signal import SIGCONT, SIGSTOP
+from signal import SIGCONT, SIGSTOP, Signals
 
 from tests.campaigns.soak.feed import ODD, Feed
 from tests.campaigns.soak.parts import Parts
 from tests.campaigns.soak.watching import Watch
+from tests.harness.servers import Child
 
 NO_WRITER, DOWN, HALTED, WAITING = (
     f"StorageConsumer{name}" for name in ("NoWriter", "Down", "TableHalted", "TableWaiting")
@@ -20,6 +21,8 @@ LAG, STALLED, RETRYING, FLAPPING = (
     f"StorageConsumer{name}" for name in ("Lag", "SourceStalled", "Retrying", "LeaseFlapping")
 )
 STUCK, GROWS = (f"StorageConsumer{name}" for name in ("Stuck", "PendingFilesGrow"))
+_GONE = (DOWN, NO_WRITER, FLAPPING, LAG, STALLED)
+"""Of whoever is away for a while."""
 _PATIENCE = 180.0
 """Seconds for a row to arrive, and for a table to halt."""
 
@@ -32,11 +35,19 @@ class Fault:
     begin: Callable[[], None]
     seconds: float
     """Until `end`."""
-    end: Callable[[], None] = lambda: None
+    end: Callable[[], None]
     must: frozenset[str] = frozenset()
     """Alerts that fire before it is over, or right after."""
     may: frozenset[str] = frozenset()
     """Those that may."""
+
+
+def _nothing() -> None:
+    """What passes by itself."""
+
+
+def _sends(server: Child, number: Signals) -> Callable[[], None]:
+    return lambda: server.signal(number)
 
 
 @dataclass(slots=True)
@@ -51,68 +62,42 @@ class Faults:
     wrong: list[str] = field(default_factory=list)
 
     def all(self) -> list[Fault]:
-        """In the order in which they come."""
+        """In the order in which they come: by turns one that passes by itself and one that an alert must tell."""
+        return [fault for pair in zip(self._passing(), self._told(), strict=True) for fault in pair]
+
+    def _passing(self) -> list[Fault]:
+        """Who is gone for a moment is missed for a moment."""
         server, s3 = self.parts.server.child, self.parts.s3.child
-        # Whoever is gone for a moment is missed for a moment.
-        moment = frozenset({DOWN, NO_WRITER, FLAPPING, LAG, STALLED})
+
+        def moment(name: str, begin: Callable[[], None], end: Callable[[], None], seconds: float, *may: str) -> Fault:
+            return Fault(name=name, begin=begin, end=end, seconds=seconds, may=frozenset({*_GONE, *may}))
+
         return [
-            Fault(name="kill -9 of the writer", begin=self._writer("kill"), seconds=20, may=moment),
-            Fault(name="SIGTERM to the writer", begin=self._writer("terminate"), seconds=20, may=moment),
-            Fault(
-                name="a row that the target refuses",
-                begin=self._refuse,
-                seconds=40,
-                end=self._cure,
-                must=frozenset({HALTED}),
-                may=frozenset({FLAPPING}),
-            ),
-            Fault(
-                name="kill -9 of the target", begin=server.kill, seconds=5, end=server.start, may=moment | {RETRYING}
-            ),
-            Fault(name="kill -9 of the JVM", begin=self._writer("kill_java"), seconds=20, may=moment | {RETRYING}),
-            Fault(
-                name="the bucket hangs",
-                begin=lambda: s3.signal(SIGSTOP),
-                seconds=75,
-                end=lambda: s3.signal(SIGCONT),
-                # A request waits for its answer longer than this fault takes, so that the round has not failed yet.
-                must=frozenset({LAG}),
-                may=moment | {WAITING, RETRYING},
-            ),
-            Fault(name="the target restarts", begin=server.close, seconds=2, end=server.start, may=moment | {RETRYING}),
-            Fault(
-                name="the target is away",
-                begin=server.kill,
-                seconds=45,
-                end=server.start,
-                must=frozenset({RETRYING}),
-                may=moment | {WAITING},
-            ),
-            Fault(
-                name="the changefeed stands still",
-                begin=self.feed.stand,
-                seconds=75,
-                end=self.feed.go,
-                must=frozenset({STALLED}),
-                may=frozenset({FLAPPING}),
-            ),
-            Fault(
-                name="the writer is frozen",
-                begin=self._writer("freeze"),
-                seconds=45,
-                end=self._thaw,
-                must=frozenset({DOWN}),
-                may=moment,
-            ),
-            Fault(name="the bucket's server restarts", begin=s3.kill, seconds=3, end=s3.start, may=moment | {RETRYING}),
-            Fault(
-                name="both consumers are gone",
-                begin=self._kill_all,
-                seconds=50,
-                end=self.ensure,
-                must=frozenset({DOWN, NO_WRITER}),
-                may=moment,
-            ),
+            moment("kill -9 of the writer", self._writer("kill"), _nothing, 20),
+            moment("SIGTERM to the writer", self._writer("terminate"), _nothing, 20),
+            moment("kill -9 of the target", server.kill, server.start, 5, RETRYING),
+            moment("kill -9 of the JVM", self._writer("kill_java"), _nothing, 20, RETRYING),
+            moment("the target restarts", server.close, server.start, 2, RETRYING),
+            moment("the bucket's server restarts", s3.kill, s3.start, 3, RETRYING),
+        ]
+
+    def _told(self) -> list[Fault]:
+        """What lasts, so that somebody has to know."""
+        server, s3 = self.parts.server.child, self.parts.s3.child
+
+        def lasting(
+            name: str, begin: Callable[[], None], end: Callable[[], None], seconds: float, must: set[str], *may: str
+        ) -> Fault:
+            return Fault(name=name, begin=begin, end=end, seconds=seconds, must=frozenset(must), may=frozenset(may))
+
+        return [
+            lasting("a row that the target refuses", self._refuse, self._cure, 40, {HALTED}, FLAPPING),
+            # A request waits for its answer longer than this takes, so that the round has not failed yet.
+            lasting("the bucket hangs", _sends(s3, SIGSTOP), _sends(s3, SIGCONT), 75, {LAG}, *_GONE, WAITING, RETRYING),
+            lasting("the target is away", server.kill, server.start, 45, {RETRYING}, *_GONE, WAITING),
+            lasting("the changefeed stands still", self.feed.stand, self.feed.go, 75, {STALLED}, FLAPPING),
+            lasting("the writer is frozen", self._writer("freeze"), self._thaw, 45, {DOWN}, *_GONE),
+            lasting("both consumers are gone", self._kill_all, self.ensure, 50, {DOWN, NO_WRITER}, *_GONE),
         ]
 
     # the parts

@@ -77,11 +77,9 @@ class Watch:
 
     def _look_at_pages(self) -> None:
         while not self._ends.wait(_PAGE):
-            for each in self.parts.consumers:
-                if text := self._answer(each, "/"):
-                    self.pages += 1
-                    if "</html>" not in text:
-                        self.odd.append(f"half a page: {text[-200:]}")
+            pages = [text for each in self.parts.consumers if (text := self._answer(each, "/"))]
+            self.pages += len(pages)
+            self.odd += [f"half a page: {text[-200:]}" for text in pages if "</html>" not in text]
 
     def _answer(self, consumer: Consumer, path: str) -> str:
         """What it answers; empty if it does not."""
@@ -162,9 +160,8 @@ def _samples(text: str) -> dict[str, float]:
     found: dict[str, float] = {}
     with suppress(ValueError):
         for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                if not sample.labels:
-                    found[sample.name.removeprefix(_PREFIX)] = sample.value
+            plain = (sample for sample in family.samples if not sample.labels)
+            found.update((sample.name.removeprefix(_PREFIX), sample.value) for sample in plain)
     return found
 
 
