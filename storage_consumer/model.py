@@ -132,8 +132,14 @@ class TableName:
     table: str
 
     def __str__(self) -> str:
-        """Return ``schema.table``, or ``schema`` alone for a database."""
-        return f"{self.schema}.{self.table}" if self.table else self.schema
+        """Return ``schema.table``, or ``schema`` alone for a database; each in backquotes where one holds a dot or a backquote.
+
+        No two names are equal as texts.
+        """
+        parts = [self.schema, self.table] if self.table else [self.schema]
+        if any("." in part or "`" in part for part in parts):
+            parts = ["`" + part.replace("`", "``") + "`" for part in parts]
+        return ".".join(parts)
 
     def folded(self) -> TableName:
         """Return the name in the form in which TiDB compares names: without case."""

@@ -60,7 +60,11 @@ class QuarantineRetries:
         self, context: RoundContext, fenced: FencedConnection, entry: AskedEntry, there: TargetTable | None
     ) -> None:
         """Write one row and remove its entry; if that is refused, the entry stays."""
-        fields = {"table": f"{entry.schema}.{entry.table}", "key": entry.key, "commit_ts": entry.commit_ts}
+        fields = {
+            "table": str(TableName(schema=entry.schema, table=entry.table)),
+            "key": entry.key,
+            "commit_ts": entry.commit_ts,
+        }
         why = _obstacle(context, entry, there)
         if why or there is None:
             self._state.quarantine.stays(entry, why)

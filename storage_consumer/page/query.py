@@ -77,9 +77,7 @@ class Query:
 
 def table_path(name: TableName) -> str:
     """Return the path of a table's page, as a route below ``/`` takes it."""
-    path = f"tables/{quote(str(name), safe='')}"
-    # Only then could the text mean two tables.
-    return path if "." not in name.schema else f"{path}?{urlencode({'schema': name.schema})}"
+    return f"tables/{quote(str(name), safe='')}"
 
 
 def _number(text: str) -> int:

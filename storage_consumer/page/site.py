@@ -131,7 +131,7 @@ class Site:
         query, seen = Query.of(request.query), self._seen()
         values = self._common(seen, query) | {"root": "../", "wanted": request.below, "row": None, "hint": ""}
         known = seen.value
-        row = table_called(known.rows, request.below, request.query.get("schema", "")) if known else None
+        row = table_called(known.rows, request.below) if known else None
         if known is None:
             return _page("table.html", values)
         if row is None:

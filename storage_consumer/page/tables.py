@@ -92,9 +92,9 @@ def listed(rows: Sequence[Row], query: Query) -> Listing:
     )
 
 
-def table_called(rows: Sequence[Row], name: str, schema: str) -> Row | None:
-    """Return the table with a name; `schema` is that part of the name which is its database, if it is given."""
-    return next((row for row in rows if row.shown == name and (not schema or row.name.schema == schema)), None)
+def table_called(rows: Sequence[Row], name: str) -> Row | None:
+    """Return the table that is shown by a name."""
+    return next((row for row in rows if row.shown == name), None)
 
 
 _KEYS = {

@@ -18,10 +18,9 @@ _QUOTED = re.compile(rf"{_PART}(?:\.{_PART})?")
 
 def table_word(name: TableName) -> str:
     """Return what names exactly this table: ``database.table``, each in backquotes where that could be read otherwise."""
-    parts = [name.schema, name.table] if name.table else [name.schema]
     # A leading dash would pass for an option.
-    if any("." in part or "`" in part for part in parts) or name.schema.startswith("-"):
-        return ".".join(map(quote, parts))
+    if name.schema.startswith("-"):
+        return ".".join(map(quote, filter(None, (name.schema, name.table))))
     return str(name)
 
 
@@ -53,7 +52,8 @@ def is_meant(name: TableName, given: str) -> bool:
     """Return whether an operator who typed `given` may mean this table."""
     if "`" in given and (exact := parsed(given)):
         return key_of(exact) == key_of(name)
-    return str(name.folded()) == folded_name(given)
+    plain = ".".join(filter(None, (name.schema, name.table)))
+    return folded_name(given) in (folded_name(plain), str(name.folded()))
 
 
 def refuse_several(names: Iterable[TableName], given: str) -> None:
