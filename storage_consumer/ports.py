@@ -280,6 +280,8 @@ class DdlContext:
     """The source's CREATE and ALTER DATABASE up to the statement, in order: they set the defaults of a new table."""
     decision: Decision | None = None
     """An operator's decision on it."""
+    resumes: TableName | None = None
+    """The table to resume to try it again, by its name in the bucket; the statement's own if there is none."""
     should_continue: Callable[[], bool] = lambda: True
     """Called repeatedly while a statement is waited for; raises `LeaseLost`, or returns False to end."""
 

@@ -125,11 +125,7 @@ class DdlRunner:
                 (DONE, "it took effect manually") if decision.verb == "done" else (SKIPPED, "it is not to run")
             )
             note = f"{what}, decided by {decision.decided_by} at {decision.decided_at} UTC"
-            if entry is not None and entry.state == STARTED:  # later rows must not be written before it ends
-                sent = DdlAction(statement=entry.statement, schema="")
-                started = _Started(step=step, action=sent, context=context, names=(step.name,))
-                self._wait_while_running(started, entry.statement)
-                self._fence(started)
+            self._let_end(step, context, entry)
             self._journal.record(step, state, note=note, tables=moved)
             return note
         try:
@@ -139,6 +135,7 @@ class DdlRunner:
             raise
         # Skipped rather than done, so that a later DROP of what this would have made knows that it need not exist.
         if not action.statement:
+            self._let_end(step, context, entry)
             self._journal.record(step, SKIPPED, note="; ".join(action.notes), tables=moved)
             return "; ".join(action.notes)
         started = _Started(step=step, action=action, context=context, names=_names(step, action))
@@ -199,7 +196,7 @@ class DdlRunner:
             try:
                 self._execution.execute_ddl(statement, "", step.version)
             except DdlFailed as fault:
-                raise _refusal(step, statement, fault) from fault
+                raise _refusal(step, statement, fault, context.resumes) from fault
         return collation
 
     def _once(self, started: _Started, entry: JournalEntry | None) -> tuple[str, Outcome]:
@@ -226,6 +223,18 @@ class DdlRunner:
                 _log.warning("ddl_lost", table=str(step.name), version=step.version, error=str(fault))
                 lost, entry = fault, self._journal.entry(step)
         raise lost
+
+    def _let_end(self, step: DdlStep, context: DdlContext, entry: JournalEntry | None) -> None:
+        """Wait for the end of a statement that an earlier run started and that is not to run now.
+
+        Neither rows after it nor a copy of its table may be written before that.
+        """
+        if entry is None or entry.state != STARTED:
+            return
+        sent = DdlAction(statement=entry.statement, schema="")
+        started = _Started(step=step, action=sent, context=context, names=(step.name,))
+        self._wait_while_running(started, entry.statement)
+        self._fence(started)
 
     def _wait_while_running(self, started: _Started, statement: str) -> None:
         """Let the server finish an interrupted statement; raise as `_wait_while` does."""
@@ -298,7 +307,7 @@ class DdlRunner:
         except DdlFailed as fault:
             # The answer is noted before the error is worded for people: the journal keeps what the server said.
             self._journal.record(step, FAILED, note=str(fault), run=Outcome(answer=str(fault)))
-            raise _refusal(step, action.statement, fault) from fault
+            raise _refusal(step, action.statement, fault, started.context.resumes) from fault
         after = self._structure.fingerprint(started.names)
         note = f"nothing to do, because {unmade}: {answer.ignored}" if unmade and answer.ignored else answer.ignored
         return note, Outcome(structure_after=after, seconds=seconds, answer=str(answer))
@@ -403,12 +412,12 @@ def _unlike(definition: TableDefinition, there: TargetTable | None) -> str:
     return " and ".join(part for part in parts if part)
 
 
-def _refusal(step: DdlStep, statement: str, fault: DdlFailed) -> DdlFailed:
+def _refusal(step: DdlStep, statement: str, fault: DdlFailed, resumes: TableName | None) -> DdlFailed:
     """Return the error of a statement that the target refuses: its answer, the statement, and the next steps."""
     return DdlFailed(
         f"{step.name}: the target refused the DDL with version {step.version} ({step.definition.path}): {fault}. The "
         f"statement is: {statement[:500]}. {fault.remedy or _remedy(step)}, then start again or run `storage-consumer "
-        f"table resume {table_flag(step.origin.name)}` to try it again"
+        f"table resume {table_flag(resumes or step.origin.name)}` to try it again"
     )
 
 

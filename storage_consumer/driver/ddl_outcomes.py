@@ -67,9 +67,10 @@ class DdlOutcomes:
 
     def resume(self, step: DdlStep) -> None:
         """Let the table of a statement go on that an operator has decided about, unless something else keeps it halted."""
-        table = self.context.manager.tables[step.table_key]
-        table.resume()
-        _log.info("table_resumed", table=str(table.name), checkpoint=table.checkpoint)
+        for key in self.context.manager.touches.held_up(step):
+            table = self.context.manager.tables[key]
+            table.resume()
+            _log.info("table_resumed", table=str(table.name), checkpoint=table.checkpoint)
 
     def _took_effect(self, step: DdlStep, outcome: Outcome) -> None:
         """Advance the tables of a statement, unless a fault of the round had the state reloaded in the meantime, with this in it."""
@@ -93,16 +94,18 @@ class DdlOutcomes:
     def _wait(self, step: DdlStep, reason: str) -> None:
         """Retry a statement in the next round; the table of one that came late is halted anyway."""
         if not self.context.manager.stopped.is_late(step):
-            self.context.manager.wait(step.table_key, (reason,), self.context.clock.monotonic())
-            self.ledger.locked.add(step.table_key)
+            for key in self.context.manager.touches.held_up(step):
+                self.context.manager.wait(key, (reason,), self.context.clock.monotonic())
+                self.ledger.locked.add(key)
         self.queue.let_go(step)
         _log.warning("ddl_waits", table=str(step.name), version=step.version, error=reason)
 
     def _stop(self, step: DdlStep, error: str, *, kind: HaltKind = "ddl", late: bool = False) -> None:
-        """Halt the table of a statement until an operator decides about it, and log the next steps."""
+        """Halt what a statement holds up until an operator decides about it, and log the next steps."""
         self.context.manager.stopped.note(step, late=late)
         way = ways_on(step, self.context.config.downstream)
-        self.ledger.halt(step.table_key, f"{error}. {way}", kind=kind)
+        for key in self.context.manager.touches.held_up(step):
+            self.ledger.halt(key, f"{error}. {way}", kind=kind)
         self.queue.let_go(step)
 
 

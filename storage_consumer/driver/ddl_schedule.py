@@ -170,14 +170,6 @@ class DdlScheduler:
         """Start one statement; if that is not possible, halt its table."""
         manager, target = self.context.manager, self.context.target
         decision = self._decisions.get(step.identity)
-        # An operator who decides about a statement answers for the rows that are already beyond it.
-        if decision is None and (late := manager.touches.beyond(step)):
-            self._outcomes.refuse(
-                step,
-                f"the DDL of {step.definition.path} touches {', '.join(late)}, whose later rows were applied while it "
-                "could not be read; repair all of these tables manually",
-            )
-            return
         try:
             step = step if decision else with_homes_of_names(step, manager, target)
             # Nothing of a decided one is looked up: if it runs at all, it is the operator's own text.
@@ -187,6 +179,14 @@ class DdlScheduler:
             return
         if decision is None and not ready.skip and (held := self._held_by_quarantine(step)):
             self._outcomes.refuse(step, held)
+            return
+        # One that is not run changes no rows. An operator who decides about a statement answers for those that are beyond it.
+        if decision is None and not ready.skip and (late := manager.touches.beyond(step)):
+            self._outcomes.refuse(
+                step,
+                f"the DDL of {step.definition.path} touches {', '.join(late)}, whose later rows were applied while it "
+                "could not be read; repair all of these tables manually",
+            )
             return
         surroundings = self._surroundings(step, decision)
         # Computed here, since the tables belong to the round's thread; the worker only stores it.
@@ -229,5 +229,6 @@ class DdlScheduler:
             table_was_seen=was_seen(step, manager),
             made_by=manager.tables[step.table_key].timeline.made_before(step.version),
             decision=decision,
+            resumes=manager.tables[manager.touches.held_up(step)[0]].name,
             should_continue=self.context.ddl_workers.should_continue,
         )

@@ -10,7 +10,7 @@ from storage_consumer.driver.ddl_prepare import described
 from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.errors import FilesMissing, TableError
 from storage_consumer.model import TableDefinition, tso_of
-from storage_consumer.plan.covered import gone_by
+from storage_consumer.plan.covered import copied_at, gone_by
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.poll.reader import Poll, ReadSchemaFile
@@ -190,7 +190,7 @@ class Intake:
         there = described(gone, manager, target) if gone else {}
         for step, name in zip(steps, names, strict=True):
             # In the journal a covered statement is done, so that no later start queues it again.
-            self.context.state.journal.copied(step, manager.tables[step.table_key].copies.copied_at)
+            self.context.state.journal.copied(step, copied_at(step, manager.tables, manager.touches.of))
             if name is not None and name.folded() in there:
                 text = (
                     f"the source has had no table {name} since version {step.version}. The statement of that version was "

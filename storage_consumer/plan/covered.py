@@ -12,10 +12,20 @@ from storage_consumer.plan.table import TableConsumer
 def is_covered(
     step: DdlStep, tables: Mapping[str, TableConsumer], touched: Callable[[DdlStep], frozenset[str]]
 ) -> bool:
-    """Return whether copies hold all effects of a statement on rows: EXCHANGE PARTITION changes those of two tables."""
+    """Return whether copies hold all effects of a statement on rows: EXCHANGE PARTITION changes those of two tables.
+
+    A table that is left out needs no copy.
+    """
     if not step.ddl.exchanges_partition:
         return True
-    return all(tables[key].copies.copied_at >= step.version for key in touched(step) if tables[key].name.table)
+    taken = [table for key in touched(step) if (table := tables[key]).name.table and not table.status.excluded]
+    return bool(taken) and all(table.copies.copied_at >= step.version for table in taken)
+
+
+def copied_at(step: DdlStep, tables: Mapping[str, TableConsumer], touched: Callable[[DdlStep], frozenset[str]]) -> int:
+    """Return the TSO of the copy that holds a covered statement; where its table is left out, the last one of those that it touches."""
+    own = tables[step.table_key]
+    return own.copies.copied_at or max(tables[key].copies.copied_at for key in touched(step))
 
 
 def gives_away(step: DdlStep) -> bool:
@@ -33,12 +43,14 @@ def covered_renames(
 
     Renames of one version with names in common are one statement, or run one after another: they are covered together or not at
     all. Each table that gets content by them needs a copy; a name that exists only in between does not. Only a cycle is sure to
-    have such a name: a name that is handed on, from a table that gives it up to another, looks the same.
+    have such a name: a name that is handed on, from a table that gives it up to another, looks the same. A table that is left out
+    needs no copy; where all that get content are left out, the tables that give it up need one.
     """
     covered: list[DdlStep] = []
     for group, keys in _connected(renames):
         version = group[0].version
-        lacks = {key for key in keys[1] if key not in tables or tables[key].copies.copied_at < version}
+        wanted = _taken(keys[1], tables) or _taken(keys[0], tables)
+        lacks = {key for key in wanted if key not in tables or tables[key].copies.copied_at < version}
         # In a cycle the names taken and the names given are the same set.
         passing = {
             key
@@ -46,8 +58,13 @@ def covered_renames(
             if key not in tables or tables[key].timeline.is_passing_at(version, ends_of(tables[key]))
         }
         # A cycle needs only one name in between.
-        covered += group if lacks == passing and len(passing) <= 1 else []
+        covered += group if wanted and lacks == passing and len(passing) <= 1 else []
     return covered
+
+
+def _taken(keys: Collection[str], tables: Mapping[str, TableConsumer]) -> set[str]:
+    """Return those of the tables that are not left out; one that is not known may come."""
+    return {key for key in keys if key not in tables or not tables[key].status.excluded}
 
 
 def _connected(renames: Iterable[DdlStep]) -> list[tuple[list[DdlStep], tuple[set[str], set[str]]]]:
@@ -83,3 +100,14 @@ def leave_behind(step: DdlStep, tables: Mapping[str, TableConsumer]) -> TableCon
         return None
     old.hand_on(step.version)
     return old
+
+
+def pass_left_out(
+    step: DdlStep, tables: Mapping[str, TableConsumer], touched: Callable[[DdlStep], frozenset[str]]
+) -> list[TableConsumer]:
+    """Advance and return the tables that are left out and that a covered statement touches: a copy from before it would lack it."""
+    # Also one that follows the feed beyond it: what is stored of it is older.
+    passed = [table for key in sorted(touched(step)) if (table := tables[key]).status.excluded]
+    for table in passed:
+        table.advance(step.version)
+    return passed

@@ -41,7 +41,10 @@ class DdlBacklog:
             # A copy brings its own table, so a structure is no longer needed.
             self._copied += [] if step.ensure else [step]
         elif ddl_is_pending(step.version, table.checkpoint, journalled=ran):
-            self._pending[step.identity] = step
+            if _may_be_held(step, table):
+                self._copied.append(step)
+            else:
+                self._pending[step.identity] = step
         else:
             return not (step.ensure or table.status.excluded or ran) and step.version < table.checkpoint
         return False
@@ -87,6 +90,11 @@ class DdlBacklog:
         waits = any(version == step.version for step in self)
         # A statement runs only once all of its version are known to be stored: the others need no second proof.
         return waits and any(version == ran for _, ran, _ in chain(self._ran, self.started))
+
+
+def _may_be_held(step: DdlStep, table: TableConsumer) -> bool:
+    """Return whether copies of other tables may hold a statement of a table that is left out."""
+    return table.status.excluded and (step.ddl.exchanges_partition or step.ddl.renamed is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

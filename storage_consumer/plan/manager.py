@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Final
 
 from storage_consumer.model import DataFile, DdlKind, TableDefinition
-from storage_consumer.plan.covered import covered_renames, gives_away, is_covered, leave_behind
+from storage_consumer.plan.covered import covered_renames, gives_away, is_covered, leave_behind, pass_left_out
 from storage_consumer.plan.ddl_backlog import LATE, DdlBacklog, StoppedDdl
 from storage_consumer.plan.directories import Catalog, Commands, Restart, plain_command
 from storage_consumer.plan.lifetimes import Lifetimes, is_dropped_after
@@ -130,9 +130,11 @@ class ConsumerManager:
             self.backlog.done(step)
             if (old := leave_behind(step, self.tables)) is not None:
                 self.catalog.to_be_stored.append(old)
+            self.catalog.to_be_stored += pass_left_out(step, self.tables, self.touches.of)
         for step in together:
             table = self.tables[step.table_key]
-            table.copies.hold(step.version)
+            if not table.status.excluded:
+                table.copies.hold(step.version)
             self.catalog.to_be_stored.append(table)
         return done
 

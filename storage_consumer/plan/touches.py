@@ -12,7 +12,7 @@ from storage_consumer.plan.directories import Catalog
 from storage_consumer.plan.planner import PendingDdl
 from storage_consumer.plan.routes import Routes
 from storage_consumer.plan.shared_names import sharing_a_name
-from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table import TableConsumer
 
 
@@ -70,6 +70,17 @@ class Touches:
             self._catalog.table(step.name)  # nothing else may know the table that an inferred one names
             known[step.identity] = self._touched_by(step)
         return known[step.identity]
+
+    def held_up(self, step: DdlStep) -> list[str]:
+        """Return the tables, by key, that stand still while a statement cannot run: its own, or where that is left out those it names.
+
+        Nobody looks at a table that is left out, nor can an operator resume it.
+        """
+        if not self._catalog.tables[step.table_key].status.excluded:
+            return [step.table_key]
+        named = {key_of(name.within(step.name.schema)) for name in step.ddl.names} & self.of(step)
+        taken = [key for key in sorted(named) if not self._catalog.tables[key].status.excluded]
+        return taken or [step.table_key]
 
     def forget(self, step: DdlStep) -> None:
         """Note that a statement is done."""

@@ -7,11 +7,13 @@ import pytest
 from storage_consumer.model import TableName
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_decisions import is_skipped
-from tests.harness.small_bucket import ID_NAME, column, row, ts
+from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
 from tests.unit.deciding import NAME, copied, decide, gap, halts, put, start
 from tests.unit.driving import World, numbers, of, running, two_tables
 
 REASON = "object: data file of a table that is skipped by an operator"
+DROP, ADD_FOREIGN_KEY, RENAME, EXCHANGE = 4, 9, 14, 42
+B = TableName(schema="shop", table="b")
 WIDER = (*ID_NAME, column("note", "VARCHAR", ColumnPrecision="20"))
 
 
@@ -126,3 +128,101 @@ def test_rows_that_a_rename_would_bring_in() -> None:
     (table,) = world.once().halted
     assert "brings rows of shop.a, which an operator leaves out, into shop.c" in table.error
     assert "Reload shop.c" in table.error
+
+
+def left_out(table: str) -> World:
+    """shop.a and shop.b with a row each, of which an operator leaves one out."""
+    world = two_tables()
+    world.once()
+    decide(world, "skip", table=table)
+    world.once()
+    return world
+
+
+def test_a_name_that_is_taken_in_the_target() -> None:
+    """A table that gets a skipped table's name halts while the target has the old one: it can be seen, and resumed once that is gone."""
+    world = left_out("a")
+    world.bucket.schema("shop.a", ts(5), "DROP TABLE `shop`.`a`", DROP)
+    world.bucket.schema("shop.a", ts(6), "RENAME TABLE `shop`.`b` TO `shop`.`a`", RENAME)
+    world.bucket.metadata(ts(9))
+    summary = world.once()
+    (halted,) = summary.halted
+    assert (halted.table, summary.checkpoint, summary.states["halted"]) == ("shop.b", ts(6), 1)
+    assert "`storage-consumer table resume --table shop.b`" in halted.error
+    assert (world.records.tables[key_of(B)].state, skipped(world)) == ("halted", True)
+    del world.records.rows[NAME], world.records.structures[NAME]
+    decide(world, "resume", table="b")
+    summary = world.once()
+    assert (summary.halted, summary.checkpoint, numbers(world, "shop.a")) == ((), ts(9), ["1"])
+
+
+@pytest.mark.parametrize("skip", ["a", "b"])
+def test_partitions_exchanged_with_a_skipped_table(skip: str) -> None:
+    """The other table halts, whichever of the two it is; one copy of it settles the statement, and a copy from before it brings none back."""
+    world, taken = left_out(skip), {"a": "b", "b": "a"}[skip]
+    world.bucket.schema("shop.a", ts(6), "ALTER TABLE `a` EXCHANGE PARTITION `p0` WITH TABLE `b`", EXCHANGE)
+    world.bucket.metadata(ts(9))
+    (halted,) = world.once().halted
+    assert (halted.table, halted.checkpoint) == (f"shop.{taken}", ts(6))
+    assert f"storage-consumer table reload-done --table shop.{taken} --at TSO" in halted.error
+    copied(world, "1", "8", table=taken)
+    decide(world, "reload-done", ts(8), table=taken)
+    summary = world.once()
+    assert (summary.halted, summary.waiting, summary.checkpoint) == ((), (), ts(9))
+    decide(world, "reload-done", ts(5), table=skip)
+    world.once()
+    assert skipped(world, skip)
+    assert "is too old" in world.records.obeyed[key_of(TableName(schema="shop", table=skip))].refusal
+
+
+def test_names_swapped_with_a_skipped_table() -> None:
+    """One copy of the other table settles all three renames: the skipped one needs none."""
+    world = left_out("a")
+    for old, new in (("b", "a"), ("t", "b"), ("a", "t")):
+        world.bucket.schema(f"shop.{new}", ts(6), f"RENAME TABLE `shop`.`{old}` TO `shop`.`{new}`", RENAME)
+    world.bucket.rows("shop.b", 1, row("shop.b", 10, "9", '"file"'), version=ts(6))
+    world.bucket.metadata(ts(9))
+    assert world.once().checkpoint == ts(6)
+    decide(world, "pause", table="b")
+    world.once()
+    copied(world, "8", table="b")
+    decide(world, "reload-done", ts(8), table="b")
+    world.bucket.metadata(ts(12))
+    summary = world.once()
+    assert (summary.halted, summary.waiting, summary.checkpoint) == ((), (), ts(12))
+    assert (numbers(world, "shop.a"), numbers(world, "shop.b"), skipped(world)) == (["1"], ["8", "9"], True)
+
+
+def test_a_name_that_a_copied_table_gave_up() -> None:
+    """A table is renamed to a skipped name, created anew and copied: the rename is settled by the copy, for it must not take it away."""
+    world = left_out("a")
+    decide(world, "pause", table="b")
+    world.once()
+    world.bucket.schema("shop.a", ts(6), "RENAME TABLE `shop`.`b` TO `shop`.`a`", RENAME)
+    world.bucket.schema("shop.b", ts(7), "CREATE TABLE `b` (id INT PRIMARY KEY, name VARCHAR(20))", CREATE_TABLE)
+    world.bucket.rows("shop.b", 1, row("shop.b", 10, "9", '"file"'), version=ts(7))
+    world.bucket.metadata(ts(9))
+    world.once()
+    copied(world, "8", table="b")
+    decide(world, "reload-done", ts(9), table="b")
+    world.bucket.metadata(ts(12))
+    summary = world.once()
+    assert (summary.halted, summary.waiting, summary.checkpoint) == ((), (), ts(12))
+    assert (numbers(world, "shop.a"), numbers(world, "shop.b")) == (["1"], ["8", "9"])
+
+
+def test_a_statement_that_names_a_copied_table() -> None:
+    """A statement of a skipped table is not run, so it stops no table that it names, though a copy of that one is beyond it."""
+    world = left_out("a")
+    decide(world, "pause", table="b")
+    world.once()
+    copied(world, "1", "8", table="b")
+    decide(world, "reload-done", ts(8), table="b")
+    world.once()
+    parent = "ALTER TABLE `a` ADD CONSTRAINT `x` FOREIGN KEY (`id`) REFERENCES `b` (`id`)"
+    world.bucket.schema("shop.a", ts(6), parent, ADD_FOREIGN_KEY)
+    world.bucket.rows("shop.b", 2, row("shop.b", 10, "9", '"file"'))
+    world.bucket.metadata(ts(12))
+    summary = world.once()
+    assert (summary.halted, summary.waiting, summary.checkpoint) == ((), (), ts(12))
+    assert numbers(world, "shop.b") == ["1", "8", "9"]
