@@ -38,7 +38,7 @@ class Probes:
         return said(f"alive: {self._facts().report.phase}")
 
     def readiness(self, _request: Request) -> Response:
-        """Return 200 if this process is the writer, has finished a round and is near enough; else 503 with the reason."""
+        """Return 200 if this process is the writer, has finished a round, retries nothing and is near enough; else 503 with the reason."""
         if reason := self._unready():
             return said(reason, HTTPStatus.SERVICE_UNAVAILABLE)
         return said("ready")
@@ -51,6 +51,8 @@ class Probes:
             return f"not the writer yet: {facts.report.phase} {facts.report.retry}".strip()
         if not facts.report.totals.rounds:
             return f"no round has ended yet: {facts.report.phase} {facts.report.retry}".strip()
+        if facts.report.phase == Phase.RETRYING:
+            return f"retrying: {facts.report.retry}"
         if self._ready_lag is None:
             return ""
         lag = lag_of(facts.last.checkpoint, facts.now)

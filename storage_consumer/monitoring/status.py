@@ -189,8 +189,8 @@ def _reasons(status: Status, stopped: list[TableStatus], exceeded: float | None,
     if exceeded is not None:
         so_far = f"{span(status.lag)} old" if status.lag is not None else "not there yet"
         yield f"the checkpoint is {so_far}, and at most {span(exceeded)} is allowed"
-    if snapshot.writer and report and not status.is_reported:
-        yield f"the writer has the lease, but has said nothing of itself for {span(snapshot.report_age)}"
+    if snapshot.writer and not status.is_reported:
+        yield _silence(snapshot)
     if status.source_lag is not None and status.source_lag > STALLED and snapshot.writer:
         yield (
             f"the bucket's checkpoint is {span(status.source_lag)} old: look at the changefeed, which this program cannot be "
@@ -198,6 +198,16 @@ def _reasons(status: Status, stopped: list[TableStatus], exceeded: float | None,
         )
     if snapshot.writer and not snapshot.checkpoint:
         yield "no round has ended yet"
+
+
+def _silence(snapshot: Snapshot) -> str:
+    """Return that what the writer does is not known."""
+    if snapshot.report is not None:
+        return f"the writer has the lease, but has said nothing of itself for {span(snapshot.report_age)}"
+    return (
+        f"the writer has the lease, but {snapshot.state_schema} holds no report of it that this program can read: it has just "
+        "started, or is of another version; whether it gets ahead shows only in the checkpoint"
+    )
 
 
 def _some(number: int, what: str) -> str:

@@ -67,6 +67,16 @@ def test_the_limit_of_the_lag_is_inclusive(ready_lag: float | None, expected: tu
     assert rig.readiness() == expected
 
 
+def test_a_writer_that_retries_is_not_ready() -> None:
+    """While the target or the bucket does not answer, nothing is written, however short the lag was; the next round is ready again."""
+    rig = Rig(None)
+    rig.finish_round(_TSO)
+    rig.recorder.heard("retry", {"what": "round", "error": "the target does not answer"})
+    assert (rig.health(), rig.readiness()) == ((200, "alive: retrying"), (503, "retrying: the target does not answer"))
+    rig.finish_round(_TSO)
+    assert rig.readiness() == (200, "ready")
+
+
 def test_without_a_checkpoint_no_lag_is_small_enough() -> None:
     """A bucket that has no checkpoint yet makes nobody ready, if there is a limit."""
     rig = Rig(1e9)

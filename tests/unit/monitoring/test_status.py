@@ -185,10 +185,12 @@ def test_silent_writer() -> None:
     assert not found.is_reported
 
 
-def test_state_of_an_older_program() -> None:
-    """Without a report there is nothing to say of what the writer does."""
+def test_no_report() -> None:
+    """A writer of which no report can be read is healthy by its checkpoint, and what it does is said to be unknown."""
     found = status(snapshot(report=None))
-    assert (found.health, found.reasons, found.seconds_left) == (Health.HEALTHY, (), None)
+    (reason,) = found.reasons
+    assert (found.health, found.seconds_left) == (Health.HEALTHY, None)
+    assert "storage_consumer holds no report of it that this program can read" in reason
 
 
 def test_source_that_stands_still() -> None:
