@@ -151,11 +151,18 @@ def parse(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
     for word in rest:
         # Without its value, which may be a secret.
         name = word.partition("=")[0]
-        flags = [*(flag for option in OPTIONS for flag in flags_of(option)), *(flag.name for flag in verb.flags)]
-        what = "flag" if word.startswith("-") else "argument"
-        raise ConfigError(f"there is no {what} `{name}`{did_you_mean(name, flags)}; see {PROGRAM} {verb.name} --help")
+        raise ConfigError(f"{_not_taken(verb, name)}; see {PROGRAM} {verb.name} --help")
     options = {key: value for key, value in vars(parsed).items() if value is not None}
     return str(options.pop("verb")), options
+
+
+def _not_taken(verb: Verb, name: str) -> str:
+    """Return what is wrong with a word that a command does not take."""
+    what = "flag" if name.startswith("-") else "argument"
+    if any(name in flags_of(option) for option in OPTIONS):
+        return f"`{verb.name}` takes no {what} `{name}`, which other commands have"
+    flags = [*(flag for option in verb.options for flag in flags_of(option)), *(flag.name for flag in verb.flags)]
+    return f"there is no {what} `{name}`{did_you_mean(name, flags)}"
 
 
 def command_first(argv: Sequence[str]) -> list[str]:

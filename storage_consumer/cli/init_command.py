@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.doctor_command import documents, patient_of
@@ -48,7 +49,8 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
     target = _target(uri, environ)
     bucket, configs = looked_at(given, environ)
     findings = _alarms({**given, "downstream_uri": uri}, environ, bucket) if target else ()
-    _write(path, text_of(bucket, target, configs, findings), force=force)
+    access = {name: str(value) for name, value in given.items() if BY_KEYWORD[name].group == "the target"}
+    _write(path, text_of(bucket, target, configs, findings, access), force=force)
     words = [word for config in (*configs, str(path)) for word in ("--config", config)]
     command = shlex.join([PROGRAM, "run", *words, "--once"])
     missing = [f"--{each.name}" for each in bucket.missing] + ([] if target else ["--downstream-uri"])
@@ -101,8 +103,18 @@ def _target(given: object, environ: Mapping[str, str]) -> str:
     return bare if "?" in bare else bare.replace("&", "?", 1)
 
 
-def text_of(bucket: Bucket, target: str, configs: Sequence[str], findings: Sequence[Finding] = ()) -> str:
-    """Return the text of the file. `configs`: the files that `run` is given before this one; `findings`: what is to be mended."""
+def text_of(
+    bucket: Bucket,
+    target: str,
+    configs: Sequence[str],
+    findings: Sequence[Finding] = (),
+    access: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Return the text of the file.
+
+    `configs`: the files that `run` is given before this one; `findings`: what is to be mended; `access`: keyword → text of the options,
+    beside the URI, that lead to the target.
+    """
     notes = [f"# doctor: {escaped(line)}" for each in findings for line in _finding_lines(each)]
     head = (
         [*notes, f"# Once they are mended, see that nothing is left: {PROGRAM} doctor --config FILE", ""]
@@ -110,10 +122,13 @@ def text_of(bucket: Bucket, target: str, configs: Sequence[str], findings: Seque
         else []
     )
     # Redacted here, since a file is not what is printed.
-    return redact("\n".join([*_lines(bucket, target, configs), *(["", *head] if head else [])])).rstrip("\n") + "\n"
+    return (
+        redact("\n".join([*_lines(bucket, target, configs, access), *(["", *head] if head else [])])).rstrip("\n")
+        + "\n"
+    )
 
 
-def _lines(bucket: Bucket, target: str, configs: Sequence[str]) -> Iterator[str]:
+def _lines(bucket: Bucket, target: str, configs: Sequence[str], access: Mapping[str, str]) -> Iterator[str]:
     yield f"# Configuration of {PROGRAM} for {bucket.place}."
     yield f"# All options: {PROGRAM} run --help"
     if configs:
@@ -124,7 +139,9 @@ def _lines(bucket: Bucket, target: str, configs: Sequence[str]) -> Iterator[str]
     yield f"upstream-uri = {_toml(uri_of(bucket.upstream))}"
     yield "# The password is not in this file: set STORAGE_CONSUMER_DOWNSTREAM_PASSWORD, or name a file that holds it alone."
     yield f"{'' if target else '# '}downstream-uri = {_toml(target or _TARGET)}"
-    yield '# downstream-password-file = "/run/secrets/downstream-password"'
+    if "downstream_password_file" not in access:
+        yield '# downstream-password-file = "/run/secrets/downstream-password"'
+    yield from (f"{BY_KEYWORD[name].name} = {_toml_of_text(name, value)}" for name, value in access.items())
     settings = [each for each in bucket.settings if BY_KEYWORD[each.keyword].toml_key]
     own = [each for each in settings if _place(each)[0] == OWN_TABLE]
     sink = sorted((each for each in settings if each not in own), key=lambda each: _place(each)[0])
@@ -174,6 +191,11 @@ def _one_line(text: str) -> str:
 def _toml(value: object) -> str:
     """Return a value as TOML; JSON's texts, numbers and truth values are TOML's, but for DEL."""
     return json.dumps(value).replace("\x7f", "\\u007f")
+
+
+def _toml_of_text(keyword: str, text: str) -> str:
+    """Return what a flag was given as TOML: a switch is a truth value, everything else may be a text."""
+    return text if BY_KEYWORD[keyword].switch else _toml(text)
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:

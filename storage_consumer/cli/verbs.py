@@ -90,6 +90,12 @@ def _of_the_target(*more: str) -> tuple[Option, ...]:
     )
 
 
+def _of_both_ends() -> tuple[Option, ...]:
+    """Return the options that say where the bucket is and how it was written, and those that lead to the target."""
+    ends = {*_of_the_bucket(), *_of_the_target()}
+    return tuple(each for each in OPTIONS if each in ends)
+
+
 JSON = Flag(name="--json", help="One JSON document instead of text.")
 _TABLE = Flag(name="--table", metavar="S.T", help="The table, as database.table, or a database alone.")
 _VERBS = (
@@ -423,7 +429,7 @@ Without --downstream-uri its place in the file is left for you to fill in.""",
             Flag(name="--force", help="Overwrite the file if it exists."),
             JSON,
         ),
-        options=_of_the_bucket("downstream-uri"),
+        options=_of_both_ends(),
         module="init_command",
     ),
     Verb(

@@ -6,6 +6,7 @@ bound on connections, on the size of a request and on the seconds that a silent 
 
 from __future__ import annotations
 
+import errno
 import gzip
 import ipaddress
 import socket
@@ -121,7 +122,8 @@ def joined_address(host: str, port: int) -> str:
 
 
 def _refusal(listen: str, port: int, fault: OSError) -> str:
-    owner = port_owner(port)
+    # With any other fault somebody may listen on that port too, at another address.
+    owner = port_owner(port) if fault.errno == errno.EADDRINUSE else ""
     if owner:
         return f"--metrics-listen {listen}: the port is taken by {owner}. Stop that, or give another port"
     return (

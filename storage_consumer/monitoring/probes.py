@@ -53,9 +53,11 @@ class Probes:
             return f"no round has ended yet: {facts.report.phase} {facts.report.retry}".strip()
         if facts.report.phase == Phase.RETRYING:
             return f"retrying: {facts.report.retry}"
-        if self._ready_lag is None:
-            return ""
-        lag = lag_of(facts.last.checkpoint, facts.now)
-        if lag is None:
-            return "there is no checkpoint yet"
-        return f"the lag is {lag:.0f} s, more than {self._ready_lag:g} s" if lag > self._ready_lag else ""
+        return _beyond(self._ready_lag, facts) if self._ready_lag is not None else ""
+
+
+def _beyond(limit: float, facts: Facts) -> str:
+    lag = lag_of(facts.last.checkpoint, facts.now)
+    if lag is None:
+        return "there is no checkpoint yet"
+    return f"the lag is {lag:.0f} s, more than {limit:g} s" if lag > limit else ""

@@ -33,6 +33,7 @@ _WRITABLE = (
 _AGAIN = "`storage-consumer table resume"
 """How a message names the command, without the options that lead to the target."""
 _KILL = re.compile(r"`(KILL \d+)`")
+_PASSWORD_FILE = re.compile(r" --downstream-password-file ('(?:[^']|'\\'')*'|\S+)")
 _COMMAND = re.compile(r"(?<!`)storage-consumer (?:ddl|table|rebind|inspect|run) .*?(?= -- |[.;] |\.?$)")
 
 
@@ -251,13 +252,14 @@ def _next_steps(
         # The same words, with another verb.
         retry = command("resume", table.name).replace(" table resume ", " quarantine retry ", 1)
         return (*kills, retry) if table.quarantined else kills
-    # The message knows best: it was written where the fault was met.
-    named = commands_in(reason)
+    # The message knows best: it was written where the fault was met. But the writer's file may be one that only a service can read.
+    again = command("resume", table.name)
+    mine = found[0] if (found := _PASSWORD_FILE.search(again)) else ""
+    named = tuple(_PASSWORD_FILE.sub(lambda _: mine, each) for each in commands_in(reason))
     if AT_A_START in reason:
         return named
     if state == TableState.LOST:
         return named or (command("reload-done", table.name),)
-    again = command("resume", table.name)
     return named if named and (again in named or _AGAIN not in reason) else (again, *named)
 
 

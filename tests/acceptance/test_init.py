@@ -73,3 +73,21 @@ def test_what_the_target_lacks_is_in_the_file(bucket: str, tmp_path: Path, maria
         mariadb.query(grant.rstrip(";"))
     assert len(grants) > 1
     assert start("doctor", "--config", str(file), "--only", "target,state").returncode == 0
+
+
+@pytest.mark.server
+def test_an_account_with_a_password(bucket: str, tmp_path: Path, mariadb: DatabaseServer) -> None:
+    """The ways to the target that `run` takes are taken, used for the look at it, and kept in the file."""
+    file, secret = tmp_path / "it.toml", tmp_path / "password"
+    secret.write_text("s3cret", encoding="utf-8")
+    mariadb.query("CREATE USER app@'%' IDENTIFIED BY 's3cret'")
+    mariadb.query("GRANT ALL ON *.* TO app@'%'")
+    target = ["--downstream-uri", f"mysql://app@127.0.0.1:{mariadb.port}/", "--downstream-password-file", str(secret)]
+    more = ["--ssl-mode", "disabled", "--allow-unverified-server", "--connect-timeout", "5s"]
+    done = start("init", "--upstream-uri", bucket, *target, *more, "--tz", "UTC", "--output", str(file))
+    assert (done.returncode, "the target: fail" in done.stdout) == (0, False), done.stdout + done.stderr
+    text = file.read_text(encoding="utf-8")
+    assert f'downstream-password-file = "{secret}"' in text
+    assert "s3cret" not in text
+    done = start("doctor", "--config", str(file), "--only", "target,state", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -56,6 +56,16 @@ def test_config_may_be_given_several_times() -> None:
     assert parse(["--config", "a", "--config=b"])[1] == {"config": ["a", "b"]}
 
 
+def test_a_flag_of_other_commands() -> None:
+    """It is no unknown word, whose nearest known one would be itself; the suggestions are flags of the command."""
+    with pytest.raises(
+        ConfigError, match=re.escape("`tso` takes no flag `--upstream-uri`, which other commands have; see")
+    ):
+        parse(["tso", "--upstream-uri", "x"])
+    with pytest.raises(ConfigError, match=re.escape("there is no flag `--upstream-urii`; see")):
+        parse(["tso", "--upstream-urii=x"])
+
+
 def test_no_password_is_taken_on_the_command_line() -> None:
     """There is no flag for the password itself, and the message leads to the file."""
     assert not BY_KEYWORD["downstream_password"].flag

@@ -129,6 +129,20 @@ def test_message_without_a_command(state: str, step: str) -> None:
     assert found.counts == {"halted": 1}
 
 
+def test_the_file_of_the_asker() -> None:
+    """A message names the writer's password file, which a service alone may read: who asks is told the one that was given now."""
+    error = f"{{}}. Next steps: storage-consumer ddl skip --table d.a --downstream-uri mysql://h/ --downstream-password-file {'/run/x y'!r}"
+    for mine in ("", " --downstream-password-file mine"):
+        found = judged(
+            snapshot(table("a", "halted", error=error)),
+            lambda verb, name, mine=mine: (
+                f"storage-consumer table {verb} --table {name} --downstream-uri mysql://h/{mine}"
+            ),  # type: ignore[misc]
+        )
+        (command,) = found.tables[0].next_steps
+        assert command == f"storage-consumer ddl skip --table d.a --downstream-uri mysql://h/{mine}"
+
+
 def test_halt_that_no_command_ends() -> None:
     """Where only a start with other settings helps, no command is offered."""
     (shown,) = status(snapshot(table("a", "halted", error=f"it has no place. {AT_A_START} with a --route"))).tables
