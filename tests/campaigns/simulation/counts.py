@@ -24,6 +24,8 @@ class Counts:
     """Processes that end at a commit-ts, or rounds after some files."""
     paused: int = 0
     """Tables that an operator paused."""
+    skipped: int = 0
+    """Tables that an operator left out for good."""
     crashes: int = 0
     takeovers: int = 0
     """By another process, while the writer was paused."""

@@ -31,6 +31,18 @@ _LIMITED = 0.2
 """Share of processes that end somewhere before everything is done."""
 _DECIDES = 0.2
 """Share of acts after which an operator decides."""
+_SKIPS = 0.1
+"""Share of acts after which an operator leaves a table out, if none was before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What an operator does."""
+
+    pauses: bool = False
+    """Pauses tables now and then, and lets them go on."""
+    skips: bool = False
+    """Leaves out one table for good."""
 
 
 @dataclass(slots=True)
@@ -39,8 +51,7 @@ class History:
 
     habits: Habits
     slow_workers: bool
-    pauses: bool = False
-    """An operator pauses tables now and then, and lets them go on."""
+    operator: Operator
     counts: Counts = field(default_factory=lambda: Counts(histories=1))
     story: list[str] = field(default_factory=list)
     records: Records = field(default_factory=Records)
@@ -82,16 +93,36 @@ class History:
         self._do(self.dice.choices(_ACTS, _WEIGHTS)[0], self.dice)
 
         # By dice of its own, so that histories without an operator stay what they are.
-        if self.pauses and (operator := random.Random(number + 1)).random() < _DECIDES:  # noqa: S311 - not for secrets
+        if self.operator.pauses and (operator := random.Random(number + 1)).random() < _DECIDES:  # noqa: S311 - not for secrets
             self._decide(operator)
+        if self.operator.skips and (operator := random.Random(number + 2)).random() < _SKIPS:  # noqa: S311 - not for secrets
+            self._skip(operator)
 
     def _decide(self, dice: random.Random) -> None:
         """An operator pauses a table that the target knows, or lets a paused one go on."""
         if self.paused and dice.random() < 0.5:
             self._resume(dice.choice(sorted(self.paused)))
-        elif known := sorted(key for key, table in self.records.tables.items() if table.state != TableState.DROPPED):
+        elif known := self._known:
             self.counts.paused += 1
             self._put_decision(dice.choice(known), "pause")
+
+    def _skip(self, dice: random.Random) -> None:
+        """An operator leaves out one table of the target for good."""
+        if not self.judge.left_out.names and (known := self._known):
+            self.counts.skipped += 1
+            key = dice.choice(known)
+            table = self.records.tables[key]
+            reached = self.records.checkpoint if table.follows else min(table.checkpoint, self.records.checkpoint)
+            self._put_decision(key, "skip")
+            # A statement at this very ts may still wait.
+            self.judge.left_out.add((table.schema, table.table), tick_of(reached) - 1)
+
+    @property
+    def _known(self) -> list[str]:
+        """Keys of the tables that an operator can decide about."""
+        skipped = {key for key, decision in self.records.table_decisions.items() if decision.verb == "skip"}
+        tables = self.records.tables.items()
+        return sorted(key for key, table in tables if table.state != TableState.DROPPED and key not in skipped)
 
     @property
     def paused(self) -> frozenset[str]:
@@ -126,6 +157,7 @@ class History:
 
     def _tell_of(self, log: int) -> None:
         """What has happened at the source."""
+        self.judge.left_out.spread()
         for entry in self.source.log[log:]:
             if isinstance(entry, Statement):
                 self.counts.statements += 1
@@ -309,6 +341,9 @@ class History:
         # What came late into a directory that is listed no more is read by a later process, when the checkpoint has risen.
         self.bucket.tell_checkpoint(self.source.tick + 2)
         again = self._last_round(dice)
+        if self.judge.left_out.names:
+            self.judge.says_why(again)
+            return
         if again.written or again.ddls:
             raise Differs(f"one more start wrote {again.written} rows and ran {again.ddls} DDL")
         left = self.bucket.all_is_finished(self.records)
@@ -335,9 +370,9 @@ _ACTS, _WEIGHTS = zip(
 )  # fmt: skip
 
 
-def run(habits: Habits, slow_workers: bool, pauses: bool, numbers: Iterable[int]) -> History:  # noqa: FBT001 - as drawn
+def run(habits: Habits, slow_workers: bool, operator: Operator, numbers: Iterable[int]) -> History:  # noqa: FBT001 - as drawn
     """A history from its numbers. `Differs` where it fails; the story is in the fault's notes."""
-    history = History(habits, slow_workers, pauses)
+    history = History(habits, slow_workers, operator)
     with (
         patch.object(service_module, "Renewal", Beat),
         patch.object(service_module, "identity", str),

@@ -8,9 +8,11 @@ from typing import Protocol
 from storage_consumer.config.settings import Limits
 from storage_consumer.model import TableName
 from storage_consumer.plan.steps import key_of
-from storage_consumer.plan.table_decisions import TableDecision
+from storage_consumer.plan.table_decisions import TableDecision, is_skipped
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.summary import RoundSummary
+from storage_consumer.testing.records import Row
+from tests.campaigns.simulation.left_out import LeftOut
 from tests.campaigns.simulation.names import is_colliding
 from tests.campaigns.simulation.shapes import NULL, Image
 from tests.campaigns.simulation.source import Moment, Picture, Source, Table
@@ -55,8 +57,11 @@ class Judge:
         self._written_to = 0
         """Highest commit-ts up to which any process has begun to write rows; one that was killed may have left such a window open."""
         self._tables: dict[str, int] = {}
+        self.left_out = LeftOut(source)
         self._paused_at: dict[TableDecision, int] = {}
         """Pauses that were obeyed → the stored checkpoint of their table then."""
+        self._skipped: dict[TableName, list[Row]] = {}
+        """The rows of skipped tables after the last call."""
 
     # after every call
 
@@ -67,6 +72,7 @@ class Judge:
             self._only_in_its_window(where, process)
             reach = self._records.storage_checkpoint
             self._written_to = max(self._written_to, min(reach, process.limits.until or reach))
+            self._skipped_stay()
             self._look()
         elif where in _STORES:
             self._only_the_owner(where, process)
@@ -75,6 +81,7 @@ class Judge:
             self._look()
         elif method == "execute_ddl":
             self._look()
+        self._note_skipped()
 
     def _only_the_owner(self, where: str, process: Owner) -> None:
         """G3: nothing is written after another process got the lease."""
@@ -122,8 +129,31 @@ class Judge:
             if reached != self._paused_at.setdefault(decision, reached):
                 raise Differs(f"{key} was paused at {self._paused_at[decision]}, and is at {reached}")
 
+    def _skipped_stay(self) -> None:
+        """No rows are written to a table that an operator has left out."""
+        for name, rows in self._skipped.items():
+            if self._records.rows.get(name, []) != rows:
+                raise Differs(f"{name} is left out, but was written to")
+
+    def _note_skipped(self) -> None:
+        records = self._records
+        skipped = (
+            (table.target or TableName(schema=table.schema, table=table.table)).folded()
+            for table in records.tables.values()
+            if is_skipped(table.state, table.error)
+        )
+        self._skipped = {name: list(records.rows.get(name, [])) for name in skipped}
+
+    def _watched(self) -> list[tuple[TableName, int]]:
+        """Names in the target and numbers of the tables that have nothing to do with a skipped one."""
+        return [
+            (name, uid)
+            for name, uid in self._records.owners.items()
+            if uid not in self.left_out.uids and not self.left_out.has(name)
+        ]
+
     def _look(self) -> None:
-        for name, uid in self._records.owners.items():
+        for name, uid in self._watched():
             self._is_at_its_place(name, self._source.known[uid], exactly=False)
 
     def _position(self, name: TableName, uid: int) -> tuple[int, int]:
@@ -198,7 +228,7 @@ class Judge:
     def begins(self, version: int, name: TableName) -> None:
         """A statement runs only when all rows of its table before it are in, and none after it."""
         tick, records = tick_of(version), self._records
-        if (uid := records.owners.get(name)) is None:
+        if (uid := records.owners.get(name)) is None or uid in self.left_out.uids or self.left_out.has(name):
             return
         ran = records.applied.get(uid, 0) >= version
         picture, _ = self._picture(self._source.known[uid], tick, tick if ran else tick - 1)
@@ -219,11 +249,12 @@ class Judge:
             raise Differs(f"{summary.checkpoint} is told, but not all tables are there: {summary.tables}")
         if summary.checkpoint > summary.checkpoint_running:
             raise Differs(f"{summary.checkpoint} is told, but running tables are at {summary.checkpoint_running}")
-        stopped = [table for table in summary.halted if not is_colliding(table.table)]
+        apart = {str(TableName(schema=schema, table=table)) for schema, table in self.left_out.names}
+        stopped = [table for table in summary.halted if not is_colliding(table.table) and table.table not in apart]
         if stopped:
             raise Differs(f"halted: {[table.error for table in stopped]}")
         waiting = {table.table: table.error for table in summary.tables if table.state == "waiting"}
-        for name, uid in self._records.owners.items():
+        for name, uid in self._watched():
             # A table that waits for a file may stand in the middle of a window that a killed process has left open, and so may any
             # table where a round ends before that window does.
             ends_within = bool(until or summary.ended_early) and self._written_to > summary.checkpoint_running
@@ -235,12 +266,30 @@ class Judge:
         if 0 < until < summary.storage_checkpoint:
             self._is_at_the_end(summary, until, waiting)
             return
-        rest = [table.checkpoint for table in summary.tables if not is_colliding(table.table)]
-        behind = any(checkpoint < summary.storage_checkpoint for checkpoint in rest)
-        behind |= not summary.halted and summary.checkpoint != summary.storage_checkpoint
+        rest = [table for table in summary.tables if not is_colliding(table.table)]
+        # Whatever is mixed with a skipped table may stand, and so holds back the checkpoint.
+        held = any(table.table in apart for table in summary.tables)
+        waiting = {name: error for name, error in waiting.items() if name not in apart}
+        behind = any(table.checkpoint < summary.storage_checkpoint for table in rest if table.table not in apart)
+        behind |= not summary.halted and not held and summary.checkpoint != summary.storage_checkpoint
         if waiting or behind:
             raise Differs(f"stands at {summary.checkpoint}, not at {summary.storage_checkpoint}: {waiting}")
         self._is_whole(tick_of(summary.storage_checkpoint), takes_last=takes_last)
+
+    def says_why(self, summary: RoundSummary) -> None:
+        """Where tables stand for good, one of them is halted, with an error that an operator sees."""
+        states = {table.table: table.state for table in summary.tables if not is_colliding(table.table)}
+        seen = [
+            table for table in summary.halted if not is_colliding(table.table) and not self._is_skipped(table.table)
+        ]
+        if "waiting" in states.values() and not seen:
+            raise Differs(f"tables wait for ever, and none is halted: {states}")
+
+    def _is_skipped(self, shown: str) -> bool:
+        skipped = {key for key, decision in self._records.table_decisions.items() if decision.verb == "skip"}
+        return any(
+            key in skipped and f"{each.schema}.{each.table}" == shown for key, each in self._records.tables.items()
+        )
 
     def _is_at_the_end(self, summary: RoundSummary, until: int, waiting: dict[str, str]) -> None:
         """The target is as the source at the end of a run, unless an earlier run went beyond it."""
@@ -265,8 +314,12 @@ class Judge:
             return
         ran = takes_last or some > 0
         expected = self._source.at(tick, with_statement=ran)
-        names = {TableName(schema=name[0], table=name[1]): picture for name, picture in expected.items()}
-        if names.keys() != self._records.structures.keys():
+        names = {
+            TableName(schema=name[0], table=name[1]): picture
+            for name, picture in expected.items()
+            if name not in self.left_out.names
+        }
+        if names.keys() != {name for name in self._records.structures if not self.left_out.has(name)}:
             raise Differs(
                 f"at tick {tick}: tables {sorted(map(str, self._records.structures))}, at the source {sorted(map(str, names))}"
             )

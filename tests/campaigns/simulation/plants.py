@@ -238,6 +238,16 @@ def _behind_for_ever(stack: ExitStack) -> None:
     stack.enter_context(patch.object(RoundLedger, "_save_caught_up", bad))
 
 
+def _skips_forgotten(stack: ExitStack) -> None:
+    """A process does not ask which tables an operator has left out."""
+    good = operator.restart_of
+
+    def bad(records: TargetRecords) -> Restart:
+        return replace(good(records), excluded=frozenset(), skipped={})
+
+    everywhere(stack, good, bad)
+
+
 PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
     "mark-before-rows": _mark_before_rows,
     "lt-for-le": _lt_for_le,
@@ -259,6 +269,7 @@ PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
     "reported-too-far": _reported_too_far,
     "pauses-forgotten": _pauses_forgotten,
     "behind-for-ever": _behind_for_ever,
+    "skips-forgotten": _skips_forgotten,
 }
 """The bugs by name; the first ones are those that a simulation must find at the least."""
 
