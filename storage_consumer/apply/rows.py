@@ -122,33 +122,35 @@ class RowStatements:
         # The server ends the connection over a packet that is too large, so such rows go another way.
         if values is None or _BULK_HEAD + len(types) + len(values) >= self._max_packet:
             return False
-        return self._taken(lambda: connection.bulk(bulk_statement(work, verb), types, values))
+        return self._taken(len(rows), lambda: connection.bulk(bulk_statement(work, verb), types, values))
 
     def _load(self, verb: str, work: TablePlan, rows: Sequence[bytes]) -> bool:
-        """Write rows by LOAD DATA LOCAL from memory; return False if that is not allowed or was undone."""
-        if not self._load_data:
+        """Write rows by LOAD DATA LOCAL from memory; return False if that is not allowed, may lose a row, or was undone."""
+        if not self._load_data or self.fenced.live().load_drops_rows():
             return False
         most, connection = self._max_packet // 2, self.fenced.live()
-        return self._taken(lambda: connection.load(load_data(work, verb), in_one(rows), most=most))
+        return self._taken(len(rows), lambda: connection.load(load_data(work, verb), in_one(rows), most=most))
 
-    def _taken(self, run: Callable[[], tuple[int, int]]) -> bool:
-        """Run a statement that returns (affected rows, warnings); return False if it was undone because a value was changed or refused.
+    def _taken(self, rows: int, run: Callable[[], tuple[int, int]]) -> bool:
+        """Run a statement for `rows` rows that returns (affected rows, warnings); return False if it was undone as not true to them.
 
-        Some servers treat LOCAL like IGNORE and turn errors into warnings. So any warning undoes the statement. The same rows as literals
-        then either go in unchanged or raise the error that names the row and the column.
+        Some servers treat LOCAL like IGNORE and turn errors into warnings. So any warning undoes the statement, and so do fewer rows than
+        were sent. The same rows as literals then either go in unchanged or raise the error that names the row and the column.
         """
         self.fenced.query("SAVEPOINT before_rows")
         try:
-            _, warnings = run()
+            affected, warnings = run()
         except pymysql.err.MySQLError as fault:
             # A deadlock rolls back the whole transaction, savepoint included, so only a retry of all of it helps.
             if is_conflict(fault) or is_connection_loss(fault):
                 raise
             # Whatever the reason: the same rows as literals go in, or name the row that is refused.
-            warnings = 1
-        if warnings:
+            affected, warnings = 0, 1
+        # A row that takes another's place counts once or twice, never less.
+        is_true = not warnings and affected >= rows
+        if not is_true:
             self.fenced.query("ROLLBACK TO SAVEPOINT before_rows")
-        return not warnings
+        return is_true
 
 
 def is_many(rows: int) -> bool:

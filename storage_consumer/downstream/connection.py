@@ -24,12 +24,13 @@ from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream import tls
 from storage_consumer.downstream.logging_in import WAYS, Trust
 from storage_consumer.downstream.mariadb_bulk import BulkConnection
-from storage_consumer.downstream.mysql_errors import translated
+from storage_consumer.downstream.mysql_errors import number_of, translated
 from storage_consumer.downstream.opening import Deadline, opened_socket
 from storage_consumer.downstream.session import set_session
 from storage_consumer.errors import ConfigError, StorageConsumerError, TableError, TargetUnavailable
 
 _CHUNK = 1 << 20
+_UNKNOWN_VARIABLE = 1193
 _NO_SERVER = (ValueError, IndexError, AssertionError, struct.error)
 """What the driver raises over packets that are not MySQL's."""
 
@@ -43,6 +44,8 @@ class Connection(BulkConnection):
     """Most bytes of it per packet."""
     warnings: int = 0
     """Number of warnings that the last statement raised."""
+    _can_switch_checks: bool = True
+    """Whether the server may know TiDB's switch for CHECK constraints."""
     trust: Trust
     """Who answers; it decides about the password."""
     password: bytes
@@ -101,6 +104,25 @@ class Connection(BulkConnection):
             # From here on a server that asks for a file gets nothing.
             self.feed = b""
         return affected, self.warnings
+
+    def load_drops_rows(self) -> bool:
+        """Return whether LOAD DATA may leave out a row that a CHECK refuses, without a warning.
+
+        TiDB 8.4.0 does where it enforces them; with REPLACE, the number of affected rows need not show it either.
+        """
+        if not self._can_switch_checks:
+            return False
+        try:
+            # Each time, since the switch is global: an administrator may turn it while this connection lives.
+            self.query("SELECT @@GLOBAL.tidb_enable_check_constraint")
+        except pymysql.err.MySQLError as fault:
+            if number_of(fault) != _UNKNOWN_VARIABLE:
+                raise
+            # No TiDB, or one before 7.2, which never looks at a CHECK.
+            self._can_switch_checks = False
+            return False
+        ((switch,),) = self._result.rows  # type: ignore[union-attr] # a SELECT has rows
+        return str(switch) in ("1", "ON")
 
     @contextmanager
     def undecoded(self) -> Iterator[Connection]:

@@ -29,6 +29,9 @@ class History:
         self._end()
 
     def _begin(self) -> None:
+        if self.consumers.server.kind == "tidb":
+            # By default TiDB reads a CHECK and does not enforce it.
+            self.consumers.server.query("SET GLOBAL tidb_enable_check_constraint = ON")
         self.source.begin()
         self.consumers.open(USUAL)
         self._judge()
