@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 from storage_consumer.config.settings import Config, Secrets
 from storage_consumer.doctor.bucket_look import BucketFacts, bucket_look, metadata_look, with_checkpoint
@@ -23,6 +23,7 @@ from storage_consumer.inspection.result import Bucket
 from storage_consumer.model import TableName
 from storage_consumer.plan.selection import Selection
 from storage_consumer.spark.surroundings import surroundings
+from storage_consumer.storage.base import Storage
 from storage_consumer.storage.open import open_storage
 
 _NO_BUCKET, _NO_TARGET = "--upstream-uri was not given", "--downstream-uri was not given"
@@ -72,8 +73,11 @@ class _Examination:
             state = self._state()
             facts = self._bucket_facts(state)
             yield from self._of_bucket(facts, state)
-            yield from self._of_target(self._patient.inspected or (None if isinstance(facts, Unseen) else facts.bucket))
-            yield from self._of_state(state)
+            target = tuple(
+                self._of_target(self._patient.inspected or (None if isinstance(facts, Unseen) else facts.bucket))
+            )
+            yield from target
+            yield from self._of_state(state, target)
             if around is not None:
                 yield from judged(around.result(), SPARK)
         if spark:
@@ -81,6 +85,15 @@ class _Examination:
 
     def _looked(self, look: Callable[[], Facts]) -> Facts | Unseen:
         return looked(look, self._patient.seconds)
+
+    @cached_property
+    def _storage(self) -> Storage:
+        return open_storage(self._config.upstream, self._secrets)
+
+    @cached_property
+    def _reached(self) -> object | Unseen:
+        """The answer of the store to a first question; it is asked once, since one that is silent takes the whole time of a look."""
+        return self._looked(self._storage.check)
 
     def _state(self) -> StateFacts | Unseen:
         """Return the state. Other groups need it too: it says which files are finished."""
@@ -96,14 +109,13 @@ class _Examination:
         if not self._groups & wanted:
             return Unseen(_OTHERS)
         upstream = self._config.upstream
-        storage = open_storage(upstream, self._secrets)
+        if isinstance(self._reached, Unseen):
+            return self._reached
         known = (
             state if isinstance(state, StateFacts) and state.feed and state.feed.upstream == upstream.identity else None
         )
-        if isinstance(reached := self._looked(storage.check), Unseen):
-            return reached
         look = partial(
-            bucket_look, storage, upstream, self._patient.origins, time.time(), known.finished if known else {}
+            bucket_look, self._storage, upstream, self._patient.origins, time.time(), known.finished if known else {}
         )
         facts = looked(look, self._patient.seconds * _LISTING)
         checkpoint = known.feed.checkpoint if known and known.feed else 0
@@ -118,15 +130,14 @@ class _Examination:
         yield Finding("network-bucket", transport(upstream))
         if "bucket" not in self._groups:
             return
-        storage = open_storage(upstream, self._secrets)
-        if isinstance(reached := self._looked(storage.check), Unseen):
-            yield Finding("bucket-reachable", fail(reached.why))
+        if isinstance(self._reached, Unseen):
+            yield Finding("bucket-reachable", fail(self._reached.why))
             names = (*METADATA, *BUCKET)
             yield from (Finding(name, not_looked_at("bucket-reachable failed")) for name in names)
             return
         yield Finding("bucket-reachable", reachable(upstream.identity))
         opened = partial(open_storage, secrets=self._secrets)
-        yield from judged(self._looked(partial(metadata_look, storage, upstream, opened, time.time())), METADATA)
+        yield from judged(self._looked(partial(metadata_look, self._storage, upstream, opened, time.time())), METADATA)
         yield from judged(facts, BUCKET)
         if isinstance(state, Unseen) and self._patient.has_target:
             # Without the state nobody knows which files are still needed.
@@ -169,9 +180,13 @@ class _Examination:
         else:
             yield from judged(self._looked(partial(table_look, target, password, names)), TABLES)
 
-    def _of_state(self, state: StateFacts | Unseen) -> Iterator[Finding]:
-        if not self._patient.has_target:
-            yield from (Finding(name, not_looked_at(_NO_TARGET)) for name in STATE)
+    def _of_state(self, state: StateFacts | Unseen, target: Sequence[Finding]) -> Iterator[Finding]:
+        """Yield what the state says; `target` are the target's findings. A target that does not answer is one fault, not two."""
+        why = "" if self._patient.has_target else _NO_TARGET
+        if isinstance(state, Unseen) and any(each.fails("target-reachable") for each in target):
+            why = "target-reachable failed"
+        if why:
+            yield from (Finding(name, not_looked_at(why)) for name in STATE)
             return
         identity = self._config.upstream.identity if self._patient.has_bucket else ""
         yield from judged(state, {**STATE, "state-bucket": partial(bucket, upstream=identity)})

@@ -39,6 +39,10 @@ class Finding:
     """Its name in `checks.CHECKS`."""
     outcome: Outcome
 
+    def fails(self, check: str) -> bool:
+        """Return whether it is of this check, and a fault."""
+        return self.check == check and self.outcome.verdict is Verdict.FAIL
+
 
 def ok(text: str) -> Outcome:
     """Return that all is well."""

@@ -40,7 +40,8 @@ def looked(look: Callable[[], Facts], seconds: float = SECONDS) -> Facts | Unsee
     thread.join(seconds)
     if found:
         return found[0]
-    return Unseen(faults[0] if faults else f"no answer within {seconds:g} s")
+    silence = f"no answer within {seconds:g} s: check the address, and whether a firewall or proxy swallows what is sent there"
+    return Unseen(faults[0] if faults else silence)
 
 
 def judged(facts: Facts | Unseen, rules: Mapping[str, Callable[[Facts], Outcome]]) -> Iterator[Finding]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +22,15 @@ from tests.harness.small_bucket import CONFIG, SmallBucket, row
 PLAIN = "plain"
 ALARMS = (Verdict.WARN, Verdict.FAIL)
 NO_MORE: tuple[str, ...] = ()
+
+
+@contextmanager
+def silent_port() -> Iterator[int]:
+    """The port of a server that takes connections and never says a word."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        yield listening.getsockname()[1]
 
 
 def now_ts(seconds: float = 0.0) -> int:

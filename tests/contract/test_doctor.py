@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from storage_consumer.doctor.findings import Verdict
 from storage_consumer.downstream.state_tables import MIGRATED
 from storage_consumer.errors import ConfigError
 from storage_consumer.plan.journal import FAILED, STARTED, Sent
-from tests.contract.doctor_rigs import Fault, Scene, fault, planted_and_mended, scene
+from tests.contract.doctor_rigs import Fault, Scene, fault, planted_and_mended, scene, silent_port
 from tests.contract.doctor_rigs import now_ts as now
 from tests.contract.state_rigs import progress, statement
 from tests.harness.program import ROOT
@@ -293,6 +294,19 @@ def test_a_store_that_cannot_be_listed(stored_bucket: tuple[Scene, str], s3: S3S
     assert [*found] == ["bucket-reachable"]
     assert says in found["bucket-reachable"].text
     assert "very/wrong" not in str(found)
+
+
+def test_a_silent_store(there: Scene) -> None:
+    """A store that accepts a connection and says no more is one fault with a remedy, and is waited for once."""
+    with silent_port() as port:
+        keys = "access-key=a&secret-access-key=very-wrong"
+        uri = f"s3://b/feed?protocol=csv&endpoint=http://127.0.0.1:{port}&{keys}"
+        there.options |= {"upstream_uri": uri, "connect_timeout": "1s"}
+        begun = time.monotonic()
+        found = there.alarms()
+    assert [*found] == ["bucket-reachable"]
+    assert "firewall" in found["bucket-reachable"].text
+    assert time.monotonic() - begun < 18  # a look has 10 s
 
 
 def test_what_was_not_given_is_not_looked_at(there: Scene) -> None:

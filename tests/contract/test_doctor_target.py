@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.downstream.rights import ROW_RIGHTS
 from storage_consumer.model import TableName
 from storage_consumer.telemetry import listen
-from tests.contract.doctor_rigs import PLAIN, Fault, Scene, fault, planted_and_mended, scene
+from tests.contract.doctor_rigs import PLAIN, Fault, Scene, fault, planted_and_mended, scene, silent_port
 from tests.contract.test_plan import READS, WRITES, logged
 from tests.harness.elsewhere import ADDRESS, elsewhere
 from tests.harness.servers import KINDS, DatabaseServer, mariadb
@@ -57,10 +56,7 @@ def globally(there: Scene, **values: object) -> Iterator[None]:
 
 def silent(there: Scene) -> Iterator[None]:
     """A server that takes connections and never says a word."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen()
-        port = listening.getsockname()[1]
+    with silent_port() as port:
         there.options |= {"downstream_uri": f"mysql://root@127.0.0.1:{port}/", "connect_timeout": "1s"}
         yield
 
@@ -132,11 +128,11 @@ def revoked(there: Scene) -> Iterator[None]:
 
 
 FAULTS = (
-    fault("nobody listens", "target-reachable", FAIL, "cannot connect", lambda there: at(there, "mysql://root@127.0.0.1:1/"), also=("state-schema",)),
-    fault("wrong password", "target-reachable", FAIL, "check user, password", lambda there: at(there, f"mysql://root:no@127.0.0.1:{there.server.port}/"), also=("state-schema",)),
-    fault("unknown host", "target-reachable", FAIL, ("cannot be resolved", "getent hosts"), lambda there: at(there, "mysql://root@no-such-host.invalid:3306/"), also=("state-schema",)),
-    fault("silent server", "target-reachable", FAIL, "did not answer within 1 s", contextmanager(silent), also=("state-schema",)),
-    fault("TLS is asked for and not there", "target-reachable", FAIL, ("does not offer it", "--ssl-mode disabled"), lambda there: at(there, f"{there.server.uri}?ssl-mode=required"), also=("state-schema",)),
+    fault("nobody listens", "target-reachable", FAIL, "cannot connect", lambda there: at(there, "mysql://root@127.0.0.1:1/")),
+    fault("wrong password", "target-reachable", FAIL, "check user, password", lambda there: at(there, f"mysql://root:no@127.0.0.1:{there.server.port}/")),
+    fault("unknown host", "target-reachable", FAIL, ("cannot be resolved", "getent hosts"), lambda there: at(there, "mysql://root@no-such-host.invalid:3306/")),
+    fault("silent server", "target-reachable", FAIL, "did not answer within 1 s", contextmanager(silent)),
+    fault("TLS is asked for and not there", "target-reachable", FAIL, ("does not offer it", "--ssl-mode disabled"), lambda there: at(there, f"{there.server.uri}?ssl-mode=required")),
     fault("no rights on the database", "target-rights", FAIL, ("SELECT", "on d", "GRANT"), lambda there: plain_with(there, ALL_OF_STATE)),
     fault("one right is missing", "target-rights", FAIL, "missing: INDEX on d", lambda there: plain_with(there, ALL_OF_STATE, f"{ROW_RIGHTS.replace(' INDEX,', '')} ON d.*")),
     fault("no rights on the state", "target-state-rights", FAIL, ("GRANT ALL", r"storage\_consumer"), lambda there: plain_with(there, ON_D)),

@@ -27,7 +27,9 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_a_look_that_hangs() -> None:
     """A look that takes too long is left behind, and its reason is the time."""
     end, begun = threading.Event(), time.monotonic()
-    assert looked(end.wait, 0.05) == Unseen("no answer within 0.05 s")
+    found = looked(end.wait, 0.05)
+    assert isinstance(found, Unseen)
+    assert found.why.startswith("no answer within 0.05 s: check the address")
     assert time.monotonic() - begun < 5
     end.set()
 
