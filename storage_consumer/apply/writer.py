@@ -128,7 +128,8 @@ class TargetWriter:
 
     def _write(self, work: TablePlan, some: Sequence[Run]) -> int:
         """Write the runs of one transaction; return the number of rows."""
-        if work.has_entries or work.index in self._with_entries:
+        # A row that an earlier attempt of this task quarantined may be accepted by now.
+        if work.has_entries or work.index in self._with_entries or (self._fenced.repeats and work.quarantine):
             self._quarantine.supersede(work, some)
         return sum((self._rows.replace if upsert else self._rows.delete)(work, rows) for upsert, rows in some)
 

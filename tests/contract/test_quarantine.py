@@ -225,3 +225,13 @@ def test_a_table_without_entries_costs_no_statement(
         writer.write_accepted(WORK, [], [b"1\ta\t1"], lambda _: RowPlace(commit_ts=1, rank=0, row=1))
     assert asked
     assert not [sql for sql in asked if "quarantine" in sql]
+
+
+def test_a_repeated_attempt_removes_entries_of_the_first(server: DatabaseServer, open_spec: Callable[[], JobSpec]) -> None:
+    """Where Spark runs a task again, a row that is accepted by then loses the entry that the first attempt made."""
+    place, spec = RowPlace(commit_ts=1, rank=0, row=1), open_spec()
+    for accepted in (False, True):
+        with closing(TargetWriter(spec, "", 0)) as writer:
+            _, aside = writer.write_accepted(WORK, [], [b"1\ttoo long\t1"], lambda _: place)
+        assert (len(aside), len(entries(server)), len(table(server))) == ((0, 0, 1) if accepted else (1, 1, 0))
+        server.query("ALTER TABLE shop.t MODIFY v VARCHAR(20)")
