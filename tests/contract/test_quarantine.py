@@ -244,7 +244,9 @@ def test_a_row_too_large_for_the_quarantine(server: DatabaseServer, open_spec: C
         assert (caught.value.line, entries(server), table(server)) == (line, [], set())
 
 
-def test_a_repeated_attempt_removes_entries_of_the_first(server: DatabaseServer, open_spec: Callable[[], JobSpec]) -> None:
+def test_a_repeated_attempt_removes_entries_of_the_first(
+    server: DatabaseServer, open_spec: Callable[[], JobSpec]
+) -> None:
     """Where Spark runs a task again, a row that is accepted by then loses the entry that the first attempt made."""
     place, spec = RowPlace(commit_ts=1, rank=0, row=1), open_spec()
     for accepted in (False, True):
