@@ -162,7 +162,7 @@ def _table_lines(table: TableStatus) -> Iterator[str]:
     behind = f", {span(table.lag)} behind now" if table.lag is not None else ""
     yield from wrapped(f"{table.state}: {table.name}, at {moment(table.checkpoint, None)}{behind}", further="  ")
     # Its commands follow, whole.
-    reason = table.reason.partition(" Next steps: ")[0]
+    reason = table.reason.rpartition(" Next steps: ")[0] or table.reason
     yield from wrapped(reason, "  ") if reason else ()
     if table.decision:
         yield f"  decided: {table.decision}"
