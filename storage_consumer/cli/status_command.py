@@ -100,7 +100,7 @@ def _watched(look: Callable[[], Answer], environ: Mapping[str, str], *, is_docum
             except StorageConsumerError as fault:
                 text, code = redact(f"{fault}\n"), ExitCode.FAILED
             # A terminal shows the newest look alone; a pipe gets them all.
-            clear = _CLEAR if screen.is_terminal(sys.stdout) else ""
+            clear = _CLEAR if screen.is_smart(sys.stdout, environ) else ""
             text = lines_escaped(text if is_document else redact(text))
             if not screen.write(clear + text, environ, is_document=is_document):
                 break
