@@ -198,7 +198,7 @@ def _reasons(status: Status, stopped: list[TableStatus], exceeded: float | None,
         do = _WRITABLE if snapshot.read_only else "start `storage-consumer run`"
         yield f"nobody writes{last}{how}: {do}"
     if _is_retrying(snapshot) and report:
-        yield f"the writer has been retrying for {span(max(0.0, snapshot.now - report.since))}: {report.retry}"
+        yield f"the writer has been retrying for {span(report.lasted(snapshot.now, snapshot.report_age))}: {report.retry}"
     if stopped:
         paused = sum(each.state == TableState.PAUSED for each in stopped)
         by_itself, of = len(stopped) - paused, f"of {sum(status.counts.values()):,} tables"

@@ -12,6 +12,7 @@ from storage_consumer.model import DdlId, TableName
 from storage_consumer.monitoring.report import Phase, Report, Work
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
 from storage_consumer.monitoring.status import FRESH, STALLED, Health, Status, commands_in, judged, lag_of
+from storage_consumer.monitoring.wording import doing
 from storage_consumer.plan.selection import AT_A_START
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import table_word
@@ -175,6 +176,15 @@ def test_the_file_of_the_asker() -> None:
         )
         (command,) = found.tables[0].next_steps
         assert command == f"storage-consumer ddl skip --table d.a --downstream-uri mysql://h/{mine}"
+
+
+@pytest.mark.parametrize("ahead", [-3600.0, 0.0, 3600.0])
+def test_clocks_that_differ(ahead: float) -> None:
+    """How long the writer does something is told by its own clock, and the report's age by the target's, however far apart they are."""
+    said = report(Phase.RETRYING, since=NOW + ahead - 50, phase_seconds=50.0, retry="no route")
+    found = status(snapshot(report=said, report_age=10.0))
+    assert found.reasons[0] == "the writer has been retrying for 1m00s: no route"
+    assert doing(found) == "retrying for 1m00s"
 
 
 def test_halt_that_no_command_ends() -> None:
