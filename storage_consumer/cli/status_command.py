@@ -100,7 +100,7 @@ def _watched(look: Callable[[], Answer], environ: Mapping[str, str], *, is_docum
             except StorageConsumerError as fault:
                 text, code = redact(f"{fault}\n"), ExitCode.FAILED
             # A terminal shows the newest look alone; a pipe gets them all.
-            clear = _CLEAR if screen.is_terminal(sys.stdout) else ""
+            clear = _CLEAR if screen.is_smart(sys.stdout, environ) else ""
             text = lines_escaped(text if is_document else redact(text))
             if not screen.write(clear + text, environ, is_document=is_document):
                 break
@@ -162,7 +162,7 @@ def _table_lines(table: TableStatus) -> Iterator[str]:
     behind = f", {span(table.lag)} behind now" if table.lag is not None else ""
     yield from wrapped(f"{table.state}: {table.name}, at {moment(table.checkpoint, None)}{behind}", further="  ")
     # Its commands follow, whole.
-    reason = table.reason.partition(" Next steps: ")[0]
+    reason = table.reason.rpartition(" Next steps: ")[0] or table.reason
     yield from wrapped(reason, "  ") if reason else ()
     if table.decision:
         yield f"  decided: {table.decision}"

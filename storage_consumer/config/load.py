@@ -207,6 +207,9 @@ def _downstream(sources: Sources, time_zone: str) -> Downstream:
         raise uri.error("`ssl-mode` required verifies nothing, so `ssl-ca` has no effect; verify-ca uses it")
     if given["allow_unverified_server"] and (mode.startswith("verify-") or (asked and not mode)):
         raise uri.error("`allow-unverified-server` has no effect if TLS verifies the server: remove one of them")
+    # Whole paths: messages name them in commands that are pasted elsewhere than where this runs.
+    files = {name: str(Path(given[name]).absolute()) for name in ("ssl_ca", "ssl_cert", "ssl_key") if given[name]}
+    password_file = str(sources.find(BY_KEYWORD["downstream_password_file"]).value)
     return Downstream(
         host=uri.host,
         port=uri.port or default_port(uri),
@@ -215,8 +218,8 @@ def _downstream(sources: Sources, time_zone: str) -> Downstream:
         ssl=asked or mode not in ("", "disabled", "preferred"),
         time_zone=time_zone or Downstream().time_zone,
         given_uri=mask_uri(sources.text_of("downstream-uri")),
-        password_file=str(sources.find(BY_KEYWORD["downstream_password_file"]).value),
-        **given,
+        password_file=str(Path(password_file).absolute()) if password_file else "",
+        **{**given, **files},
     )
 
 

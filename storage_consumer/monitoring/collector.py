@@ -88,7 +88,7 @@ class ConsumerCollector(Collector):
 
 def _process(facts: Facts, *, is_writer: bool) -> dict[str, _Values]:
     report, tally = facts.report, facts.tally
-    retrying = facts.now - report.since if report.phase == Phase.RETRYING else 0.0
+    retrying = report.lasted(facts.now) if report.phase == Phase.RETRYING else 0.0
     return {
         "build_info": {report.version: 1},
         "start_time_seconds": report.started_at,
@@ -96,7 +96,7 @@ def _process(facts: Facts, *, is_writer: bool) -> dict[str, _Values]:
         "writer": float(is_writer),
         "lease_epoch": tally.epoch,
         "leases_acquired_total": tally.leases,
-        "retrying_seconds": max(0.0, retrying),
+        "retrying_seconds": retrying,
         "retries_total": _with_zeros(tally.retries, _RETRIES),
     }
 

@@ -11,13 +11,13 @@ from storage_consumer.telemetry import tso_time
 
 def doing(status: Status) -> str:
     """Return what the writer is doing, by its own word."""
-    report, now = status.report, status.snapshot.now
+    report, snapshot = status.report, status.snapshot
     if report is None:
         return ""
     if not status.is_reported:
         ended = "ended" if report.phase == Phase.ENDED else f"last heard of while {report.phase}"
-        return f"{ended} {span(status.snapshot.report_age)} ago"
-    words = f"{report.phase} for {span(max(0.0, now - report.since))}"
+        return f"{ended} {span(snapshot.report_age)} ago"
+    words = f"{report.phase} for {span(report.lasted(snapshot.now, snapshot.report_age))}"
     if (work := report.work) is not None and work.files:
         left = f", {span(status.seconds_left)} left" if status.seconds_left is not None else ""
         words += (

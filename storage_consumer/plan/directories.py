@@ -35,8 +35,8 @@ _OVERWRITTEN = (
 )
 _RESTORED = (
     ". But if the bucket was only restored or copied over, with the same content (the sizes are the same), no row is "
-    "missing, and the target's table itself is that copy: run {}. Next time, run `storage-consumer rebind "
-    "--restored` before the start to avoid this"
+    "missing, and the target's table itself is that copy. To avoid this, run `storage-consumer rebind --restored` before "
+    "the start the next time. Now run: {}"
 )
 _COPY = "reload the table from the source as of now or later, then run this with the TSO of the copy: {}"
 _LONGEST = 100

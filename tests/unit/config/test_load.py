@@ -150,6 +150,16 @@ def test_the_password_has_an_order_too(tmp_path: Path) -> None:
     assert _target_password(_load()) == ""
 
 
+def test_files_are_named_by_whole_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands in messages name these files, and are pasted in another folder than that of the program."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("password", "ca.pem"):
+        (tmp_path / name).write_text("x")
+    found = _load({"downstream_password_file": "password", "ssl_ca": "ca.pem"}).config.downstream
+    assert (found.password_file, found.ssl_ca) == (str(tmp_path / "password"), str(tmp_path / "ca.pem"))
+    assert _load().config.downstream.password_file == ""
+
+
 def test_a_missing_password_file_is_named(tmp_path: Path) -> None:
     """The message names the flag and the file."""
     with pytest.raises(ConfigError, match=r"--downstream-password-file: the password file .*nothing cannot be read"):
