@@ -52,6 +52,14 @@ def row_floor(low: int, version: int, *, is_ddl: bool) -> int:
     return max(low, version) if is_ddl else low
 
 
+def begins_in_time(start_ts: int, copied: int) -> bool:
+    """Return whether a changefeed has every change after a copy that holds all changes at or below `copied`.
+
+    It writes what commits after `start_ts`, so the two may be equal.
+    """
+    return start_ts <= copied
+
+
 def may_have_expired(checkpoint: int, storage_checkpoint: int, days: int) -> bool:
     """Return whether TiCDC may have deleted files with rows after our `checkpoint`.
 

@@ -19,6 +19,7 @@ from storage_consumer.config.settings import (
     Config,
     Downstream,
     Limits,
+    Loading,
     Monitoring,
     Secrets,
     Selecting,
@@ -124,6 +125,7 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
             selecting=_selecting(sources, downstream.state_schema),
             limits=Limits(**sources.values(*Limits.__slots__)),
             monitoring=Monitoring(**sources.values(*Monitoring.__slots__)),
+            loading=Loading(**sources.values("start_ts")),
         ),
         secrets=secrets,
         program=program,
@@ -290,7 +292,8 @@ def _file_notices(sources: Sources) -> list[str]:
             notices.append(
                 f"{document.source}: TiCDC deletes files after {days} days, whether they were read by then or not"
             )
-        filters = sorted(key for key in keys if key.startswith("filter."))
+        # The default rules take every table.
+        filters = sorted(key for key in keys if key.startswith("filter.") and keys[key] not in ("", [], ["*.*"]))
         if filters:
             notices.append(
                 f"{document.source}: {', '.join(filters)}: TiCDC applied them when it wrote; not applied again"
@@ -299,7 +302,13 @@ def _file_notices(sources: Sources) -> list[str]:
             notices.append(
                 f"{document.source}: target-schema, target-table of [[sink.dispatchers]]: the bucket has the new names; not applied again"
             )
-        idle = sorted(key for key in keys if key not in used and key not in filters and not key.startswith(OWN_TABLE))
-        if idle:
+        idle = sorted(key for key in keys if key not in used and not key.startswith(("filter.", f"{OWN_TABLE}.")))
+        # A printed changefeed has every setting, whether or not anybody chose it.
+        if idle and not document.printed:
             notices.append(f"{document.source}: accepted, without effect here: {', '.join(idle)}")
+        if document.source in sources.elsewhere:
+            notices.append(
+                f"{document.source}: its changefeed writes to another place than --upstream-uri names. Its settings are taken, but its "
+                "start_ts is not: give --start-ts if the bucket is the same"
+            )
     return notices

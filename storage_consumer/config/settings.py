@@ -229,6 +229,26 @@ class Selecting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Loading:
+    """The copy of the tables that the changes follow, and what is known of where they begin; ``[consumer.load]`` in the TOML file."""
+
+    start_ts: int = 0
+    """The changefeed's start-ts: it writes every change with a higher commit-ts, and no other; 0: not given."""
+    dump: str = ""
+    """URI of an export of the source; empty: none."""
+    dump_time_zone: str = ""
+    """Zone of the export's TIMESTAMP values where its files do not say it; empty: not given."""
+    source: str = ""
+    """URI of the source, to read tables from; empty: none."""
+    source_password_file: str = ""
+    """File that holds the source's password; empty: none."""
+    chunk_rows: int = 50_000
+    """Rows that are read from the source at a time."""
+    rows_per_second: int = 0
+    """Most rows that are read from the source in a second; 0: no limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Everything the program needs to know, except the secrets."""
 
@@ -238,6 +258,7 @@ class Config:
     selecting: Selecting = field(default_factory=Selecting)
     limits: Limits = field(default_factory=Limits)
     monitoring: Monitoring = field(default_factory=Monitoring)
+    loading: Loading = field(default_factory=Loading)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -184,7 +184,7 @@ def test_secrets_are_in_no_repr_and_not_in_the_settings() -> None:
         ({"downstream_uri": f"{TARGET}?time-zone=Mars"}, "--downstream-uri: parameter `time-zone`: a time zone"),
         ({"config": {"consumer": {"partitions": -1}}}, "config: [consumer] partitions: a whole number from 0"),
         ({"config": {"sink": {"date-separator": 5}}}, "config: [sink] date-separator: one of none, year, month, day"),
-        ({"config": 5}, "--config: a path of a TOML file or a mapping"),
+        ({"config": 5}, "--config: a path of a TOML or JSON file or a mapping"),
         ({"upstream_uri": None}, "--upstream-uri is missing"),
         ({"downstream_uri": ""}, "--downstream-uri is missing"),
         ({"sink_uri": "file:///other?protocol=csv"}, "mean the same option but were given different values"),
