@@ -6,10 +6,12 @@ Touches the outside: no.
 
 from __future__ import annotations
 
-from storage_consumer.config.settings import Upstream
+from storage_consumer.config.settings import DumpOptions, Upstream
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.csv.decoder import CsvDecoder
 from storage_consumer.decode.decoder import Decoder
+from storage_consumer.decode.dump.csv import DumpCsvDecoder
+from storage_consumer.decode.dump.sql import DumpSqlDecoder
 
 
 def decoder_for(upstream: Upstream) -> Decoder:
@@ -18,3 +20,8 @@ def decoder_for(upstream: Upstream) -> Decoder:
         return CsvDecoder(upstream.csv)
     lacks_commit_ts = upstream.allow_missing_commit_ts and not upstream.has_commit_ts
     return CanalJsonDecoder(upstream.terminator, allow_missing_commit_ts=lacks_commit_ts)
+
+
+def export_decoder(options: DumpOptions) -> Decoder:
+    """Return the decoder for the rows of an export."""
+    return DumpCsvDecoder(options) if options.file_format == "csv" else DumpSqlDecoder(options)

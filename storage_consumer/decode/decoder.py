@@ -100,6 +100,8 @@ class FileRead:
     """The indexes of the key's columns in the layout; empty if the table has no key."""
     tally: Tally = field(default_factory=Tally)
     """Filled while the file is read. Rows are numbered from `Tally.rows` + 1 on."""
+    clock: int = 0
+    """For files whose rows have no commit-ts of their own: that of a row is this plus its number."""
 
 
 def apart(ts: NDArray[np.int64], commit_range: CommitRange) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

@@ -1,8 +1,11 @@
 """Values by column type: how TiCDC writes them, and the wire text that they become.
 
-Wire text is what goes to the writer: one string per value. It is the same for both protocols if the target takes the
+Wire text is what goes to the writer: one string per value. It is the same for all protocols if the target takes the
 same text, and of one of three kinds if it does not (`WireKind`). One table holds one entry per column type; a type that
 is not in it is an error, never a guess.
+
+Exports write values as TiCDC's CSV does, with two exceptions: decimals are numbers without quotes, and BIT is bytes. Their
+decoders give the bytes of BIT and of binary columns as hexadecimal digits, however the file has them.
 """
 
 from __future__ import annotations
@@ -107,6 +110,15 @@ def bytes_of_latin1(text: str) -> str:
         raise ValueError(f"{text[:40]!r} holds code points beyond U+00FF, so it is not a binary value") from error
 
 
+def _bits_of_hex(text: str) -> str:
+    """Return the number that the bytes of a BIT spell."""
+    return str(int(_bytes_of_hex(text) or "0", 16))
+
+
+def _bits_of_base64(text: str) -> str:
+    return _bits_of_hex(_bytes_of_base64(text))
+
+
 def is_base64(convert: Converter | None) -> bool:
     """Return whether a converter turns base64 into hexadecimal digits, and does nothing else."""
     return convert is _bytes_of_base64
@@ -128,6 +140,8 @@ class _Rule:
     canal_kind: WireKind = WireKind.TEXT
     csv: Converter | None = None
     canal: Converter | None = None
+    dump_grammar: str | None = None
+    """In exports; None: as in CSV."""
 
 
 INTEGER_TYPES = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"))
@@ -147,23 +161,25 @@ IN_FORMATTED = frozenset(f"{ascii_letters}{digits}+-./:= ")
 """What dates, times, decimals, base64 and hexadecimal digits consist of."""
 _FREE_TEXT = _Rule(form=CsvForm.FREE)
 _FORMATTED = _Rule(form=CsvForm.PLAIN)
+_BITS = _Rule(
+    form=CsvForm.BARE,
+    csv_grammar=UNSIGNED_INTEGER,
+    canal_grammar=UNSIGNED_INTEGER,
+    csv_kind=WireKind.UNSIGNED,
+    canal_kind=WireKind.UNSIGNED,
+    dump_grammar="",
+)
+"""The bits, as a number. A string would be stored as the bytes of its digits."""
 _MEMBERS = _Rule(form=CsvForm.FREE, canal_grammar=UNSIGNED_INTEGER, canal_kind=WireKind.UNSIGNED)
 """CSV has the names of the members, canal-json their number."""
 
 _RULES: dict[str, _Rule] = {
     **dict.fromkeys(INTEGER_TYPES, _Rule(form=CsvForm.BARE, csv_grammar=INTEGER, canal_grammar=INTEGER)),
-    # The bits, as a number. A string would be stored as the bytes of its digits.
-    "BIT": _Rule(
-        form=CsvForm.BARE,
-        csv_grammar=UNSIGNED_INTEGER,
-        canal_grammar=UNSIGNED_INTEGER,
-        csv_kind=WireKind.UNSIGNED,
-        canal_kind=WireKind.UNSIGNED,
-    ),
+    "BIT": _BITS,
     "YEAR": _Rule(form=CsvForm.BARE, csv_grammar=YEAR, canal_grammar=YEAR, csv=year, canal=year),
     "FLOAT": _Rule(form=CsvForm.BARE, csv_grammar=FLOAT, canal_grammar=FLOAT, csv=single, canal=single),
     "DOUBLE": _Rule(form=CsvForm.BARE, csv_grammar=FLOAT, canal_grammar=FLOAT),
-    "DECIMAL": _FORMATTED,
+    "DECIMAL": _Rule(form=CsvForm.PLAIN, dump_grammar=FLOAT),
     "DATE": _FORMATTED,
     "DATETIME": _FORMATTED,
     "TIMESTAMP": _FORMATTED,
@@ -192,7 +208,7 @@ def is_known(column: TableColumn) -> bool:
 def wire_kind(column: TableColumn, protocol: Protocol) -> WireKind:
     """Return how the target must take the column's wire texts."""
     rule = _rule(column)
-    return rule.csv_kind if protocol == "csv" else rule.canal_kind
+    return rule.canal_kind if protocol == "canal-json" else rule.csv_kind
 
 
 def converter(
@@ -206,7 +222,7 @@ def converter(
     """Return the function from the text in the file to wire text; None if the text stays as it is.
 
     The text is expected to match `grammar`. `binary_encoding` is TiCDC's ``binary-encoding-method``; canal-json has
-    none. `zone`, `spelling`: see `RowLayout`.
+    none, and for exports it is how the decoder gives the bytes. `zone`, `spelling`: see `RowLayout`.
     """
     found = _converter(column, protocol, binary_encoding, zone)
     # First the value as the target takes it, then its one spelling: a spelling knows wire texts only.
@@ -223,7 +239,9 @@ def _converter(column: TableColumn, protocol: Protocol, binary_encoding: BinaryE
         return to_utc(zone)
     if protocol == "canal-json":
         return rule.canal
-    # canal-json was handled above: only CSV has a choice of encodings.
+    if rule is _BITS and protocol != "csv":
+        return _bits_of_base64 if binary_encoding == "base64" else _bits_of_hex
+    # canal-json was handled above: only CSV and exports have a choice of encodings.
     if rule is _BINARY and binary_encoding != "base64":
         return _bytes_of_hex if binary_encoding else _bytes_of_unknown
     return rule.csv
@@ -232,7 +250,14 @@ def _converter(column: TableColumn, protocol: Protocol, binary_encoding: BinaryE
 def grammar(column: TableColumn, protocol: Protocol) -> str:
     """Return the regular expression, without groups, that a value's text must match before conversion; empty: any text."""
     rule = _rule(column)
-    return rule.csv_grammar if protocol == "csv" else rule.canal_grammar
+    if protocol == "canal-json":
+        return rule.canal_grammar
+    return rule.csv_grammar if protocol == "csv" or rule.dump_grammar is None else rule.dump_grammar
+
+
+def holds_bytes(column: TableColumn) -> bool:
+    """Return whether an export has the column's values as bytes."""
+    return _rule(column) is _BINARY or _rule(column) is _BITS
 
 
 def csv_form(column: TableColumn, quote: str = "") -> CsvForm:

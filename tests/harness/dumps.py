@@ -1,0 +1,186 @@
+"""Exports that real Dumpling wrote, with the rows that they hold."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import struct
+import tarfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from storage_consumer.config.settings import Compression, DumpOptions
+from storage_consumer.decode import export_decoder
+from storage_consumer.decode.decoder import FileRead, RowLayout, Tally
+from storage_consumer.decode.values import BINARY_TYPES, FLOAT_TYPES
+from storage_consumer.exports.export import Export, ExportTable, read_export
+from storage_consumer.model import CommitRange, TableColumn, TableName, folded_name
+from storage_consumer.storage.base import Storage
+from storage_consumer.storage.local import LocalStorage
+from tests.harness.corpora import FIXTURES
+
+_NAMES: dict[str, str] = {
+    "--csv-separator": "separator",
+    "--csv-delimiter": "delimiter",
+    "--csv-null-value": "null",
+    "--csv-line-terminator": "terminator",
+}
+_DIALECTS = {"snowflake": "hex", "redshift": "hex", "bigquery": "base64"}
+ARCHIVE = FIXTURES / "exports" / "dumpling.txz"
+_EXACT_FLOAT = 1e15
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Dump:
+    """One export of the recorded ones."""
+
+    folder: Path
+
+    def __str__(self) -> str:
+        """The workload and the variant."""
+        return f"{self.folder.parent.name}/{self.folder.name}"
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """What was recorded of it."""
+        found: dict[str, Any] = json.loads((self.folder / "about.json").read_text())
+        return found
+
+    @property
+    def storage(self) -> Storage:
+        """What Dumpling wrote."""
+        return LocalStorage(str(self.folder / "dump"))
+
+    @property
+    def golden(self) -> Path:
+        """Folder of the rows at the snapshot."""
+        return self.folder / "golden" / str(self.about["golden_at"])
+
+    @property
+    def command(self) -> list[tuple[str, str]]:
+        """The options of the command, with their values."""
+        words, found = self.about["command"][1:], []
+        while words:
+            name, has_value, value = words.pop(0).partition("=")
+            if not has_value and words and not words[0].startswith("-"):
+                value = words.pop(0)
+            found.append((name, value))
+        return found
+
+    @property
+    def options(self) -> DumpOptions:
+        """What whoever exported knows of the form."""
+        given = dict(self.command)
+        texts = {field: given[name] for name, field in _NAMES.items() if name in given}
+        compression: Compression = given.get("--compress", "")  # type: ignore[assignment] # one of them
+        return DumpOptions(
+            file_format="csv" if given.get("--filetype") == "csv" else "sql",
+            compression=compression,
+            escape_backslash=given.get("--escape-backslash") != "false",
+            header="--no-header" not in given,
+            binary=_DIALECTS.get(given.get("--csv-output-dialect", ""), "raw"),  # type: ignore[arg-type] # one of them
+            **texts,
+        )
+
+    @property
+    def zone(self) -> str:
+        """Zone of TIMESTAMP values; empty if it is UTC."""
+        chosen = dict(self.command).get("--params", "").removeprefix("time_zone=")
+        zone = str(chosen or self.about.get("session_time_zone_of_server", "UTC")).removesuffix(" (global)")
+        return "" if zone in ("UTC", "+00:00", "SYSTEM") else zone
+
+    def has_option(self, *names: str) -> bool:
+        """Whether one of these options was given."""
+        return not {name for name, _ in self.command}.isdisjoint(names)
+
+    def read(self) -> Export:
+        """What the program finds in it."""
+        return read_export(self.storage)
+
+    def expected(self) -> dict[TableName, tuple[list[dict[str, Any]], list[Row]]]:
+        """Columns and rows of each table."""
+        found = {}
+        for table in json.loads((self.golden / "tables.json").read_text()):
+            lines = (self.golden / table["file"]).read_bytes().splitlines() if table.get("file") else []
+            name = TableName(schema=table["schema"], table=table["table"])
+            found[name] = table["columns"], [tuple(json.loads(line)) for line in lines]
+        return found
+
+
+def available(scratch: Path) -> list[Dump]:
+    """All exports below ``$STORAGE_CONSUMER_DUMPS``, else those of `fixtures/`, which are unpacked into `scratch`."""
+    root = os.environ.get("STORAGE_CONSUMER_DUMPS")
+    if not root:
+        with tarfile.open(ARCHIVE) as tar:
+            # Python 3.11.3 and older know no filter.
+            tar.extraction_filter = getattr(tarfile, "data_filter", None)
+            tar.extractall(scratch)  # noqa: S202 - an archive of this repository
+    return [Dump(path.parent) for path in sorted(Path(root or scratch).rglob("about.json"))]
+
+
+def layout_of(table: ExportTable, zone: str) -> RowLayout:
+    """The columns of a table's rows."""
+    columns = tuple(c for c in table.definition.columns if folded_name(c.name) not in table.generated)
+    return RowLayout(table=table.name, columns=columns, zone=zone)
+
+
+def rows_of(dump: Dump, table: ExportTable, *, block: int = 1 << 20) -> Iterator[Row]:
+    """Decode the rows of a table one by one, read in blocks of this size."""
+    decoder, layout = export_decoder(dump.options), layout_of(table, dump.zone)
+    for part in table.parts:
+        tally = Tally()
+        file = FileRead(
+            blocks=dump.storage.blocks(part.path, block),
+            source=part.path,
+            layout=layout,
+            commit_range=CommitRange(low=0, high=2**63),
+            tally=tally,
+        )
+        for _, _, _, values, _ in decoder.rows(file):
+            yield values
+
+
+def canonical(column: TableColumn, value: Any) -> Any:
+    """A value of the golden, or a wire text, in one form."""
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        content = base64.b64decode(value["b64"])
+        return int.from_bytes(content, "big") if column.type == "BIT" else content
+    if column.type == "BIT":
+        return int(value)
+    if column.type in BINARY_TYPES:
+        return bytes.fromhex(value)
+    if column.type in FLOAT_TYPES:
+        number = float(value)
+        if column.type == "FLOAT":
+            number = struct.unpack("f", struct.pack("f", number))[0]
+            number = float(f"{number:.5e}") if abs(number) >= _EXACT_FLOAT else number
+        return number + 0.0
+    return value
+
+
+def differences(dump: Dump, export: Export, *, block: int = 1 << 20) -> list[str]:
+    """Where the rows of an export are not those of the golden."""
+    found = []
+    expected = dump.expected()
+    for table in export.tables:
+        columns, rows = expected[table.name]
+        layout = layout_of(table, dump.zone)
+        places = [i for i, c in enumerate(columns) if folded_name(c["name"]) not in table.generated]
+        wanted = Counter(
+            tuple(canonical(c, row[place]) for place, c in zip(places, layout.columns, strict=True)) for row in rows
+        )
+        got = Counter(
+            tuple(canonical(c, value) for c, value in zip(layout.columns, row, strict=True))
+            for row in rows_of(dump, table, block=block)
+        )
+        if got != wanted:
+            found.append(f"{table.name}: lacks {list(wanted - got)[:2]!r}, has {list(got - wanted)[:2]!r}"[:600])
+    return found
