@@ -150,7 +150,7 @@ class RowJobs:
         context, config = self.context, self.context.config
         cut = shape(files, config.upstream.protocol, context.pipeline.cores, config.tuning.partitions)
         return JobSpec(
-            upstream=config.upstream,
+            origins=(config.upstream,),
             downstream=config.downstream,
             secrets_file=context.secrets_file,
             tables=tuple(plan for _, plan in planned),

@@ -101,6 +101,8 @@ class TablePlan:
     index: int
     table_key: str
     """The key under which its progress is stored."""
+    origin: int = 0
+    """Where its files lie: an index of `JobSpec.origins`."""
     name: TableName
     """The name as the target spells it."""
     commit_range: CommitRange
@@ -192,7 +194,8 @@ class TaskStatements:
 class JobSpec:
     """One Spark job: the row steps of a wave."""
 
-    upstream: Upstream
+    origins: tuple[Upstream, ...]
+    """Where its files lie and how they are written: first the bucket, then the exports that tables are loaded from."""
     downstream: Downstream
     secrets_file: str
     """Path of the file that holds the secrets on this machine; if empty, they come from the environment."""
