@@ -229,6 +229,18 @@ class Selecting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Loading:
+    """How tables are loaded from copies; ``[consumer.load]`` in the TOML file."""
+
+    start_ts: int = 0
+    """The changefeed's start-ts: the bucket holds all changes after it; 0 if it was not given."""
+    dump: str = ""
+    """URI of the export that a new feed begins with; empty: none."""
+    dump_time_zone: str = ""
+    """Zone of the TIMESTAMP values in the export: IANA name or ``+HH:MM``; empty if it was not given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Everything the program needs to know, except the secrets."""
 
@@ -238,6 +250,7 @@ class Config:
     selecting: Selecting = field(default_factory=Selecting)
     limits: Limits = field(default_factory=Limits)
     monitoring: Monitoring = field(default_factory=Monitoring)
+    loading: Loading = field(default_factory=Loading)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -98,13 +98,17 @@ class RoundLedger:
         limited = self.context.config.limits.max_files
         return sorted(steps, key=lambda step: step.commit_range.low) if limited else steps
 
+    @property
+    def seconds(self) -> float:
+        """Seconds since the round began."""
+        return self.context.clock.monotonic() - self._began
+
     def limit(self) -> str:
         """Return which limit of a round is reached, by the option's name; empty if none is."""
         limits = self.context.config.limits
         if limits.max_files and self._files_read >= limits.max_files:
             return "max-files"
-        lasted = self.context.clock.monotonic() - self._began
-        return "max-seconds" if limits.max_seconds and lasted >= limits.max_seconds else ""
+        return "max-seconds" if limits.max_seconds and self.seconds >= limits.max_seconds else ""
 
     def should_continue(self) -> bool:
         """Return whether the next step may start; if not, the round ends early. Raises `LeaseLost` if another process has the lease."""
@@ -184,8 +188,10 @@ class RoundLedger:
     def save_checkpoints(self) -> Checkpoints:
         """Store how far the tables are, if that has changed; return it."""
         manager, catalog = self.context.manager, self.context.manager.catalog
-        # A run that ends sooner than an earlier one takes nothing back.
-        reached = checkpoints(manager.tables.values(), max(self.reach, catalog.stored_checkpoint))
+        # A run that ends sooner than an earlier one takes nothing back. Where all tables are being loaded, no table is any further.
+        reach = catalog.stored_checkpoint if manager.is_all_apart else max(self.reach, catalog.stored_checkpoint)
+        reached = checkpoints(manager.tables.values(), reach)
+        self._join(reached)
         # Unread files may expire. What was listed is stored, so that a later run misses those that are gone by then.
         if listed := manager.note_listed(self.storage_checkpoint):
             self.save(listed)
@@ -204,6 +210,17 @@ class RoundLedger:
             catalog.stored_checkpoint = max(reached.running, catalog.stored_checkpoint)
             catalog.stored_lowest = reached.lowest
         return reached
+
+    def _join(self, reached: Checkpoints) -> None:
+        """Let tables count for the checkpoints of the whole that have caught up with these since their loads."""
+        tables = self.context.manager.tables.values()
+        joined = [t for t in tables if t.status.joining and not t.status.blocked and t.checkpoint >= reached.running]
+        if not joined:
+            return
+        for table in joined:
+            table.join()
+        self.save(joined)
+        self.context.state.loads.joined([table.key for table in joined])
 
     def _save_caught_up(self, reached: Checkpoints) -> None:
         """Store how far tables are that an operator let go on, and that had nothing to do since; they follow the feed again where they can.
@@ -237,7 +254,7 @@ class RoundLedger:
             checkpoint=reached.lowest,
             checkpoint_running=reached.running,
             storage_checkpoint=self.storage_checkpoint,
-            seconds=self.context.clock.monotonic() - self._began,
+            seconds=self.seconds,
             finished_files=manager.finished_files,
             pending_files=manager.pending_files,
             pending_bytes=manager.pending_bytes,
@@ -308,7 +325,8 @@ def progress_of(table: TableConsumer, manager: ConsumerManager, *, may_be_outdat
         checkpoint=table.checkpoint,
         state=table.status.stored,
         # A table behind the feed must not jump to the feed's checkpoint when the state is loaded.
-        follows=not table.status.is_halted and table.checkpoint >= manager.catalog.stored_checkpoint,
+        follows=not (table.status.is_halted or table.status.apart)
+        and table.checkpoint >= manager.catalog.stored_checkpoint,
         # Who skips it stays known, whatever else is said of it meanwhile.
         error=table.status.skipped or table.status.error,
         copies=table.copies.to_store,

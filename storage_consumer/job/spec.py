@@ -180,6 +180,10 @@ class TaskStatements:
     """Lock the progress of the table ``of`` (its key): its checkpoint."""
     store_checkpoint: str
     """Move the checkpoint of the table ``of``, which is ``named`` so ``in_schema``, to ``upto``."""
+    lock_load: str = ""
+    """Lock the load of the table ``of``: its clock; see `plan.loads`."""
+    store_load: str = ""
+    """Move the clock of the load of the table ``of`` to ``upto``."""
     open_entries: str = ""
     """The quarantined rows of the table ``of``: the digests of their keys."""
     lock_entries: str = ""

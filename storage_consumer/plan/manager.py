@@ -22,6 +22,11 @@ from storage_consumer.plan.touches import Touches
 from storage_consumer.sql.parse import parsed
 from storage_consumer.tso import ddl_is_stored
 
+NOT_IN_COPY = (
+    "the copy that this feed began with does not hold the table of {}, and no statement since then creates it: its earlier rows "
+    "are missing. Leave the table out, or reload it from the source, then run this with the TSO of the copy: {}"
+)
+
 
 class ConsumerManager:
     """All tables of one bucket. One `TableConsumer` per table name; the same one for all data of that table.
@@ -97,6 +102,10 @@ class ConsumerManager:
             table.timeline.add(definition, ignored=ignored)
         self.lifetimes.ends(table.key, definition)
         step = DdlStep(table_dir=table_dir, table_key=table.key, definition=definition, ensure=not definition.is_ddl)
+        if step.ensure and self._is_needed(step, table) and self.catalog.lacks_copy(table):
+            # Nothing in the bucket creates it, so it existed when the copy was made: created here, it would lack its rows.
+            table.halt(NOT_IN_COPY.format(definition.path, self.catalog.command("reload-done", table.name)), "schema")
+            return None
         late = self._is_needed(step, table) and self.backlog.take(step, table)
         if late:
             table.halt(LATE.format(definition.path), "ddl")
@@ -276,6 +285,12 @@ class ConsumerManager:
     def databases(self) -> frozenset[str]:
         """The databases of all tables that are taken."""
         return self.touches.names.databases
+
+    @property
+    def is_all_apart(self) -> bool:
+        """Whether there are tables that are being loaded, or have not caught up since, and no others."""
+        tables = [table for table in self.tables.values() if table.name.table and not table.status.excluded]
+        return bool(tables) and all(table.status.apart for table in tables)
 
     @property
     def pending_bytes(self) -> int:
