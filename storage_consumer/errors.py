@@ -2,6 +2,7 @@
 
 StorageConsumerError
 ├── ConfigError            stop before anything is touched (exit code 2)
+│   └── ExportRefused      this export cannot be loaded; another one can
 ├── NoMetadata             no bucket of TiCDC's, or none yet; nothing was touched (exit code 5)
 ├── NotTheWriter           leave the target to another process (exit code 3)
 │   ├── LeaseHeld          another process is the writer; nothing was touched
@@ -36,6 +37,10 @@ class StorageConsumerError(Exception):
 
 class ConfigError(StorageConsumerError):
     """The settings or arguments are wrong; nothing was touched."""
+
+
+class ExportRefused(ConfigError):
+    """An export cannot be loaded: it is not finished, was cut, or is not what Dumpling or mydumper writes."""
 
 
 class NoMetadata(StorageConsumerError):

@@ -7,7 +7,8 @@ from typing import Literal
 
 from storage_consumer.config.stores import credential_parts, signatures
 
-Protocol = Literal["csv", "canal-json"]
+Protocol = Literal["csv", "canal-json", "dump-sql", "dump-csv"]
+"""How rows are written: TiCDC's two protocols, and the two forms of an export by Dumpling or mydumper."""
 DateSeparator = Literal["none", "year", "month", "day"]
 
 
@@ -28,6 +29,33 @@ class CsvOptions:
     """Whether a field with the handle key comes before the values; only the classic architecture writes it."""
     output_field_header: bool = False
     """Whether each file begins with a line of field names."""
+
+
+Compression = Literal["", "gzip", "snappy", "zstd"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpOptions:
+    """How Dumpling or mydumper wrote the rows of an export; the defaults are Dumpling's. No file tells them, except the first two."""
+
+    file_format: Literal["sql", "csv"] = "sql"
+    compression: Compression = ""
+    escape_backslash: bool = True
+    """Whether a backslash escapes in strings; else quotes are doubled, as is read under NO_BACKSLASH_ESCAPES."""
+    separator: str = ","
+    """What separates the fields of a CSV file (``--csv-separator``)."""
+    delimiter: str = '"'
+    """What is around a text in a CSV file (``--csv-delimiter``); empty: nothing is."""
+    null: str = "\\N"
+    """What stands for NULL in a CSV file (``--csv-null-value``)."""
+    header: bool = True
+    """Whether a CSV file begins with the names of the columns; not so after ``--no-header``."""
+    terminator: str = "\r\n"
+    """What ends a row of a CSV file (``--csv-line-terminator``)."""
+    binary: Literal["raw", "hex", "base64"] = "raw"
+    """How a CSV file has bytes: as they are, or by ``--csv-output-dialect`` of snowflake and redshift, or of bigquery."""
+    time_zone: str = ""
+    """Zone that the head of each SQL file has to name if it names one (``SET TIME_ZONE``); empty: any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,12 @@ from dataclasses import dataclass, replace
 from storage_consumer.config.settings import Protocol
 from storage_consumer.job.spec import ByteRange, FileSplit
 
-BUCKET_BYTES: dict[Protocol, int] = {"csv": 24 << 20, "canal-json": 96 << 20}
+BUCKET_BYTES: dict[Protocol, int] = {
+    "csv": 24 << 20,
+    "canal-json": 96 << 20,
+    "dump-sql": 24 << 20,
+    "dump-csv": 24 << 20,
+}
 """File bytes per bucket: about the same number of rows for both, since a canal-json message repeats all names."""
 MOST_TASKS = 2_000
 SMALLEST_GROUP, LARGEST_GROUP = 1 << 20, 48 << 20

@@ -1,0 +1,427 @@
+"""Read an export: its metadata, its schema files, and which files hold the rows of each table."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Literal, NoReturn, TypeVar
+
+from storage_consumer.config.settings import Compression
+from storage_consumer.decode.dump.compression import decompressed
+from storage_consumer.errors import ExportRefused, UndecodableRow
+from storage_consumer.exports.create_table import is_temporary, read_create_table
+from storage_consumer.exports.metadata import read_metadata
+from storage_consumer.exports.names import METADATA, UNFINISHED, ExportFile, Kind, read_name
+from storage_consumer.exports.statements import statements
+from storage_consumer.model import (
+    DdlKind,
+    StoredObject,
+    TableColumn,
+    TableDefinition,
+    TableName,
+    TableVersion,
+    folded_name,
+)
+from storage_consumer.sql.parse import parsed
+from storage_consumer.sql.tokens import closing, elements, find_words, has_words, replace_spans, tokens
+from storage_consumer.storage.base import SCHEMA_FILE_BYTES, Storage, whole
+
+_AGAIN = "export again into an empty folder"
+_HEAD_BYTES, _TAIL_BYTES = 64 << 10, 64
+"""How much of a data file is looked at, at its beginning and at its end."""
+_ZONE = re.compile(rb"^/\*!\d+ SET TIME_ZONE *= *'([^'\n]*)' *\*/;", re.MULTILINE | re.IGNORECASE)
+_PLACEHOLDER = re.compile(r"\n\) ?ENGINE=MyISAM\s*\Z")
+_LEFT_OUT: Mapping[Kind, str] = {
+    Kind.SEQUENCE: "MySQL has no sequences; create it on the target where a table's default needs it",
+    Kind.POLICY: "where TiDB puts its rows means nothing for another target",
+    Kind.TRIGGERS: "the source's rows show already what its triggers did",
+    Kind.ROUTINES: "they are no rows; create them on the target where they are wanted",
+}
+"""What is not loaded, and why."""
+_THINGS = frozenset(("DATABASE", "SCHEMA", "TABLE", "VIEW"))
+_HEADS = {word: re.compile(rf"\s*(?:/\*.*?\*/\s*)*{word}\b", re.DOTALL) for word in ("CREATE", "SET", "DROP")}
+"""What the statements of a schema file begin with: the DROP is that of a view's place among the tables."""
+_BLOCK = 1 << 20
+_FIRST_ROW = re.compile(rb".*?\n?VALUES\s*\(.*?\)[,;]\r?\n", re.DOTALL)
+_TWO_LINES = re.compile(rb"[^\n]*\n[^\n]*\n")
+_Value = TypeVar("_Value", bound=str)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportTable:
+    """One table of an export."""
+
+    name: TableName
+    definition: TableDefinition
+    """Its structure at the snapshot, and the CREATE TABLE. The default of a TIMESTAMP is in the zone of the export."""
+    generated: frozenset[str]
+    """Folded names of generated columns, virtual and stored, which the rows lack."""
+    parts: tuple[StoredObject, ...]
+    """The data files in the order of their numbers; the ordinal of a part is its index + 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """A finished export."""
+
+    identity: str
+    """Changes whenever a file of the export may have changed: no other export, not even one under the same path, has the same."""
+    snapshot: int
+    """TSO of the snapshot that all rows are of; 0 if the export does not tell it."""
+    snapshot_hint: str
+    """Why `snapshot` is 0, and what to give; empty if it is not."""
+    started_at: str
+    """Local time of the machine that wrote it, without a zone; `finished_at` likewise."""
+    finished_at: str
+    file_format: Literal["sql", "csv"]
+    """Form of the data files; ``sql`` if there is none."""
+    compression: Compression
+    time_zone: str
+    """Zone of TIMESTAMP values as the first SQL file states it, such as ``+00:00``; empty: none does."""
+    databases: tuple[TableDefinition, ...]
+    """CREATE DATABASE statements; their names have no table."""
+    tables: tuple[ExportTable, ...]
+    """By database and table."""
+    views: tuple[TableDefinition, ...]
+    """CREATE VIEW statements, each after those that it selects from."""
+    notes: tuple[str, ...]
+    """What is left out, with reasons."""
+
+
+def read_export(storage: Storage, *, wanted: Callable[[TableName], bool] = lambda _: True) -> Export:
+    """Return what lies in the folder of an export. Raise `ExportRefused` if it cannot be loaded as it is.
+
+    Only tables and views that are `wanted` are read and returned; the names and sizes of all files are checked nonetheless.
+    """
+    listed = sorted(storage.listing(frozenset(), {}), key=lambda stored: stored.path)
+    metadata = _metadata_of(storage, listed)
+    head = read_metadata(metadata, METADATA)
+    folder = _sorted_out(listed)
+    reading = _Reading(storage=storage, folder=folder, version=TableVersion(head.snapshot))
+    # All names first: no file is read of an export that is refused for them.
+    tables = [name for name in sorted(folder.of(Kind.TABLE)) if name not in folder.of(Kind.VIEW) and wanted(name)]
+    read = [reading.table(name) for name in tables]
+    views = [reading.view(name) for name in sorted(folder.of(Kind.VIEW)) if wanted(name)]
+    found = [table for table in read if table is not None]
+    return Export(
+        identity=_identity(metadata, listed),
+        snapshot=head.snapshot,
+        snapshot_hint=head.snapshot_hint,
+        started_at=head.started_at,
+        finished_at=head.finished_at,
+        file_format=folder.file_format,
+        compression=folder.compression,
+        time_zone=reading.time_zone(found),
+        databases=tuple(reading.database(name) for name in sorted(folder.of(Kind.DATABASE))),
+        tables=tuple(found),
+        views=tuple(_in_order(views)),
+        notes=(*folder.notes, *reading.notes),
+    )
+
+
+def _metadata_of(storage: Storage, listed: Sequence[StoredObject]) -> bytes:
+    paths = {stored.path for stored in listed}
+    if METADATA in paths and not paths & UNFINISHED:
+        return storage.read(METADATA)
+    if not paths:
+        raise ExportRefused(
+            "the folder of the export is empty or does not exist: give the folder that the export was written to"
+        )
+    below = sorted(path for path in paths if path.endswith(f"/{METADATA}"))
+    raise ExportRefused(
+        f"the export has no {METADATA}, which is written last: it is still running, or it failed; wait for it, or {_AGAIN}"
+        + (f". There is one at {below[0]}: if that is the export, give its folder" if below else "")
+    )
+
+
+def _identity(metadata: bytes, listed: Iterable[StoredObject]) -> str:
+    digest = hashlib.sha256(metadata)
+    for stored in listed:
+        digest.update(repr((stored.path, stored.size, stored.tag)).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+# names
+
+
+@dataclass(slots=True, kw_only=True)
+class _Folder:
+    """The files of an export, sorted out by their names."""
+
+    files: dict[Kind, dict[TableName, StoredObject]] = field(default_factory=dict)
+    """By kind, the one file of each name."""
+    data: dict[TableName, list[tuple[ExportFile, StoredObject]]] = field(default_factory=dict)
+    """Data files of each table, in the order of their numbers."""
+    file_format: Literal["sql", "csv"] = "sql"
+    compression: Compression = ""
+    notes: list[str] = field(default_factory=list)
+
+    def of(self, kind: Kind) -> dict[TableName, StoredObject]:
+        """Return the files of one kind."""
+        return self.files.get(kind, {})
+
+
+def _sorted_out(listed: Sequence[StoredObject]) -> _Folder:
+    """Sort the files out; raise `ExportRefused` where names or sizes show that they are not those of one whole export."""
+    folder = _Folder()
+    named = [(read_name(stored.path), stored) for stored in listed]
+    for file, stored in named:
+        _refuse_unknown(file, stored)
+        if file.kind is Kind.DATA:
+            folder.data.setdefault(file.name, []).append((file, stored))
+        elif file.kind is not Kind.METADATA:
+            folder.files.setdefault(file.kind, {})[file.name] = stored
+    folder.compression = _only(
+        {file.compression: stored for file, stored in named if file.kind is not Kind.METADATA}, "compression", ""
+    )
+    folder.file_format = _only(
+        {file.file_format: stored for file, stored in named if file.kind is Kind.DATA}, "form", "sql"
+    )
+    for name, files in folder.data.items():
+        files.sort(key=lambda each: (each[0].number, each[1].path))
+        _check_data(folder, name, files)
+    for name in folder.of(Kind.VIEW):
+        if name in folder.data:
+            raise ExportRefused(f"{folder.of(Kind.VIEW)[name].path} defines a view, but it has rows: {_AGAIN}")
+    for kind, reason in _LEFT_OUT.items():
+        folder.notes += [f"left out: {kind.value} {name}: {reason}" for name in sorted(folder.of(kind))]
+    return folder
+
+
+def _refuse_unknown(file: ExportFile, stored: StoredObject) -> None:
+    if file.kind is Kind.UNKNOWN:
+        raise ExportRefused(
+            f"{stored.path} is not a name that Dumpling or mydumper gives its files: move it away if it does not belong to "
+            "the export; names that --output-filename-template made do not tell for certain whose rows a file has, so "
+            "export without it"
+        )
+    if not stored.size:
+        raise ExportRefused(f"{stored.path} is empty: it was cut, or the export failed while it was begun; {_AGAIN}")
+
+
+def _only(found: Mapping[_Value, StoredObject], what: str, default: _Value) -> _Value:
+    """Return the only value, or `default` for none; raise `ExportRefused` if there are several."""
+    if len(found) > 1:
+        paths = " and ".join(stored.path for stored in islice(found.values(), 2))
+        raise ExportRefused(
+            f"{paths} differ in their {what}: files of two exports lie in one folder; {_AGAIN}, or move one of them away"
+        )
+    return next(iter(found), default)
+
+
+def _check_data(folder: _Folder, name: TableName, files: Sequence[tuple[ExportFile, StoredObject]]) -> None:
+    first = files[0][1].path
+    if name not in folder.of(Kind.TABLE) and name not in folder.of(Kind.VIEW):
+        raise ExportRefused(
+            f"{first} has no schema file beside it, so the columns of {name} are not known: export without --no-schemas, "
+            "--sql and --output-filename-template, or copy the missing file"
+        )
+    if len({file.width for file, _ in files}) > 1 or len({file.number for file, _ in files}) < len(files):
+        raise ExportRefused(
+            f"the numbers of {name}'s files, {first} and {files[-1][1].path} among them, have different lengths: files of "
+            f"two exports lie in one folder, and its rows would be there twice; {_AGAIN}"
+        )
+
+
+# contents
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reading:
+    """Reads the files of one export."""
+
+    storage: Storage
+    folder: _Folder
+    version: TableVersion
+    notes: list[str] = field(default_factory=list)
+
+    def database(self, name: TableName) -> TableDefinition:
+        """Return a CREATE DATABASE."""
+        stored = self.folder.of(Kind.DATABASE)[name]
+        content, query = self.statement(stored, "DATABASE")
+        found = tokens(query)
+        at = 2 + 3 * (find_words(found[:5], "IF", "NOT", "EXISTS") == 2)  # noqa: PLR2004 - behind CREATE DATABASE
+        _check_name(stored, name.schema, found[at].name if at < len(found) else "")
+        return self.definition(name, stored, content, query, DdlKind.CREATE_SCHEMA)
+
+    def table(self, name: TableName) -> ExportTable | None:
+        """Return a table; None if it is left out, which is noted."""
+        stored = self.folder.of(Kind.TABLE)[name]
+        content, query = self.statement(stored, "TABLE")
+        parts = self.folder.data.get(name, [])
+        if is_temporary(query):
+            self.notes.append(f"left out: table {name}: it is temporary, so its rows are those of one session")
+            return None
+        if _PLACEHOLDER.search(query) and not parts and "\n  " not in query:
+            raise ExportRefused(
+                f"{stored.path} holds the place of the view {name}, whose -schema-view file is missing: copy the export again, "
+                f"or {_AGAIN}"
+            )
+        try:
+            created = read_create_table(query)
+        except ValueError as error:
+            raise ExportRefused(f"{stored.path} cannot be read: {error}; copy it again, or {_AGAIN}") from error
+        _check_name(stored, name.table, created.name)
+        objects = tuple(part for _, part in parts)
+        for part in objects:
+            self.check_end(part)
+        if any(column.is_pk for column in created.columns):
+            self.check_beginnings(name, objects)
+        return ExportTable(
+            name=name,
+            definition=self.definition(name, stored, content, query, DdlKind.CREATE_TABLE, created.columns),
+            generated=created.generated,
+            parts=objects,
+        )
+
+    def view(self, name: TableName) -> TableDefinition:
+        """Return a CREATE VIEW; the file that holds its place among the tables is not read."""
+        stored = self.folder.of(Kind.VIEW)[name]
+        content, query = self.statement(stored, "VIEW")
+        query = _by_current_user(query)
+        found = tokens(query)
+        at = find_words(found, "VIEW", depth=0) + 1
+        _check_name(stored, name.table, found[at].name if 0 < at < len(found) else "")
+        listed = elements(found, at + 1, closing(found, at + 1)) if has_words(found[at + 1 : at + 2], "(") else []
+        # As TiCDC lists the columns of a view.
+        columns = tuple(TableColumn(name=found[first].name, type="UNSPECIFIED") for first, _ in listed)
+        return self.definition(name, stored, content, query, DdlKind.CREATE_VIEW, columns)
+
+    def definition(
+        self,
+        name: TableName,
+        stored: StoredObject,
+        content: bytes,
+        query: str,
+        kind: DdlKind,
+        columns: tuple[TableColumn, ...] = (),
+    ) -> TableDefinition:
+        """Return what a schema file says as a definition."""
+        return TableDefinition(
+            name=name,
+            version=self.version,
+            query=query,
+            ddl_type=kind,
+            columns=columns,
+            path=stored.path,
+            checksum=zlib.crc32(content),
+        )
+
+    def statement(self, stored: StoredObject, what: str) -> tuple[bytes, str]:
+        """Return the content of a schema file, and its one CREATE of this kind of thing."""
+        content = self.content(stored)
+        try:
+            found = statements(content.decode())
+        except ValueError as error:
+            _refuse_file(stored, str(error))
+        created = [statement for statement in found if _HEADS["CREATE"].match(statement)]
+        others = [statement for statement in found if not any(head.match(statement) for head in _HEADS.values())]
+        if others or len(created) != 1 or not _creates(created[0], what):
+            _refuse_file(stored, f"it is not one CREATE {what}, but {(others or created or ['nothing'])[0][:80]!r}")
+        return content, created[0]
+
+    def content(self, stored: StoredObject) -> bytes:
+        """Return the content of a schema file."""
+        blocks = whole(self.storage.blocks(stored.path, _BLOCK), stored)
+        content = bytearray()
+        try:
+            for block in decompressed(blocks, self.folder.compression, stored.path):
+                content += block
+                if len(content) > SCHEMA_FILE_BYTES:
+                    _refuse_file(stored, f"it has more than {SCHEMA_FILE_BYTES} bytes")
+        except UndecodableRow as fault:
+            raise ExportRefused(str(fault)) from fault
+        return bytes(content)
+
+    def check_end(self, stored: StoredObject) -> None:
+        """Raise `ExportRefused` if a file ends inside a statement; what is compressed shows that when it is read."""
+        if self.folder.file_format != "sql" or self.folder.compression:
+            return
+        start = max(stored.size - _TAIL_BYTES, 0)
+        tail = b"".join(whole(self.storage.blocks(stored.path, _TAIL_BYTES, start), stored, start))
+        if not tail.rstrip().endswith(b";"):
+            _refuse_file(stored, "its last statement has no semicolon: it was cut")
+
+    def check_beginnings(self, name: TableName, parts: Sequence[StoredObject]) -> None:
+        """Raise `ExportRefused` if two files of a table with a primary key begin with the same row."""
+        heads = [self.beginning(part) for part in parts[:2]]
+        if len(heads) > 1 and heads[0] is not None and heads[0] == heads[1]:
+            raise ExportRefused(
+                f"{parts[0].path} and {parts[1].path} begin with the same row, although {name} has a primary key: files of "
+                f"two exports lie in one folder; {_AGAIN}"
+            )
+
+    def beginning(self, stored: StoredObject) -> bytes | None:
+        """Return a data file up to the end of its first row, if that is a short one."""
+        head = self.head(stored)
+        pattern = _FIRST_ROW if self.folder.file_format == "sql" else _TWO_LINES
+        found = pattern.match(head)
+        return found[0] if found else None
+
+    def head(self, stored: StoredObject) -> bytes:
+        """Return the first bytes of a data file, decompressed."""
+        head = b""
+        try:
+            for block in decompressed(
+                self.storage.blocks(stored.path, _HEAD_BYTES), self.folder.compression, stored.path
+            ):
+                head += block
+                if len(head) >= _HEAD_BYTES:
+                    break
+        except UndecodableRow as fault:
+            raise ExportRefused(str(fault)) from fault
+        return head
+
+    def time_zone(self, tables: Sequence[ExportTable]) -> str:
+        """Return the zone that the head of the first SQL file names."""
+        first = next((table.parts[0] for table in tables if table.parts), None)
+        if first is None or self.folder.file_format != "sql":
+            return ""
+        found = _ZONE.search(self.head(first).partition(b"INSERT INTO")[0])
+        return found[1].decode("ascii", "replace") if found else ""
+
+
+def _refuse_file(stored: StoredObject, why: str) -> NoReturn:
+    raise ExportRefused(f"{stored.path} cannot be read: {why}; copy it again, or {_AGAIN}")
+
+
+def _creates(statement: str, what: str) -> bool:
+    """Return whether a statement creates this kind of thing."""
+    found = tokens(statement)
+    # Between CREATE and TABLE or VIEW there may be options, but no parenthesis.
+    end = next((at for at, token in enumerate(found) if token.text == "("), len(found))
+    return next((token.upper for token in found[:end] if token.upper in _THINGS), "") == what
+
+
+def _by_current_user(query: str) -> str:
+    """Return a CREATE VIEW whose definer is the account that runs it, as TiCDC writes it: the source's account is none of the target's."""
+    found = tokens(query)
+    definer, end = find_words(found, "DEFINER", "="), find_words(found, "SQL", "SECURITY")
+    if not 0 <= definer < end:
+        return query
+    return replace_spans(query, [(found[definer + 2].start, found[end - 1].end, "CURRENT_USER")])
+
+
+def _check_name(stored: StoredObject, said: str, found: str) -> None:
+    if folded_name(said) != folded_name(found):
+        _refuse_file(stored, f"its name says {said!r}, its statement {found!r}")
+
+
+def _in_order(views: Sequence[TableDefinition]) -> Iterator[TableDefinition]:
+    """Yield each view after those that it selects from."""
+    waiting = {view.name.folded(): view for view in views}
+
+    def taken(name: TableName) -> Iterator[TableDefinition]:
+        view = waiting.pop(name, None)
+        if view is None:
+            return
+        for source in parsed(view).names:
+            yield from taken(source.within(view.name.schema).folded())
+        yield view
+
+    for view in views:
+        yield from taken(view.name.folded())

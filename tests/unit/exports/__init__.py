@@ -1,0 +1,1 @@
+"""The room `exports`: names, metadata, structures and what is refused."""

@@ -1,0 +1,191 @@
+"""A whole export: what is found in it, in which order, and which exports are refused."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+
+import pytest
+
+from storage_consumer.errors import ExportRefused
+from storage_consumer.exports.export import Export, read_export
+from storage_consumer.model import DdlKind, TableName
+from storage_consumer.testing.storage import MemoryStorage
+from tests.unit.exports.test_metadata import POS, text
+
+HEAD = "/*!40014 SET FOREIGN_KEY_CHECKS=0*/;\n/*!40101 SET NAMES binary*/;\n"
+TABLE = "CREATE TABLE `{}` (\n  `id` int NOT NULL,\n  `v` int DEFAULT NULL,\n  PRIMARY KEY (`id`)\n) ENGINE=InnoDB"
+VIEW = (
+    "DROP TABLE IF EXISTS `{0}`;\nDROP VIEW IF EXISTS `{0}`;\nSET character_set_client = utf8mb4;\n"
+    "CREATE ALGORITHM=UNDEFINED DEFINER=`root`@`%` SQL SECURITY DEFINER VIEW `{0}` (`id`) AS SELECT `id` FROM `shop`.`{1}`;\n"
+    "SET character_set_client = @PREV_CHARACTER_SET_CLIENT"
+)
+PLACE = "CREATE TABLE `{}`(\n`id` int\n)ENGINE=MyISAM"
+
+
+def schema(statement: str) -> bytes:
+    """Return a schema file."""
+    return f"{HEAD}{statement};\n".encode()
+
+
+def rows(table: str, *values: str) -> bytes:
+    """Return a data file."""
+    listed = ",\n".join(values)
+    return f"{HEAD}INSERT INTO `{table}` VALUES\n{listed};\n".encode()
+
+
+def objects() -> dict[str, bytes]:
+    """Return the files of an export."""
+    return {
+        "metadata": text(),
+        "shop-schema-create.sql": schema("CREATE DATABASE `shop` /*!40100 DEFAULT CHARACTER SET utf8mb4 */"),
+        "shop.orders-schema.sql": schema(TABLE.format("orders")),
+        "shop.orders.000000010.sql": rows("orders", "(3,1)"),
+        "shop.orders.000000009.sql": rows("orders", "(1,1)", "(2,1)"),
+        "shop.empty-schema.sql": schema(TABLE.format("empty")),
+    }
+
+
+def export(changes: dict[str, bytes | None] | None = None) -> Export:
+    """Return what is found in the export with some files changed, or without them (None)."""
+    files = {path: content for path, content in (objects() | (changes or {})).items() if content is not None}
+    return read_export(MemoryStorage(files))
+
+
+def test_what_is_found() -> None:
+    """Tables have their structure and their files in the order of numbers; an empty table has no file."""
+    found = export()
+    assert (found.snapshot, found.file_format, found.compression, found.time_zone) == (POS, "sql", "", "")
+    assert (found.databases[0].name, found.databases[0].ddl_type) == (
+        TableName(schema="shop", table=""),
+        DdlKind.CREATE_SCHEMA,
+    )
+    empty, orders = found.tables
+    assert (str(empty.name), empty.parts) == ("shop.empty", ())
+    assert [part.path for part in orders.parts] == ["shop.orders.000000009.sql", "shop.orders.000000010.sql"]
+    definition = orders.definition
+    assert (definition.version, definition.ddl_type, definition.path) == (POS, 3, "shop.orders-schema.sql")
+    assert definition.query == TABLE.format("orders")
+    assert definition.checksum == zlib.crc32(objects()["shop.orders-schema.sql"])
+    assert [column.name for column in definition.columns] == ["id", "v"]
+    assert (found.views, found.notes) == ((), ())
+
+
+def test_identity() -> None:
+    """Any change of any file makes another export of it."""
+    storage = MemoryStorage(objects())
+    first = read_export(storage).identity
+    assert read_export(storage).identity == first
+    storage.put("shop.orders.000000009.sql", objects()["shop.orders.000000009.sql"])
+    assert read_export(storage).identity != first
+
+
+def test_views_come_in_order() -> None:
+    """A view comes after those that it selects from, by the account that runs it; the file that holds its place is no table."""
+    found = export(
+        {
+            "shop.a-schema.sql": schema(PLACE.format("a")),
+            "shop.a-schema-view.sql": schema(VIEW.format("a", "b")),
+            "shop.b-schema.sql": schema(PLACE.format("b")),
+            "shop.b-schema-view.sql": schema(VIEW.format("b", "orders")),
+        }
+    )
+    assert [view.name.table for view in found.views] == ["b", "a"]
+    assert found.views[0].query == (
+        "CREATE ALGORITHM=UNDEFINED DEFINER=CURRENT_USER SQL SECURITY DEFINER VIEW `b` (`id`) AS SELECT `id` FROM `shop`.`orders`"
+    )
+    assert [(column.name, column.type) for column in found.views[0].columns] == [("id", "UNSPECIFIED")]
+    assert [table.name.table for table in found.tables] == ["empty", "orders"]
+
+
+def test_notes() -> None:
+    """What is not loaded is noted with its reason."""
+    found = export(
+        {
+            "p-placement-policy-create.sql": schema("/*T![placement] CREATE PLACEMENT POLICY `p` */"),
+            "shop.s-schema-sequence.sql": schema("CREATE SEQUENCE `s`"),
+            "shop.orders-schema-triggers.sql": schema("CREATE TRIGGER `x`"),
+            "shop.tmp-schema.sql": schema("CREATE GLOBAL TEMPORARY TABLE `tmp` (\n  `id` int\n) ENGINE=InnoDB"),
+        }
+    )
+    assert [note.split(":")[1].strip() for note in found.notes] == [
+        "sequence shop.s",
+        "placement policy p",
+        "triggers shop.orders",
+        "table shop.tmp",
+    ]
+
+
+def test_only_wanted_tables_are_read() -> None:
+    """Schema files of tables that are not wanted are not read: whatever is wrong in them does no harm."""
+    storage = MemoryStorage(objects() | {"shop.empty-schema.sql": b"nonsense"})
+    found = read_export(storage, wanted=lambda name: name.table == "orders")
+    assert [str(table.name) for table in found.tables] == ["shop.orders"]
+
+
+def test_compressed() -> None:
+    """Schema files are compressed as the data files are; only metadata never is."""
+    files = {path if path == "metadata" else f"{path}.gz": content for path, content in objects().items()}
+    packed = {path: content if path == "metadata" else gzip.compress(content) for path, content in files.items()}
+    found = read_export(MemoryStorage(packed))
+    assert (found.compression, len(found.tables), found.tables[1].definition.query) == (
+        "gzip",
+        2,
+        TABLE.format("orders"),
+    )
+    cut = packed | {"shop.empty-schema.sql.gz": packed["shop.empty-schema.sql.gz"][:-9]}
+    with pytest.raises(ExportRefused, match=r"shop\.empty-schema\.sql\.gz: the gzip stream has no end"):
+        read_export(MemoryStorage(cut))
+
+
+def test_time_zone() -> None:
+    """The head of mydumper's files names the zone of TIMESTAMP values."""
+    head = b"/*!40101 SET NAMES binary*/;\n/*!40103 SET TIME_ZONE='+00:00' */;\n"
+    found = export({"shop.orders.000000009.sql": head + b"INSERT INTO `orders` VALUES\n(1,2);\n"})
+    assert found.time_zone == "+00:00"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"metadata": None}, "still running, or it failed"),
+        ({"metadata": None, "full/metadata": text()}, "There is one at full/metadata"),
+        ({"metadata.partial": b"x"}, "still running, or it failed"),
+        ({"shop.orders-schema.sql": None}, "shop.orders.000000009.sql has no schema file beside it"),
+        ({"readme.txt": b"x"}, "readme.txt is not a name"),
+        ({"shop/orders.000000000.sql": b"x;"}, "--output-filename-template"),
+        ({"shop.orders.000000011.sql": b""}, "shop.orders.000000011.sql is empty"),
+        ({"shop.orders.000000011.csv": b"1,1\r\n"}, "differ in their form"),
+        ({"shop.orders.000000011.sql.gz": b"x"}, "differ in their compression"),
+        ({"shop.orders.0000000110000.sql": rows("orders", "(9,9)")}, "have different lengths"),
+        ({"shop.orders.00009.sql": rows("orders", "(9,9)")}, "have different lengths"),
+        ({"shop.orders.000000010.sql": rows("orders", "(1,1)", "(4,1)")}, "begin with the same row"),
+        ({"shop.orders.000000010.sql": rows("orders", "(3,1)")[:-2]}, "its last statement has no semicolon"),
+        ({"shop.orders-schema.sql": schema(TABLE.format("orders"))[:-2]}, "no semicolon"),
+        ({"shop.orders-schema.sql": schema(TABLE.format("items"))}, "its name says 'orders', its statement 'items'"),
+        ({"shop-schema-create.sql": schema("CREATE DATABASE `other`")}, "its name says 'shop'"),
+        ({"shop.orders-schema.sql": schema("CREATE VIEW `orders` AS SELECT 1")}, "it is not one CREATE TABLE"),
+        ({"shop.orders-schema.sql": schema("DELETE FROM `orders`")}, "it is not one CREATE TABLE"),
+        ({"shop.orders-schema.sql": schema(TABLE.format("orders") + ";\nGRANT ALL ON *.* TO x")}, "GRANT ALL"),
+        ({"shop.orders-schema.sql": b"\xff;"}, "cannot be read"),
+        ({"shop.v-schema.sql": schema(PLACE.format("v"))}, "holds the place of the view shop.v"),
+    ],
+)
+def test_refused(changes: dict[str, bytes | None], reason: str) -> None:
+    """An export that is unfinished, cut, mixed with another one or not understood is refused, with the file and the remedy."""
+    with pytest.raises(ExportRefused) as fault:
+        export(changes)
+    assert reason in str(fault.value)
+
+
+def test_empty_folder() -> None:
+    """An empty folder is no export."""
+    with pytest.raises(ExportRefused, match="empty or does not exist"):
+        read_export(MemoryStorage())
+
+
+def test_first_rows_of_a_table_without_a_key() -> None:
+    """Without a primary key two files may begin with equal rows."""
+    table = schema("CREATE TABLE `orders` (\n  `id` int,\n  `v` int\n) ENGINE=InnoDB")
+    found = export({"shop.orders-schema.sql": table, "shop.orders.000000010.sql": rows("orders", "(1,1)", "(4,1)")})
+    assert len(found.tables[1].parts) == 2
