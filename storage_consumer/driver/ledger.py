@@ -188,10 +188,10 @@ class RoundLedger:
     def save_checkpoints(self) -> Checkpoints:
         """Store how far the tables are, if that has changed; return it."""
         manager, catalog = self.context.manager, self.context.manager.catalog
-        # A run that ends sooner than an earlier one takes nothing back. Where all tables are being loaded, no table is any further.
-        reach = catalog.stored_checkpoint if manager.is_all_apart else max(self.reach, catalog.stored_checkpoint)
-        reached = checkpoints(manager.tables.values(), reach)
-        self._join(reached)
+        reached = self._reached()
+        # Those that have caught up count from here on.
+        if self._join(reached):
+            reached = self._reached()
         # Unread files may expire. What was listed is stored, so that a later run misses those that are gone by then.
         if listed := manager.note_listed(self.storage_checkpoint):
             self.save(listed)
@@ -211,16 +211,22 @@ class RoundLedger:
             catalog.stored_lowest = reached.lowest
         return reached
 
-    def _join(self, reached: Checkpoints) -> None:
-        """Let tables count for the checkpoints of the whole that have caught up with these since their loads."""
+    def _reached(self) -> Checkpoints:
+        """Return how far the tables are that count for the whole."""
+        manager, stored = self.context.manager, self.context.manager.catalog.stored_checkpoint
+        # A run that ends sooner than an earlier one takes nothing back. Where all tables are being loaded, no table is any further.
+        return checkpoints(manager.tables.values(), stored if manager.is_all_apart else max(self.reach, stored))
+
+    def _join(self, reached: Checkpoints) -> bool:
+        """Let tables count for the checkpoints of the whole that have caught up with these since their loads; return whether any have."""
         tables = self.context.manager.tables.values()
         joined = [t for t in tables if t.status.joining and not t.status.blocked and t.checkpoint >= reached.running]
-        if not joined:
-            return
         for table in joined:
             table.join()
-        self.save(joined)
-        self.context.state.loads.joined([table.key for table in joined])
+        if joined:
+            self.save(joined)
+            self.context.state.loads.joined([table.key for table in joined])
+        return bool(joined)
 
     def _save_caught_up(self, reached: Checkpoints) -> None:
         """Store how far tables are that an operator let go on, and that had nothing to do since; they follow the feed again where they can.
