@@ -227,6 +227,7 @@ class DdlScheduler:
             database_is_ours=manager.creates_database(step),
             database_statements=manager.lifetimes.database_statements(step.name.schema, step.version),
             table_was_seen=was_seen(step, manager),
+            after_copy=any(manager.tables[key].is_first_after_copy(step.version) for key in manager.touches.of(step)),
             made_by=manager.tables[step.table_key].timeline.made_before(step.version),
             decision=decision,
             resumes=manager.tables[manager.touches.held_up(step)[0]].name,

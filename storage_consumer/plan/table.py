@@ -144,6 +144,11 @@ class TableConsumer:
         """Return whether a DDL with this version has to wait because this table is halted or waits before it."""
         return self._status.blocked and version >= self.files.first
 
+    def is_first_after_copy(self, version: int) -> bool:
+        """Return whether nothing led to the table between its last copy and this version."""
+        copied_at = self.copies.copied_at
+        return 0 < copied_at < version and not self.timeline.has_statement(copied_at + 1, version - 1)
+
     # progress
 
     def row_step(self, target: int) -> RowStep | None:

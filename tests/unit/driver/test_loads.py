@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import count
+
 import pytest
 
 from storage_consumer.errors import ConfigError
+from storage_consumer.model import TableColumn
 from storage_consumer.plan.loads import LoadPhase
 from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.unit.copying import COLUMNS, KEYLESS, URI, MemoryCopy, WithCopies, names_in
@@ -41,7 +45,10 @@ def test_a_new_feed_begins_with_the_copy_and_goes_on_after_it() -> None:
     assert not summary.halted
     assert summary.checkpoint == ts(10)
     # Statements up to the copy's TSO are in it: the table was created once, from the copy.
-    assert world.records.effects == ["CREATE DATABASE `shop`", "CREATE TABLE `a` (id INT PRIMARY KEY, name VARCHAR(20))"]
+    assert [effect.partition("(")[0].split()[:3] for effect in world.records.effects] == [
+        ["CREATE", "DATABASE", "`shop`"],
+        ["CREATE", "TABLE", "`a`"],
+    ]
 
 
 def test_a_second_run_writes_nothing_again() -> None:
@@ -155,7 +162,7 @@ def test_a_requested_load_of_a_paused_table_goes_beside_the_others() -> None:
 
 def test_a_copy_from_before_what_was_applied_is_refused() -> None:
     """What lies between them would not be applied again; the table stays as it was, and says so."""
-    world = shop(**{"initial": False})
+    world = shop(initial=False)
     world.once()
     world.request("shop.a", replaces=True)
     world.once()
@@ -198,37 +205,35 @@ class Ending:
                 raise Killed
 
 
-@pytest.mark.parametrize("keyless", [False, True])
-def test_a_process_may_end_at_any_call(keyless: bool) -> None:
-    """Wherever a load is interrupted, the next process ends with the same rows, none of them twice or missing."""
-    columns = KEYLESS if keyless else COLUMNS
-
-    def fresh() -> WithCopies:
-        copy = MemoryCopy(snapshot=ts(5))
-        copy.add("shop.t", [ONE, TWO], [THREE, ("5", '"copy"')], columns=columns)
-        world = WithCopies(copy)
-        world.bucket.create("shop.x")
-        world.bucket.schema("shop.t", ts(1), "", 0, BAG if keyless else ID_NAME)
-        world.bucket.rows("shop.t", 1, row("shop.t", 4, "1", '"old"'), row("shop.t", 8, "6", '"new"'))
-        world.bucket.metadata(ts(10))
+def interrupted(columns: Sequence[TableColumn], call: int) -> WithCopies | None:
+    """Load shop.t in a process that ends at a call, and in another one after it; None if the first has fewer calls."""
+    copy = MemoryCopy(snapshot=ts(5))
+    copy.add("shop.t", [ONE, TWO], [THREE, ("5", '"copy"')], columns=columns)
+    world = WithCopies(copy)
+    world.bucket.create("shop.x")
+    world.bucket.schema("shop.t", ts(1), "", 0, ID_NAME if columns == COLUMNS else BAG)
+    world.bucket.rows("shop.t", 1, row("shop.t", 4, "1", '"old"'), row("shop.t", 8, "6", '"new"'))
+    world.bucket.metadata(ts(10))
+    world.tick = Ending(number=call)
+    try:
+        world.killed(lambda service: service.run_once(world.stop))
+    except Killed:
+        world.tick = str
+        world.clock.advance(100)
+        world.once()
         return world
+    return None
 
-    ends = 0
-    while True:
-        world = fresh()
-        world.tick = Ending(number=ends + 1)
-        try:
-            world.killed(lambda service: service.run_once(world.stop))
-        except Killed:
-            world.tick = str
-            world.clock.advance(100)
-            world.once()
-            assert numbers(world, "shop.t") == ["1", "2", "3", "5", "6"], f"after the end at call {ends + 1}"
-            assert world.records.lowest == ts(10)
-            ends += 1
-        else:
+
+@pytest.mark.parametrize("columns", [COLUMNS, KEYLESS], ids=["keyed", "keyless"])
+def test_a_process_may_end_at_any_call(columns: Sequence[TableColumn]) -> None:
+    """Wherever a load is interrupted, the next process ends with the same rows, none of them twice or missing."""
+    for call in count(1):
+        if (world := interrupted(columns, call)) is None:
             break
-    assert ends > 50
+        assert numbers(world, "shop.t") == ["1", "2", "3", "5", "6"], f"after the end at call {call}"
+        assert world.records.lowest == ts(10)
+    assert call > 50
 
 
 def test_the_uri_is_that_of_the_copy() -> None:
