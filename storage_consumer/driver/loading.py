@@ -26,6 +26,7 @@ from storage_consumer.model import (
 )
 from storage_consumer.plan.loads import Load, Slice, clock_of, end_of, next_slices
 from storage_consumer.plan.steps import DdlStep, RowStep, key_of
+from storage_consumer.plan.table import is_all_apart
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import DdlContext
 from storage_consumer.sql.tokens import quote
@@ -60,7 +61,7 @@ class LoadJobs:
         """Return what the next job writes of copies; tables that cannot be loaded halt here."""
         ready = [load for load in self._open() if self._is_ready(load)]
         sizes = [(load, tuple(part.size for part in self._table(load).parts)) for load in ready if not load.is_written]
-        seconds = _ALONE if self.context.manager.is_all_apart else _BESIDE_OTHERS
+        seconds = _ALONE if is_all_apart(self.context.manager.tables.values()) else _BESIDE_OTHERS
         slices = next_slices(sizes, max(1, int(self.loading.rate * seconds)))
         return [self._step(each) for each in slices]
 

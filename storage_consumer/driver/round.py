@@ -107,7 +107,8 @@ def _apply(
         if loads is not None:
             loads.note(copied, written, context.clock.monotonic() - began)
         # The bucket is polled again before more parts are loaded, so that the other tables keep up.
-        if not wave.rows and not to_the_end and ledger.seconds >= context.config.tuning.flush_interval:
+        lasted = context.clock.monotonic() - ledger.began
+        if not wave.rows and not to_the_end and lasted >= context.config.tuning.flush_interval:
             break
     if loads is not None:
         loads.end_written()

@@ -197,10 +197,6 @@ class Catalog:
         for table in self._copied:
             table.copies.pass_over()
 
-    def lacks_copy(self, table: TableConsumer) -> bool:
-        """Return whether the feed began with a copy that did not hold this table."""
-        return bool(self._restart.floor) and table.key not in self._restart.based
-
     def owner(self, key: VersionKey) -> TableConsumer:
         """Return the table that a version directory belongs to."""
         if key not in self._owners:

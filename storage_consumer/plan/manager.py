@@ -58,6 +58,7 @@ class ConsumerManager:
         self.lifetimes: Final = Lifetimes()
         self.quarantined: Final = QuarantinedTables()
         self._gap_timeout = gap_timeout
+        self._began_with_copy, self._based = bool(restart.floor), restart.based
         self._dispatched = False
 
     @property
@@ -102,7 +103,7 @@ class ConsumerManager:
             table.timeline.add(definition, ignored=ignored)
         self.lifetimes.ends(table.key, definition)
         step = DdlStep(table_dir=table_dir, table_key=table.key, definition=definition, ensure=not definition.is_ddl)
-        if step.ensure and self._is_needed(step, table) and self.catalog.lacks_copy(table):
+        if step.ensure and self._is_needed(step, table) and self._began_with_copy and table.key not in self._based:
             # Nothing in the bucket creates it, so it existed when the copy was made: created here, it would lack its rows.
             table.halt(NOT_IN_COPY.format(definition.path, self.catalog.command("reload-done", table.name)), "schema")
             return None
@@ -218,7 +219,8 @@ class ConsumerManager:
             if not ddl_is_stored(step.version, storage_checkpoint, is_stable=is_stable):
                 continue
             touched = [self.tables[key] for key in sorted(ddl.touches & self.tables.keys())]
-            still = ", ".join(str(table.name) for table in touched if table.is_in_the_way_of(step.version))
+            in_the_way = (t for t in touched if t.status.blocked and step.version >= t.files.first)
+            still = ", ".join(str(table.name) for table in in_the_way)
             why = f"waits for the DDL of {step.name} with version {step.version}{still and f' (halted or waiting: {still})'}"
             found |= dict.fromkeys((table.key for table in touched), why)
         return found
@@ -285,12 +287,6 @@ class ConsumerManager:
     def databases(self) -> frozenset[str]:
         """The databases of all tables that are taken."""
         return self.touches.names.databases
-
-    @property
-    def is_all_apart(self) -> bool:
-        """Whether there are tables that are being loaded, or have not caught up since, and no others."""
-        tables = [table for table in self.tables.values() if table.name.table and not table.status.excluded]
-        return bool(tables) and all(table.status.apart for table in tables)
 
     @property
     def pending_bytes(self) -> int:

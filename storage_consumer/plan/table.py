@@ -140,15 +140,6 @@ class TableConsumer:
         self._status = replace(self._status, state=TableState.WAITING, error=f"waits for {reason}")
         return reason if now - self._misses_since >= timeout else ""
 
-    def is_in_the_way_of(self, version: int) -> bool:
-        """Return whether a DDL with this version has to wait because this table is halted or waits before it."""
-        return self._status.blocked and version >= self.files.first
-
-    def is_first_after_copy(self, version: int) -> bool:
-        """Return whether nothing led to the table between its last copy and this version."""
-        copied_at = self.copies.copied_at
-        return 0 < copied_at < version and not self.timeline.has_statement(copied_at + 1, version - 1)
-
     # progress
 
     def row_step(self, target: int) -> RowStep | None:
@@ -222,6 +213,12 @@ class Checkpoints:
     """
     running: int = 0
     """Over the tables that are not halted: what an idle table follows."""
+
+
+def is_all_apart(tables: Iterable[TableConsumer]) -> bool:
+    """Return whether there are tables that are being loaded, or have not caught up since, and no others."""
+    taken = [table for table in tables if table.name.table and not table.status.excluded]
+    return bool(taken) and all(table.status.apart for table in taken)
 
 
 def checkpoints(tables: Iterable[TableConsumer], storage_checkpoint: int) -> Checkpoints:
