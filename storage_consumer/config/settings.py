@@ -266,14 +266,6 @@ class Loading:
     """URI of an export of the source; empty: none."""
     dump_time_zone: str = ""
     """Zone of the export's TIMESTAMP values where its files do not say it; empty: not given."""
-    source: str = ""
-    """URI of the source, to read tables from; empty: none."""
-    source_password_file: str = ""
-    """File that holds the source's password; empty: none."""
-    chunk_rows: int = 50_000
-    """Rows that are read from the source at a time."""
-    rows_per_second: int = 0
-    """Most rows that are read from the source in a second; 0: no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

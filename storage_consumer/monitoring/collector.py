@@ -21,7 +21,10 @@ from storage_consumer.monitoring.tally import ROUND_BUCKETS, Facts
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.summary import RunningStatement
 
-_STATES = (TableState.RUNNING, TableState.WAITING, TableState.HALTED, TableState.PAUSED, TableState.DROPPED)
+_STATES = (
+    *(TableState.RUNNING, TableState.WAITING, TableState.LOADING),
+    *(TableState.HALTED, TableState.PAUSED, TableState.DROPPED),
+)
 _WAITS = ("file", "ddl", "lock")
 _STAGES = ("poll", "plan", "rows", "ddl", "checkpoint")
 _HALTS = ("ddl", "gate", "file", "gap", "row", "schema", "name")

@@ -101,7 +101,7 @@ class QuarantineRetries:
         """Return what the transactions need, with a window of their own."""
         lease = self._state.lease
         return JobSpec(
-            upstream=context.config.upstream,
+            origins=(context.config.upstream,),
             downstream=context.config.downstream,
             secrets_file="",
             tables=(),

@@ -62,7 +62,7 @@ def open_spec(server: DatabaseServer) -> Iterator[Callable[[], JobSpec]]:
 
         def opened() -> JobSpec:
             return JobSpec(
-                upstream=Upstream(scheme="file", root="/bucket", protocol="csv"),
+                origins=(Upstream(scheme="file", root="/bucket", protocol="csv"),),
                 downstream=Downstream(port=server.port),
                 secrets_file="",
                 tables=(),

@@ -98,7 +98,7 @@ class Watched:
 
 def each_watched(state: MemoryState, watched: Callable[[object], Any]) -> Any:
     """A state of which each part is made to tell by `watched`."""
-    for part in ("lease", "progress", "journal", "history", "decisions"):
+    for part in ("lease", "progress", "journal", "history", "decisions", "loads"):
         setattr(state, part, watched(getattr(state, part)))
     return watched(state)
 
