@@ -21,11 +21,17 @@ from storage_consumer.verifying.side import Key, KeyRange, Row, Side
 
 FEW_ROWS = 1_000
 """Rows that are compared one by one where their checksums differ."""
+ALL = 100.0
+"""Percent."""
 _FALSE_ALARMS = 3
 """Chunks that differed in checksums and in no row, after which a table's rows are compared without checksums."""
 _LOOKUP = 200
 _BUCKETS_AT_A_TIME = 16
 T = TypeVar("T")
+Bag = dict[Row, tuple[Row, int]]
+"""Row in the compared form → the row as it was fetched, and how often it is there."""
+Counted = list[tuple[Row, int]]
+"""Rows as they were fetched, and how many of each."""
 
 
 @dataclass(slots=True)
@@ -64,7 +70,7 @@ class Comparison:
         self._sums = layout.sums_agree
         self._false_alarms = 0
 
-    def run(self, chunk_rows: int, after: Key | None = None, sample: float = 100.0) -> Iterator[Step]:
+    def run(self, chunk_rows: int, after: Key | None = None, sample: float = ALL) -> Iterator[Step]:
         """Compare all rows behind a key; yield after each chunk. `sample`: percent of the chunks that are compared."""
         if not self._layout.is_ranged:
             yield Step(None, self._as_bag())
@@ -72,7 +78,7 @@ class Comparison:
         dice, low = random.Random(0x5EED), after  # noqa: S311 - not for secrets
         while True:
             high = self._source.boundary(KeyRange(low=low), chunk_rows)
-            taken = sample >= 100 or dice.uniform(0, 100) < sample
+            taken = sample >= ALL or dice.uniform(0, ALL) < sample
             yield Step(high, self._chunk(KeyRange(low=low, high=high)) if taken else 0)
             if high is None:
                 return
@@ -204,27 +210,32 @@ class Comparison:
 
     def _compare_bags(self, numbers: Sequence[int]) -> None:
         """Compare the rows of some buckets as bags."""
-        source, target = self._both(lambda side: Counter(map(self._layout.normal, side.bucket(numbers))))
-        missing, extra = source - target, target - source
-        if not missing and not extra:
-            return
+        source, target = self._both(lambda side: self._bag(side.bucket(numbers)))
+        missing, extra = _without(source, target), _without(target, source)
         if self._layout.key:
-            self._pair_by_key(missing, extra)
-            return
-        for row, count in missing.items():
+            missing, extra = self._paired(missing, extra)
+        for row, count in missing:
             self._only([row], "missing", count)
-        for row, count in extra.items():
+        for row, count in extra:
             self._only([row], "extra", count)
 
-    def _pair_by_key(self, missing: Counter[Row], extra: Counter[Row]) -> None:
-        others = self._by_key(extra.elements())
-        for row in missing.elements():
-            rows = others.get(self._layout.key_of(row))
-            if rows:
+    def _bag(self, rows: Iterable[Row]) -> Bag:
+        bag: Bag = {}
+        for row in rows:
+            normal = self._layout.normal(row)
+            bag[normal] = (row, bag[normal][1] + 1 if normal in bag else 1)
+        return bag
+
+    def _paired(self, missing: Counted, extra: Counted) -> tuple[Counted, Counted]:
+        """Pair rows of one key, and return the others."""
+        others = self._by_key([row for row, count in extra for _ in range(count)])
+        alone: Counted = []
+        for row in (row for row, count in missing for _ in range(count)):
+            if rows := others.get(self._layout.key_of(row)):
                 self._pair(row, rows.pop())
             else:
-                self._only([row], "missing")
-        self._only([row for rows in others.values() for row in rows], "extra")
+                alone.append((row, 1))
+        return alone, [(row, 1) for rows in others.values() for row in rows]
 
     def _both(self, ask: Callable[[Side], T]) -> tuple[T, T]:
         """Ask both sides at a time."""
@@ -236,6 +247,12 @@ class Comparison:
             other.exception()
             raise
         return mine, other.result()
+
+
+def _without(bag: Bag, other: Bag) -> Counted:
+    """Return the rows of a bag that the other one lacks."""
+    lacking = ((row, count - other.get(normal, (row, 0))[1]) for normal, (row, count) in bag.items())
+    return [(row, count) for row, count in lacking if count > 0]
 
 
 def _batches(items: Sequence[T]) -> Iterator[list[T]]:

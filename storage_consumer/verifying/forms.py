@@ -38,8 +38,8 @@ class Form:
 _TEXT = "CONVERT({} USING utf8mb4)"
 _SHOWN = Form(summed="CAST({} AS CHAR)", fetched="CAST({} AS CHAR)")
 # TiDB shows no ZEROFILL, and MySQL and MariaDB do.
-_SIGNED = Form(summed="CAST({} AS SIGNED)", fetched="CAST({} AS SIGNED)")
-_UNSIGNED = Form(summed="CAST({} AS UNSIGNED)", fetched="CAST({} AS UNSIGNED)")
+_SIGNED = Form(summed="CAST({} AS SIGNED)", fetched="CONCAT(CAST({} AS SIGNED))")
+_UNSIGNED = Form(summed="CAST({} AS UNSIGNED)", fetched="CONCAT(CAST({} AS UNSIGNED))")
 _BYTES = Form(summed="{}", fetched="{}")
 _CHARACTERS = Form(summed=_TEXT, fetched=_TEXT)
 # What a server stores behind the last character of a CHAR is not part of the value.
@@ -73,7 +73,9 @@ def _floating(column: str, normal: Normal) -> Form:
 
 def _json(value: bytes) -> bytes:
     try:
-        return json.dumps(_plain(json.loads(value)), sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        return json.dumps(_plain(json.loads(value)), sort_keys=True, ensure_ascii=False).encode(
+            "utf-8", "surrogatepass"
+        )
     except ValueError:  # no JSON: MariaDB may hold any text
         return b"?" + value
 
@@ -119,9 +121,11 @@ _FORMS: dict[str, Form] = {
     "vector": _VECTOR,
 }
 """Base type → form. The others (DATE, DATETIME, TIMESTAMP, TIME) have the same text on every server."""
-ORDERLY = frozenset((*_INTEGERS, "decimal", "char", "varchar", "binary", "varbinary", "date", "datetime", "timestamp", "time"))
+ORDERLY = frozenset(
+    (*_INTEGERS, "decimal", "char", "varchar", "binary", "varbinary", "date", "datetime", "timestamp", "time")
+)
 """Types of key columns whose ranges a server can find by an index."""
-TEXTS = frozenset(("char", "varchar"))
+NUMBERS = frozenset((*_INTEGERS, "decimal"))
 BYTES = frozenset(("binary", "varbinary"))
 _ALIKE = tuple(
     frozenset(each)
@@ -141,7 +145,7 @@ def form_of(column: ColumnShape) -> Form:
 def _decimal(column_type: str) -> Form:
     """Return the form of a DECIMAL: without ZEROFILL, and with its own digits."""
     plain = column_type.partition(" ")[0]
-    return Form(summed=f"CAST({{}} AS {plain})", fetched=f"CAST({{}} AS {plain})")
+    return Form(summed=f"CAST({{}} AS {plain})", fetched=f"CONCAT(CAST({{}} AS {plain}))")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

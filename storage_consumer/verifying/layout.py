@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from storage_consumer.model import folded_name
-from storage_consumer.verifying.forms import BYTES, ORDERLY, TEXTS, Form, PairedColumn, paired
+from storage_consumer.verifying.forms import BYTES, NUMBERS, ORDERLY, Form, PairedColumn, paired
 from storage_consumer.verifying.side import ColumnShape, IndexShape, Key, Row, TableShape
 
 
@@ -16,10 +17,10 @@ class SideColumn:
 
     name: str
     form: Form
-    is_text: bool
-    """Whether a value of it is given to the server as text."""
-    is_bytes: bool
-    """Whether as bytes."""
+    literal: Literal["number", "bytes", "text"] = "text"
+    """How a value of it is given to the server."""
+    agrees: bool = True
+    """See `PairedColumn.sums_agree`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,23 +50,18 @@ class TableLayout:
     @property
     def source(self) -> SideLayout:
         """What the source shows."""
-        return self._side([(each.source, each.of_source) for each in self.columns])
+        return self._side([(each.source, each.of_source, each.sums_agree) for each in self.columns])
 
     @property
     def target(self) -> SideLayout:
         """What the target shows."""
-        return self._side([(each.target, each.of_target) for each in self.columns])
+        return self._side([(each.target, each.of_target, each.sums_agree) for each in self.columns])
 
-    def _side(self, columns: Sequence[tuple[ColumnShape, Form]]) -> SideLayout:
+    def _side(self, columns: Sequence[tuple[ColumnShape, Form, bool]]) -> SideLayout:
         return SideLayout(
             columns=tuple(
-                SideColumn(
-                    name=column.name,
-                    form=form,
-                    is_text=column.data_type in TEXTS,
-                    is_bytes=column.data_type in BYTES,
-                )
-                for column, form in columns
+                SideColumn(name=column.name, form=form, literal=_literal(column), agrees=agrees)
+                for column, form, agrees in columns
             ),
             key=self.key if self.is_ranged else (),
         )
@@ -91,6 +87,12 @@ class TableLayout:
     def shown_key(self, key: Key) -> dict[str, str]:
         """Return a key as it is reported."""
         return {self.columns[place].source.name: shown_value(value) for place, value in zip(self.key, key, strict=True)}
+
+
+def _literal(column: ColumnShape) -> Literal["number", "bytes", "text"]:
+    if column.data_type in NUMBERS:
+        return "number"
+    return "bytes" if column.data_type in BYTES else "text"
 
 
 def shown_value(value: bytes) -> str:
@@ -130,4 +132,6 @@ def _tells_apart(index: IndexShape, shapes: dict[str, ColumnShape]) -> bool:
     """Return whether no two rows can be alike in the columns of an index."""
     if not index.unique or any(prefix is not None for prefix in index.prefixes):
         return False
-    return all(name and folded_name(name) in shapes and not shapes[folded_name(name)].nullable for name in index.columns)
+    return all(
+        name and folded_name(name) in shapes and not shapes[folded_name(name)].nullable for name in index.columns
+    )

@@ -112,6 +112,4 @@ def result_from(document: Mapping[str, Any]) -> TableResult:
             "after": None if after is None else tuple(after),
         }
     )
-    return replace(
-        made, structure=tuple(made.structure), alike=tuple(made.alike), notes=tuple(made.notes)
-    )
+    return replace(made, structure=tuple(made.structure), alike=tuple(made.alike), notes=tuple(made.notes))
