@@ -16,7 +16,7 @@ from storage_consumer.downstream.reading import Reading
 from storage_consumer.downstream.state_tables import EVERY_TABLE, StateTables, as_text, put, state_tables
 from storage_consumer.model import TableName
 from storage_consumer.verifying.cut import TableLook
-from storage_consumer.verifying.result import TableResult, result_from
+from storage_consumer.verifying.result import Outcome, TableResult, result_from
 
 Rows = Callable[[DQLDMLClauseElement], list[tuple[Any, ...]]]
 
@@ -38,7 +38,16 @@ class VerifiedInspector:
         return [result_from(json.loads(text)) for (text,) in self._connection.rows(query)]
 
     def put(self, table_key: str, result: TableResult) -> None:
-        """Store the result of a table, in place of its last one."""
+        """Store the result of a table, in place of its last one.
+
+        What a sample or the numbers of rows do not show is no news: a difference that all rows have shown stays.
+        """
+        if (
+            result.how != "full"
+            and result.outcome is not Outcome.DIFFERENT
+            and self._known(table_key) == Outcome.DIFFERENT
+        ):
+            return
         values = {
             "table_key": table_key,
             "schema_name": result.table.schema,
@@ -49,6 +58,10 @@ class VerifiedInspector:
             "document": json.dumps(result.document()),
         }
         self._connection.rows(put(self._kept, values))
+
+    def _known(self, table_key: str) -> str:
+        found = self._connection.rows(select(self._kept.c.outcome).where(self._kept.c.table_key == table_key))
+        return str(found[0][0]) if found else ""
 
     def now(self, table_key: str) -> TableLook | None:
         """Return what the state says of a table now."""

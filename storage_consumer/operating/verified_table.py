@@ -7,7 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypedDict
 
 from storage_consumer.checkpoint.operator_verified import SnapshotState
 from storage_consumer.downstream.compared_table import ComparedTable
@@ -54,6 +54,24 @@ class Wishes:
     """Whether nothing writes to the source, so that it is read as it is."""
     wait: float = 300.0
     """Seconds to wait for a moment at which a table is at rest."""
+
+    def again(self) -> Wishes:
+        """Return the same for another run."""
+        return replace(self, resume=False)
+
+
+class VerifyOptions(TypedDict, total=False):
+    """The fields of `Wishes`, as keywords."""
+
+    tables: str
+    how: Literal["full", "sample", "quick"]
+    sample: float
+    workers: int
+    rows_per_second: float
+    chunk_rows: int
+    resume: bool
+    frozen: bool
+    wait: float
 
 
 class Desk(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
 
@@ -17,12 +18,16 @@ def heal_command(result: TableResult, reaching: Sequence[str]) -> str:
     if not result.different_rows and not result.structure:
         return ""
     words = ["storage-consumer", "load", table_flag(result.table)]
-    keys = [difference.key for difference in result.differences]
-    few = result.different_rows <= FEW_KEYS and len(keys) == result.different_rows and all(keys)
+    keys = [list(difference.key.values()) for difference in result.differences]
+    # A key of bytes that are no text has no form that could be given back.
+    few = len(keys) == result.different_rows <= FEW_KEYS and all(keys) and not any(_is_hidden(key) for key in keys)
     if few and not result.structure:
-        # Each key as its values, in the order of the key's columns.
-        texts = [",".join(each.replace("\\", "\\\\").replace(",", "\\,") for each in key.values()) for key in keys]
-        words.append("--keys " + " ".join(map(shell_word, texts)))
+        # JSON, since a key may hold anything: one list for each row, with the values of the key's columns.
+        words.append(f"--keys {shell_word(json.dumps(keys, ensure_ascii=False, separators=(',', ':')))}")
     else:
         words.append("--replace")
     return " ".join([*words, shlex.join(reaching)]).strip()
+
+
+def _is_hidden(key: Sequence[str]) -> bool:
+    return any(value.startswith("0x") for value in key)
