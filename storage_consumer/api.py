@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from contextlib import closing, suppress
 from types import TracebackType
 from typing import Self, Unpack
@@ -16,6 +17,7 @@ from storage_consumer.clock import SystemClock
 from storage_consumer.config.keywords import Options
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.secrets import remove_secrets, write_secrets
+from storage_consumer.config.source_server import source_server
 from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.csv.options import caveat
@@ -45,6 +47,8 @@ from storage_consumer.monitoring.showing import Showing
 from storage_consumer.monitoring.status import Status
 from storage_consumer.operating.looking import status_now, status_site
 from storage_consumer.operating.retries import QuarantineRetries
+from storage_consumer.operating.verification import Server, VerifyReport, verified
+from storage_consumer.operating.verified_table import VerifyOptions, Wishes
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.ports import Journal
@@ -202,6 +206,32 @@ class Consumer:
         downstream = self._loaded.config.downstream
         with closing(StateInspector(downstream, self._loaded.secrets.password)) as desk:
             return status_now(desk, downstream, max_lag=max_lag, needs_writer=needs_writer)
+
+    def verify(
+        self,
+        *,
+        source: str,
+        source_password_file: str | None = None,
+        stop: threading.Event | None = None,
+        **options: Unpack[VerifyOptions],
+    ) -> VerifyReport:
+        """Compare the target with its source, both as of one commit-ts for each table: what ``storage-consumer verify`` does.
+
+        `source` is the URI of the TiDB that the changefeed reads; `options` are the fields of `Wishes`. It may be called beside a running
+        consumer, also from another thread; once `stop` is set it raises `Abandoned`. Raises `ConfigError`, and `TransientError` if a server does not answer.
+        """
+        wishes, downstream = Wishes(**options), self._loaded.config.downstream
+        settings, password, hidden = source_server(
+            source,
+            source_password_file,
+            os.environ,
+            frozen=wishes.frozen,
+            allow_unverified_server=downstream.allow_unverified_server,
+        )
+        for secret in hidden:
+            register_secret(secret)
+        target = Server(settings=downstream, password=self._loaded.secrets.password)
+        return verified(target, Server(settings=settings, password=password), wishes, stop=stop)
 
     def running_statements(self) -> tuple[RunningStatement, ...]:
         """Return the statements that run on the target now; from any thread."""

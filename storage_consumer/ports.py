@@ -88,8 +88,11 @@ class Lease(Protocol):
     def release(self) -> None:
         """Release the lease."""
 
-    def open_window(self, partitions: int, storage_checkpoint: int) -> int:
-        """Fence off all older windows and owners; return the id of the new window."""
+    def open_window(self, partitions: int, storage_checkpoint: int, writes: Mapping[str, int] | None = None) -> int:
+        """Fence off all older windows and owners; return the id of the new window.
+
+        `writes`: table key → the commit-ts up to which the window may write rows that are visible before the table's checkpoint moves.
+        """
         ...
 
 

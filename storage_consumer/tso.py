@@ -19,6 +19,11 @@ def is_applied(commit_ts: int, checkpoint: int) -> bool:
     return commit_ts <= checkpoint
 
 
+def is_settled(noted: int, checkpoint: int) -> bool:
+    """Return whether a table holds no row beyond its checkpoint. `noted`: the commit-ts up to which windows may have written its rows."""
+    return noted <= checkpoint
+
+
 def is_stored(commit_ts: int, storage_checkpoint: int) -> bool:
     """Return whether all rows with this commit-ts are known to be stored."""
     return commit_ts <= storage_checkpoint

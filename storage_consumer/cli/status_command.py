@@ -21,7 +21,7 @@ from storage_consumer.errors import ConfigError, StorageConsumerError
 from storage_consumer.monitoring.document import document
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
 from storage_consumer.monitoring.status import Health, Status, TableStatus, lag_of
-from storage_consumer.monitoring.wording import doing, moment, pending, skipped
+from storage_consumer.monitoring.wording import doing, moment, pending, skipped, verified
 from storage_consumer.operating.looking import status_now
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.table_decisions import shown_state
@@ -136,6 +136,7 @@ def _lines(status: Status, *, everything: bool) -> list[str]:
         "tables": ", ".join(f"{count:,} {state}" for state, count in status.counts.items()) or "none yet",
         "pending": pending(status.report),
         "skipped": skipped(status.report),
+        "verified": verified(snapshot.verified),
     }
     lines += facts(known)
     for table in status.tables if everything else status.tables[:_SHOWN]:

@@ -53,6 +53,8 @@ MIGRATED = (2, 3, 4, 5)
 
 IDENTITY = ("table_dir", "version", "checksum")
 """The columns that tell one schema file, and so one statement, from all others; see `DdlStep.identity`."""
+EVERY_TABLE = ""
+"""The key in ``table_writes`` of a note that holds for every table."""
 QUARANTINE_VALUES = (
     *("table_key", "digest", "schema_name", "table_name", "version", "commit_ts", "path", "row_in_file", "row_key"),
     *("key_columns", "written_columns", "image", "line", "held_before", "reason", "error_number"),
@@ -104,6 +106,8 @@ class StateTables:
         self.report = self._table("report", *_report_columns())
         self.minutes = self._table("report_minutes", *_minute_columns())
         self.quarantine = self._table("quarantine", *_quarantine_columns())
+        self.writes = self._table("table_writes", Column("table_key", String(_PATH), primary_key=True), _tso("upto"))
+        self.verified = self._table("verify_results", *_verify_columns())
         self.slots = self._table(
             "slots",
             _number("slot"),
@@ -349,6 +353,19 @@ def _load_columns() -> tuple[Column[Any], ...]:
         Column("requested_at", DATETIME(fsp=6), nullable=False),
         _text("requested_by"),
         Column("ended_at", DATETIME(fsp=6)),
+    )
+
+
+def _verify_columns() -> tuple[Column[Any], ...]:
+    """Return the columns of one row per table that was compared with the source: how far, at which commit-ts, and what was found."""
+    return (
+        Column("table_key", String(_PATH), primary_key=True),
+        _text("schema_name"),
+        _text("table_name"),
+        Column("outcome", String(16), nullable=False),
+        _tso("checkpoint"),
+        Column("compared_at", DATETIME(fsp=6), nullable=False),
+        Column("document", MEDIUMTEXT, nullable=False),
     )
 
 

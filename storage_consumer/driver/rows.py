@@ -18,7 +18,7 @@ from storage_consumer.errors import NotReplicable, TableError
 from storage_consumer.job.match import table_work, unread_work
 from storage_consumer.job.reports import FileReport, TableOutcome, WriteReport, in_sequence, table_outcome
 from storage_consumer.job.shape import shape
-from storage_consumer.job.spec import FileSplit, JobSpec, Quarantine, TablePlan
+from storage_consumer.job.spec import FileSplit, JobSpec, Mode, Quarantine, TablePlan
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.job.title import job_title
 from storage_consumer.model import TableName, latest_tso
@@ -170,7 +170,9 @@ class RowJobs:
             whole=cut.whole,
             epoch=context.state.lease.epoch,
             # Last, right before the job: tasks of earlier jobs can commit nothing from here on.
-            window_id=context.state.lease.open_window(cut.partitions, self.ledger.storage_checkpoint),
+            window_id=context.state.lease.open_window(
+                cut.partitions, self.ledger.storage_checkpoint, _early_writes(plan for _, plan in planned)
+            ),
             statements=context.state.lease.task_statements,
             load_data=context.server_info.load_data and config.tuning.local_infile,
             max_packet=context.server_info.max_packet,
@@ -257,6 +259,12 @@ class RowJobs:
             report = outcome.files[file.stored.path]
             counts.rows += report.applied
             table.finish(file, max_ts=report.max_ts, next_ts=report.next_ts)
+
+
+def _early_writes(plans: Iterable[TablePlan]) -> dict[str, int]:
+    """Return table key → end of its commit range, of the tables whose rows are visible before their checkpoint moves."""
+    # The events of a keyless table commit together with its checkpoint.
+    return {plan.table_key: plan.commit_range.high for plan in plans if plan.mode is not Mode.KEYLESS}
 
 
 def whole_files(

@@ -103,7 +103,7 @@ class PlannedLease:
     def release(self) -> None:
         """Do nothing."""
 
-    def open_window(self, partitions: int, storage_checkpoint: int) -> int:  # noqa: ARG002 - no task writes
+    def open_window(self, partitions: int, storage_checkpoint: int, writes: Mapping[str, int] | None = None) -> int:  # noqa: ARG002 - no task writes
         """Return 0."""
         return 0
 

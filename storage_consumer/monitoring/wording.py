@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from storage_consumer.amounts import data_size
 from storage_consumer.clock import span
 from storage_consumer.monitoring.report import Phase, Report
 from storage_consumer.monitoring.status import Status
 from storage_consumer.telemetry import tso_time
+from storage_consumer.verifying.result import Outcome, TableResult
+
+_NAMED = 5
+"""Most tables that a line names."""
 
 
 def doing(status: Status) -> str:
@@ -40,6 +47,20 @@ def skipped(report: Report | None) -> str:
     if report is None or not report.skipped:
         return ""
     return ", ".join(f"{count:,} {reason}" for reason, count in sorted(report.skipped.items()))
+
+
+def verified(results: Sequence[TableResult]) -> str:
+    """Return what comparisons with the source found, and as of when; empty if there were none."""
+    if not results:
+        return ""
+    counts = Counter(str(result.outcome) for result in results)
+    oldest = min((result.checkpoint for result in results if result.checkpoint), default=0)
+    different = [str(result.table) for result in results if result.outcome is Outcome.DIFFERENT]
+    named = f" ({', '.join(different[:_NAMED])}{', …' if len(different) > _NAMED else ''})" if different else ""
+    words = ", ".join(
+        f"{count:,} {outcome}{named if outcome == Outcome.DIFFERENT else ''}" for outcome, count in counts.items()
+    )
+    return f"{words}; the oldest as of {moment(oldest, None)}"
 
 
 def moment(checkpoint: int, lag: float | None) -> str:

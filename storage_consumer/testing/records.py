@@ -31,6 +31,8 @@ class TargetRecords:
     lowest: int = 0
     """Commit ts that is published to others."""
     storage_checkpoint: int = 0
+    writes: dict[str, int] = field(default_factory=dict)
+    """Table key → commit ts up to which windows may have written rows."""
     tables: dict[str, TableProgress] = field(default_factory=dict)
     sequences: dict[str, Finished] = field(default_factory=dict)
     journal: dict[DdlId, JournalEntry] = field(default_factory=dict)

@@ -120,9 +120,11 @@ class MemoryLease:
         if self._is_ours():
             self._records.holder = ""
 
-    def open_window(self, partitions: int, storage_checkpoint: int) -> int:  # noqa: ARG002 - no slots are needed for one writer
+    def open_window(self, partitions: int, storage_checkpoint: int, writes: Mapping[str, int] | None = None) -> int:  # noqa: ARG002 - no slots are needed for one writer
         """Fence off all older windows; return the id of the new one."""
         records = self._owned.of_owner("opening a window")
+        for key, upto in (writes or {}).items():
+            records.writes[key] = max(records.writes.get(key, 0), upto)
         records.storage_checkpoint = max(records.storage_checkpoint, storage_checkpoint)
         # One pair stands for all slots: a writer compares it as a task compares its own slot.
         records.window = (self.epoch, records.window[1] + 1)
