@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -136,13 +136,14 @@ def test_only_the_owner_stores_loads(rig: Rig) -> None:
     former.loads.begin([LOAD], by="me")
     rig.expire()
     rig.owner("another")
-    for write in (
+    writes: list[Callable[[], object]] = [
         lambda: former.loads.begin([LOAD], by="me"),
         lambda: former.loads.advance({KEY: 1}),
         lambda: former.loads.finish(LOAD),
         lambda: former.loads.joined([KEY]),
         lambda: former.loads.refuse(LOAD, "late"),
-    ):
+    ]
+    for write in writes:
         with pytest.raises(LeaseLost):
             write()
 
