@@ -14,6 +14,7 @@ from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.reading import StateReader
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.clock import SystemClock
+from storage_consumer.config.export_uris import export_origin
 from storage_consumer.config.keywords import Options
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.secrets import remove_secrets, write_secrets
@@ -28,7 +29,9 @@ from storage_consumer.downstream.key_drift import KeyDriftGuard
 from storage_consumer.downstream.opening import hurry, no_hurry
 from storage_consumer.downstream.tls import unverified
 from storage_consumer.driver.context import RoundContext
-from storage_consumer.driver.ddl_workers import DdlWorkers
+from storage_consumer.driver.copies import Loading, OpenCopy
+from storage_consumer.driver.ddl_workers import WORKERS, DdlWorkers
+from storage_consumer.driver.export_copies import copy_of, with_form
 from storage_consumer.driver.first_look import wait_for_metadata
 from storage_consumer.driver.lease_holder import readable
 from storage_consumer.driver.service import ConsumerService
@@ -37,8 +40,10 @@ from storage_consumer.dry_run.planning import planned
 from storage_consumer.dry_run.result import Plan
 from storage_consumer.dry_run.sources import PlanSources
 from storage_consumer.errors import TransientError
+from storage_consumer.exports.export import read_export
 from storage_consumer.inspection.inspector import completed, inspect
 from storage_consumer.inspection.result import Bucket
+from storage_consumer.model import TableName
 from storage_consumer.monitoring.collector import MetricSources
 from storage_consumer.monitoring.processes import ProcessLook
 from storage_consumer.monitoring.recorder import Recorder
@@ -54,6 +59,7 @@ from storage_consumer.poll.reader import StorageReader
 from storage_consumer.ports import Journal
 from storage_consumer.signals import Stop, StopSignal
 from storage_consumer.spark.pipeline import SparkPipeline
+from storage_consumer.sql.tokens import qualified
 from storage_consumer.storage.open import open_storage
 from storage_consumer.summary import Progress, RoundSummary, RunningStatement, Silent
 from storage_consumer.telemetry import Log, heard_by, listen, register_secret
@@ -94,6 +100,7 @@ class Consumer:
         self._pipeline: SparkPipeline | None = None
         self._service: ConsumerService | None = None
         self._ddl_workers: DdlWorkers | None = None
+        self._copy_ddl: KeyDriftGuard | None = None
         sources = MetricSources(
             facts=self._recorder.facts,
             is_writer=lambda: self.is_writer,
@@ -254,6 +261,9 @@ class Consumer:
         if self._ddl_workers is not None:
             self._ddl_workers.close()
             self._ddl_workers = None
+        if self._copy_ddl is not None:
+            self._copy_ddl.close()
+            self._copy_ddl = None
         # The last report, and then the lease: without it nothing may be reported any more.
         if self._reporting is not None:
             self._reporting.stop()
@@ -392,5 +402,23 @@ class Consumer:
             progress=self._recorder,
             clock=self._clock,
             secrets_file=self._secrets_file,
+            loading=self._loading(database, state, server_info.server_type),
             retry_quarantined=QuarantineRetries(state, secrets.password),
         )
+
+    def _loading(self, database: TargetDatabase, state: StateStore, server_type: str) -> Loading:
+        """Return what loads tables from copies."""
+        if self._copy_ddl is None:
+            # One more than the workers have, so that its lock is none of theirs.
+            self._copy_ddl = self._ddl_runner(WORKERS, state.journal, server_type)
+
+        def has_rows(name: TableName) -> bool:
+            return bool(database.session.rows(f"SELECT 1 FROM {qualified(name)} LIMIT 1"))  # noqa: S608 - a quoted name
+
+        return Loading(open_copy=self._opened_copy, ddl=self._copy_ddl, has_rows=has_rows)
+
+    def _opened_copy(self, uri: str) -> OpenCopy:
+        """Return the export at a URI; raise `ExportRefused` if it cannot be loaded."""
+        origin = export_origin(uri, self._loaded.config.loading.dump_time_zone)
+        export = read_export(open_storage(origin, self._loaded.secrets))
+        return copy_of(export, with_form(origin, export))

@@ -85,6 +85,8 @@ class Upstream:
     terminator: str = "\r\n"
     csv: CsvOptions = field(default_factory=CsvOptions)
     enable_tidb_extension: bool = False
+    dump: DumpOptions = field(default_factory=DumpOptions)
+    """How an export was written, if this is one."""
     date_separator: DateSeparator | None = None
     """None if it was not given: the paths then show it."""
     partition_separator: bool | None = None
@@ -102,7 +104,9 @@ class Upstream:
 
     @property
     def has_commit_ts(self) -> bool:
-        """Whether every row carries its commit-ts."""
+        """Whether every row carries its commit-ts, or has the clock of its load in that place."""
+        if self.protocol in ("dump-sql", "dump-csv"):
+            return True
         return self.csv.include_commit_ts if self.protocol == "csv" else self.enable_tidb_extension
 
     @property
