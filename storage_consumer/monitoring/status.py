@@ -36,7 +36,7 @@ _KILL = re.compile(r"`(KILL \d+)`")
 _PASSWORD_FILE = re.compile(r" --downstream-password-file ('(?:[^']|'\\'')*'|\S+)")
 _BEGINNING = re.compile(r"(?<!`)(?=storage-consumer (?:ddl|table|quarantine|rebind|inspect|run) )")
 # What ends a command may stand inside of a quoted word, such as the name of a table. A word that is never closed is none of ours.
-_COMMAND = re.compile(r"(?:\$'(?:[^'\\]|\\.)*'|'[^']*'|\"[^\"]*\"|\$(?!')|[^'\"$\n])*?(?= -- |[.;] |\.?$)")
+_COMMAND = re.compile(r"(?:\$'(?:[^'\\]|\\.)*'|'[^']*'|\"[^\"]*\"|\$(?!')|[^'\"$\n.; ]++|[.; ])*?(?= -- |[.;] |\.?$)")
 _TARGET = re.compile(r" --downstream-uri ('(?:[^']|'\\'')*'|\S+)")
 
 
@@ -114,6 +114,9 @@ def lag_of(checkpoint: int, now: float) -> float | None:
 
 def commands_in(text: str) -> tuple[str, ...]:
     """Return the commands of this program in a text; those in backquotes are only named."""
+    # Most of ten thousand messages may hold none.
+    if "storage-consumer " not in text:
+        return ()
     # Cut first, so that none reaches into the next one.
     found = (_COMMAND.match(part) for part in _BEGINNING.split(text)[1:])
     return tuple(command[0].rstrip(".") for command in found if command)

@@ -299,6 +299,8 @@ def test_statements_are_kept() -> None:
         )),
         (f"to try them again, run: {RETRY} -- else {SKIP}", (RETRY, SKIP)),
         ("storage-consumer table resume --table 'd.never closed", ()),
+        (f"storage-consumer table resume {'a' * 100_000} 'never closed", ()),
+        ("storage-consumer table resume 'a' " * 10_000 + "'", ("storage-consumer table resume 'a' ",) * 9_999),
     ],
 )  # fmt: skip
 def test_commands_of_a_message(text: str, commands: tuple[str, ...]) -> None:
