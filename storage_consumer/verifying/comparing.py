@@ -228,14 +228,20 @@ class Comparison:
 
     def _paired(self, missing: Counted, extra: Counted) -> tuple[Counted, Counted]:
         """Pair rows of one key, and return the others."""
-        others = self._by_key([row for row, count in extra for _ in range(count)])
+        others: dict[Key, list[Row]] = {}
+        for row in (row for row, count in extra for _ in range(count)):
+            others.setdefault(self._normal_key(row), []).append(row)
         alone: Counted = []
         for row in (row for row, count in missing for _ in range(count)):
-            if rows := others.get(self._layout.key_of(row)):
+            if rows := others.get(self._normal_key(row)):
                 self._pair(row, rows.pop())
             else:
                 alone.append((row, 1))
         return alone, [(row, 1) for rows in others.values() for row in rows]
+
+    def _normal_key(self, row: Row) -> Key:
+        """Return the key of a row in a form that both sides share."""
+        return self._layout.key_of(self._layout.normal(row))
 
     def _both(self, ask: Callable[[Side], T]) -> tuple[T, T]:
         """Ask both sides at a time."""
