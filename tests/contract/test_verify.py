@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -179,7 +180,7 @@ def test_an_index_that_the_target_lacks(rig: VerifyRig) -> None:
     assert rig.one("t").structure == ("unique index ua (a): the target lacks it",)
 
 
-KEYS = {
+KEYS: dict[str, tuple[str, list[Any]]] = {
     "texts": ("a VARCHAR(20) COLLATE utf8mb4_bin PRIMARY KEY", ["a", "A", "ä", "b", "a\t", "a!", "aa", "表", "😀", "", "%s", "'\\"]),
     "no_case": ("a VARCHAR(20) COLLATE utf8mb4_general_ci PRIMARY KEY", ["a", "B", "ö ", "C", "b\t", "É", "表", "_", "%"]),
     "bytes": ("a VARBINARY(20) PRIMARY KEY", [b"", b"\0", b"\xff", b"a", b"a ", b"A", b"\\'%s"]),

@@ -40,7 +40,7 @@ class _Writer(Running):
 
     def _window(self) -> None:
         rig = self._rig
-        changed = [(self._dice.randrange(1 << 20), self._dice.randrange(2_000)) for _ in range(50)]
+        changed = [(self._dice.randrange(1 << 20), self._dice.randrange(2_000)) for _ in range(20)]
         rig.at_source("UPDATE t SET v = %s WHERE id = %s", rows=changed)
         at = rig.now()
         # The source goes on beyond the window.
@@ -98,7 +98,7 @@ if "tidb" in KINDS:  # else there is no such source
         with closing(_Writer(rig)) as writer:
             until = time.monotonic() + 8
             while time.monotonic() < until:
-                found.append(rig.one("t", wait=30.0, chunk_rows=500))
+                found.append(rig.one("t", wait=120.0, chunk_rows=500))
         assert writer.fault is None, writer.fault
         assert {(each.outcome, each.reason) for each in found} == {(Outcome.EQUAL, "")}, found
         assert len({each.checkpoint for each in found} - {at}) > 1

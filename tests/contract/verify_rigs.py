@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
-
-import pymysql.err
 
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
@@ -38,10 +36,10 @@ class VerifyRig:
     def __post_init__(self) -> None:
         """Make the databases."""
         if self.is_live:
-            with suppress(pymysql.err.MySQLError):  # there since the last test
-                self.source.query(
-                    "INSERT INTO mysql.tidb VALUES ('tikv_gc_safe_point', '20261122-19:00:00 +0000', 'x')"
-                )
+            # Without it the embedded store ignores that it is to be read as of a commit-ts.
+            self.source.query(
+                "REPLACE INTO mysql.tidb VALUES ('tikv_gc_safe_point', '20260101-00:00:00 +0000', 'for tests')"
+            )
         for server, name in ((self.source, SOURCE), (self.target, TARGET)):
             server.query(f"CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
 
