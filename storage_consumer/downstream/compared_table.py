@@ -187,11 +187,10 @@ class ComparedTable:
     def _range(self, keys: KeyRange) -> tuple[str, list[Any]]:
         """Return the condition of a range and its arguments."""
         parts, arguments = [], []
-        for key, way in ((keys.low, ">"), (keys.high, "<")):
-            if key is not None:
-                condition, values = _beyond(list(zip(self._key(), key, strict=True)), way, inclusive=way == "<")
-                parts.append(condition)
-                arguments += values
+        for key, way in (*((key, ">") for key in keys.above), *((key, "<") for key in keys.upto)):
+            condition, values = _beyond(list(zip(self._key(), key, strict=True)), way, inclusive=way == "<")
+            parts.append(condition)
+            arguments += values
         # An argument in any case: the driver reads doubled percent signs only then.
         return " AND ".join([*parts, "%s"]), [*arguments, 1]
 

@@ -69,6 +69,8 @@ class Comparison:
         self._executor = executor
         self._sums = layout.sums_agree
         self._false_alarms = 0
+        self._extra: set[Key] = set()
+        """Keys that only the target has: where it sorts otherwise than the source, it may show a row in several chunks."""
 
     def run(self, chunk_rows: int, after: Key | None = None, sample: float = ALL) -> Iterator[Step]:
         """Compare all rows behind a key; yield after each chunk. `sample`: percent of the chunks that are compared."""
@@ -77,9 +79,10 @@ class Comparison:
             return
         dice, low = random.Random(0x5EED), after  # noqa: S311 - not for secrets
         while True:
-            high = self._source.boundary(KeyRange(low=low), chunk_rows)
+            rest = KeyRange(above=() if low is None else (low,))
+            high = self._source.boundary(rest, chunk_rows)
             taken = sample >= ALL or dice.uniform(0, ALL) < sample
-            yield Step(high, self._chunk(KeyRange(low=low, high=high)) if taken else 0)
+            yield Step(high, self._chunk(rest if high is None else rest.before(high)) if taken else 0)
             if high is None:
                 return
             low = high
@@ -105,11 +108,11 @@ class Comparison:
             return source.rows, True
         larger, most = (self._source, source.rows) if source.rows >= target.rows else (self._target, target.rows)
         middle = larger.boundary(keys, most // 2) if most > FEW_ROWS else None
-        if middle is None or middle == keys.high:
+        if middle is None or middle in keys.upto:
             self._row_by_row(keys)
             return source.rows, False
-        self._halved(KeyRange(low=keys.low, high=middle))
-        self._halved(KeyRange(low=middle, high=keys.high))
+        self._halved(keys.before(middle))
+        self._halved(keys.behind(middle))
         return source.rows, False
 
     # rows
@@ -151,7 +154,9 @@ class Comparison:
         for some in _batches([each for each in only_target if each[0] not in settled]):
             there = self._by_key(self._source.rows_at([key for key, _ in some]))
             # A row that the source has is compared in the range in which the source has it.
-            self._only([row for key, row in some if self._partner(key, there, self._source) is None], "extra")
+            alone = [(key, row) for key, row in some if self._partner(key, there, self._source) is None]
+            self._only([row for key, row in alone if key not in self._extra], "extra")
+            self._extra.update(key for key, _ in alone)
 
     def _partner(self, key: Key, there: Mapping[Key, list[Row]], side: Side) -> Row | None:
         """Return the row of a side under the same key, or one that the side finds equal; None for none."""
@@ -228,14 +233,20 @@ class Comparison:
 
     def _paired(self, missing: Counted, extra: Counted) -> tuple[Counted, Counted]:
         """Pair rows of one key, and return the others."""
-        others = self._by_key([row for row, count in extra for _ in range(count)])
+        others: dict[Key, list[Row]] = {}
+        for row in (row for row, count in extra for _ in range(count)):
+            others.setdefault(self._normal_key(row), []).append(row)
         alone: Counted = []
         for row in (row for row, count in missing for _ in range(count)):
-            if rows := others.get(self._layout.key_of(row)):
+            if rows := others.get(self._normal_key(row)):
                 self._pair(row, rows.pop())
             else:
                 alone.append((row, 1))
         return alone, [(row, 1) for rows in others.values() for row in rows]
+
+    def _normal_key(self, row: Row) -> Key:
+        """Return the key of a row in a form that both sides share."""
+        return self._layout.key_of(self._layout.normal(row))
 
     def _both(self, ask: Callable[[Side], T]) -> tuple[T, T]:
         """Ask both sides at a time."""

@@ -50,8 +50,12 @@ _BLOB = Form(summed="{}", fetched="{}", is_wide=True)
 # Servers write large and small numbers differently (1e15, 1000000000000000), and not each of them writes -0. So: the sign, the digits
 # without zeros around them, and the power of ten, rounded. Of the same digits two powers of ten differ by one at least.
 _ZERO = "IF(ATAN2({}, -1) < 0, '-0', '0')"
-_DIGITS = "TRIM(BOTH '0' FROM REPLACE(SUBSTRING_INDEX(LOWER(CAST(ABS({0}) AS CHAR)), 'e', 1), '.', ''))"
-_NUMBER = f"CASE WHEN {{0}} = 0 THEN {_ZERO.replace('{}', '{0}')} ELSE CONCAT(IF({{0}} < 0, '-', ''), {_DIGITS}, 'e', ROUND(LOG10(ABS({{0}})))) END"
+_DIGITS = "TRIM(BOTH '0' FROM REPLACE(SUBSTRING_INDEX(LOWER(CAST(ABS({} + 0e0) AS CHAR)), 'e', 1), '.', ''))"
+_NUMBER = (
+    f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CONCAT(IF({{}} < 0, '-', ''), {_DIGITS}, 'e', ROUND(LOG10(ABS({{}})))) END"
+)
+# A server shows six digits of a FLOAT; added to a double it shows them all, but the sign of a zero is gone then.
+_NUMBER_IN_FULL = f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CAST({{}} + 0e0 AS CHAR) END"
 
 
 def _double(value: bytes) -> bytes:
@@ -63,12 +67,6 @@ def _single(value: bytes) -> bytes:
         return struct.pack(">f", float(value))
     except OverflowError:
         return struct.pack(">d", float(value))
-
-
-def _floating(column: str, normal: Normal) -> Form:
-    """Return the form of a floating-point column; `column`: the expression that shows all of its digits."""
-    fetched = f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CAST({column} AS CHAR) END"
-    return Form(summed=_NUMBER.replace("{0}", f"({column})"), fetched=fetched, normal=normal)
 
 
 def _json(value: bytes) -> bytes:
@@ -109,9 +107,8 @@ _INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
 _FORMS: dict[str, Form] = {
     **dict.fromkeys(_INTEGERS, _SIGNED),
     **dict.fromkeys(("bit", "year"), _UNSIGNED),
-    "double": _floating("{} + 0e0", _double),
-    # A server shows six digits of a FLOAT; added to a double it shows them all.
-    "float": _floating("{} + 0e0", _single),
+    "double": Form(summed=_NUMBER, fetched=_NUMBER_IN_FULL, normal=_double),
+    "float": Form(summed=_NUMBER, fetched=_NUMBER_IN_FULL, normal=_single),
     **dict.fromkeys(("char",), _PADDED),
     **dict.fromkeys(("varchar", "enum", "set"), _CHARACTERS),
     **dict.fromkeys(("tinytext", "text", "mediumtext", "longtext"), _LONG),

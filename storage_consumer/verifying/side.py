@@ -57,12 +57,23 @@ class TableShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRange:
-    """Rows from behind one key up to another, in the order in which the side itself sorts keys."""
+    """The rows whose keys lie behind some keys and not behind others, in the order in which the side itself sorts keys.
 
-    low: Key | None = None
-    """Exclusive; None for no border."""
-    high: Key | None = None
-    """Inclusive; None for no border."""
+    Several borders of one way all count. On a side that sorts as the one that gave them the innermost is enough.
+    """
+
+    above: tuple[Key, ...] = ()
+    """Exclusive."""
+    upto: tuple[Key, ...] = ()
+    """Inclusive."""
+
+    def before(self, key: Key) -> KeyRange:
+        """Return the part up to a key, inclusive."""
+        return KeyRange(above=self.above, upto=(*self.upto, key))
+
+    def behind(self, key: Key) -> KeyRange:
+        """Return the part behind a key."""
+        return KeyRange(above=(*self.above, key), upto=self.upto)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

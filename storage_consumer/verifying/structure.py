@@ -285,7 +285,8 @@ class _Indexes:
     def _is_prefix(self, index: IndexShape, others: tuple[IndexShape, ...]) -> bool:
         """Return whether a longer index of the other side begins as this one does."""
         names = [*map(folded_name, index.columns)]
-        return any([*map(folded_name, other.columns)][: len(names)] == names for other in others)
+        longer = ([*map(folded_name, other.columns)] for other in others if len(other.columns) > len(names))
+        return any(other[: len(names)] == names for other in longer)
 
 
 def _over(index: IndexShape) -> tuple[object, ...]:
