@@ -114,8 +114,8 @@ _COPY = (
         shown_default="what the changefeed's JSON in --config says, else unknown",
         toml=f"{OWN_TABLE}.load.start-ts",
         metavar="TSO|TIME",
-        help="The changefeed's start-ts: a TSO, or a time with its zone, such as 2026-11-23T10:00:00Z. It proves that no change is missing "
-        "between a copy of the tables and the changefeed.",
+        help="The changefeed's start-ts: a TSO, or a time with its zone, such as 2026-11-23T10:00:00Z. The bucket "
+        "holds the changes after it, and none from before: a new feed says so, since a source that had rows by then needs a copy too.",
     ),
 )
 

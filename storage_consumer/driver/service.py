@@ -26,6 +26,10 @@ from storage_consumer.summary import RoundSummary
 from storage_consumer.telemetry import Log, tso_time, utc_time
 
 _log = Log("service")
+_NO_COPY = (
+    "the changefeed began at its start-ts {} ({}), so the bucket has no rows from before: if the source had any, the target needs a copy of "
+    "its tables as of then or later (see `storage-consumer table reload-done --help`)"
+)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 
 
@@ -131,11 +135,14 @@ class ConsumerService:
 
     def _begin_loads(self, context: RoundContext, restart: Restart) -> bool:
         """Begin the load of a new feed, and those that operators have requested; return whether any began."""
+        is_new, given = is_new_feed(restart, self._storage_floor), self._config.loading
+        if is_new and given.start_ts and not given.dump:
+            _log.warning("notice", text=_NO_COPY.format(given.start_ts, tso_time(given.start_ts)))
         if context.loading is None:
             return False
-        starts, dump = LoadStarts(context, context.loading), self._config.loading.dump
-        if dump and is_new_feed(restart, self._storage_floor):
-            starts.begin_feed(dump, by=readable(self._me))
+        starts = LoadStarts(context, context.loading)
+        if is_new and given.dump:
+            starts.begin_feed(given.dump, by=readable(self._me))
             return True
         return starts.begin_requested(restart, self._busy())
 

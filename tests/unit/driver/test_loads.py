@@ -241,3 +241,12 @@ def test_the_uri_is_that_of_the_copy() -> None:
     world = shop()
     world.once()
     assert {load.source for load in world.records.loads.values()} == {URI}
+
+
+def test_a_feed_that_begins_late_says_that_a_copy_is_needed(caplog: pytest.LogCaptureFixture) -> None:
+    """Once, at the first start, where the changefeed's start-ts is known and no copy is given."""
+    world = shop(initial=False)
+    world.once()
+    world.once()
+    said = [record for record in caplog.records if "no rows from before" in record.getMessage()]
+    assert len(said) == 1
