@@ -35,7 +35,7 @@ _EVERY = 2.0
 """Seconds between two looks with --watch."""
 _LONGEST = 100
 """Columns of a statement on a terminal."""
-_CODES = {
+CODES = {
     Health.HEALTHY: ExitCode.DONE,
     Health.NO_WRITER: ExitCode.NOT_THE_WRITER,
     Health.RETRYING: ExitCode.BEHIND,
@@ -43,6 +43,7 @@ _CODES = {
     Health.UNEQUAL: ExitCode.TABLES_STOPPED,
     Health.BEHIND: ExitCode.BEHIND,
 }
+"""First word of a status → how the command ends."""
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 
@@ -77,7 +78,7 @@ def _answered(desk: StateInspector, downstream: Downstream, own: Mapping[str, st
     """Return one look at the state."""
     status = status_now(desk, downstream, max_lag=max_lag, needs_writer="batch" not in own)
     files = desk.feed.sequences() if "files" in own else None
-    code = _CODES[status.health]
+    code = CODES[status.health]
     chosen = _chosen(status.snapshot, own["table"]) if "table" in own else None
     if "json" in own:
         return Answer(json_text(document(status, None if files is None else _needed(files), chosen)), code)

@@ -19,6 +19,7 @@ from storage_consumer.monitoring.report import Phase
 from storage_consumer.monitoring.table_series import TableSeries
 from storage_consumer.monitoring.tally import ROUND_BUCKETS, Facts
 from storage_consumer.plan.table_state import TableState
+from storage_consumer.redaction import escaped, redact
 from storage_consumer.summary import RunningStatement
 
 _STATES = (
@@ -169,7 +170,8 @@ def _family(name: str, value: _Values) -> Family:
     family = kind(PREFIX + name, metric.meaning, labels=metric.labels)
     # No metric has more than one label.
     for label, number in value.items() if isinstance(value, Mapping) else [(None, value)]:
-        family.add_metric([] if label is None else [label], number)
+        # A label may be the name of a table, which is a text from outside: what no UTF-8 has would spoil the whole scrape.
+        family.add_metric([] if label is None else [escaped(redact(label))], number)
     return family
 
 
