@@ -12,7 +12,7 @@ from storage_consumer.kernels.words import WORD, Text, all_bytes, copy, first, m
 
 
 @inlined
-def _write_text(text: Text, start: int, end: int, quote: int, out: Text, at: int) -> int:
+def write_doubled(text: Text, start: int, end: int, quote: int, out: Text, at: int) -> int:
     """Write a text as a line has it, escaped and with doubled quotes undoubled; return where it ends."""
     quotes, escapes, tabs, ends = all_bytes(quote), all_bytes(ESCAPE), all_bytes(TAB), all_bytes(LF)
     while start < end:
@@ -38,7 +38,7 @@ def _write_text(text: Text, start: int, end: int, quote: int, out: Text, at: int
 
 
 @inlined
-def _write_base64(content: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
+def write_base64(content: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
     """Write base64, in whole groups of four digits, as hexadecimal digits; return where they end."""
     for place in range(start, end, 4):
         held = 0
@@ -63,8 +63,8 @@ def _write_value(text: Text, form: Form, borders: Offsets, field: int, out: Text
     if text.bytes[start] != quote:  # a number or NULL
         return copy(text, start, end, out, at)
     if form.values[field] == BASE64_FIELD:
-        return _write_base64(text.bytes, start + 1, end - 1, out.bytes, at)
-    return _write_text(text, start + 1, end - 1, quote, out, at)
+        return write_base64(text.bytes, start + 1, end - 1, out.bytes, at)
+    return write_doubled(text, start + 1, end - 1, quote, out, at)
 
 
 @compiled

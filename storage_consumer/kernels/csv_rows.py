@@ -94,7 +94,7 @@ def _next(text: Text, at: int, byte: int) -> int:
 
 
 @inlined
-def _free_end(text: Text, at: int, quote: int) -> int:
+def free_end(text: Text, at: int, quote: int) -> int:
     """Return where a text ends, as `_text_end` does; two quotes in a row are a quote inside it."""
     wanted, odd = all_bytes(quote), 0
     while at < len(text.words):
@@ -120,7 +120,7 @@ def _text_end(text: Text, at: int, quote: int) -> int:
 
 
 @inlined
-def _base64_end(content: Bytes, at: int, quote: int) -> int:
+def base64_end(content: Bytes, at: int, quote: int) -> int:
     """Return where the base64 text that begins at `at` ends, closing quote included; -1 if it is not base64."""
     start = at
     # LF is neither a digit nor a pad, so both loops end before the content does.
@@ -146,8 +146,8 @@ def _field_end(text: Text, at: int, quote: int, form: int) -> int:
     if content[at] != quote:
         return -1
     if form == BASE64_FIELD:
-        return _base64_end(content, at + 1, quote)
-    return _free_end(text, at + 1, quote) if form == FREE_FIELD else _text_end(text, at + 1, quote)
+        return base64_end(content, at + 1, quote)
+    return free_end(text, at + 1, quote) if form == FREE_FIELD else _text_end(text, at + 1, quote)
 
 
 @inlined

@@ -142,16 +142,21 @@ def _character_end(content: Bytes, at: int) -> int:
     return at + 4 if _goes_on(content, at + 3) and not is_other else -1
 
 
-@compiled
-def is_utf8(text: Text) -> bool:
-    """Return whether `text`, which ends with LF, is UTF-8 throughout."""
-    at = 0
-    while at < len(text.bytes):
+@inlined
+def utf8_between(text: Text, at: int, end: int) -> bool:
+    """Return whether the bytes from `at` to `end`, where an ASCII character follows or the text ends, are UTF-8 throughout."""
+    while at < end:
         # No byte of the word has its top bit set: eight ASCII characters.
-        if at < len(text.words) and text.words[at] & _TOPS == _NONE:
+        if at + WORD <= end and text.words[at] & _TOPS == _NONE:
             at += WORD
             continue
         at = at + 1 if text.bytes[at] < _ASCII_END else _character_end(text.bytes, at)
         if at < 0:
             return False
     return True
+
+
+@compiled
+def is_utf8(text: Text) -> bool:
+    """Return whether `text`, which ends with LF, is UTF-8 throughout."""
+    return utf8_between(text, 0, len(text.bytes))

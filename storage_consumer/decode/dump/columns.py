@@ -26,6 +26,8 @@ class Reader:
     grammar: re.Pattern[str] | None
     """What a number looks like; None: any text is a value."""
     convert: Converter | None
+    is_spelled: bool
+    """Whether `convert` ends with a spelling (see `RowLayout`)."""
 
     @property
     def is_number(self) -> bool:
@@ -59,6 +61,7 @@ def readers_of(layout: RowLayout, protocol: Protocol, encoding: Literal["hex", "
             convert=converter(
                 column, protocol, binary_encoding=encoding, zone=layout.zone, spelling=layout.spelling(place)
             ),
+            is_spelled=layout.spelling(place) is not None,
         )
         for place, column in enumerate(layout.columns)
     )

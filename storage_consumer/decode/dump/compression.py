@@ -36,7 +36,7 @@ def decompressed(blocks: Iterable[bytes], compression: Compression, source: str)
         return
     size = 0
     try:
-        for piece in _READERS[compression](iter(blocks)):
+        for piece in _joined(_READERS[compression](iter(blocks))):
             size += len(piece)
             yield piece
     except _Broken as fault:
@@ -44,6 +44,20 @@ def decompressed(blocks: Iterable[bytes], compression: Compression, source: str)
             f"{source}: {fault} after {size} bytes of content: the file was cut or damaged; copy it again from where "
             "it was exported to, or export again into an empty folder"
         ) from fault.__cause__
+
+
+def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield small pieces together: many rows at once are read faster."""
+    held: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= _MOST:
+            yield b"".join(held)
+            held, size = [], 0
+    if held:
+        yield b"".join(held)
 
 
 def _gunzipped(blocks: Iterator[bytes]) -> Iterator[bytes]:
@@ -100,8 +114,10 @@ def _unsnapped(blocks: Iterator[bytes]) -> Iterator[bytes]:
     is_begun = False
     for block in blocks:
         pending += block
+        if not is_begun and not _SNAPPY_HEAD.startswith(pending[: len(_SNAPPY_HEAD)]):
+            raise _Broken("it is not snappy in frames")
         for kind, chunk in _chunks(pending):
-            if kind != _STREAM_HEAD and (not is_begun or len(_DATA_CHUNKS) <= kind < _SKIPPED_CHUNKS):
+            if len(_DATA_CHUNKS) <= kind < _SKIPPED_CHUNKS:
                 raise _Broken("it is not snappy in frames")
             is_begun = True
             if kind in _DATA_CHUNKS:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from storage_consumer.decode.decoder import FileRead, Tally, apart
-from storage_consumer.kernels.arrays import Flags, Offsets
+from storage_consumer.decode.decoder import FileRead, Tally
 from storage_consumer.model import CommitRange
 
 
@@ -37,12 +34,3 @@ class RowCounter:
         else:
             return number, ts, True
         return number, ts, False
-
-    def many(self, count: int) -> tuple[Offsets, Offsets, Flags]:
-        """Count rows; return their numbers, their commit-ts, and which are inside the commit range."""
-        numbers = np.arange(self.tally.rows + 1, self.tally.rows + count + 1)
-        ts = numbers + self.clock
-        inside, later = apart(ts, self.commit_range)
-        self.tally.rows += count
-        self.tally.add(ts, inside, later)
-        return numbers, ts, inside

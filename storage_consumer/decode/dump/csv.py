@@ -17,6 +17,8 @@ from storage_consumer.errors import UndecodableRow
 from storage_consumer.kernels.arrays import INSERT
 from storage_consumer.model import CommitRange
 
+AT_ONCE_BYTES, MOST_AT_ONCE = 32 << 10, 1 << 20
+"""Least and most bytes that are read in bulk. Reading fewer rows one by one is faster."""
 _CHECK = "check the options that the export was made with: separator, delimiter, null, header, terminator, escape"
 
 
@@ -28,9 +30,9 @@ class _Scan:
     options: DumpOptions
     dialect: Dialect
     layout: RowLayout
-    readers: Sequence[Reader]
+    readers: tuple[Reader, ...]
     counter: RowCounter
-    source: str
+    file: FileRead
     at_once: bool
     """Whether to yield rows in batches where possible."""
     has_header: bool
@@ -43,6 +45,8 @@ class _Scan:
     """Where in `pending` the next row begins."""
     order: tuple[int, ...] | None = None
     """Places of the columns, if the header names them in another order than the layout's."""
+    plain_until: int = 0
+    """Byte of the content up to which rows are read one by one, after one that could not be read in bulk."""
     number: int = 1
     """Number of the row at `at`."""
 
@@ -68,15 +72,7 @@ class _Scan:
         """Yield the changes of all rows that end in `pending`, and consume these rows."""
         try:
             while self.at < len(self.pending):
-                fields, behind = self.row()
-                if self.has_header:
-                    self.read_header(fields)
-                else:
-                    self.number, ts, is_inside = self.counter.next()
-                    if is_inside:
-                        yield self.number, ts, INSERT, self.values(fields), None
-                    self.number += 1
-                self.at = behind
+                yield from self.next_changes()
         except Unfinished:
             pass
         except ValueError as fault:
@@ -84,6 +80,45 @@ class _Scan:
         del self.pending[: self.at]
         self.offset += self.at
         self.at = 0
+
+    def next_changes(self) -> Iterator[Any]:
+        """Go on behind the next row, the next rows in bulk, or the header; yield what is inside the commit range."""
+        if self.at_once and self.are_many() and (batch := self.batch()):
+            yield from batch
+            return
+        fields, behind = self.row()
+        if self.has_header:
+            self.read_header(fields)
+        else:
+            self.number, ts, is_inside = self.counter.next()
+            if is_inside:
+                yield self.number, ts, INSERT, self.values(fields), None
+            self.number += 1
+        self.at = behind
+
+    def are_many(self) -> bool:
+        """Return whether to read rows in bulk."""
+        is_behind = self.offset + self.at >= self.plain_until
+        return len(self.pending) - self.at >= AT_ONCE_BYTES and is_behind and not self.has_header
+
+    def batch(self) -> list[Batch]:
+        """Return the rows that come next as a batch, if there are such inside the commit range, and go on behind them.
+
+        Returns nothing if the next row has to be read by itself.
+        """
+        from storage_consumer.decode.dump.batch import read_batch, row_form  # noqa: PLC0415 - late, see `jit`
+
+        form = row_form(self.readers, self.order, self.options, self.dialect.unquoted)
+        content = bytes(self.pending[self.at : self.at + MOST_AT_ONCE])
+        # The last LF may be inside a text. Then the loops find no end of that row and leave it for the next turn.
+        found = read_batch(form, content[: content.rfind(b"\n") + 1], self.file) if form else None
+        if found is None:
+            self.plain_until = self.offset + self.at + AT_ONCE_BYTES
+            return []
+        batch, size = found
+        self.at += size
+        self.number = self.counter.tally.rows + 1
+        return [batch]
 
     def row(self) -> tuple[list[Field], int]:
         """Return the fields of the row that comes next, and where the row behind it begins. Raise `Unfinished` or `ValueError`."""
@@ -130,7 +165,7 @@ class _Scan:
     def error(self, reason: str) -> UndecodableRow:
         """Return the error for what is at `at`."""
         place = RowPlace(
-            source=self.source,
+            source=self.file.source,
             number=self.number,
             offset=self.offset + self.at,
             start=self.pending[self.at : self.at + 400].decode("utf-8", "replace"),
@@ -174,7 +209,7 @@ class DumpCsvDecoder:
             layout=file.layout,
             readers=readers_of(file.layout, "dump-csv", encoding),
             counter=RowCounter.of(file),
-            source=file.source,
+            file=file,
             at_once=at_once,
             has_header=self.options.header and bool(file.layout.columns),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,14 @@ from storage_consumer.decode.dump.columns import Reader, in_layout_order, reader
 from storage_consumer.decode.dump.compression import decompressed
 from storage_consumer.decode.dump.counting import RowCounter
 from storage_consumer.decode.dump.sql_statements import Heads
-from storage_consumer.decode.dump.sql_values import Literal, Unfinished, literal_at, value_of
+from storage_consumer.decode.dump.sql_values import (
+    Literal,
+    Unfinished,
+    doubled_content,
+    escaped_content,
+    literal_at,
+    value_of,
+)
 from storage_consumer.decode.row_error import MAX_ROW_BYTES, RowPlace
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.kernels.arrays import INSERT
@@ -21,6 +28,8 @@ from storage_consumer.model import CommitRange
 
 _SPACE = re.compile(rb"\s*")
 _OPEN, _CLOSE, _COMMA, _END = b"(),;"
+AT_ONCE_BYTES, MOST_AT_ONCE = 32 << 10, 1 << 20
+"""Least and most bytes that are read in bulk. Reading fewer rows one by one is faster."""
 _CUT = "the file ends inside a statement ({}): it was cut; copy it again from where it was exported to, or export again"
 
 
@@ -30,10 +39,11 @@ class _Scan:
 
     blocks: Iterator[bytes]
     heads: Heads
-    readers: Sequence[Reader]
+    readers: tuple[Reader, ...]
     escape: bool
+    unquoted: Callable[[bytes], bytes]
     counter: RowCounter
-    source: str
+    file: FileRead
     at_once: bool
     """Whether to yield rows in batches where possible."""
     pending: bytearray = field(default_factory=bytearray)
@@ -42,6 +52,8 @@ class _Scan:
     """Byte of the content at which `pending` begins."""
     at: int = 0
     """Where in `pending` to go on."""
+    plain_until: int = 0
+    """Byte of the content up to which rows are read one by one, after one that could not be read in bulk."""
     number: int = 1
     """Number of the row at `at`."""
     in_rows: bool = False
@@ -72,15 +84,7 @@ class _Scan:
         missing = ""
         try:
             while self.at < len(self.pending):
-                if not self.in_rows:
-                    self.begin_statement()
-                    continue
-                literals, behind = self.row()
-                self.number, ts, is_inside = self.counter.next()
-                if is_inside:
-                    yield self.number, ts, INSERT, self.values(literals), None
-                self.at = behind
-                self.number += 1
+                yield from self.next_changes()
         except Unfinished as fault:
             missing = str(fault)
         except ValueError as fault:
@@ -89,6 +93,44 @@ class _Scan:
         self.offset += self.at
         self.at = 0
         return missing
+
+    def next_changes(self) -> Iterator[Any]:
+        """Go on behind the next row, the next rows in bulk, or the head of a statement; yield what is inside the commit range."""
+        if not self.in_rows:
+            self.begin_statement()
+        elif self.at_once and self.are_many() and (batch := self.batch()):
+            yield from batch
+        else:
+            literals, behind = self.row()
+            self.number, ts, is_inside = self.counter.next()
+            if is_inside:
+                yield self.number, ts, INSERT, self.values(literals), None
+            self.at = behind
+            self.number += 1
+
+    def are_many(self) -> bool:
+        """Return whether to read rows in bulk."""
+        return len(self.pending) - self.at >= AT_ONCE_BYTES and self.offset + self.at >= self.plain_until
+
+    def batch(self) -> list[Batch]:
+        """Return the rows that come next as a batch, if there are such inside the commit range, and go on behind them.
+
+        Returns nothing if the next row has to be read by itself.
+        """
+        from storage_consumer.decode.dump.batch import read_batch, row_form  # noqa: PLC0415 - late, see `jit`
+
+        form = row_form(self.readers, self.order, self.heads.options, self.unquoted)
+        content = bytes(self.pending[self.at : self.at + MOST_AT_ONCE])
+        # The last LF may be inside a text. Then the loops find no end of that row and leave it for the next turn.
+        found = read_batch(form, content[: content.rfind(b"\n") + 1], self.file) if form else None
+        if found is None:
+            self.plain_until = self.offset + self.at + AT_ONCE_BYTES
+            return []
+        batch, size = found
+        self.in_rows = content[size - 1] == _COMMA
+        self.at += size
+        self.number = self.counter.tally.rows + 1
+        return [batch]
 
     def begin_statement(self) -> None:
         """Go on to the first row of the next statement, or to the end of what is there."""
@@ -150,7 +192,7 @@ class _Scan:
     def error(self, reason: str) -> UndecodableRow:
         """Return the error for what is at `at`."""
         place = RowPlace(
-            source=self.source,
+            source=self.file.source,
             number=self.number,
             offset=self.offset + self.at,
             start=self.pending[self.at : self.at + 400].decode("utf-8", "replace"),
@@ -191,7 +233,8 @@ class DumpSqlDecoder:
             heads=Heads(file.layout, self.options),
             readers=readers_of(file.layout, "dump-sql", "hex"),
             escape=self.options.escape_backslash,
+            unquoted=escaped_content if self.options.escape_backslash else doubled_content,
             counter=RowCounter.of(file),
-            source=file.source,
+            file=file,
             at_once=at_once,
         )

@@ -28,7 +28,7 @@ _STOPS = {
     (b'"', False): re.compile(rb'""?'),
 }
 """Quote, and whether backslashes escape → what may end a string. A single quote ends it; a longer match is content."""
-_ESCAPE = re.compile(rb"""\\(.)|''|""\"""", re.DOTALL)
+_ESCAPE = re.compile(rb"\\(.)|''|\"\"", re.DOTALL)
 _MEANINGS = {b"0": b"\0", b"b": b"\b", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"Z": b"\x1a", b"%": b"\\%", b"_": b"\\_"}
 
 
@@ -105,20 +105,22 @@ def _string_at(content: bytearray, at: int, quote: bytes, kind: Kind, *, escape:
     raise Unfinished(_NO_END)
 
 
-def string_content(content: bytearray, literal: Literal, *, escape: bool) -> bytes:
-    """Return what a string holds."""
-    raw = bytes(content[literal.start : literal.end])
-    if not escape:
-        return raw.replace(literal.quote * 2, literal.quote)
-    if b"\\" not in raw and literal.quote * 2 not in raw:
+def escaped_content(raw: bytes, quote: bytes = b"'") -> bytes:
+    """Return what a string means in which backslashes escape; `raw` is what its quotes enclose."""
+    if b"\\" not in raw and quote * 2 not in raw:
         return raw
-    other = b'""' if literal.quote == b"'" else b"''"
+    other = b'""' if quote == b"'" else b"''"
     return _ESCAPE.sub(
         lambda match: (
             match[0] if match[0] == other else match[0][:1] if match[1] is None else _MEANINGS.get(match[1], match[1])
         ),
         raw,
     )
+
+
+def doubled_content(raw: bytes, quote: bytes = b"'") -> bytes:
+    """Return what a string means in which only quotes are doubled."""
+    return raw.replace(quote * 2, quote)
 
 
 def value_of(content: bytearray, literal: Literal, reader: Reader, *, escape: bool) -> str | None:
@@ -134,7 +136,8 @@ def value_of(content: bytearray, literal: Literal, reader: Reader, *, escape: bo
         text = content[literal.start : literal.end].decode()
         return reader.of_text(text.removeprefix("+")) if reader.is_number else _bits(reader, text)
     if kind is Kind.STRING or (kind is Kind.BYTES and reader.holds_bytes):
-        return reader.of_bytes(string_content(content, literal, escape=escape))
+        mean = escaped_content if escape else doubled_content
+        return reader.of_bytes(mean(bytes(content[literal.start : literal.end]), literal.quote))
     raise ValueError(f"{kind.value} is no value of the type {reader.column.type}")
 
 

@@ -1,0 +1,205 @@
+"""Read many rows of an export in bulk: compiled loops (`kernels.dump_rows`, `kernels.dump_lines`), and no row becomes objects.
+
+Rows in another form than the usual one are left to the plain reader. Import late, see `jit`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage_consumer.config.settings import DumpOptions
+from storage_consumer.decode.batch import RowsBatch, inside
+from storage_consumer.decode.decoder import FileRead
+from storage_consumer.decode.dump.columns import Reader
+from storage_consumer.decode.values import IN_FORMATTED, NUMBER_FIELDS, single, year
+from storage_consumer.kernels.arrays import INSERT, Bytes, Offsets, Places
+from storage_consumer.kernels.dump_lines import write_lines
+from storage_consumer.kernels.dump_rows import (
+    BASE64_FIELD,
+    BYTES_FIELD,
+    HEX_FIELD,
+    SINGLE_FIELD,
+    TEXT_FIELD,
+    Form,
+    Found,
+    Marks,
+    find_rows,
+)
+from storage_consumer.kernels.line_bytes import line_fields, room_for
+from storage_consumer.kernels.numbers import read_integers
+from storage_consumer.kernels.row_lines import Lines
+from storage_consumer.kernels.words import is_utf8, text_of
+
+Unquoted = Callable[[bytes], bytes]
+"""Function from what is between quotes to what it means."""
+_BINARY_FIELDS = {"raw": BYTES_FIELD, "hex": HEX_FIELD, "base64": BASE64_FIELD}
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class RowForm:
+    """The fixed parts of rows of one table."""
+
+    bytes: Form
+    readers: tuple[Reader, ...]
+    """The reader of each column, in the order of the file."""
+    place_of: tuple[int, ...]
+    """For each column of the layout, its index among these."""
+    unquoted: Unquoted
+    converted: tuple[int, ...]
+    """The columns of the layout whose texts the loops do not write."""
+
+
+@lru_cache(maxsize=1024)
+def row_form(
+    readers: tuple[Reader, ...], order: tuple[int, ...] | None, options: DumpOptions, unquoted: Unquoted
+) -> RowForm | None:
+    """Return how to read rows in bulk; None if the options do not allow it. `readers` are in the order of the layout."""
+    places = tuple(range(len(readers))) if order is None else order
+    is_sql = options.file_format == "sql"
+    if not readers or not (is_sql or _is_usual(options)):
+        return None
+    in_file = tuple(readers[place] for place in places)
+    fields = [_field(reader, "raw" if is_sql else options.binary) for reader in in_file]
+    return RowForm(
+        bytes=Form(
+            marks=Marks(
+                quote=ord("'" if is_sql else options.delimiter),
+                separator=ord("," if is_sql else options.separator),
+                is_sql=is_sql,
+                has_cr=not is_sql and len(options.terminator) > 1,
+                escapes=options.escape_backslash,
+                has_bytes=any(reader.holds_bytes for reader in readers),
+            ),
+            null=np.frombuffer(b"NULL" if is_sql else options.null.encode(), np.uint8),
+            values=np.array(fields, np.uint8),
+        ),
+        readers=in_file,
+        place_of=tuple(places.index(place) for place in range(len(places))),
+        unquoted=unquoted,
+        converted=tuple(place for place, reader in enumerate(readers) if not _is_written(reader)),
+    )
+
+
+def _is_usual(options: DumpOptions) -> bool:
+    """Return whether the loops know this way of writing CSV."""
+    marks = options.delimiter + options.separator
+    return (
+        len(options.delimiter) == len(options.separator) == 1
+        and options.delimiter != options.separator
+        and marks.isascii()
+        # Marks that may be in a number or in the digits of bytes, and ends of lines, are left to the plain reader.
+        and not re.search(r"[\w\\.+\s=/-]", options.delimiter)
+        and not re.search(r"[\w\\.+\r\n=/-]", options.separator)
+        and options.delimiter not in IN_FORMATTED
+        and options.terminator in ("\n", "\r\n")
+        and not options.null.startswith((options.delimiter, *"-0123456789"))
+        and options.null.isascii()
+        and not any(sign in options.null for sign in (options.separator, "\r", "\n"))
+    )
+
+
+def _field(reader: Reader, binary: str) -> int:
+    """Return the form of a column's values."""
+    if reader.convert is single:
+        return SINGLE_FIELD
+    if reader.grammar is not None:
+        return NUMBER_FIELDS[reader.grammar.pattern]
+    return _BINARY_FIELDS[binary] if reader.holds_bytes else TEXT_FIELD
+
+
+def _is_written(reader: Reader) -> bool:
+    """Return whether the loops write the values of a column: all but those that need a function called."""
+    is_binary = reader.holds_bytes and reader.column.type != "BIT" and not reader.is_spelled
+    return reader.convert in (None, single, year) or is_binary
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DumpRows:
+    """Adjacent rows of one form."""
+
+    form: RowForm
+    content: bytes
+    borders: Offsets
+    """For each row, where its values begin and end, quotes included; see `kernels.dump_rows.Found`."""
+    ts: Offsets
+    """Commit-ts of each row."""
+    operations: NDArray[np.int8]
+
+    def integers(self, place: int, rows: Places) -> Offsets | None:
+        """See `decode.batch.Rows`."""
+        column = self.form.place_of[place]
+        # What the key compares is the converted text.
+        if self.form.readers[column].convert:
+            return None
+        numbers, content = np.empty(len(rows), np.int64), self._array
+        starts, ends = self.borders[rows, 2 * column], self.borders[rows, 2 * column + 1]
+        quoted = content[starts] == self.form.bytes.marks.quote
+        return numbers if read_integers(content, starts + quoted, ends - quoted, numbers) else None
+
+    def texts(self, place: int, rows: Places) -> list[str | None]:
+        """See `decode.batch.Rows`."""
+        column, content = self.form.place_of[place], self.content
+        reader, marks, unquoted = self.form.readers[column], self.form.bytes.marks, self.form.unquoted
+        null, quote, is_number = bytes(self.form.bytes.null), marks.quote, reader.is_number
+        found: list[str | None] = []
+        starts, ends = self.borders[rows, 2 * column].tolist(), self.borders[rows, 2 * column + 1].tolist()
+        for start, end in zip(starts, ends, strict=True):
+            if content[start] == quote:
+                text = unquoted(content[start + 1 : end - 1])
+                digits = reader.holds_bytes and self.form.bytes.values[column] != BYTES_FIELD
+                found.append(reader.of_text(text.decode()) if digits else reader.of_bytes(text))
+            elif is_number and (raw := content[start:end]) != null:
+                found.append(reader.of_text(raw.decode()))
+            elif marks.is_sql and content[end - 1] == quote:
+                # A literal x'…'.
+                found.append(reader.of_text(content[start + 2 : end - 1].decode()))
+            else:
+                found.append(None)
+        return found
+
+    def lines(self, written: Sequence[int], rows: Places, converted: Mapping[int, list[bytes]]) -> Lines:
+        """See `decode.batch.Rows`."""
+        fields, extra = line_fields(written, converted, self.form.place_of, len(rows))
+        # Escaping and hexadecimal digits double a value at most; NULL has two bytes, year zero four.
+        size = 2 * int((self.borders[rows, -1] - self.borders[rows, 0]).sum()) + len(extra.text.bytes)
+        lines = room_for(size + 4 * len(rows) * len(fields), len(rows), len(fields))
+        end = write_lines(text_of(self.content), self.form.bytes, self.borders, rows, fields, extra, lines)
+        return Lines.side_by_side(lines.text.bytes[:end].copy(), lines.ends)
+
+    @property
+    def _array(self) -> Bytes:
+        return np.frombuffer(self.content, np.uint8)
+
+
+def read_batch(form: RowForm, content: bytes, file: FileRead) -> tuple[RowsBatch, int] | None:
+    """Return the changes of the rows that `content` begins with, up to the end of a statement, and where what follows begins.
+
+    `content` ends with LF. The rows are counted. Returns None if the first row is not of this form, or if a value is not one of its
+    column's type: both are for the plain reader.
+    """
+    # What separates values is the least that they need: NULL may be written as nothing.
+    most = min(content.count(b"\n"), len(content) // len(form.readers))
+    text = text_of(content)
+    # Checked once for all where it can be: the loops go by bytes.
+    if not most or not (form.bytes.marks.has_bytes or is_utf8(text)):
+        return None
+    found = Found(borders=np.empty((most, 2 * len(form.readers)), np.int64), behind=np.empty(most, np.int64))
+    count = find_rows(text, form.bytes, found)
+    if not count:
+        return None
+    numbers = np.arange(file.tally.rows + 1, file.tally.rows + count + 1)
+    rows = DumpRows(form, content, found.borders[:count], numbers + file.clock, np.full(count, INSERT, np.int8))
+    try:
+        batch, within, later = inside(file.commit_range, rows, numbers, form.converted)
+    except ValueError:
+        return None
+    # Nothing is counted before everything has succeeded: the plain reader counts the same rows.
+    file.tally.rows += count
+    file.tally.add(rows.ts, within, later)
+    return batch, int(found.behind[count - 1])
