@@ -55,6 +55,7 @@ class Handover:
 def handover(source: CorpusSource, server: DatabaseServer, folder: Path) -> Handover:
     """The export of a workload, with the checkpoint of its cut, and an empty bucket."""
     corpus = source.open(folder / "corpora")
+    (folder / "replay").mkdir()
     form, number = CASES[corpus.workload]
     with tarfile.open(HANDOVERS) as tar:
         # Python 3.11.3 and older know no filter.
