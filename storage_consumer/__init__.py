@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         NotReplicable,
         NotTheWriter,
         RowRefused,
+        SnapshotLost,
         SparkUnavailable,
         StateGone,
         StatementRefused,
@@ -43,9 +44,14 @@ if TYPE_CHECKING:
     from storage_consumer.monitoring.snapshot import Statement as StoredStatement
     from storage_consumer.monitoring.snapshot import Table as StoredTable
     from storage_consumer.monitoring.status import Health, Status, TableStatus
+    from storage_consumer.operating.verification import VerifyReport
+    from storage_consumer.operating.verified_table import VerifyOptions
     from storage_consumer.plan.table_state import TableState
     from storage_consumer.signals import Stop, StopSignal
     from storage_consumer.summary import Progress, RoundSummary, RunningStatement, TableSummary
+    from storage_consumer.verifying.result import Outcome as VerifyOutcome
+    from storage_consumer.verifying.result import RowDifference, Span
+    from storage_consumer.verifying.result import TableResult as VerifiedTable
 
 __all__ = [
     "Abandoned",
@@ -72,9 +78,12 @@ __all__ = [
     "Progress",
     "Report",
     "RoundSummary",
+    "RowDifference",
     "RowRefused",
     "RunningStatement",
     "Snapshot",
+    "SnapshotLost",
+    "Span",
     "SparkUnavailable",
     "StateGone",
     "StatementRefused",
@@ -95,6 +104,10 @@ __all__ = [
     "Totals",
     "TransientError",
     "UndecodableRow",
+    "VerifiedTable",
+    "VerifyOptions",
+    "VerifyOutcome",
+    "VerifyReport",
     "Work",
     "__version__",
 ]
@@ -108,14 +121,19 @@ _MODULES = {
     "monitoring.report": ("Phase", "Report", "Totals", "Work"),
     "monitoring.snapshot": ("Snapshot",),
     "monitoring.status": ("Health", "Status", "TableStatus"),
+    "operating.verification": ("VerifyReport",),
+    "operating.verified_table": ("VerifyOptions",),
     "plan.table_state": ("TableState",),
     "signals": ("Stop", "StopSignal"),
     "summary": ("Progress", "RoundSummary", "RunningStatement", "TableSummary"),
+    "verifying.result": ("RowDifference", "Span"),
 }
 _RENAMED = {
     "PlannedStop": ("dry_run.result", "Stop"),
     "StoredStatement": ("monitoring.snapshot", "Statement"),
     "StoredTable": ("monitoring.snapshot", "Table"),
+    "VerifiedTable": ("verifying.result", "TableResult"),
+    "VerifyOutcome": ("verifying.result", "Outcome"),
 }
 """Public name → module, and name in it, which would say too little outside."""
 

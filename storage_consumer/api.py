@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from contextlib import closing, suppress
 from types import TracebackType
 from typing import Self, Unpack
@@ -13,9 +14,11 @@ from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.reading import StateReader
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.clock import SystemClock
+from storage_consumer.config.export_uris import export_origin
 from storage_consumer.config.keywords import Options
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.secrets import remove_secrets, write_secrets
+from storage_consumer.config.source_server import source_server
 from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.csv.options import caveat
@@ -26,7 +29,9 @@ from storage_consumer.downstream.key_drift import KeyDriftGuard
 from storage_consumer.downstream.opening import hurry, no_hurry
 from storage_consumer.downstream.tls import unverified
 from storage_consumer.driver.context import RoundContext
-from storage_consumer.driver.ddl_workers import DdlWorkers
+from storage_consumer.driver.copies import Loading, OpenCopy
+from storage_consumer.driver.ddl_workers import WORKERS, DdlWorkers
+from storage_consumer.driver.export_copies import copy_of, with_form
 from storage_consumer.driver.first_look import wait_for_metadata
 from storage_consumer.driver.lease_holder import readable
 from storage_consumer.driver.service import ConsumerService
@@ -35,8 +40,10 @@ from storage_consumer.dry_run.planning import planned
 from storage_consumer.dry_run.result import Plan
 from storage_consumer.dry_run.sources import PlanSources
 from storage_consumer.errors import TransientError
+from storage_consumer.exports.export import read_export
 from storage_consumer.inspection.inspector import completed, inspect
 from storage_consumer.inspection.result import Bucket
+from storage_consumer.model import TableName
 from storage_consumer.monitoring.collector import MetricSources
 from storage_consumer.monitoring.processes import ProcessLook
 from storage_consumer.monitoring.recorder import Recorder
@@ -45,11 +52,14 @@ from storage_consumer.monitoring.showing import Showing
 from storage_consumer.monitoring.status import Status
 from storage_consumer.operating.looking import status_now, status_site
 from storage_consumer.operating.retries import QuarantineRetries
+from storage_consumer.operating.verification import Server, VerifyReport, verified
+from storage_consumer.operating.verified_table import VerifyOptions, Wishes
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.ports import Journal
 from storage_consumer.signals import Stop, StopSignal
 from storage_consumer.spark.pipeline import SparkPipeline
+from storage_consumer.sql.tokens import qualified
 from storage_consumer.storage.open import open_storage
 from storage_consumer.summary import Progress, RoundSummary, RunningStatement, Silent
 from storage_consumer.telemetry import Log, heard_by, listen, register_secret
@@ -90,6 +100,7 @@ class Consumer:
         self._pipeline: SparkPipeline | None = None
         self._service: ConsumerService | None = None
         self._ddl_workers: DdlWorkers | None = None
+        self._copy_ddl: KeyDriftGuard | None = None
         sources = MetricSources(
             facts=self._recorder.facts,
             is_writer=lambda: self.is_writer,
@@ -203,6 +214,32 @@ class Consumer:
         with closing(StateInspector(downstream, self._loaded.secrets.password)) as desk:
             return status_now(desk, downstream, max_lag=max_lag, needs_writer=needs_writer)
 
+    def verify(
+        self,
+        *,
+        source: str,
+        source_password_file: str | None = None,
+        stop: threading.Event | None = None,
+        **options: Unpack[VerifyOptions],
+    ) -> VerifyReport:
+        """Compare the target with its source, both as of one commit-ts for each table: what ``storage-consumer verify`` does.
+
+        `source` is the URI of the TiDB that the changefeed reads; `options` are the fields of `Wishes`. It may be called beside a running
+        consumer, also from another thread; once `stop` is set it raises `Abandoned`. Raises `ConfigError`, and `TransientError` if a server does not answer.
+        """
+        wishes, downstream = Wishes(**options), self._loaded.config.downstream
+        settings, password, hidden = source_server(
+            source,
+            source_password_file,
+            os.environ,
+            frozen=wishes.frozen,
+            allow_unverified_server=downstream.allow_unverified_server,
+        )
+        for secret in hidden:
+            register_secret(secret)
+        target = Server(settings=downstream, password=self._loaded.secrets.password)
+        return verified(target, Server(settings=settings, password=password), wishes, stop=stop)
+
     def running_statements(self) -> tuple[RunningStatement, ...]:
         """Return the statements that run on the target now; from any thread."""
         workers = self._ddl_workers
@@ -224,6 +261,9 @@ class Consumer:
         if self._ddl_workers is not None:
             self._ddl_workers.close()
             self._ddl_workers = None
+        if self._copy_ddl is not None:
+            self._copy_ddl.close()
+            self._copy_ddl = None
         # The last report, and then the lease: without it nothing may be reported any more.
         if self._reporting is not None:
             self._reporting.stop()
@@ -362,5 +402,23 @@ class Consumer:
             progress=self._recorder,
             clock=self._clock,
             secrets_file=self._secrets_file,
+            loading=self._loading(database, state, server_info.server_type),
             retry_quarantined=QuarantineRetries(state, secrets.password),
         )
+
+    def _loading(self, database: TargetDatabase, state: StateStore, server_type: str) -> Loading:
+        """Return what loads tables from copies."""
+        if self._copy_ddl is None:
+            # One more than the workers have, so that its lock is none of theirs.
+            self._copy_ddl = self._ddl_runner(WORKERS, state.journal, server_type)
+
+        def has_rows(name: TableName) -> bool:
+            return bool(database.session.rows(f"SELECT 1 FROM {qualified(name)} LIMIT 1"))  # noqa: S608 - a quoted name
+
+        return Loading(open_copy=self._opened_copy, ddl=self._copy_ddl, has_rows=has_rows)
+
+    def _opened_copy(self, uri: str) -> OpenCopy:
+        """Return the export at a URI; raise `ExportRefused` if it cannot be loaded."""
+        origin = export_origin(uri, self._loaded.config.loading.dump_time_zone)
+        export = read_export(open_storage(origin, self._loaded.secrets))
+        return copy_of(export, with_form(origin, export))

@@ -83,6 +83,10 @@ class TargetUnavailable(TransientError):
     """The target database did not answer as it should."""
 
 
+class SnapshotLost(TransientError):
+    """A snapshot of the source or the target can be read no longer; another one has to be taken."""
+
+
 class TargetBusy(TargetUnavailable):
     """Others hold a lock that a statement needs; the statement did not take effect."""
 

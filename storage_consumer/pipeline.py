@@ -27,6 +27,7 @@ from storage_consumer.order.changes import Changes, latest, listed_keys, togethe
 from storage_consumer.order.keyless import Events, in_parts
 from storage_consumer.order.keys import image_function, is_upsert, long_runs, rank_of, row_of, sequence_of
 from storage_consumer.order.small_files import read_together, runs
+from storage_consumer.plan.loads import clock_of
 from storage_consumer.storage.base import Blocks, whole
 from storage_consumer.telemetry import tso_time
 
@@ -205,6 +206,8 @@ def _read_file(
             commit_range=_commit_range_of(table, version),
             key=version.key,
             tally=tally,
+            # The files of the bucket say each row's commit-ts; those of a copy are numbered, and their rows are counted.
+            clock=clock_of(work.file.number) if table.origin else 0,
         )
         yield from buffer.read(decoder, file, work.rank)
     except (FileNotFoundError, NotSplittable):

@@ -17,6 +17,7 @@ from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.journal import JournalEntry, Outcome, Sent
+from storage_consumer.plan.loads import Load
 from storage_consumer.plan.quarantined import TableEntries
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_decisions import Obeyed
@@ -87,8 +88,11 @@ class Lease(Protocol):
     def release(self) -> None:
         """Release the lease."""
 
-    def open_window(self, partitions: int, storage_checkpoint: int) -> int:
-        """Fence off all older windows and owners; return the id of the new window."""
+    def open_window(self, partitions: int, storage_checkpoint: int, writes: Mapping[str, int] | None = None) -> int:
+        """Fence off all older windows and owners; return the id of the new window.
+
+        `writes`: table key → the commit-ts up to which the window may write rows that are visible before the table's checkpoint moves.
+        """
         ...
 
 
@@ -170,6 +174,37 @@ class Decisions(Protocol):
         ...
 
 
+class Loads(Protocol):
+    """Which tables are loaded from a copy; see `checkpoint.loads`. `ProgressStore.load` returns those that are not ended."""
+
+    def requested(self) -> list[Load]:
+        """Return the loads that no consumer has looked at, by table."""
+        ...
+
+    def begin(self, loads: Collection[Load], *, by: str, floor: int = 0) -> None:
+        """Store that these loads begin: nothing but their copies is written to their tables from here on.
+
+        `floor`: the TSO of the copy that a new feed begins with, 0 for one that has begun.
+        """
+
+    def refuse(self, load: Load, error: str) -> None:
+        """Store why a copy cannot be used."""
+
+    def advance(self, clocks: Mapping[str, int]) -> None:
+        """Store how far loads are: table key → the clock up to which (inclusive) rows are written. It never goes back."""
+
+    def clocks(self, keys: Iterable[str]) -> Mapping[str, int]:
+        """Return how far the loads of these tables are, as tasks have left them."""
+        ...
+
+    def finish(self, load: Load) -> str:
+        """Let a table go on after its copy, all of which is written; return why that may not be yet, or an empty text."""
+        ...
+
+    def joined(self, keys: Collection[str]) -> None:
+        """Store that tables have caught up with the others since their loads."""
+
+
 class QuarantineStore(Protocol):
     """Rows that the target refused; see `checkpoint.quarantine`."""
 
@@ -209,6 +244,11 @@ class State(Protocol):
     @property
     def quarantine(self) -> QuarantineStore:
         """Which rows the target refused."""
+        ...
+
+    @property
+    def loads(self) -> Loads:
+        """Which tables are loaded from a copy."""
         ...
 
     def open(self, upstream: str) -> None:
@@ -274,6 +314,11 @@ class DdlContext:
     """Whether the bucket has the CREATE DATABASE of the statement's database, so that it need not be created here."""
     table_was_seen: bool
     """Whether the bucket has an earlier structure of the table, or anything of the database, so that it should exist."""
+    after_copy: bool = False
+    """Whether it is the first statement of its table after a copy: the copy may hold its effect already.
+
+    A statement of TiDB takes effect in steps, and a snapshot from right before its version can show the last ones already.
+    """
     made_by: DdlStep | None = None
     """The last statement before this one that created the table; it may not have run here."""
     database_statements: tuple[str, ...] = ()

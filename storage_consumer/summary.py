@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 
@@ -69,6 +70,24 @@ class RoundSummary:
     tables: tuple[TableSummary, ...] = ()
     quarantined: dict[str, int] = field(default_factory=dict)
     """Table → number of its rows in the quarantine: these tables are not equal to the source."""
+
+    def following(self, earlier: RoundSummary) -> RoundSummary:
+        """Return the summary of an earlier round and of this one together: what was done in both, and where this one ended."""
+        return replace(
+            self,
+            rows=self.rows + earlier.rows,
+            written=self.written + earlier.written,
+            files=self.files + earlier.files,
+            ddls=self.ddls + earlier.ddls,
+            bytes=self.bytes + earlier.bytes,
+            seconds=self.seconds + earlier.seconds,
+            finished_files=self.finished_files + earlier.finished_files,
+            skipped=dict(Counter(earlier.skipped) + Counter(self.skipped)),
+            stages={
+                name: earlier.stages.get(name, 0.0) + self.stages.get(name, 0.0)
+                for name in {**earlier.stages, **self.stages}
+            },
+        )
 
     @property
     def halted(self) -> tuple[TableSummary, ...]:

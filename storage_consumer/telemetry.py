@@ -228,6 +228,19 @@ EVENTS: dict[str, Event] = {
         fields=("table", "rows", "key", "path", "row", "commit_ts", "error"),
         levels=("error",),
     ),
+    "load_started": Event(
+        meaning="A table is loaded from a copy as of `checkpoint`; nothing else of it is done meanwhile.",
+        fields=("table", "checkpoint", "files", "bytes"),
+    ),
+    "load_refused": Event(
+        meaning="A copy that an operator wants to be loaded cannot be used; nothing was changed, and the error says why.",
+        fields=("table", "error"),
+        levels=("error",),
+    ),
+    "load_finished": Event(
+        meaning="A table has all rows of its copy, and goes on with the changes after it.",
+        fields=("table", "checkpoint", "files"),
+    ),
     "row_retried": Event(
         meaning="A quarantined row was tried again, and is in its table now.",
         fields=("table", "key", "commit_ts"),

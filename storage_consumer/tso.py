@@ -19,6 +19,11 @@ def is_applied(commit_ts: int, checkpoint: int) -> bool:
     return commit_ts <= checkpoint
 
 
+def is_settled(noted: int, checkpoint: int) -> bool:
+    """Return whether a table holds no row beyond its checkpoint. `noted`: the commit-ts up to which windows may have written its rows."""
+    return noted <= checkpoint
+
+
 def is_stored(commit_ts: int, storage_checkpoint: int) -> bool:
     """Return whether all rows with this commit-ts are known to be stored."""
     return commit_ts <= storage_checkpoint
@@ -50,6 +55,14 @@ def row_floor(low: int, version: int, *, is_ddl: bool) -> int:
     """Return the commit-ts at or below which a row of this directory is a repeated delivery; `low` (exclusive) starts the commit range."""
     # In the directory of a statement every row at or below its version was written before, in an older directory.
     return max(low, version) if is_ddl else low
+
+
+def begins_in_time(start_ts: int, copied: int) -> bool:
+    """Return whether a changefeed has every change after a copy that holds all changes at or below `copied`.
+
+    It writes what commits after `start_ts`, so the two may be equal.
+    """
+    return start_ts <= copied
 
 
 def may_have_expired(checkpoint: int, storage_checkpoint: int, days: int) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from storage_consumer.log_lines import tso_time, utc_time
-from storage_consumer.monitoring.status import commands_in
+from storage_consumer.monitoring.status import given_commands
 from storage_consumer.redaction import redact
 
 MOST_TABLES = 50
@@ -74,7 +74,7 @@ def next_step(error: str) -> tuple[str, tuple[str, ...]]:
 
     These are the ones to be pasted; where there are none, those that it names.
     """
-    whole, named = commands_in(error), tuple(_NAMED.findall(error))
+    whole, named = given_commands(error), tuple(_NAMED.findall(error))
     if not whole and not named:
         return "", ()
     first = min(error.find(command) for command in (*whole, *named))

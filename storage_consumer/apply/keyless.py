@@ -9,6 +9,8 @@ Why each event takes effect exactly once, whenever the program is killed:
 * Each transaction reads it again. If it has already reached the end of the transaction's events, the answer to an earlier try's commit
   was lost. Any other value that is not below their first commit-ts cannot occur; then nothing is written.
 * What a transaction writes is fixed before it begins, so a retry after a conflict does the same.
+
+A load of such a table goes the same way: its clock stands for the commit-ts, and is stored with the load (see `plan.loads`).
 """
 
 from __future__ import annotations
@@ -217,11 +219,16 @@ class KeylessTable:
     def _stored_checkpoint(self) -> int:
         """Lock and return the table's stored checkpoint, 0 if there is none."""
         # Where there is no row yet, nothing is locked; the slot, which is locked before, still keeps other attempts out.
-        row = self._fenced.row(self._statements.lock_checkpoint % {"of": _literal(self._work.table_key)})
+        lock = self._statements.lock_load if self._work.origin else self._statements.lock_checkpoint
+        row = self._fenced.row(lock % {"of": _literal(self._work.table_key)})
         return int(row[0]) if row else 0
 
     def _store_checkpoint(self, checkpoint: int) -> None:
         """Move the table's stored checkpoint within the running transaction."""
+        if self._work.origin:
+            clock = {"of": _literal(self._work.table_key), "upto": checkpoint}
+            self._fenced.query(self._statements.store_load % clock)
+            return
         names = {"of": self._work.table_key, "in_schema": self._work.name.schema, "named": self._work.name.table}
         values = {parameter: _literal(name) for parameter, name in names.items()}
         self._fenced.query(self._statements.store_checkpoint % {**values, "upto": checkpoint})

@@ -10,10 +10,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import pymysql.err
+
+from storage_consumer.apply.refused_rows import too_large
 from storage_consumer.apply.statements import key_expression, key_literal, row_text
 from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.downstream.connection import escape
+from storage_consumer.downstream.mysql_errors import described, is_refusal
 from storage_consumer.errors import RowRefused
 from storage_consumer.job.reports import RowPlace
 from storage_consumer.job.spec import Quarantine, TablePlan
@@ -65,17 +69,37 @@ class QuarantineStatements:
             self._fenced.query(self._statements.remove_entries % {**named, "digests": ", ".join(map(_text, met))})
 
     def put(self, work: TablePlan, rule: Quarantine, rows: Sequence[RefusedRow]) -> None:
-        """Store rows as the last states of their keys; raise `RowRefused` if the table then has more entries than it may."""
+        """Store rows as the last states of their keys; raise `RowRefused` for one that is too large for that."""
         # One writer of the table at a time: else each could count without the entries of the others.
         self._fenced.lock_table(work)
         digest = digest_function(work, key_only=False)
         for row in rows:
             values = self._values(work, rule, row) | {"digest": _text(digest(row.line))}
-            self._fenced.query(self._statements.put_entry % values)
+            self._put(work, row, self._statements.put_entry % values)
+
+    def _put(self, work: TablePlan, row: RefusedRow, sql: str) -> None:
+        """Store one row, which takes several times as many bytes here as in its table."""
+        try:
+            # The server would close the connection over it, which looks as if the server were gone.
+            if fault := too_large(sql, self._fenced.spec.max_packet):
+                raise fault
+            self._fenced.query(sql)
+        except (pymysql.err.MySQLError, ValueError) as fault:
+            if not is_refusal(fault):
+                raise
+            key = row_text(work, row.line, escape, key_only=False)
+            raise RowRefused(
+                f"{work.name}: the target refused the row with {key}: {row.reason}. It cannot go into the quarantine "
+                f"either: {described(fault)}. Make the target's table fit what the source holds, then start again",
+                line=row.line,
+            ) from fault
+
+    def check_limit(self, work: TablePlan, rule: Quarantine, last: str) -> None:
+        """Raise `RowRefused` if the table has more entries than it may. `last`: the reason of the last one."""
         found = len(self._fenced.rows(self._statements.lock_entries % {"of": _text(work.table_key)}))
         if found > rule.limit:
             raise RowRefused(
-                f"{work.name}: the target refused more than {rule.limit} rows (--quarantine-limit); the last: {rows[-1].reason}. Make "
+                f"{work.name}: the target refused more than {rule.limit} rows (--quarantine-limit); the last: {last}. Make "
                 "the target's table fit what the source holds, then run `storage-consumer quarantine retry --all`, and "
                 "`storage-consumer table resume`; or raise --quarantine-limit and start again"
             )

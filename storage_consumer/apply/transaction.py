@@ -46,6 +46,8 @@ class FencedConnection:
         self._attempt = uuid.uuid4().hex
         self._claimed = False
         self._queues = False
+        self.repeats = False
+        """Whether another attempt of this task has written in this window: what that one quarantined is known only to the state."""
 
     def finish(self) -> None:
         """Close the slot: no other attempt of this task may write in this window."""
@@ -168,6 +170,7 @@ class FencedConnection:
             message = "another attempt of this task has finished; what it wrote is not written again in this window"
             raise TargetUnavailable(message)
         if not self._claimed:
+            self.repeats |= attempt not in ("", self._attempt)
             self._mark_slot(self.spec.statements.claim_slot)
 
     def _close_slot(self) -> int:

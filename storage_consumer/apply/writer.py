@@ -121,14 +121,19 @@ class TargetWriter:
 
     def _write_beside(self, work: TablePlan, accepted: Sequence[Run], refused: Sequence[RefusedRow]) -> int:
         """Write accepted rows, and the entries of refused ones, in the running transaction."""
+        if not refused or work.quarantine is None:
+            return self._write(work, accepted)
         # Entries first: they note what the target holds of their keys, and a REPLACE may push such a row out.
-        if refused and work.quarantine is not None:
-            self._quarantine.put(work, work.quarantine, refused)
-        return self._write(work, accepted)
+        self._quarantine.put(work, work.quarantine, refused)
+        rows = self._write(work, accepted)
+        # Counted last, since rows that are accepted remove the entries of their keys.
+        self._quarantine.check_limit(work, work.quarantine, refused[-1].reason)
+        return rows
 
     def _write(self, work: TablePlan, some: Sequence[Run]) -> int:
         """Write the runs of one transaction; return the number of rows."""
-        if work.has_entries or work.index in self._with_entries:
+        # A row that an earlier attempt of this task quarantined may be accepted by now.
+        if work.has_entries or work.index in self._with_entries or (self._fenced.repeats and work.quarantine):
             self._quarantine.supersede(work, some)
         return sum((self._rows.replace if upsert else self._rows.delete)(work, rows) for upsert, rows in some)
 

@@ -19,6 +19,7 @@ from storage_consumer.checkpoint.transactions import OwnedTransactions
 from storage_consumer.downstream.state_tables import StateTables, put, same_statement
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
+from storage_consumer.plan.loads import OPEN, LoadPhase
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_decisions import (
     Foreseen,
@@ -98,6 +99,14 @@ class StoredDecisions:
         )
         return Obeyed(table=str(stored.name), decision=decision, refusal=found.refusal)
 
+    def follow(self, connection: Connection, decision: TableDecision) -> str:
+        """Apply a decision that nobody has stored, within a transaction of the lease's owner; return why it cannot be followed, or ""."""
+        stored, found = self._judged(connection, decision, tells_time=True, locks=True)
+        if not found.refusal:
+            self._put(connection, found.table)
+            self._put_also(connection, stored, decision)
+        return found.refusal
+
     def _judged(
         self, connection: Connection, decision: TableDecision, *, tells_time: bool, locks: bool
     ) -> tuple[StoredTable, Foreseen]:
@@ -132,6 +141,11 @@ class StoredDecisions:
             connection.execute(put(targets, {"table_key": table.table_key} | place))
         if decision.verb == "reload-done":
             close_copied(connection, self._tables, table.table_key, decision.at)
+        # Whatever was being loaded is no longer what the table goes on with.
+        if decision.verb in ("reload-done", "skip"):
+            loads = self._tables.loads
+            open_loads = update(loads).where(loads.c.table_key == table.table_key, loads.c.phase.in_(OPEN))
+            connection.execute(open_loads.values(phase=LoadPhase.CANCELLED, ended_at=func.utc_timestamp(6)))
         # A copy too may have keys that are new: those of the statements that it contains.
         if decision.verb in ("accept-keys", "reload-done"):
             there = self._place(connection, table)

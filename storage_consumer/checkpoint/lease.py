@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import Select, func, insert, select, text, update
+from sqlalchemy import Select, func, select, text, update
+from sqlalchemy.dialects.mysql import insert
+from sqlalchemy.engine import Connection
 
 from storage_consumer.checkpoint.state_schema import StateSchema
-from storage_consumer.checkpoint.transactions import OwnedTransactions, larger
+from storage_consumer.checkpoint.transactions import CHUNK, OwnedTransactions, larger
+from storage_consumer.downstream.batches import batched
+from storage_consumer.downstream.state_tables import StateTables
 from storage_consumer.ports import SERIAL_SLOTS
 
 _OPENING = "opening a window"
@@ -95,11 +99,14 @@ class StoredLease:
 
     # windows
 
-    def open_window(self, partitions: int, storage_checkpoint: int) -> int:
-        """Fence off everything older and return the id of the new window; `partitions` slots are ready then."""
+    def open_window(self, partitions: int, storage_checkpoint: int, writes: Mapping[str, int] | None = None) -> int:
+        """Fence off everything older and return the id of the new window; `partitions` slots are ready then.
+
+        `writes`: table key → the commit-ts up to which the window may write rows that are visible before the table's checkpoint moves.
+        """
         with self._transactions.translated(_OPENING):
             return self._transactions.evicting(
-                lambda: self._open_window(partitions, storage_checkpoint), unless=self._see_owner
+                lambda: self._open_window(partitions, storage_checkpoint, writes or {}), unless=self._see_owner
             )
 
     def _see_owner(self) -> None:
@@ -107,7 +114,7 @@ class StoredLease:
         with self._transactions.engine.begin() as connection:
             self._transactions.check_owner(connection, _OPENING, lock=False)
 
-    def _open_window(self, partitions: int, storage_checkpoint: int) -> int:
+    def _open_window(self, partitions: int, storage_checkpoint: int, writes: Mapping[str, int]) -> int:
         feed, slots = self._tables.feed, self._tables.slots
         with self._transactions.engine.begin() as connection:
             # Slots before the lease: this may wait for a task, and the lease must be renewed meanwhile.
@@ -130,7 +137,19 @@ class StoredLease:
                 connection.execute(insert(slots), missing)
             fresh = {"epoch": self.epoch, "window_id": window_id, "attempt": "", "finished": False}
             connection.execute(update(slots).values(fresh))
+            note_writes(connection, self._tables, writes)
         return int(window_id)
+
+
+def note_writes(connection: Connection, tables: StateTables, writes: Mapping[str, int]) -> None:
+    """Note up to which commit-ts rows of tables may be in the target from now on; see `checkpoint.operator_cut`.
+
+    A note only grows. After a job that failed it stays beyond the table's checkpoint, whatever range a later job has.
+    """
+    statement = insert(tables.writes)
+    statement = statement.on_duplicate_key_update(upto=larger(tables.writes.c.upto, statement.inserted.upto))
+    for some in batched(({"table_key": key, "upto": upto} for key, upto in writes.items()), CHUNK):
+        connection.execute(statement, some)
 
 
 def _in_seconds(ttl: float) -> object:

@@ -11,6 +11,7 @@ from storage_consumer.checkpoint.operator_journal import JournalInspector
 from storage_consumer.checkpoint.operator_quarantine import QuarantineInspector
 from storage_consumer.checkpoint.operator_status import StatusInspector
 from storage_consumer.checkpoint.operator_tables import TableInspector
+from storage_consumer.checkpoint.operator_verified import VerifiedInspector
 from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream.state_tables import MIGRATED, STATE_VERSION
 
@@ -30,6 +31,7 @@ class StateInspector:
         self.feed = FeedInspector(self._connection)
         self.status = StatusInspector(self._connection)
         self.quarantine = QuarantineInspector(self._connection)
+        self.verified = VerifiedInspector(self._connection)
 
     def close(self) -> None:
         """Close the connection."""

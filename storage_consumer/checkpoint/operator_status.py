@@ -9,6 +9,7 @@ from sqlalchemy import func, select, text, true
 from storage_consumer.checkpoint.operator_connection import OperatorConnection
 from storage_consumer.checkpoint.operator_quarantine import QuarantineInspector
 from storage_consumer.checkpoint.operator_tables import TableInspector
+from storage_consumer.checkpoint.operator_verified import VerifiedInspector
 from storage_consumer.driver.lease_holder import readable
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import DdlId, TableName
@@ -60,6 +61,7 @@ class StatusInspector:
             read_only=str(read_only).upper() not in _OFF,
             tables=tuple(self._all_tables()),
             statements=tuple(self._statements()),
+            verified=tuple(VerifiedInspector(self._connection).all()),
             report=report,
             report_age=age,
         )

@@ -22,6 +22,7 @@ from storage_consumer.checkpoint.operator_connection import OperatorConnection
 from storage_consumer.downstream.state_tables import put
 from storage_consumer.model import TableName
 from storage_consumer.plan.table_decisions import StoredTable, TableDecision, needs_copy
+from storage_consumer.plan.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,8 @@ class TableRow:
     """Whether a consumer has seen the decision."""
     refusal: str = ""
     """Why it changed nothing."""
+    reached: int = 0
+    """Commit ts up to which the table is applied, inclusive; of one that is not stopped, its own row may hold an older one."""
 
 
 class TableInspector:
@@ -83,7 +86,10 @@ class TableInspector:
                 known.add(key)
                 name = TableName(schema=schema, table=table)
                 found.append(TableRow(stored=StoredTable(table_key=key, name=name)))
-        return found
+        running = max(
+            (feed[0] for feed in self._connection.rows(select(self._tables.feed.c.checkpoint_running))), default=0
+        )
+        return [replace(row, reached=_reached(row.stored, running)) for row in found]
 
     def judged(self, table: StoredTable) -> StoredTable:
         """Return the table with what the consumer would look up about its statements before it follows a decision."""
@@ -117,6 +123,12 @@ class TableInspector:
         with self._connection.transaction():
             self._connection.rows(put(self._tables.table_decisions, {**new, **unseen}))
         return "stored"
+
+
+def _reached(stored: StoredTable, running: int) -> int:
+    return (
+        max(stored.checkpoint, running) if stored.follows and stored.state == TableState.RUNNING else stored.checkpoint
+    )
 
 
 def _row(*row: Any) -> TableRow:

@@ -17,6 +17,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from storage_consumer.checkpoint.copies import copies_of, put_copies
 from storage_consumer.checkpoint.decisions import held_tables, paused_tables
+from storage_consumer.checkpoint.loads import loads_in
 from storage_consumer.checkpoint.transactions import CHUNK, OwnedTransactions, larger
 from storage_consumer.downstream.batches import batched
 from storage_consumer.downstream.state_tables import StateTables
@@ -48,6 +49,7 @@ class StoredProgress:
             placed = _places(connection, tables, progress)
             done = _known_files(connection, tables)
             copies, held = copies_of(connection, tables), held_tables(connection, tables)
+            loads, based = loads_in(connection, tables)
             paused = paused_tables(connection, tables)
             noted = tables.journal.c
             journal = connection.execute(
@@ -64,6 +66,9 @@ class StoredProgress:
             excluded=frozenset(row.table_key for row in progress if row.state == TableState.EXCLUDED),
             targets=placed,
             copies=copies,
+            loads=loads,
+            based=based,
+            floor=feed.floor,
             held=held,
             paused=paused,
             skipped={row.table_key: row.error for row in progress if is_skipped(row.state, row.error)},

@@ -14,7 +14,7 @@ from sqlalchemy.schema import CreateColumn, CreateTable
 from storage_consumer.checkpoint.transactions import OwnedTransactions
 from storage_consumer.downstream.mysql_errors import number_of
 from storage_consumer.downstream.stale_connections import mark
-from storage_consumer.downstream.state_tables import MIGRATED, STATE_VERSION, StateTables
+from storage_consumer.downstream.state_tables import EVERY_TABLE, MIGRATED, STATE_VERSION, StateTables
 from storage_consumer.errors import ConfigError
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.sql.tokens import quote
@@ -22,6 +22,10 @@ from storage_consumer.sql.tokens import quote
 _SAME_COLUMN, _NO_COLUMN = 1060, 1091
 _TWO_CHECKPOINTS = 4
 """The first version whose feed has a checkpoint of the running tables beside that of all."""
+
+
+_NOTED_WRITES = 6
+"""The first version that notes up to which commit-ts a window may write."""
 
 
 class StateSchema:
@@ -146,6 +150,8 @@ class StateSchema:
             # A later version has two of them already, and this would throw one away.
             if before < _TWO_CHECKPOINTS:
                 _part_checkpoints(connection, self._tables)
+            if before < _NOTED_WRITES:
+                _note_possible_writes(connection, self._tables)
             connection.execute(update(self._tables.version).values(version=STATE_VERSION))
 
     def _add_column(self, connection: Connection, table: str, column: Column[Any]) -> None:
@@ -176,6 +182,17 @@ def _part_checkpoints(connection: Connection, tables: StateTables) -> None:
     behind = connection.execute(own).scalar_one()
     lowest = running if behind is None else min(running, behind)
     connection.execute(update(feed).values(checkpoint=lowest, checkpoint_running=running))
+
+
+def _note_possible_writes(connection: Connection, tables: StateTables) -> None:
+    """Note that any table may hold rows up to the storage checkpoint.
+
+    Until version 6 nothing tells which tables a job was writing that was killed, and none went beyond the storage checkpoint of its time.
+    """
+    note = insert(tables.writes).values(
+        table_key=EVERY_TABLE, upto=select(tables.feed.c.storage_checkpoint).scalar_subquery()
+    )
+    connection.execute(note.on_duplicate_key_update(upto=note.inserted.upto))
 
 
 def _as_it_is(connection: Connection, statement: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from storage_consumer.checkpoint.decisions import StoredDecisions
 from storage_consumer.checkpoint.journal import StoredJournal
 from storage_consumer.checkpoint.lease import StoredLease
+from storage_consumer.checkpoint.loads import StoredLoads
 from storage_consumer.checkpoint.progress import StoredProgress
 from storage_consumer.checkpoint.quarantine import StoredQuarantine
 from storage_consumer.checkpoint.reports import StoredReports
@@ -31,6 +32,7 @@ class StateStore:
         self.journal = StoredJournal(self.transactions)
         self.history = StoredHistory(self.transactions)
         self.decisions = StoredDecisions(self.transactions)
+        self.loads = StoredLoads(self.transactions, self.decisions)
         self.reports = StoredReports(self.transactions)
         self.quarantine = StoredQuarantine(self.transactions)
 

@@ -125,6 +125,20 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                 ),
             }
         ),
+        "verify": MappingProxyType(
+            {
+                ExitCode.DONE: Ending("all tables that were compared are equal, and all were compared", ""),
+                ExitCode.FAILED: Ending(
+                    "a table could not be compared, and none of the others differs; or a server did not answer",
+                    "The answer names each table with the reason and the next step. Then run it again, with `--resume` if it was broken off.",
+                ),
+                ExitCode.MISCONFIGURED: Ending("the arguments are wrong, or a right is missing", _ARGUMENTS),
+                ExitCode.TABLES_STOPPED: Ending(
+                    "one or more tables differ from the source",
+                    "Each table that differs has the command that makes it equal.",
+                ),
+            }
+        ),
         "ddl": MappingProxyType(
             {
                 ExitCode.DONE: Ending("shown, or decided (now or before)", _DECIDED),

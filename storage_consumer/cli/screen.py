@@ -29,10 +29,22 @@ _NOT_FOUND = (126, 127)
 _RED, _YELLOW, _GREEN, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[1m", "\x1b[0m"
 _WORDS = {
     _RED: (
-        *("stopped", "no-writer", "halted", "lost", "failed", "fail", "FAIL", "halt", "contradicts", "missing"),
+        *(
+            "stopped",
+            "no-writer",
+            "unequal",
+            "halted",
+            "lost",
+            "failed",
+            "fail",
+            "FAIL",
+            "halt",
+            "contradicts",
+            "missing",
+        ),
         "would halt; the other tables go on",
     ),
-    _YELLOW: ("behind", "paused", "waiting", "warn", "WARN", "skip", "assumed", "warnings", "would wait"),
+    _YELLOW: ("behind", "retrying", "paused", "waiting", "warn", "WARN", "skip", "assumed", "warnings", "would wait"),
     _GREEN: ("healthy", "ok"),
     _BOLD: ("next",),
 }
@@ -68,6 +80,11 @@ def is_terminal(stream: TextIO | None) -> bool:
         return False
 
 
+def is_smart(stream: TextIO | None, environ: Mapping[str, str]) -> bool:
+    """Return whether a stream is a terminal that can do more than print."""
+    return is_terminal(stream) and environ.get("TERM", "") not in ("", "dumb")
+
+
 def size_of(stream: TextIO, environ: Mapping[str, str]) -> tuple[int, int]:
     """Return columns and lines of a terminal; COLUMNS and LINES beat what it tells, and one that tells nothing has the usual size."""
     told = os.terminal_size((0, 0))
@@ -88,7 +105,7 @@ def is_coloured(stream: TextIO | None, environ: Mapping[str, str]) -> bool:
         return False
     if any(environ.get(name, "0") not in ("", "0") for name in ("CLICOLOR_FORCE", "FORCE_COLOR")):
         return True
-    return environ.get("CLICOLOR") != "0" and _is_smart(stream, environ)
+    return environ.get("CLICOLOR") != "0" and is_smart(stream, environ)
 
 
 def painted(text: str) -> str:
@@ -140,14 +157,9 @@ def _let_go() -> None:
         os.close(null)
 
 
-def _is_smart(stream: TextIO | None, environ: Mapping[str, str]) -> bool:
-    """Return whether a stream is a terminal that can do more than print."""
-    return is_terminal(stream) and environ.get("TERM", "") not in ("", "dumb")
-
-
 def _is_long(text: str, environ: Mapping[str, str]) -> bool:
     """Return whether a text does not fit on the terminal; False if there is none."""
-    if not _is_smart(sys.stdout, environ):
+    if not is_smart(sys.stdout, environ):
         return False
     columns, height = size_of(sys.stdout, environ)
     room = height - 1  # for the prompt

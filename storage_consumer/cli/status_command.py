@@ -21,7 +21,7 @@ from storage_consumer.errors import ConfigError, StorageConsumerError
 from storage_consumer.monitoring.document import document
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
 from storage_consumer.monitoring.status import Health, Status, TableStatus, lag_of
-from storage_consumer.monitoring.wording import doing, moment, pending, skipped
+from storage_consumer.monitoring.wording import doing, moment, pending, skipped, verified
 from storage_consumer.operating.looking import status_now
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.table_decisions import shown_state
@@ -35,7 +35,7 @@ _EVERY = 2.0
 """Seconds between two looks with --watch."""
 _LONGEST = 100
 """Columns of a statement on a terminal."""
-_CODES = {
+CODES = {
     Health.HEALTHY: ExitCode.DONE,
     Health.NO_WRITER: ExitCode.NOT_THE_WRITER,
     Health.RETRYING: ExitCode.BEHIND,
@@ -43,6 +43,7 @@ _CODES = {
     Health.UNEQUAL: ExitCode.TABLES_STOPPED,
     Health.BEHIND: ExitCode.BEHIND,
 }
+"""First word of a status → how the command ends."""
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 
@@ -77,7 +78,7 @@ def _answered(desk: StateInspector, downstream: Downstream, own: Mapping[str, st
     """Return one look at the state."""
     status = status_now(desk, downstream, max_lag=max_lag, needs_writer="batch" not in own)
     files = desk.feed.sequences() if "files" in own else None
-    code = _CODES[status.health]
+    code = CODES[status.health]
     chosen = _chosen(status.snapshot, own["table"]) if "table" in own else None
     if "json" in own:
         return Answer(json_text(document(status, None if files is None else _needed(files), chosen)), code)
@@ -100,7 +101,7 @@ def _watched(look: Callable[[], Answer], environ: Mapping[str, str], *, is_docum
             except StorageConsumerError as fault:
                 text, code = redact(f"{fault}\n"), ExitCode.FAILED
             # A terminal shows the newest look alone; a pipe gets them all.
-            clear = _CLEAR if screen.is_terminal(sys.stdout) else ""
+            clear = _CLEAR if screen.is_smart(sys.stdout, environ) else ""
             text = lines_escaped(text if is_document else redact(text))
             if not screen.write(clear + text, environ, is_document=is_document):
                 break
@@ -136,6 +137,7 @@ def _lines(status: Status, *, everything: bool) -> list[str]:
         "tables": ", ".join(f"{count:,} {state}" for state, count in status.counts.items()) or "none yet",
         "pending": pending(status.report),
         "skipped": skipped(status.report),
+        "verified": verified(snapshot.verified),
     }
     lines += facts(known)
     for table in status.tables if everything else status.tables[:_SHOWN]:
@@ -162,7 +164,7 @@ def _table_lines(table: TableStatus) -> Iterator[str]:
     behind = f", {span(table.lag)} behind now" if table.lag is not None else ""
     yield from wrapped(f"{table.state}: {table.name}, at {moment(table.checkpoint, None)}{behind}", further="  ")
     # Its commands follow, whole.
-    reason = table.reason.partition(" Next steps: ")[0]
+    reason = table.reason.rpartition(" Next steps: ")[0] or table.reason
     yield from wrapped(reason, "  ") if reason else ()
     if table.decision:
         yield f"  decided: {table.decision}"

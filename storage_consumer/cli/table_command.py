@@ -133,7 +133,7 @@ def _line(row: TableRow) -> str:
     """Return one table as a few lines."""
     stored, decision = row.stored, row.decision
     state = shown_state(stored.state, stored.error)
-    at = f"checkpoint {stored.checkpoint} ({tso_time(stored.checkpoint)})"
+    at = f"checkpoint {row.reached} ({tso_time(row.reached)})"
     lines = list(table([(str(stored.name), state, at)], "  "))
     lines += message(stored.error, _INDENT) if stored.error else []
     if copy_from := stored.copies.copy_from:
@@ -175,7 +175,7 @@ def _document(row: TableRow) -> dict[str, object]:
     return {
         "table": str(stored.name),
         "state": shown_state(stored.state, stored.error),
-        "checkpoint": stored.checkpoint,
+        "checkpoint": row.reached,
         "error": stored.error,
         "copy_from": stored.copies.copy_from,
         "copied_at": stored.copies.copied_at,

@@ -207,6 +207,62 @@ remote --spark-master, and may run beside a consumer. Of bucket and target one m
         module="doctor_command",
     ),
     Verb(
+        name="verify",
+        usage="--source tidb://USER@HOST:4000/ --downstream-uri URI [--table RULE] [--quick|--sample N] [--json] [option …]",
+        summary="compare the target with the source, while both go on",
+        description="""\
+Compares tables with the TiDB that the changefeed reads, both as of the same commit-ts: a snapshot of the target in a moment at which no
+job writes the table, and the source as of the table's checkpoint. Structures and all rows are compared, by checksums that the servers
+compute. It writes nothing but its result into the state, needs SELECT on the source, and may run beside a consumer.""",
+        examples=(
+            "verify --source tidb://reader@tidb:4000/ --downstream-uri mysql://root@127.0.0.1:3306/",
+            "verify --table 'shop.*' --sample 10 --source tidb://reader@tidb:4000/ --downstream-uri mysql://root@127.0.0.1:3306/",
+            "verify --every 1h --rows-per-second 50000 --json --source tidb://reader@tidb:4000/ --downstream-uri …",
+        ),
+        flags=(
+            Flag(
+                name="--source",
+                metavar="URI",
+                help="The TiDB to compare with, with the parameters of --downstream-uri: tidb://user@host:4000/?ssl-ca=… . "
+                "Its password comes from STORAGE_CONSUMER_SOURCE_PASSWORD if not from here.",
+            ),
+            Flag(name="--source-password-file", metavar="FILE", help="File that holds the source's password."),
+            Flag(
+                name="--table",
+                metavar="RULE",
+                help="Only these tables, by their names at the source: a rule in the filter's language, such as shop.orders or 'shop.*'.",
+            ),
+            Flag(name="--quick", help="Only count rows and compare structures."),
+            Flag(
+                name="--sample",
+                metavar="N%",
+                help="Compare so many percent of the chunks of each table, chosen at random.",
+            ),
+            Flag(name="--workers", metavar="N", help="How many tables to compare at a time; 2 if left out."),
+            Flag(
+                name="--rows-per-second",
+                metavar="N",
+                help="The most rows that are read on each side, by all workers together; 0, the default, for any number.",
+            ),
+            Flag(name="--chunk-rows", metavar="N", help="Rows of one chunk; 50000 if left out."),
+            Flag(name="--resume", help="Go on with the comparison that was broken off last."),
+            Flag(
+                name="--frozen",
+                help="Nothing writes to the source meanwhile, you promise: it is read as it is, and may be a MySQL or MariaDB.",
+            ),
+            Flag(
+                name="--wait",
+                metavar="DURATION",
+                help="How long to wait for a moment at which no job writes a table; 5m if left out.",
+            ),
+            Flag(name="--every", metavar="DURATION", help="Compare again, so long after the last begin, until Ctrl-C."),
+            JSON,
+        ),
+        options=_of_the_target(),
+        is_paged=True,
+        module="verify_command",
+    ),
+    Verb(
         name="ddl",
         usage="[list|done|skip|replace] [--table S.T --version TSO] --downstream-uri URI [option …]",
         summary="list statements that stopped a table; decide about one",

@@ -1,4 +1,4 @@
-"""A changefeed's TOML file, as TiCDC takes it: its valid keys, which of them shape the files, and which don't matter.
+"""A changefeed's file, as TiCDC takes or prints it: its valid keys, which of them shape the files, and which don't matter.
 
 The key names are those of both TiCDC architectures (tiflow and ticdc), deprecated ones included.
 """
@@ -10,10 +10,19 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from storage_consumer.config.format_options import FORMAT
 from storage_consumer.config.option import OWN_TABLE
-from storage_consumer.config.options import OPTIONS
+from storage_consumer.config.options import BY_KEYWORD, OPTIONS
 from storage_consumer.config.parsers import Document, did_you_mean
+from storage_consumer.config.printed_changefeed import (
+    format_parameters,
+    is_printed,
+    printed_changefeed,
+    printed_object,
+    put,
+)
 from storage_consumer.errors import ConfigError
 
 ANY: Mapping[str, object] = {"*": None}
@@ -97,10 +106,18 @@ KNOWN: dict[str, object] = {
         **_keys(*(option.name for option in OPTIONS if option.toml_key == f"{OWN_TABLE}.{option.name}"), "sink-uri"),
         "filter": {**_keys("rules"), "event-filters": _keys("matcher", "ignore-event", "ignore-sql")},
         "routes": _keys("matcher", "target-schema", "target-table"),
+        "load": _keys("start-ts"),
     },
 }
 
 
+START_TS = BY_KEYWORD["start_ts"].toml_key
+SINK_URI = f"{OWN_TABLE}.sink-uri"
+_IN_SINK_URI: Mapping[str, str] = {
+    **{option.uri[1]: option.toml_key for option in FORMAT if option.uri and option.toml_key.startswith("sink.")},
+    **{name: f"sink.cloud-storage-config.{name}" for name in ("file-expiration-days", "output-raw-change-event")},
+}
+"""Parameter of a sink URI that says how TiCDC writes → the key that says it in the file."""
 OF_THE_WRITER = frozenset(
     {
         "sink.content-compatible",
@@ -133,18 +150,38 @@ REFUSALS = (Refusal(key="enable-active-active", expected=False),)
 
 
 def read_document(config: object) -> Document:
-    """Return the content of a TOML file, or the mapping itself; raise `ConfigError` if the file can't be read as TOML."""
+    """Return the content of a file, or the mapping itself; raise `ConfigError` if the file is neither TOML nor what TiCDC prints."""
     if isinstance(config, Document):
         return config
     if isinstance(config, Mapping):
-        return Document(source="config", content=config)
+        return _from_json("config", config) if is_printed(config) else Document(source="config", content=config)
     try:
         text = Path(str(config)).expanduser().read_text(encoding="utf-8")
-        return Document(source=str(config), content=tomllib.loads(text))
     except OSError as error:
         raise ConfigError(f"--config {config}: the file cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise ConfigError(f"--config {config}: this is not TOML: {error}") from error
+        raise ConfigError(f"--config {config}: this is not UTF-8 text: {error}") from error
+    try:
+        return Document(source=str(config), content=tomllib.loads(text))
+    except ValueError as error:
+        # What TiCDC prints is never TOML, so nothing is tried that would hide a fault of a TOML file.
+        printed = printed_object(str(config), text)
+        if printed is None:
+            raise ConfigError(f"--config {config}: this is not TOML: {error}") from error
+    return _from_json(str(config), printed)
+
+
+def _from_json(source: str, printed: Mapping[str, object]) -> Document:
+    """Return a changefeed that TiCDC printed by the keys of a TOML file; raise `ConfigError` for one that does not write a bucket."""
+    changefeed = printed_changefeed(source, printed, KNOWN)
+    content: dict[str, Any] = {**changefeed.settings}
+    # The sink URI beats the configuration, as in TiCDC.
+    for key, value in format_parameters(changefeed.sink_uri, _IN_SINK_URI).items():
+        put(content, key, value)
+    put(content, SINK_URI, changefeed.sink_uri)
+    if changefeed.start_ts:
+        put(content, START_TS, changefeed.start_ts)
+    return Document(source=source, content=content, printed=True)
 
 
 def leaves(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -19,6 +19,7 @@ class Options(TypedDict, total=False):
     filter: str | Sequence[str] | None
     event_filter: object
     route: object
+    start_ts: int | str | None
     protocol: str | None
     terminator: str | None
     delimiter: str | None

@@ -19,6 +19,7 @@ from storage_consumer.config.settings import (
     Config,
     Downstream,
     Limits,
+    Loading,
     Monitoring,
     Secrets,
     Selecting,
@@ -124,6 +125,7 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
             selecting=_selecting(sources, downstream.state_schema),
             limits=Limits(**sources.values(*Limits.__slots__)),
             monitoring=Monitoring(**sources.values(*Monitoring.__slots__)),
+            loading=Loading(**sources.values("start_ts")),
         ),
         secrets=secrets,
         program=program,
@@ -207,6 +209,9 @@ def _downstream(sources: Sources, time_zone: str) -> Downstream:
         raise uri.error("`ssl-mode` required verifies nothing, so `ssl-ca` has no effect; verify-ca uses it")
     if given["allow_unverified_server"] and (mode.startswith("verify-") or (asked and not mode)):
         raise uri.error("`allow-unverified-server` has no effect if TLS verifies the server: remove one of them")
+    # Whole paths: messages name them in commands that are pasted elsewhere than where this runs.
+    files = {name: str(Path(given[name]).absolute()) for name in ("ssl_ca", "ssl_cert", "ssl_key") if given[name]}
+    password_file = str(sources.find(BY_KEYWORD["downstream_password_file"]).value)
     return Downstream(
         host=uri.host,
         port=uri.port or default_port(uri),
@@ -215,8 +220,8 @@ def _downstream(sources: Sources, time_zone: str) -> Downstream:
         ssl=asked or mode not in ("", "disabled", "preferred"),
         time_zone=time_zone or Downstream().time_zone,
         given_uri=mask_uri(sources.text_of("downstream-uri")),
-        password_file=str(sources.find(BY_KEYWORD["downstream_password_file"]).value),
-        **given,
+        password_file=str(Path(password_file).absolute()) if password_file else "",
+        **{**given, **files},
     )
 
 
@@ -287,7 +292,8 @@ def _file_notices(sources: Sources) -> list[str]:
             notices.append(
                 f"{document.source}: TiCDC deletes files after {days} days, whether they were read by then or not"
             )
-        filters = sorted(key for key in keys if key.startswith("filter."))
+        # The default rules take every table.
+        filters = sorted(key for key in keys if key.startswith("filter.") and keys[key] not in ("", [], ["*.*"]))
         if filters:
             notices.append(
                 f"{document.source}: {', '.join(filters)}: TiCDC applied them when it wrote; not applied again"
@@ -296,7 +302,13 @@ def _file_notices(sources: Sources) -> list[str]:
             notices.append(
                 f"{document.source}: target-schema, target-table of [[sink.dispatchers]]: the bucket has the new names; not applied again"
             )
-        idle = sorted(key for key in keys if key not in used and key not in filters and not key.startswith(OWN_TABLE))
-        if idle:
+        idle = sorted(key for key in keys if key not in used and not key.startswith(("filter.", f"{OWN_TABLE}.")))
+        # A printed changefeed has every setting, whether or not anybody chose it.
+        if idle and not document.printed:
             notices.append(f"{document.source}: accepted, without effect here: {', '.join(idle)}")
+        if document.source in sources.elsewhere:
+            notices.append(
+                f"{document.source}: its changefeed writes to another place than --upstream-uri names. Its settings are taken, but its "
+                "start_ts is not: give --start-ts if the bucket is the same"
+            )
     return notices

@@ -17,6 +17,7 @@ PRECEDENCE = "flag or keyword, then URI parameter, then environment variable, th
 Group = Literal[
     "what is copied",
     "which tables, and under which names",
+    "the copy before the changes",
     "how TiCDC wrote the files",
     "the target",
     "pace and patience",

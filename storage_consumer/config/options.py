@@ -8,7 +8,7 @@ from storage_consumer.config import filter_and_routes, parsers
 from storage_consumer.config.format_options import FORMAT
 from storage_consumer.config.hooks import hooks
 from storage_consumer.config.option import OWN_TABLE, Option, switch
-from storage_consumer.config.settings import SSL_MODES, Downstream, Monitoring, Tuning
+from storage_consumer.config.settings import SSL_MODES, Downstream, Loading, Monitoring, Tuning
 
 # The defaults stand in the records of the settings; the options only show them.
 _TUNING = Tuning()
@@ -56,7 +56,8 @@ _WHAT = (
         default=None,
         shown_default="none",
         repeatable=True,
-        help="TOML file: the changefeed's own, unchanged, and/or one with our [consumer] table. May be given several times; "
+        help="TOML file: the changefeed's own, unchanged, and/or one with our [consumer] table. It may also be what `cdc cli changefeed "
+        "create` or `query` printed. May be given several times; "
         "a later file overrides an earlier one. (The environment variable separates several files by ':'.)",
     ),
 )
@@ -101,6 +102,20 @@ _SELECTING = (
         "`target-table`: "
         '\'{matcher = ["shop.*"], target-schema = "copy", target-table = "{table}_old"}\'. May be given several times; the first '
         "one that matches a table applies.",
+    ),
+)
+
+_COPY = (
+    Option(
+        name="start-ts",
+        group="the copy before the changes",
+        parse=parsers.instant,
+        default=Loading().start_ts,
+        shown_default="what the changefeed's JSON in --config says, else unknown",
+        toml=f"{OWN_TABLE}.load.start-ts",
+        metavar="TSO|TIME",
+        help="The changefeed's start-ts: a TSO, or a time with its zone, such as 2026-11-23T10:00:00Z. The bucket "
+        "holds the changes after it, and none from before: a new feed says so, since a source that had rows by then needs a copy too.",
     ),
 )
 
@@ -407,6 +422,6 @@ _PROGRAM = (
     ),
 )
 
-OPTIONS: tuple[Option, ...] = (*_WHAT, *_SELECTING, *FORMAT, *_TARGET, *_PACE, *_SPARK, *_MONITORING, *_PROGRAM)
+OPTIONS: tuple[Option, ...] = (*_WHAT, *_SELECTING, *_COPY, *FORMAT, *_TARGET, *_PACE, *_SPARK, *_MONITORING, *_PROGRAM)
 BY_KEYWORD: dict[str, Option] = {keyword: option for option in OPTIONS for keyword in option.keywords}
 BY_ENVIRONMENT: dict[str, Option] = {option.environment: option for option in OPTIONS}

@@ -37,11 +37,14 @@ _MAX_OFFSET_MINUTES = 14 * 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One TOML file that was read, or a mapping in its place."""
+    """One file of settings that was read, or a mapping in its place."""
 
     source: str
     """The file's name, for messages."""
     content: Mapping[str, object]
+    """The settings by the keys of the TOML file."""
+    printed: bool = False
+    """Whether TiCDC printed it as JSON: it then shows every setting, with those that nobody chose."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -193,7 +196,9 @@ def config_paths(value: object) -> object:
     items = value if isinstance(value, (list, tuple)) else [value]
     for item in items:
         if not isinstance(item, (str, Path, Mapping, Document)) or item == "":
-            raise ValueError(f"a path of a TOML file or a mapping is expected, not {type(item).__name__} {item!r:.80}")
+            raise ValueError(
+                f"a path of a TOML or JSON file or a mapping is expected, not {type(item).__name__} {item!r:.80}"
+            )
     return list(items)
 
 

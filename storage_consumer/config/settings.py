@@ -85,6 +85,8 @@ class Upstream:
     terminator: str = "\r\n"
     csv: CsvOptions = field(default_factory=CsvOptions)
     enable_tidb_extension: bool = False
+    dump: DumpOptions = field(default_factory=DumpOptions)
+    """How an export was written, if this is one."""
     date_separator: DateSeparator | None = None
     """None if it was not given: the paths then show it."""
     partition_separator: bool | None = None
@@ -102,7 +104,9 @@ class Upstream:
 
     @property
     def has_commit_ts(self) -> bool:
-        """Whether every row carries its commit-ts."""
+        """Whether every row carries its commit-ts, or has the clock of its load in that place."""
+        if self.protocol in ("dump-sql", "dump-csv"):
+            return True
         return self.csv.include_commit_ts if self.protocol == "csv" else self.enable_tidb_extension
 
     @property
@@ -257,6 +261,18 @@ class Selecting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Loading:
+    """The copy of the tables that the changes follow, and what is known of where they begin; ``[consumer.load]`` in the TOML file."""
+
+    start_ts: int = 0
+    """The changefeed's start-ts: it writes every change with a higher commit-ts, and no other; 0: not given."""
+    dump: str = ""
+    """URI of an export of the source; empty: none."""
+    dump_time_zone: str = ""
+    """Zone of the export's TIMESTAMP values where its files do not say it; empty: not given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Everything the program needs to know, except the secrets."""
 
@@ -266,6 +282,7 @@ class Config:
     selecting: Selecting = field(default_factory=Selecting)
     limits: Limits = field(default_factory=Limits)
     monitoring: Monitoring = field(default_factory=Monitoring)
+    loading: Loading = field(default_factory=Loading)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -12,7 +12,7 @@ from storage_consumer.config import changefeed, parsers
 from storage_consumer.config.option import OWN_TABLE, Option
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.parsers import Document, did_you_mean
-from storage_consumer.config.uris import parse_downstream, parse_upstream
+from storage_consumer.config.uris import parse_downstream, parse_upstream, same_place
 from storage_consumer.errors import ConfigError
 
 _NO_BUCKET = "file:///nowhere"
@@ -55,6 +55,17 @@ class Sources:
         self.upstream = parse_upstream(self.text_of("upstream-uri") if bucket else _NO_BUCKET)
         self.downstream = parse_downstream(self.text_of("downstream-uri")) if target else None
         self.parameters = {uri.side: uri.parameters for uri in (self.upstream, self.downstream) if uri is not None}
+        self.elsewhere = tuple(self._elsewhere()) if bucket else ()
+        """The printed changefeeds that write to another place than the bucket's URI names."""
+        # A start-ts of another changefeed would prove what is not so.
+        if self.settings.get(changefeed.START_TS, (0, ""))[1] in self.elsewhere:
+            del self.settings[changefeed.START_TS]
+
+    def _elsewhere(self) -> Iterator[str]:
+        for document in self.documents:
+            uri = dict(changefeed.leaves(document.content)).get(changefeed.SINK_URI)
+            if document.printed and not same_place(self.upstream, str(uri)):
+                yield document.source
 
     def _config(self) -> list[object]:
         given = self.find(BY_KEYWORD["config"])

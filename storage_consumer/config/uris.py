@@ -60,6 +60,8 @@ DOWNSTREAM_PARAMETERS = _OTHER_SINK | {
 
 UNNEEDED = {"upstream": _SOURCE_SIDE, "downstream": _OTHER_SINK}
 
+_MASKS = frozenset({"xxxxx", "***"})
+"""What TiCDC and this program write in the place of a secret."""
 _UNSUPPORTED_STORAGE = {"hdfs", "local", "noop"}
 _TARGET_SCHEMES = ("mysql", "tidb", "mariadb")
 _DEFAULT_PORT = {"mysql": 3306, "mariadb": 3306, "tidb": 4000}
@@ -167,8 +169,7 @@ def parse_upstream(text: str) -> Uri:
         scheme=stores.SCHEMES[scheme],
         # Not `split.hostname`, which is in lower case: a bucket's name stays as it is.
         host=split.netloc,
-        # The root of a bucket becomes the empty text.
-        path=posixpath.normpath("/" + unquote(split.path).strip("/")).rstrip("/"),
+        path=_normal_path(split.path),
         parameters=_parameters("upstream", split.query, masked, UPSTREAM_PARAMETERS),
     )
     if uri.scheme == "file":
@@ -200,7 +201,34 @@ def _check_bucket(uri: Uri) -> None:
     _check_store(uri)
 
 
+def same_place(uri: Uri, sink_uri: str) -> bool:
+    """Return whether a changefeed's sink URI names the bucket and the prefix, or the directory, of this one."""
+    try:
+        other = urlsplit(sink_uri.strip())
+    except ValueError:
+        return False
+    host = "" if other.netloc == "localhost" and uri.scheme == "file" else other.netloc
+    own_host = "" if uri.scheme == "file" else uri.host
+    return (stores.SCHEMES.get(other.scheme.lower()), host, _normal_path(other.path)) == (
+        uri.scheme,
+        own_host,
+        uri.path,
+    )
+
+
+def _normal_path(path: str) -> str:
+    """Return a path percent-decoded and normalised; the root becomes the empty text."""
+    return posixpath.normpath("/" + unquote(path).strip("/")).rstrip("/")
+
+
 def _check_store(uri: Uri) -> None:
+    hidden = [name for name, value in uri.parameters.items() if value in _MASKS and _is_secret(name)]
+    if hidden:
+        raise uri.error(
+            f"{', '.join(f'`{name}`' for name in hidden)}: this is the mask that TiCDC prints in the place of a secret. Give "
+            f"--upstream-uri with the secret itself, or without {'it' if len(hidden) == 1 else 'them'}; then the store's usual "
+            "credentials (environment, profile, instance) are used"
+        )
     if text := stores.complaint(stores.SCHEMES[uri.scheme], uri.parameters):
         raise uri.error(text)
 

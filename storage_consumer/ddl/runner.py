@@ -60,6 +60,16 @@ _log = Log("ddl")
 
 _NOTHING_THERE = frozenset((1008, 1051, 4092))
 """Answers to a DROP of a database, table or view that does not exist; MariaDB has a number of its own for views."""
+_SHOWS_EARLY = frozenset(
+    {
+        *(DdlKind.DROP_SCHEMA, DdlKind.DROP_TABLE, DdlKind.DROP_COLUMN, DdlKind.DROP_COLUMNS, DdlKind.DROP_INDEX),
+        *(DdlKind.DROP_FOREIGN_KEY, DdlKind.DROP_PRIMARY_KEY, DdlKind.DROP_PARTITION, DdlKind.DROP_VIEW),
+        *(DdlKind.RENAME_TABLE, DdlKind.RENAME_TABLES, DdlKind.MODIFY_COLUMN, DdlKind.MULTI_SCHEMA_CHANGE),
+    }
+)
+"""Statements whose effect a snapshot from before their version can show: TiDB carries them out in steps, and a snapshot sees each."""
+_EARLY = ALREADY_DONE | _NOTHING_THERE | {1146}
+"""Answers to such a statement where the copy has its effect; the last one is that to a rename whose old name is gone."""
 _LOOK = 1.0
 """Seconds between two looks at a statement that still runs."""
 _LOGGED_EVERY = 30.0
@@ -298,18 +308,23 @@ class DdlRunner:
         # After the fence, so no other statement of ours changes this until the statement is sent.
         before = self._structure.fingerprint(started.names)
         unmade = self._why_unmade(step, started.context)
-        # Only a statement that may have been sent before can meet its own effect.
+        early = started.context.after_copy and step.definition.ddl_type in _SHOWS_EARLY
+        # Only a statement that may have been sent before can meet its own effect, or one whose effect a copy may hold.
         ignorable = ALREADY_DONE if interrupted else _NOTHING_THERE if unmade else frozenset[int]()
+        ignorable |= _EARLY if early else frozenset()
         try:
             answer, seconds = self._sent(started, before, ignorable)
             # No fingerprint is empty, so "" accepts the answer whatever the structure.
-            self._refuse_if_not_ours(answer.ignored, started.names, "" if unmade else before)
+            self._refuse_if_not_ours(answer.ignored, started.names, "" if unmade or early else before)
+            if early and answer.ignored:
+                self._refuse_if_unlike(step, answer.ignored)
         except DdlFailed as fault:
             # The answer is noted before the error is worded for people: the journal keeps what the server said.
             self._journal.record(step, FAILED, note=str(fault), run=Outcome(answer=str(fault)))
             raise _refusal(step, action.statement, fault, started.context.resumes) from fault
         after = self._structure.fingerprint(started.names)
-        note = f"nothing to do, because {unmade}: {answer.ignored}" if unmade and answer.ignored else answer.ignored
+        why = unmade or ("the table's copy holds its effect already" if early else "")
+        note = f"nothing to do, because {why}: {answer.ignored}" if why and answer.ignored else answer.ignored
         return note, Outcome(structure_after=after, seconds=seconds, answer=str(answer))
 
     def _why_unmade(self, step: DdlStep, context: DdlContext) -> str:
@@ -364,6 +379,12 @@ class DdlRunner:
         """
         if answer and self._structure.fingerprint(names) == before:
             raise DdlFailed(answer)
+
+    def _refuse_if_unlike(self, step: DdlStep, answer: str) -> None:
+        """Refuse an "already done" unless the table is as the statement leaves it: of several changes a copy may hold only some."""
+        there = self._structure.describe([step.name])
+        if why := _unlike(step.definition, there.get(step.name.folded())):
+            raise DdlFailed(f"{answer}. The table's copy may hold a part of the statement's effect: {why}")
 
     def _refuse_if_unknowable(self, step: DdlStep) -> None:
         """Stop the table if neither looking nor repeating is right."""

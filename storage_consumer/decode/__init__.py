@@ -15,7 +15,9 @@ from storage_consumer.decode.dump.sql import DumpSqlDecoder
 
 
 def decoder_for(upstream: Upstream) -> Decoder:
-    """Return the decoder for a bucket's protocol and options."""
+    """Return the decoder for a bucket's protocol and options, or for the files of an export."""
+    if upstream.protocol in ("dump-sql", "dump-csv"):
+        return export_decoder(upstream.dump)
     if upstream.protocol == "csv":
         return CsvDecoder(upstream.csv)
     lacks_commit_ts = upstream.allow_missing_commit_ts and not upstream.has_commit_ts

@@ -10,7 +10,7 @@ from storage_consumer.errors import ConfigError, StorageUnavailable
 from storage_consumer.inspection.inspector import inspect
 from storage_consumer.inspection.places import likely_places
 from storage_consumer.inspection.result import Bucket
-from storage_consumer.model import StoredObject
+from storage_consumer.model import StoredObject, TableName
 from storage_consumer.operating.same_files import sequence_names
 from storage_consumer.storage.base import METADATA_BYTES, SCHEMA_FILE_BYTES, Storage
 from storage_consumer.storage.paths import parse_data_name
@@ -66,6 +66,8 @@ class BucketFacts:
     now: float
     checkpoint: int
     """The state's checkpoint; 0 without a state."""
+    left_out: tuple[str, ...] = ()
+    """Directories of the tables that the filter or an operator leaves out, each with a slash at its end."""
 
 
 def metadata_look(
@@ -107,9 +109,11 @@ def bucket_look(
     )
 
 
-def with_checkpoint(facts: BucketFacts, checkpoint: int) -> BucketFacts:
-    """Return the same facts beside the state's checkpoint."""
-    return replace(facts, checkpoint=checkpoint)
+def beside(facts: BucketFacts, checkpoint: int, leaves_out: Callable[[TableName], bool]) -> BucketFacts:
+    """Return the same facts beside the state's checkpoint. `leaves_out`: whether a table is not replicated."""
+    tables = facts.bucket.tables if facts.bucket else ()
+    left_out = tuple(f"{each.directory}/" for each in tables if each.name is not None and leaves_out(each.name))
+    return replace(facts, checkpoint=checkpoint, left_out=left_out)
 
 
 def _reading(read: Callable[[], bytes]) -> str:

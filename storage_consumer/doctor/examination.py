@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from storage_consumer.config.settings import Config, Secrets
-from storage_consumer.doctor.bucket_look import BucketFacts, bucket_look, metadata_look, with_checkpoint
+from storage_consumer.doctor.bucket_look import BucketFacts, beside, bucket_look, metadata_look
 from storage_consumer.doctor.bucket_rules import BUCKET, METADATA, reachable, transport
 from storage_consumer.doctor.checks import CHECKS, GROUPS, group_of
 from storage_consumer.doctor.findings import Finding, Outcome, fail, not_looked_at, ok
@@ -91,6 +91,10 @@ class _Examination:
         return open_storage(self._config.upstream, self._secrets)
 
     @cached_property
+    def _selection(self) -> Selection:
+        return Selection.of(self._config.selecting, self._config.downstream.state_schema)
+
+    @cached_property
     def _reached(self) -> object | Unseen:
         """The answer of the store to a first question; it is asked once, since one that is silent takes the whole time of a look."""
         return self._looked(self._storage.check)
@@ -119,7 +123,10 @@ class _Examination:
         )
         facts = looked(look, self._patient.seconds * _LISTING)
         checkpoint = known.feed.checkpoint if known and known.feed else 0
-        return facts if isinstance(facts, Unseen) else with_checkpoint(facts, checkpoint)
+        if isinstance(facts, Unseen):
+            return facts
+        filtered, skipped = self._selection.filter, known.skipped if known else frozenset()
+        return beside(facts, checkpoint, lambda name: filtered.leaves_out(name) or name.folded() in skipped)
 
     def _of_bucket(self, facts: BucketFacts | Unseen, state: StateFacts | Unseen) -> Iterator[Finding]:
         upstream = self._config.upstream
@@ -148,7 +155,7 @@ class _Examination:
         """Return the replicated tables, as the target is to have them."""
         if inspected is None:
             return ()
-        selection = Selection.of(self._config.selecting, self._config.downstream.state_schema)
+        selection = self._selection
         names = (table.name for table in inspected.tables if table.name is not None)
         return tuple(selection.routes.target(name) for name in names if not selection.filter.leaves_out(name))
 

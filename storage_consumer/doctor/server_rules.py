@@ -66,6 +66,12 @@ def row_format(facts: Variables) -> Outcome:
         return ok("TiDB has its own storage")
     if (recovery := facts.number("innodb_force_recovery")) > 0:
         return fail(f"innodb_force_recovery is {recovery}: InnoDB takes no writes", "Repair the server, then start it without this setting.")  # fmt: skip
+    if facts.is_on("innodb_force_primary_key"):
+        return warn(
+            "innodb_force_primary_key is ON: tables without a primary key are refused, and the source takes them",
+            "Switch it off, unless all tables of the source have one.",
+            "SET GLOBAL innodb_force_primary_key = OFF",
+        )
     row = facts.every.get("innodb_default_row_format", _ROW_FORMAT)
     if row != _ROW_FORMAT:
         return warn(

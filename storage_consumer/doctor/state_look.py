@@ -13,7 +13,9 @@ from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream.state_tables import STATE_VERSION
 from storage_consumer.driver.lease_holder import process_is_gone
 from storage_consumer.driver.remedies import reaching, table_command
+from storage_consumer.model import TableName
 from storage_consumer.monitoring.status import Status, judged
+from storage_consumer.plan.table_decisions import is_skipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,8 @@ class StateFacts:
     """None for a state of another version."""
     finished: Mapping[str, int] = field(default_factory=dict)
     """Sequence → the number up to which it is finished (inclusive)."""
+    skipped: frozenset[TableName] = frozenset()
+    """Folded names of the tables that operators leave out."""
     writer_is_gone: bool = False
     """Whether the holder of the lease was a process of this machine that no longer runs."""
 
@@ -57,5 +61,10 @@ def state_look(downstream: Downstream, password: str, now: float) -> StateFacts:
             feed=feed,
             status=status,
             finished={name: each.upto for name, each in desk.feed.sequences().items()},
+            skipped=frozenset(
+                each.name.folded()
+                for each in (status.snapshot.tables if status else ())
+                if is_skipped(each.state, each.error)
+            ),
             writer_is_gone=feed.is_held and process_is_gone(feed.holder),
         )

@@ -74,9 +74,12 @@ def tables(facts: StateFacts) -> Outcome:
     command = f"See the reason and the next command: storage-consumer status {_flags(facts)}"
     if halted:
         return fail(f"halted: {_some(halted)}", command)
+    unequal = [str(each.name) for each in facts.status.snapshot.tables if each.quarantined]
+    if unequal:
+        return warn(f"not equal to the source, since rows are in the quarantine: {_some(unequal)}", command)
     if paused:
         return warn(f"paused by an operator: {_some(paused)}", command)
-    return ok("no table is halted or paused")
+    return ok("no table is halted or paused, and the quarantine is empty")
 
 
 def statements(facts: StateFacts) -> Outcome:

@@ -30,6 +30,7 @@ _VARIABLES = (
     *("max_allowed_packet", "local_infile", "lower_case_table_names", "event_scheduler", *READ_ONLY),
     *("max_connections", "max_user_connections", "log_bin", "binlog_format", "datadir", "partial_revokes"),
     *("innodb_default_row_format", "innodb_page_size", "innodb_force_recovery", "require_secure_transport"),
+    "innodb_force_primary_key",
 )
 _TIMEOUT = 20
 """Seconds that one query may take."""

@@ -46,13 +46,15 @@ from storage_consumer.job.spec import TaskStatements
 from storage_consumer.plan.finished_files import CHUNK, WIDTH
 from storage_consumer.plan.table_state import TableState
 
-STATE_VERSION = 5
+STATE_VERSION = 6
 """Increased whenever a table changes its shape."""
-MIGRATED = (2, 3, 4)
+MIGRATED = (2, 3, 4, 5)
 """Older versions that can be migrated: they lack tables, which are created, and columns of `StateTables.added`."""
 
 IDENTITY = ("table_dir", "version", "checksum")
 """The columns that tell one schema file, and so one statement, from all others; see `DdlStep.identity`."""
+EVERY_TABLE = ""
+"""The key in ``table_writes`` of a note that holds for every table."""
 QUARANTINE_VALUES = (
     *("table_key", "digest", "schema_name", "table_name", "version", "commit_ts", "path", "row_in_file", "row_key"),
     *("key_columns", "written_columns", "image", "line", "held_before", "reason", "error_number"),
@@ -94,6 +96,7 @@ class StateTables:
         self.decisions = self._table("ddl_decision", *_decision_columns())
         self.copies = self._table("table_copies", *_copy_columns())
         self.table_decisions = self._table("table_decision", *_table_decision_columns())
+        self.loads = self._table("table_load", *_load_columns())
         self.structures = self._table("schema_history", *_structure_columns())
         self.keys = self._table(
             "table_keys",
@@ -103,6 +106,8 @@ class StateTables:
         self.report = self._table("report", *_report_columns())
         self.minutes = self._table("report_minutes", *_minute_columns())
         self.quarantine = self._table("quarantine", *_quarantine_columns())
+        self.writes = self._table("table_writes", Column("table_key", String(_PATH), primary_key=True), _tso("upto"))
+        self.verified = self._table("verify_results", *_verify_columns())
         self.slots = self._table(
             "slots",
             _number("slot"),
@@ -115,6 +120,7 @@ class StateTables:
     def added(self) -> Iterator[tuple[Table, Column[Any]]]:
         """Yield the columns that tables of an older version may lack; each has a default."""
         yield self.feed, self.feed.c.checkpoint_running
+        yield self.feed, self.feed.c.floor
         for name in ("structure_after", "seconds", "answer"):
             yield self.journal, self.journal.c[name]
         yield self.files, self.files.c.left_out
@@ -127,6 +133,8 @@ class StateTables:
         """Return what a task runs, as text: an executor then builds no statement, and need not load SQLAlchemy."""
         slots, progress = self.slots, self.tables
         of_slot, of_table = slots.c.slot == bindparam("of"), progress.c.table_key == bindparam("of")
+        loads = self.loads
+        of_load = loads.c.table_key == bindparam("of")
         # `attempt` and `finished` too, so that one locked read answers all that a transaction has to know.
         fence = select(slots.c.epoch, slots.c.window_id, slots.c.attempt, slots.c.finished).where(of_slot)
         moved = insert(progress).values(
@@ -145,6 +153,8 @@ class StateTables:
             close_slot=_template(update(slots).where(of_slot).values(finished=text("1"))),
             lock_checkpoint=_template(select(progress.c.checkpoint).where(of_table).with_for_update()),
             store_checkpoint=_template(moved.on_duplicate_key_update(checkpoint=bindparam("upto"))),
+            lock_load=_template(select(loads.c.done).where(of_load).with_for_update()),
+            store_load=_template(update(loads).where(of_load).values(done=bindparam("upto"))),
             **self._entry_statements(),
         )
 
@@ -237,6 +247,7 @@ def _feed_columns() -> tuple[Column[Any], ...]:
         Column("checkpoint_running", BIGINT(unsigned=True), nullable=False, default=0, server_default=text("0")),
         _tso("storage_checkpoint"),
         _tso("window_id"),
+        Column("floor", BIGINT(unsigned=True), nullable=False, default=0, server_default=text("0")),
     )
 
 
@@ -318,6 +329,43 @@ def _table_decision_columns() -> tuple[Column[Any], ...]:
         _text("decided_by"),
         Column("obeyed_at", DATETIME(fsp=6)),
         Column("refusal", Text),
+    )
+
+
+def _load_columns() -> tuple[Column[Any], ...]:
+    """Return the columns of one row per table with its last load; see `Load`."""
+    return (
+        Column("table_key", String(_PATH), primary_key=True),
+        _text("schema_name"),
+        _text("table_name"),
+        Column("load_id", String(64), nullable=False),
+        Column("source", Text, nullable=False),
+        Column("identity", String(64), nullable=False),
+        _tso("low"),
+        _tso("high"),
+        Column("phase", String(16), nullable=False),
+        _tso("done"),
+        _tso("parts"),
+        _tso("size"),
+        Column("is_view", BOOLEAN, nullable=False),
+        Column("replaces", BOOLEAN, nullable=False),
+        Column("error", Text, nullable=False),
+        Column("requested_at", DATETIME(fsp=6), nullable=False),
+        _text("requested_by"),
+        Column("ended_at", DATETIME(fsp=6)),
+    )
+
+
+def _verify_columns() -> tuple[Column[Any], ...]:
+    """Return the columns of one row per table that was compared with the source: how far, at which commit-ts, and what was found."""
+    return (
+        Column("table_key", String(_PATH), primary_key=True),
+        _text("schema_name"),
+        _text("table_name"),
+        Column("outcome", String(16), nullable=False),
+        _tso("checkpoint"),
+        Column("compared_at", DATETIME(fsp=6), nullable=False),
+        Column("document", MEDIUMTEXT, nullable=False),
     )
 
 

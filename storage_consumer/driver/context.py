@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config
+from storage_consumer.driver.copies import Loading
 from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.poll.reader import StorageReader
@@ -30,5 +31,7 @@ class RoundContext:
     progress: Progress
     clock: Clock
     secrets_file: str
+    loading: Loading | None = None
+    """Loads tables from copies; None where none is loaded, as in a plan."""
     retry_quarantined: Callable[[RoundContext, Collection[str]], None] | None = None
     """Tries quarantined rows again that operators asked for, except those of tables that a running statement touches."""

@@ -22,6 +22,7 @@ from storage_consumer.plan.ddl_backlog import LATE
 from storage_consumer.plan.quarantined import may_run
 from storage_consumer.plan.renames import unfinished
 from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.table import TableConsumer
 from storage_consumer.ports import DdlContext, Decision
 from storage_consumer.telemetry import Log
 
@@ -227,8 +228,15 @@ class DdlScheduler:
             database_is_ours=manager.creates_database(step),
             database_statements=manager.lifetimes.database_statements(step.name.schema, step.version),
             table_was_seen=was_seen(step, manager),
+            after_copy=any(_is_first_after_copy(manager.tables[key], step.version) for key in manager.touches.of(step)),
             made_by=manager.tables[step.table_key].timeline.made_before(step.version),
             decision=decision,
             resumes=manager.tables[manager.touches.held_up(step)[0]].name,
             should_continue=self.context.ddl_workers.should_continue,
         )
+
+
+def _is_first_after_copy(table: TableConsumer, version: int) -> bool:
+    """Return whether nothing led to a table between its last copy and this version."""
+    copied_at = table.copies.copied_at
+    return 0 < copied_at < version and not table.timeline.has_statement(copied_at + 1, version - 1)

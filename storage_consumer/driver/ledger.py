@@ -14,7 +14,7 @@ from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.shared_names import place_of
 from storage_consumer.plan.steps import DdlStep, RowStep
-from storage_consumer.plan.table import Checkpoints, TableConsumer, checkpoints
+from storage_consumer.plan.table import Checkpoints, TableConsumer, checkpoints, is_all_apart
 from storage_consumer.plan.table_state import HaltKind, TableState
 from storage_consumer.ports import TableProgress
 from storage_consumer.signals import StopSignal
@@ -66,11 +66,12 @@ class RoundLedger:
     """Reason → number of objects, rows or statements."""
     counts: defaultdict[str, Counts] = field(default_factory=lambda: defaultdict(Counts))
     """By table key."""
-    _began: float = field(init=False)
+    began: float = field(init=False)
+    """When the round began, by the monotonic clock."""
 
     def __post_init__(self) -> None:
         """Begin the round's time."""
-        self._began = self.context.clock.monotonic()
+        self.began = self.context.clock.monotonic()
 
     @property
     def reach(self) -> int:
@@ -103,8 +104,11 @@ class RoundLedger:
         limits = self.context.config.limits
         if limits.max_files and self._files_read >= limits.max_files:
             return "max-files"
-        lasted = self.context.clock.monotonic() - self._began
-        return "max-seconds" if limits.max_seconds and lasted >= limits.max_seconds else ""
+        return (
+            "max-seconds"
+            if limits.max_seconds and self.context.clock.monotonic() - self.began >= limits.max_seconds
+            else ""
+        )
 
     def should_continue(self) -> bool:
         """Return whether the next step may start; if not, the round ends early. Raises `LeaseLost` if another process has the lease."""
@@ -184,8 +188,12 @@ class RoundLedger:
     def save_checkpoints(self) -> Checkpoints:
         """Store how far the tables are, if that has changed; return it."""
         manager, catalog = self.context.manager, self.context.manager.catalog
-        # A run that ends sooner than an earlier one takes nothing back.
-        reached = checkpoints(manager.tables.values(), max(self.reach, catalog.stored_checkpoint))
+        reached = _reached(manager, self.reach)
+        # Those that have caught up since their loads count from here on.
+        if joined := _join(manager, reached):
+            self.save(joined)
+            self.context.state.loads.joined([table.key for table in joined])
+            reached = _reached(manager, self.reach)
         # Unread files may expire. What was listed is stored, so that a later run misses those that are gone by then.
         if listed := manager.note_listed(self.storage_checkpoint):
             self.save(listed)
@@ -237,7 +245,7 @@ class RoundLedger:
             checkpoint=reached.lowest,
             checkpoint_running=reached.running,
             storage_checkpoint=self.storage_checkpoint,
-            seconds=self.context.clock.monotonic() - self._began,
+            seconds=self.context.clock.monotonic() - self.began,
             finished_files=manager.finished_files,
             pending_files=manager.pending_files,
             pending_bytes=manager.pending_bytes,
@@ -292,6 +300,22 @@ class RoundLedger:
         return tuple(sorted(tables, key=lambda t: t.table))
 
 
+def _reached(manager: ConsumerManager, reach: int) -> Checkpoints:
+    """Return how far the tables are that count for the whole. `reach`: how far the round may go."""
+    tables, stored = manager.tables.values(), manager.catalog.stored_checkpoint
+    # A run that ends sooner than an earlier one takes nothing back. Where all tables are being loaded, no table is any further.
+    return checkpoints(tables, stored if is_all_apart(tables) else max(reach, stored))
+
+
+def _join(manager: ConsumerManager, reached: Checkpoints) -> list[TableConsumer]:
+    """Let tables count for the checkpoints of the whole that have caught up with these since their loads; return them."""
+    tables = manager.tables.values()
+    joined = [t for t in tables if t.status.joining and not t.status.blocked and t.checkpoint >= reached.running]
+    for table in joined:
+        table.join()
+    return joined
+
+
 def _announce(table: TableConsumer) -> None:
     """Log a halt, once."""
     fields = {"table": str(table.name), "checkpoint": table.checkpoint, "kind": table.unannounced}
@@ -308,7 +332,8 @@ def progress_of(table: TableConsumer, manager: ConsumerManager, *, may_be_outdat
         checkpoint=table.checkpoint,
         state=table.status.stored,
         # A table behind the feed must not jump to the feed's checkpoint when the state is loaded.
-        follows=not table.status.is_halted and table.checkpoint >= manager.catalog.stored_checkpoint,
+        follows=not (table.status.is_halted or table.status.apart)
+        and table.checkpoint >= manager.catalog.stored_checkpoint,
         # Who skips it stays known, whatever else is said of it meanwhile.
         error=table.status.skipped or table.status.error,
         copies=table.copies.to_store,

@@ -57,7 +57,8 @@ def missing_table(name: TableName, place: TableName, downstream: Downstream) -> 
 
 def with_a_way_on(error: str, name: TableName, downstream: Downstream) -> str:
     """Return a message that halts a table with the command that tries the table again, unless it names a command already."""
-    if "--downstream-uri " in error:
+    # Not the flag alone: that may be part of what the message quotes of a file.
+    if shlex.join(reaching(downstream)) in error:
         return error
     again = table_command("resume", name, downstream)
     return f"{error.rstrip('.')}. Next steps: to try it again without a restart: {again}"

@@ -6,6 +6,7 @@ from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_schedule import DdlScheduler
 from storage_consumer.driver.intake import Intake
 from storage_consumer.driver.ledger import RoundLedger
+from storage_consumer.driver.loading import LoadJobs
 from storage_consumer.driver.rows import RowJobs
 from storage_consumer.plan.arrivals import unreached
 from storage_consumer.plan.steps import in_one_job
@@ -73,9 +74,11 @@ def _apply(
 ) -> None:
     """Do wave after wave, until nothing more can be done, or the round ends early.
 
-    `is_stable`: whether all DDL at exactly the end of the round's reach are stored; `to_the_end`: whether to wait for every statement.
+    `is_stable`: whether all DDL at exactly the end of the round's reach are stored; `to_the_end`: whether to wait for every statement,
+    and to load all tables.
     """
     rows, ddls = working
+    loads = LoadJobs(context, ledger, context.loading, rows.fence) if context.loading is not None else None
     while ledger.should_continue():
         # What ended meanwhile moves its tables: the wave has to be planned from where they are now.
         with ledger.stage("ddl"):
@@ -83,17 +86,29 @@ def _apply(
         with ledger.stage("plan"):
             wave = context.manager.next_wave(ledger.reach, is_stable=is_stable)
         # Asked only where something is left to do, since else the round just ends.
-        if wave and (limit := ledger.limit()):
+        if (wave or (loads is not None and loads.is_any_open)) and (limit := ledger.limit()):
             ledger.ended_early = limit
             break
-        if wave.rows:
-            with ledger.stage("rows"):
-                # Stored before a job that may fail: after a fault the tables are as they were stored.
-                ddls.store()
-                rows.write(in_one_job(ledger.oldest_first(wave.rows), ledger.files_left))
-            continue
-        with ledger.stage("ddl"):
-            went_on = ddls.run(wave.ddls, to_the_end=to_the_end)
-        # Nothing started and nothing ended: the rest waits for a file, for time, or for an operator.
-        if not went_on:
+        if not wave.rows:
+            with ledger.stage("ddl"):
+                went_on = ddls.run(wave.ddls, to_the_end=to_the_end)
+            if went_on:
+                continue
+        copied = loads.steps() if loads is not None else []
+        # Nothing started, nothing ended, and nothing is to be written: the rest waits for a file, for time, or for an operator.
+        if not (wave.rows or copied):
             break
+        with ledger.stage("rows"):
+            # Stored before a job that may fail: after a fault the tables are as they were stored.
+            ddls.store()
+            taken = in_one_job(ledger.oldest_first(wave.rows), ledger.files_left) if wave.rows else ()
+            began = context.clock.monotonic()
+            written = rows.write([*taken, *copied])
+        if loads is not None:
+            loads.note(copied, written, context.clock.monotonic() - began)
+        # The bucket is polled again before more parts are loaded, so that the other tables keep up.
+        lasted = context.clock.monotonic() - ledger.began
+        if not wave.rows and not to_the_end and lasted >= context.config.tuning.flush_interval:
+            break
+    if loads is not None:
+        loads.end_written()

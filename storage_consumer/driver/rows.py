@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
+from storage_consumer.config.settings import Upstream
 from storage_consumer.config.table_filter import table_rules
 from storage_consumer.decode import decoder_for
 from storage_consumer.driver.context import RoundContext
@@ -17,7 +18,7 @@ from storage_consumer.errors import NotReplicable, TableError
 from storage_consumer.job.match import table_work, unread_work
 from storage_consumer.job.reports import FileReport, TableOutcome, WriteReport, in_sequence, table_outcome
 from storage_consumer.job.shape import shape
-from storage_consumer.job.spec import FileSplit, JobSpec, Quarantine, TablePlan
+from storage_consumer.job.spec import FileSplit, JobSpec, Mode, Quarantine, TablePlan
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.job.title import job_title
 from storage_consumer.model import TableName, latest_tso
@@ -46,11 +47,11 @@ class RowJobs:
     _may_be_late: bool = True
     """Whether a job ran since the last fence, or may have before this round: one of its tasks may still be about to write."""
 
-    def write(self, steps: Sequence[RowStep]) -> None:
-        """Run one job for the row steps of all tables that can run, and store what it did."""
+    def write(self, steps: Sequence[RowStep]) -> frozenset[str]:
+        """Run one job for the row steps of all tables that can run, and store what it did; return the keys of the tables that it wrote."""
         planned = self._planned(steps)
         if not planned:
-            return
+            return frozenset()
         files = self._files(planned)
         self._waves += 1
         spec = self._spec(planned, files)
@@ -71,6 +72,13 @@ class RowJobs:
         self.ledger.save_rows(moved)
         if any(table.status.stored != TableState.HALTED for table in moved):
             self.ledger.steps += 1
+        return frozenset(table.key for table in moved if not table.status.is_halted)
+
+    @property
+    def _origins(self) -> tuple[Upstream, ...]:
+        """Where files may be: in the bucket, and in the copies that are open."""
+        loading = self.context.loading
+        return (self.context.config.upstream, *(loading.origins() if loading is not None else ()))
 
     def fence(self) -> None:
         """Keep late tasks of earlier jobs from writing. Called before a statement starts: they would write rows of the former structure."""
@@ -126,22 +134,26 @@ class RowJobs:
 
     def _plan(self, index: int, step: RowStep) -> TablePlan:
         """Return the plan of one table; raise `TableError` if its rows do not fit the target."""
-        there, upstream = self._known.get(step.name.folded()), self.context.config.upstream
+        there, upstream = self._known.get(step.name.folded()), self._origins[step.origin]
         # Even if the target has a table of the name of a dropped one: at this time the source has none, so nothing may be written.
         if there is not None and not step.dropped:
-            return self._with_quarantine(step, table_work(index, step, there, upstream))
+            plan = replace(table_work(index, step, there, upstream), origin=step.origin)
+            return self._with_quarantine(step, plan)
         place = self.context.manager.selection.routes.target(step.name)
         return unread_work(index, step, upstream, missing_table(step.name, place, self.context.config.downstream))
 
     def _files(self, planned: Iterable[_Planned]) -> list[FileSplit]:
         # Only a decoder that knows by the bytes alone where a row begins can start in the middle of a file.
-        splittable = decoder_for(self.context.config.upstream).mark is not None
+        splittable = [decoder_for(origin).mark is not None for origin in self._origins]
         return [
             file
             for step, plan in planned
             # The rows of a split have no numbers by which an operator could find them.
             for file in whole_files(
-                step, plan.index, splittable=splittable and plan.quarantine is None, undivided=self._undivided
+                step,
+                plan.index,
+                splittable=splittable[step.origin] and plan.quarantine is None,
+                undivided=self._undivided,
             )
         ]
 
@@ -150,7 +162,7 @@ class RowJobs:
         context, config = self.context, self.context.config
         cut = shape(files, config.upstream.protocol, context.pipeline.cores, config.tuning.partitions)
         return JobSpec(
-            upstream=config.upstream,
+            origins=self._origins,
             downstream=config.downstream,
             secrets_file=context.secrets_file,
             tables=tuple(plan for _, plan in planned),
@@ -158,7 +170,9 @@ class RowJobs:
             whole=cut.whole,
             epoch=context.state.lease.epoch,
             # Last, right before the job: tasks of earlier jobs can commit nothing from here on.
-            window_id=context.state.lease.open_window(cut.partitions, self.ledger.storage_checkpoint),
+            window_id=context.state.lease.open_window(
+                cut.partitions, self.ledger.storage_checkpoint, _early_writes(plan for _, plan in planned)
+            ),
             statements=context.state.lease.task_statements,
             load_data=context.server_info.load_data and config.tuning.local_infile,
             max_packet=context.server_info.max_packet,
@@ -234,13 +248,23 @@ class RowJobs:
         if unread := outcome.unread(step):
             message = f"the job gave no report for {unread[0]} ({len(unread)} files)"
             raise RuntimeError(message)
+        table, counts = self.context.manager.tables[step.table_key], self.ledger.counts[step.table_key]
+        # The parts of a copy have no place on the commit-ts line: how far a load is, `LoadJobs` stores.
+        if step.origin:
+            counts.rows += sum(report.applied for report in outcome.files.values())
+            return
         # First, since `finish` judges each file by the table's checkpoint.
         self.context.manager.rows_applied(step)
-        table, counts = self.context.manager.tables[step.table_key], self.ledger.counts[step.table_key]
         for file in step.files:
             report = outcome.files[file.stored.path]
             counts.rows += report.applied
             table.finish(file, max_ts=report.max_ts, next_ts=report.next_ts)
+
+
+def _early_writes(plans: Iterable[TablePlan]) -> dict[str, int]:
+    """Return table key → end of its commit range, of the tables whose rows are visible before their checkpoint moves."""
+    # The events of a keyless table commit together with its checkpoint.
+    return {plan.table_key: plan.commit_range.high for plan in plans if plan.mode is not Mode.KEYLESS}
 
 
 def whole_files(

@@ -12,10 +12,13 @@ from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.lease_holder import identity, process_is_gone, readable
 from storage_consumer.driver.ledger import RoundLedger
+from storage_consumer.driver.load_starts import LoadStarts, is_new_feed
 from storage_consumer.driver.renewal import Renewal
 from storage_consumer.driver.round import run_round
 from storage_consumer.driver.starting import manager_of
 from storage_consumer.errors import ConfigError, LeaseHeld, StorageConsumerError, TransientError
+from storage_consumer.plan.directories import Restart
+from storage_consumer.plan.loads import LoadPhase
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.ports import State
 from storage_consumer.signals import StopSignal
@@ -23,6 +26,10 @@ from storage_consumer.summary import RoundSummary
 from storage_consumer.telemetry import Log, tso_time, utc_time
 
 _log = Log("service")
+_NO_COPY = (
+    "the changefeed began at its start-ts {} ({}), so the bucket has no rows from before: if the source had any, the target needs a copy of "
+    "its tables as of then or later (see `storage-consumer table reload-done --help`)"
+)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 
 
@@ -49,6 +56,8 @@ class ConsumerService:
         self._last_seen = -1
         self._steps = 0
         """Number of steps that took effect in all rounds."""
+        self._load_ended = False
+        """Whether a load has ended in the last round."""
         self._rounds = 0
         """Number of rounds that were begun."""
 
@@ -112,6 +121,33 @@ class ConsumerService:
 
     def _load(self) -> RoundContext:
         """Load the state that earlier runs left, and return what the next rounds work with."""
+        context, restart = self._read()
+        if self._begin_loads(context, restart):
+            # What is stored of the tables that are loaded has changed.
+            self._drop()
+            context, restart = self._read()
+        if context.loading is not None:
+            context.loading.loads |= {
+                key: load for key, load in restart.loads.items() if load.phase == LoadPhase.LOADING
+            }
+        context.reader.resume(self._storage_floor, restart.done, self._state.history.known_versions())
+        return context
+
+    def _begin_loads(self, context: RoundContext, restart: Restart) -> bool:
+        """Begin the load of a new feed, and those that operators have requested; return whether any began."""
+        is_new, given = is_new_feed(restart, self._storage_floor), self._config.loading
+        if is_new and given.start_ts and not given.dump:
+            _log.warning("notice", text=_NO_COPY.format(given.start_ts, tso_time(given.start_ts)))
+        if context.loading is None:
+            return False
+        starts = LoadStarts(context, context.loading)
+        if is_new and given.dump:
+            starts.begin_feed(given.dump, by=readable(self._me))
+            return True
+        return starts.begin_requested(restart, self._busy())
+
+    def _read(self) -> tuple[RoundContext, Restart]:
+        """Read the state, and return what the next rounds work with, and what was read."""
         # Late tasks of an earlier owner or round may have written until now; from here on they can't.
         self._state.lease.open_window(0, 0)
         # While statements run, decisions wait for a round, which knows what those statements touch.
@@ -125,8 +161,7 @@ class ConsumerService:
         manager.quarantined.replace(self._state.quarantine.entries())
         context = self._assemble(manager)
         self._context, self._ddl_workers = context, context.ddl_workers
-        context.reader.resume(self._storage_floor, restart.done, self._state.history.known_versions())
-        return context
+        return context, restart
 
     def _beyond_until(self, checkpoint: int) -> Iterator[str]:
         """Yield why the target may hold more than the source had at --until. `checkpoint`: that of the running tables."""
@@ -154,6 +189,11 @@ class ConsumerService:
                 _log.info("decision_obeyed", **fields, **copied)
         return any(not each.refusal for each in found)
 
+    def _is_load_requested(self) -> bool:
+        """Return whether a load may begin that an operator has requested."""
+        busy = self._busy()
+        return any(load.table_key not in busy for load in self._state.loads.requested())
+
     def _busy(self) -> frozenset[str]:
         """Return the tables that a running statement touches: it would change an operator's copy."""
         if self._context is None:
@@ -173,7 +213,13 @@ class ConsumerService:
 
     def run_once(self, stop: StopSignal) -> RoundSummary:
         """Run one round up to the storage checkpoint, including the DDL at exactly that ts; return its summary."""
-        summary = self._persistently(lambda: self._round(stop, once=True), stop) or RoundSummary()
+        summary = RoundSummary()
+        self._load_ended = True
+        # After a load its tables go on from where the copy ends, which takes a round of its own.
+        while self._load_ended and not stop.requested.is_set():
+            self._load_ended = False
+            last = self._persistently(lambda: self._round(stop, once=True), stop)
+            summary = last.following(summary) if last is not None else summary
         until = self._config.limits.until
         if summary.storage_checkpoint < until and not summary.ended_early:
             text = (
@@ -199,7 +245,7 @@ class ConsumerService:
     def _round(self, stop: StopSignal, *, once: bool) -> RoundSummary | None:
         """Run one round; return None when asked to stop before it began."""
         # A decision changes what is stored, so what is in memory is out of date.
-        if self._context is not None and self._apply_decisions():
+        if self._context is not None and (self._apply_decisions() or self._is_load_requested()):
             self._drop()
         renewal = self._hold_lease(stop, once=once)
         if renewal is None:
@@ -221,6 +267,10 @@ class ConsumerService:
         if summary.storage_checkpoint > self._last_seen:
             self._last_seen, self._rose_at = summary.storage_checkpoint, self._clock.monotonic()
         self._storage_floor = max(self._storage_floor, summary.storage_checkpoint)
+        if context.loading is not None and context.loading.ended:
+            # How their tables go on is in what is stored of them.
+            context.loading.ended, self._load_ended = False, True
+            self._drop()
         if summary.reached_until:
             _log.info("until_reached", checkpoint=summary.checkpoint, storage_checkpoint=summary.storage_checkpoint)
         return summary

@@ -57,7 +57,7 @@ class PlannedRowJobs:
     def _read(self, spec: JobSpec, files: Sequence[FileSplit]) -> list[FileReport]:
         """Read the files as a task does, and drop their rows."""
         tables = {table.index: table for table in spec.tables}
-        items = read_files(files, tables, 1, partial(file_blocks, self._storage), decoder_for(spec.upstream))
+        items = read_files(files, tables, 1, partial(file_blocks, self._storage), decoder_for(spec.origins[0]))
         reports = {item.path: item for _, item in items if isinstance(item, FileReport)}
         return list(reports.values())
 

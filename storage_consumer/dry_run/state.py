@@ -11,6 +11,7 @@ from storage_consumer.model import DdlId, TableDefinition
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.journal import DONE, FAILED, STARTED, JournalEntry, Outcome, Sent
+from storage_consumer.plan.loads import Load
 from storage_consumer.plan.quarantined import TableEntries
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_decisions import Foreseen, Obeyed
@@ -76,6 +77,7 @@ class PlannedState:
         self.history = _History(stored)
         self.decisions = _Decisions(stored)
         self.quarantine = _Quarantine(stored)
+        self.loads = _Loads()
 
     def open(self, upstream: str) -> None:
         """Create nothing."""
@@ -101,7 +103,7 @@ class PlannedLease:
     def release(self) -> None:
         """Do nothing."""
 
-    def open_window(self, partitions: int, storage_checkpoint: int) -> int:  # noqa: ARG002 - no task writes
+    def open_window(self, partitions: int, storage_checkpoint: int, writes: Mapping[str, int] | None = None) -> int:  # noqa: ARG002 - no task writes
         """Return 0."""
         return 0
 
@@ -189,6 +191,34 @@ class _History:
     def unresolved(self) -> list[tuple[str, int]]:
         """Return what was read before and did not run."""
         return [] if self._stored is None else self._stored.history.unresolved()
+
+
+class _Loads:
+    """A plan loads nothing: tables whose copies are being written stand still in it."""
+
+    def requested(self) -> list[Load]:
+        """Return nothing."""
+        return []
+
+    def begin(self, loads: Collection[Load], *, by: str, floor: int = 0) -> None:
+        """Store nothing."""
+
+    def refuse(self, load: Load, error: str) -> None:
+        """Store nothing."""
+
+    def advance(self, clocks: Mapping[str, int]) -> None:
+        """Store nothing."""
+
+    def clocks(self, keys: Iterable[str]) -> Mapping[str, int]:  # noqa: ARG002 - no task writes
+        """Return nothing."""
+        return {}
+
+    def finish(self, load: Load) -> str:  # noqa: ARG002 - none is written
+        """Return nothing."""
+        return ""
+
+    def joined(self, keys: Collection[str]) -> None:
+        """Store nothing: the manager knows who has caught up."""
 
 
 class _Quarantine:

@@ -101,6 +101,8 @@ class TablePlan:
     index: int
     table_key: str
     """The key under which its progress is stored."""
+    origin: int = 0
+    """Where its files lie: an index of `JobSpec.origins`."""
     name: TableName
     """The name as the target spells it."""
     commit_range: CommitRange
@@ -178,6 +180,10 @@ class TaskStatements:
     """Lock the progress of the table ``of`` (its key): its checkpoint."""
     store_checkpoint: str
     """Move the checkpoint of the table ``of``, which is ``named`` so ``in_schema``, to ``upto``."""
+    lock_load: str = ""
+    """Lock the load of the table ``of``: its clock; see `plan.loads`."""
+    store_load: str = ""
+    """Move the clock of the load of the table ``of`` to ``upto``."""
     open_entries: str = ""
     """The quarantined rows of the table ``of``: the digests of their keys."""
     lock_entries: str = ""
@@ -192,7 +198,8 @@ class TaskStatements:
 class JobSpec:
     """One Spark job: the row steps of a wave."""
 
-    upstream: Upstream
+    origins: tuple[Upstream, ...]
+    """Where its files lie and how they are written: first the bucket, then the exports that tables are loaded from."""
     downstream: Downstream
     secrets_file: str
     """Path of the file that holds the secrets on this machine; if empty, they come from the environment."""

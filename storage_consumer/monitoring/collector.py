@@ -19,9 +19,13 @@ from storage_consumer.monitoring.report import Phase
 from storage_consumer.monitoring.table_series import TableSeries
 from storage_consumer.monitoring.tally import ROUND_BUCKETS, Facts
 from storage_consumer.plan.table_state import TableState
+from storage_consumer.redaction import escaped, redact
 from storage_consumer.summary import RunningStatement
 
-_STATES = (TableState.RUNNING, TableState.WAITING, TableState.HALTED, TableState.PAUSED, TableState.DROPPED)
+_STATES = (
+    *(TableState.RUNNING, TableState.WAITING, TableState.LOADING),
+    *(TableState.HALTED, TableState.PAUSED, TableState.DROPPED),
+)
 _WAITS = ("file", "ddl", "lock")
 _STAGES = ("poll", "plan", "rows", "ddl", "checkpoint")
 _HALTS = ("ddl", "gate", "file", "gap", "row", "schema", "name")
@@ -88,7 +92,7 @@ class ConsumerCollector(Collector):
 
 def _process(facts: Facts, *, is_writer: bool) -> dict[str, _Values]:
     report, tally = facts.report, facts.tally
-    retrying = facts.now - report.since if report.phase == Phase.RETRYING else 0.0
+    retrying = report.lasted(facts.now) if report.phase == Phase.RETRYING else 0.0
     return {
         "build_info": {report.version: 1},
         "start_time_seconds": report.started_at,
@@ -96,7 +100,7 @@ def _process(facts: Facts, *, is_writer: bool) -> dict[str, _Values]:
         "writer": float(is_writer),
         "lease_epoch": tally.epoch,
         "leases_acquired_total": tally.leases,
-        "retrying_seconds": max(0.0, retrying),
+        "retrying_seconds": retrying,
         "retries_total": _with_zeros(tally.retries, _RETRIES),
     }
 
@@ -166,7 +170,8 @@ def _family(name: str, value: _Values) -> Family:
     family = kind(PREFIX + name, metric.meaning, labels=metric.labels)
     # No metric has more than one label.
     for label, number in value.items() if isinstance(value, Mapping) else [(None, value)]:
-        family.add_metric([] if label is None else [label], number)
+        # A label may be the name of a table, which is a text from outside: what no UTF-8 has would spoil the whole scrape.
+        family.add_metric([] if label is None else [escaped(redact(label))], number)
     return family
 
 

@@ -9,6 +9,7 @@ from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
 from storage_consumer.monitoring.status import Status, TableStatus
 from storage_consumer.plan.table_decisions import shown_state
 from storage_consumer.telemetry import tso_time, utc_time
+from storage_consumer.verifying.result import TableResult
 
 
 def document(
@@ -41,9 +42,26 @@ def document(
     }
     if chosen is not None:
         found["table"] = _chosen_document(chosen, shown, snapshot)
+    if snapshot.verified:
+        shown_results = [each for each in snapshot.verified if chosen is None or each.table == chosen.name]
+        found["verified"] = [_verified_document(each) for each in shown_results]
     if needed is not None:
         found["files"] = list(needed)
     return found
+
+
+def _verified_document(result: TableResult) -> dict[str, object]:
+    return {
+        "table": str(result.table),
+        "outcome": result.outcome,
+        "how": result.how,
+        "checkpoint": {"ts": result.checkpoint, "time": tso_time(result.checkpoint) if result.checkpoint else None},
+        "rows": result.rows,
+        "different_rows": result.different_rows,
+        "structure": list(result.structure),
+        "reason": result.reason,
+        "heal": result.heal,
+    }
 
 
 def _mark(checkpoint: int, lag: float | None) -> dict[str, object]:

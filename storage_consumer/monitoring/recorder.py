@@ -64,6 +64,7 @@ class Recorder:
         self._version = version
         self._lock = threading.Lock()
         self._started_at = self._since = clock.now()
+        self._entered = clock.monotonic()
         self._phase = Phase.STARTING
         self._retry = ""
         self._round: _Round | None = None
@@ -148,7 +149,7 @@ class Recorder:
     def _enter(self, phase: Phase) -> None:
         """Begin a phase. Rounds follow one another closely: applying and idling in turns does not begin anew each time."""
         if phase != self._phase:
-            self._phase, self._since = phase, self._clock.now()
+            self._phase, self._since, self._entered = phase, self._clock.now(), self._clock.monotonic()
         if phase != Phase.RETRYING:
             self._retry = ""
 
@@ -182,6 +183,7 @@ class Recorder:
                 started_at=self._started_at,
                 phase=self._phase,
                 since=self._since,
+                phase_seconds=round(self._clock.monotonic() - self._entered, 3),
                 retry=self._retry,
                 work=self._work(),
                 rows_per_second=round(self._rate.per_second(), 1),

@@ -66,6 +66,8 @@ class Report:
     phase: Phase
     since: float
     """When the phase began."""
+    phase_seconds: float | None = None
+    """For how long the phase had lasted when the report was made; None from an older program."""
     retry: str = ""
     """What did not answer last, while the phase is `RETRYING`."""
     work: Work | None = None
@@ -82,6 +84,13 @@ class Report:
     """Reason → rows and objects skipped since the start."""
     waiting: dict[str, str] = field(default_factory=dict)
     """Table → what it waited for at the end of the last round; at most `SHOWN_TABLES`."""
+
+    def lasted(self, now: float, age: float = 0.0) -> float:
+        """Return for how many seconds the phase has lasted now, `age` seconds after the report was stored.
+
+        `now` may be of another clock than the report's times. It is used only for a report of an older program.
+        """
+        return max(0.0, now - self.since) if self.phase_seconds is None else self.phase_seconds + age
 
     def to_json(self) -> str:
         """Return the report as JSON."""

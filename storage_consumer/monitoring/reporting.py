@@ -52,7 +52,7 @@ class Reporting:
     def _save(self, *, ended: bool) -> None:
         report = self._recorder.report()
         if ended:
-            report = replace(report, phase=Phase.ENDED, since=self._clock.now(), work=None)
+            report = replace(report, phase=Phase.ENDED, since=self._clock.now(), phase_seconds=0.0, work=None)
         try:
             self._reports.save(report.to_json(), self._recorder.minute())
             self._has_failed = False

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.monitoring.report import Report
+from storage_consumer.verifying.result import TableResult
 
 SHOWN_CHARACTERS = 4_000
 """Most characters of a statement in a `JournalEntry`."""
@@ -90,6 +91,8 @@ class Snapshot:
     """Whether the target takes writes from administrators only."""
     tables: tuple[Table, ...] = ()
     statements: tuple[Statement, ...] = ()
+    verified: tuple[TableResult, ...] = ()
+    """The last result of each table that was compared with the source."""
     report: Report | None = None
     report_age: float = 0.0
     """Seconds since the report was stored."""

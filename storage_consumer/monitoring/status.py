@@ -34,7 +34,10 @@ _AGAIN = "`storage-consumer table resume"
 """How a message names the command, without the options that lead to the target."""
 _KILL = re.compile(r"`(KILL \d+)`")
 _PASSWORD_FILE = re.compile(r" --downstream-password-file ('(?:[^']|'\\'')*'|\S+)")
-_COMMAND = re.compile(r"(?<!`)storage-consumer (?:ddl|table|rebind|inspect|run) .*?(?= -- |[.;] |\.?$)")
+_BEGINNING = re.compile(r"(?<!`)(?=storage-consumer (?:ddl|table|quarantine|rebind|inspect|run) )")
+# What ends a command may stand inside of a quoted word, such as the name of a table. A word that is never closed is none of ours.
+_COMMAND = re.compile(r"(?:\$'(?:[^'\\]|\\.)*'|'[^']*'|\"[^\"]*\"|\$(?!')|[^'\"$\n.; ]++|[.; ])*?(?= -- |[.;] |\.?$)")
+_TARGET = re.compile(r" --downstream-uri ('(?:[^']|'\\'')*'|\S+)")
 
 
 class Health(StrEnum):
@@ -110,8 +113,29 @@ def lag_of(checkpoint: int, now: float) -> float | None:
 
 
 def commands_in(text: str) -> tuple[str, ...]:
-    """Return the commands of this program that a message gives to be pasted; those in backquotes are only named."""
-    return tuple(found[0].rstrip(".") for found in _COMMAND.finditer(text))
+    """Return the commands of this program in a text; those in backquotes are only named."""
+    # Most of ten thousand messages may hold none.
+    if "storage-consumer " not in text:
+        return ()
+    # Cut first, so that none reaches into the next one.
+    found = (_COMMAND.match(part) for part in _BEGINNING.split(text)[1:])
+    return tuple(command[0].rstrip(".") for command in found if command)
+
+
+def given_commands(message: str) -> tuple[str, ...]:
+    """Return the commands that a message gives to be pasted, without those in what it quotes of a file or of the target.
+
+    A message ends with its last command, and what it quotes stands before. All of its commands lead to one target, whose address nobody
+    knows who only writes into the bucket.
+    """
+    found = commands_in(message)
+    if not found or not message.rstrip(". ").endswith(found[-1].rstrip(". ")):
+        return ()
+    return tuple(command for command in found if _target(command) == _target(found[-1]))
+
+
+def _target(command: str) -> str:
+    return found[1] if (found := _TARGET.search(command)) else ""
 
 
 def judged(
@@ -177,7 +201,7 @@ def _reasons(status: Status, stopped: list[TableStatus], exceeded: float | None,
         do = _WRITABLE if snapshot.read_only else "start `storage-consumer run`"
         yield f"nobody writes{last}{how}: {do}"
     if _is_retrying(snapshot) and report:
-        yield f"the writer has been retrying for {span(max(0.0, snapshot.now - report.since))}: {report.retry}"
+        yield f"the writer has been retrying for {span(report.lasted(snapshot.now, snapshot.report_age))}: {report.retry}"
     if stopped:
         paused = sum(each.state == TableState.PAUSED for each in stopped)
         by_itself, of = len(stopped) - paused, f"of {sum(status.counts.values()):,} tables"
@@ -255,7 +279,7 @@ def _next_steps(
     # The message knows best: it was written where the fault was met. But the writer's file may be one that only a service can read.
     again = command("resume", table.name)
     mine = found[0] if (found := _PASSWORD_FILE.search(again)) else ""
-    named = tuple(_PASSWORD_FILE.sub(lambda _: mine, each) for each in commands_in(reason))
+    named = tuple(_PASSWORD_FILE.sub(lambda _: mine, each) for each in given_commands(reason))
     if AT_A_START in reason:
         return named
     if state == TableState.LOST:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from storage_consumer.amounts import data_size
 from storage_consumer.clock import span
 from storage_consumer.monitoring.report import Phase, Report
 from storage_consumer.monitoring.status import Status
 from storage_consumer.telemetry import tso_time
+from storage_consumer.verifying.result import Outcome, TableResult
+
+_NAMED = 5
+"""Most tables that a line names."""
 
 
 def doing(status: Status) -> str:
     """Return what the writer is doing, by its own word."""
-    report, now = status.report, status.snapshot.now
+    report, snapshot = status.report, status.snapshot
     if report is None:
         return ""
     if not status.is_reported:
         ended = "ended" if report.phase == Phase.ENDED else f"last heard of while {report.phase}"
-        return f"{ended} {span(status.snapshot.report_age)} ago"
-    words = f"{report.phase} for {span(max(0.0, now - report.since))}"
+        return f"{ended} {span(snapshot.report_age)} ago"
+    words = f"{report.phase} for {span(report.lasted(snapshot.now, snapshot.report_age))}"
     if (work := report.work) is not None and work.files:
         left = f", {span(status.seconds_left)} left" if status.seconds_left is not None else ""
         words += (
@@ -40,6 +47,20 @@ def skipped(report: Report | None) -> str:
     if report is None or not report.skipped:
         return ""
     return ", ".join(f"{count:,} {reason}" for reason, count in sorted(report.skipped.items()))
+
+
+def verified(results: Sequence[TableResult]) -> str:
+    """Return what comparisons with the source found, and as of when; empty if there were none."""
+    if not results:
+        return ""
+    counts = Counter(str(result.outcome) for result in results)
+    oldest = min((result.checkpoint for result in results if result.checkpoint), default=0)
+    different = [str(result.table) for result in results if result.outcome is Outcome.DIFFERENT]
+    named = f" ({', '.join(different[:_NAMED])}{', …' if len(different) > _NAMED else ''})" if different else ""
+    words = ", ".join(
+        f"{count:,} {outcome}{named if outcome == Outcome.DIFFERENT else ''}" for outcome, count in counts.items()
+    )
+    return f"{words}; the oldest as of {moment(oldest, None)}"
 
 
 def moment(checkpoint: int, lag: float | None) -> str:

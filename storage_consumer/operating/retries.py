@@ -7,7 +7,7 @@ REPLACE pushes out by another unique key is itself a former state of such a key.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from functools import partial
 
@@ -15,13 +15,20 @@ from storage_consumer.apply.rows import RowStatements
 from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.checkpoint.quarantine import AskedEntry
 from storage_consumer.checkpoint.store import StateStore
-from storage_consumer.decode.values import WireKind
+from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.downstream.connection import escape
+from storage_consumer.downstream.mysql_errors import described
 from storage_consumer.driver.context import RoundContext
-from storage_consumer.errors import RowRefused
-from storage_consumer.job.spec import JobSpec, Mode, TablePlan, WireColumn
+from storage_consumer.errors import NotReplicable, RowRefused
+from storage_consumer.job.lossy_columns import check
+from storage_consumer.job.match import table_work
+from storage_consumer.job.spec import JobSpec, TablePlan, VersionPlan
 from storage_consumer.job.target_table import TargetTable
-from storage_consumer.model import CommitRange, TableName, folded_name
+from storage_consumer.model import CommitRange, TableName
+from storage_consumer.order.key_digest import key_signature
+from storage_consumer.plan.manager import ConsumerManager
+from storage_consumer.plan.steps import RowStep
+from storage_consumer.plan.table import TableConsumer
 from storage_consumer.telemetry import Log
 
 _log = Log("quarantine")
@@ -38,7 +45,10 @@ class QuarantineRetries:
 
     def __call__(self, context: RoundContext, busy: Collection[str]) -> None:
         """Try the rows again that operators asked for; those of tables that are `busy` wait."""
-        asked = [entry for entry in self._state.quarantine.asked() if entry.table_key not in busy]
+        asked = self._state.quarantine.asked()
+        if asked:
+            held = {*busy, *_unsettled(context.manager)}
+            asked = [entry for entry in asked if entry.table_key not in held]
         if not asked:
             return
         # Tasks of earlier windows can commit nothing from here on.
@@ -65,16 +75,15 @@ class QuarantineRetries:
             "key": entry.key,
             "commit_ts": entry.commit_ts,
         }
-        why = _obstacle(context, entry, there)
-        if why or there is None:
-            self._state.quarantine.stays(entry, why)
-            _log.error("retry_refused", **fields, error=why)
-            return
-        work = _work(entry, there.name)
         try:
+            work = _work(context, entry, there)
             fenced.transaction(work, partial(self._write, fenced, work, entry))
         except RowRefused as fault:
-            self._state.quarantine.stays(entry, "refused again", reason=str(fault), number=fault.content_error)
+            reason = described(fault.__cause__ or fault)
+            self._state.quarantine.stays(entry, "refused again", reason=reason, number=fault.content_error)
+            _log.error("retry_refused", **fields, error=reason)
+        except NotReplicable as fault:
+            self._state.quarantine.stays(entry, str(fault))
             _log.error("retry_refused", **fields, error=str(fault))
         else:
             _log.info("row_retried", **fields)
@@ -92,7 +101,7 @@ class QuarantineRetries:
         """Return what the transactions need, with a window of their own."""
         lease = self._state.lease
         return JobSpec(
-            upstream=context.config.upstream,
+            origins=(context.config.upstream,),
             downstream=context.config.downstream,
             secrets_file="",
             tables=(),
@@ -105,34 +114,56 @@ class QuarantineRetries:
         )
 
 
-def _obstacle(context: RoundContext, entry: AskedEntry, there: TargetTable | None) -> str:
-    """Return why a row may not be written to its table as the table is now; empty if it may."""
+def _unsettled(manager: ConsumerManager) -> Iterator[str]:
+    """Yield the tables that a statement touches which was started and is not known to have ended: they may be as it leaves them."""
+    for ddl in manager.touches.pending():
+        if ddl.step.identity in manager.backlog.started:
+            yield from ddl.touches
+
+
+def _work(context: RoundContext, entry: AskedEntry, there: TargetTable | None) -> TablePlan:
+    """Return what is needed to write the row of an entry; raise `NotReplicable` if it may not be written to its table as the table is now."""
     table = context.manager.tables.get(entry.table_key)
     if table is None or there is None or table.status.dropped or table.status.left_out:
-        return f"the table is no longer replicated, or the target does not have it: {_HOW}"
-    current = table.timeline.in_force(table.checkpoint)
+        raise NotReplicable(f"the table is no longer replicated, or the target does not have it: {_HOW}")
+    current = table.timeline.in_force(_reached(context.manager, table))
     version = current.version if current else 0
-    if version != entry.version:
-        return f"the table has version {version} now, and the row is of version {entry.version}: {_HOW}"
-    key = {part[0] for part in json.loads(entry.key_columns)[1:]}
-    if not any({folded_name(name) for name in unique.columns} == key for unique in there.unique_keys):
-        return f"the target's table has no unique key over {', '.join(sorted(key))} any more: {_HOW}"
-    return ""
-
-
-def _work(entry: AskedEntry, name: TableName) -> TablePlan:
-    """Return what is needed to write the row of an entry."""
-    columns = tuple(
-        WireColumn(name=called, kind=WireKind(kind), type=of) for called, kind, of in json.loads(entry.written_columns)
-    )
-    return TablePlan(
-        index=0,
+    if current is None or version != entry.version:
+        raise NotReplicable(f"the table has version {version} now, and the row is of version {entry.version}: {_HOW}")
+    place = (version, "")
+    step = RowStep(
         table_key=entry.table_key,
-        name=name,
+        name=table.name,
         commit_range=CommitRange(low=0, high=entry.commit_ts),
-        mode=Mode.KEYED,
-        has_other_unique_keys=False,
-        written=columns,
-        key=(),
-        versions={},
+        current=current,
+        definitions={place: current},
+        files=(),
     )
+    # As a job does it: whoever changed the target's table since must not have the row push out another one, or be changed itself.
+    work = table_work(0, step, there, context.config.upstream)
+    if key_signature(work) != entry.key_columns:
+        raise NotReplicable(
+            f"the key of the target's table is no longer compared as it was when the row was refused: {_HOW}"
+        )
+    kept = [(name, kind) for name, kind, _ in json.loads(entry.written_columns)]
+    if kept != [(column.name, column.kind.value) for column in work.written]:
+        raise NotReplicable(f"the target's table has other columns than when the row was refused: {_HOW}")
+    _check_values(work.versions[place], entry.line)
+    return work
+
+
+def _reached(manager: ConsumerManager, table: TableConsumer) -> int:
+    """Return up to which commit-ts statements of a table have run (inclusive): rows go up to a statement that still waits."""
+    waiting = (ddl.step.version - 1 for ddl in manager.touches.pending() if table.key in ddl.touches)
+    return min((table.checkpoint, *waiting))
+
+
+def _check_values(version: VersionPlan, line: bytes) -> None:
+    """Raise `NotReplicable` for a value that the target would silently change."""
+    values: list[str | None] = [None] * len(version.layout.columns)
+    for place, text in zip(version.written, decode_line(line), strict=True):
+        values[place] = text
+    try:
+        check(tuple(values), version.limits)
+    except ValueError as fault:
+        raise NotReplicable(str(fault)) from fault

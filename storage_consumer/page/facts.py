@@ -64,7 +64,7 @@ def process_facts(process: Report, snapshot: Snapshot | None, now: float) -> Ite
     if snapshot is not None and is_own(process, snapshot):
         return
     retry = f": {process.retry}" if process.phase == Phase.RETRYING else ""
-    yield "this process", f"{process.phase} for {span(max(0.0, now - process.since))}{retry}"
+    yield "this process", f"{process.phase} for {span(process.lasted(now))}{retry}"
     yield (
         "its rounds",
         f"{process.totals.rounds:,}, with {process.totals.rows:,} row changes" if process.totals.rounds else "",

@@ -15,7 +15,7 @@ SORTS: tuple[Sort, ...] = ("state", "table", "checkpoint", "lag")
 RANGES = (1, 6, 24)
 """Hours that the plots can show."""
 STATES = (
-    *(TableState.HALTED, TableState.PAUSED, TableState.WAITING, TableState.RUNNING),
+    *(TableState.HALTED, TableState.PAUSED, TableState.WAITING, TableState.LOADING, TableState.RUNNING),
     *(TableState.SKIPPED, TableState.EXCLUDED, TableState.DROPPED),
 )
 """States by which tables are filtered, in their order on the page."""

@@ -11,6 +11,7 @@ from storage_consumer.model import DataFile, DdlId, TableDefinition, TableName, 
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.file_sequence import FileSequences
 from storage_consumer.plan.finished_files import Finished
+from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table import TableConsumer
@@ -35,8 +36,8 @@ _OVERWRITTEN = (
 )
 _RESTORED = (
     ". But if the bucket was only restored or copied over, with the same content (the sizes are the same), no row is "
-    "missing, and the target's table itself is that copy: run {}. Next time, run `storage-consumer rebind "
-    "--restored` before the start to avoid this"
+    "missing, and the target's table itself is that copy. To avoid this, run `storage-consumer rebind --restored` before "
+    "the start the next time. Now run: {}"
 )
 _COPY = "reload the table from the source as of now or later, then run this with the TSO of the copy: {}"
 _LONGEST = 100
@@ -74,6 +75,12 @@ class Restart:
     """Table that an operator leaves out → who, and since when; they are among `excluded`."""
     copies: Mapping[str, Copies] = field(default_factory=dict)
     """Table → what a copy of it has to hold, or held."""
+    loads: Mapping[str, Load] = field(default_factory=dict)
+    """Table → its load, for those that are not ended."""
+    based: frozenset[str] = frozenset()
+    """Tables that were loaded, or are being loaded, from a copy."""
+    floor: int = 0
+    """TSO of the copy that the whole feed began with, 0 for none: what is at or below it counts as applied, in every table."""
     done: Mapping[str, Finished] = field(default_factory=dict)
     """Sequence → how far it is finished."""
     excluded: frozenset[str] = frozenset()
@@ -140,7 +147,8 @@ class Catalog:
                 self.sequences,
                 tells_time=self._tells_time,
                 status=self._restored(key, name),
-                copies=restart.copies.get(key),
+                # What the feed began with holds all that came before it, of whatever table.
+                copies=restart.copies.get(key) or Copies(copied_at=restart.floor),
             )
             # Their files may be listed only later: `look_at_copies` passes over them after each dispatch.
             self._copied += [table] if table.copies.known.passed else []
@@ -160,6 +168,9 @@ class Catalog:
             held=key in restart.held and not (left_out or dropped),
             skipped=restart.skipped.get(key, "") if name.table else "",
         )
+        if (load := restart.loads.get(key)) is not None and not left_out:
+            loading, joining = load.phase == LoadPhase.LOADING, load.phase == LoadPhase.JOINING
+            restored = replace(restored, loading=loading, joining=joining).released
         if key in restart.lost and not left_out:
             return replace(restored, state=TableState.LOST, error=_LOST.format(self._copy(name)))
         if restored.lacks_past:
@@ -179,6 +190,10 @@ class Catalog:
         for key in () if again else restart.lost | restart.held.keys() | restart.copies.keys():
             if key in restart.targets and key not in self.tables:
                 self.table(restart.targets[key][0])
+        # A table of which the bucket has nothing yet is in the copy all the same.
+        for load in () if again else restart.loads.values():
+            if load.phase != LoadPhase.REQUESTED:
+                self.table(load.name)
         for table in self._copied:
             table.copies.pass_over()
 

@@ -22,6 +22,11 @@ from storage_consumer.plan.touches import Touches
 from storage_consumer.sql.parse import parsed
 from storage_consumer.tso import ddl_is_stored
 
+NOT_IN_COPY = (
+    "the copy that this feed began with does not hold the table of {}, and no statement since then creates it: its earlier rows "
+    "are missing. Leave the table out, or reload it from the source, then run this with the TSO of the copy: {}"
+)
+
 
 class ConsumerManager:
     """All tables of one bucket. One `TableConsumer` per table name; the same one for all data of that table.
@@ -53,6 +58,7 @@ class ConsumerManager:
         self.lifetimes: Final = Lifetimes()
         self.quarantined: Final = QuarantinedTables()
         self._gap_timeout = gap_timeout
+        self._began_with_copy, self._based = bool(restart.floor), restart.based
         self._dispatched = False
 
     @property
@@ -97,6 +103,10 @@ class ConsumerManager:
             table.timeline.add(definition, ignored=ignored)
         self.lifetimes.ends(table.key, definition)
         step = DdlStep(table_dir=table_dir, table_key=table.key, definition=definition, ensure=not definition.is_ddl)
+        if step.ensure and self._is_needed(step, table) and self._began_with_copy and table.key not in self._based:
+            # Nothing in the bucket creates it, so it existed when the copy was made: created here, it would lack its rows.
+            table.halt(NOT_IN_COPY.format(definition.path, self.catalog.command("reload-done", table.name)), "schema")
+            return None
         late = self._is_needed(step, table) and self.backlog.take(step, table)
         if late:
             table.halt(LATE.format(definition.path), "ddl")
@@ -209,7 +219,8 @@ class ConsumerManager:
             if not ddl_is_stored(step.version, storage_checkpoint, is_stable=is_stable):
                 continue
             touched = [self.tables[key] for key in sorted(ddl.touches & self.tables.keys())]
-            still = ", ".join(str(table.name) for table in touched if table.is_in_the_way_of(step.version))
+            in_the_way = (t for t in touched if t.status.blocked and step.version >= t.files.first)
+            still = ", ".join(str(table.name) for table in in_the_way)
             why = f"waits for the DDL of {step.name} with version {step.version}{still and f' (halted or waiting: {still})'}"
             found |= dict.fromkeys((table.key for table in touched), why)
         return found

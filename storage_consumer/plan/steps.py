@@ -82,6 +82,8 @@ class RowStep:
     """Whether the table does not exist at this time: the files may only hold rows that were applied before."""
     out_of_turn: str = ""
     """Path of a file of which later ones were applied: it came late or its content has changed. Empty if there is none."""
+    origin: int = 0
+    """Where its files are: 0 is the bucket, and above it are copies that tables are loaded from."""
     crossing: str = ""
     """Path of the schema file by which one key's rows may be in several partitions, if the files are. Empty if there is none."""
 

@@ -127,7 +127,8 @@ class TableConsumer:
 
         `now` and `timeout` in seconds. Returns an empty text while there is nothing to halt for.
         """
-        if self._status.is_halted:
+        # What is missing while it is loaded may be in the copy.
+        if self._status.is_halted or self._status.loading:
             return ""
         reason = self.copies.first_missing(storage_checkpoint)
         if not reason:
@@ -138,10 +139,6 @@ class TableConsumer:
         self._misses_since = now if self._misses_since is None else self._misses_since
         self._status = replace(self._status, state=TableState.WAITING, error=f"waits for {reason}")
         return reason if now - self._misses_since >= timeout else ""
-
-    def is_in_the_way_of(self, version: int) -> bool:
-        """Return whether a DDL with this version has to wait because this table is halted or waits before it."""
-        return self._status.blocked and version >= self.files.first
 
     # progress
 
@@ -195,6 +192,10 @@ class TableConsumer:
             # What the filter left out until this start is in the copy too.
             self._status = replace(self._status.released, lacks_past=False)
 
+    def join(self) -> None:
+        """Note that the table has caught up with the others since its load."""
+        self._status = replace(self._status, joining=False)
+
     def retire(self, checkpoint: int) -> None:
         """End a stand-in without files: dropped and caught up, so that it holds up nothing after a restart."""
         self.pass_statement(checkpoint, dropped=True)
@@ -206,14 +207,23 @@ class Checkpoints:
     """How far the target is. Both are inclusive; `lowest` is never beyond `running`."""
 
     lowest: int = 0
-    """Over all tables that are not left out, halted ones included: what other programs may rely on."""
+    """Over all tables that are not left out, halted ones included: what other programs may rely on.
+
+    Tables that are being loaded, or have not caught up since, do not count: it never falls back to the TSO of a copy.
+    """
     running: int = 0
     """Over the tables that are not halted: what an idle table follows."""
 
 
+def is_all_apart(tables: Iterable[TableConsumer]) -> bool:
+    """Return whether there are tables that are being loaded, or have not caught up since, and no others."""
+    taken = [table for table in tables if table.name.table and not table.status.excluded]
+    return bool(taken) and all(table.status.apart for table in taken)
+
+
 def checkpoints(tables: Iterable[TableConsumer], storage_checkpoint: int) -> Checkpoints:
     """Return both checkpoints; neither is beyond the storage's, which idle tables have reached, though a copied table may be further."""
-    known = list(tables)
+    known = [table for table in tables if not table.status.apart]
     running = lowest((table.checkpoint for table in known if not table.status.is_halted), storage_checkpoint)
     # A table that is left out and runs has nothing to read, so it moves along with the others.
     halted = [table.checkpoint for table in known if table.status.is_halted and not table.status.excluded]

@@ -96,7 +96,7 @@ def refusal(table: StoredTable, decision: TableDecision, *, tells_time: bool = T
 
 
 def _refused_copy(table: StoredTable, at: int) -> str:
-    if table.state not in (TableState.HALTED, TableState.LOST, TableState.EXCLUDED):
+    if table.state not in (TableState.HALTED, TableState.LOST, TableState.EXCLUDED, TableState.LOADING):
         return (
             f"{table.name} is not halted: rows may be written at any time, older ones over a copy. Run "
             f"`storage-consumer table pause {table_flag(table.name)}`, wait until the consumer has obeyed "

@@ -27,6 +27,8 @@ class TableState(StrEnum):
     """Halted, and it lacks rows that no file holds any more, so that only a copy helps; stored so, shown as halted."""
     EXCLUDED = "excluded"
     """The table is left out, or was until now and lacks what was written meanwhile: by the filter, or skipped by an operator. Only stored."""
+    LOADING = "loading"
+    """A copy of it is being written, and nothing else of it is done."""
     SKIPPED = "skipped"
     """An operator leaves the table out; only shown, stored as excluded."""
 
@@ -36,7 +38,7 @@ class TableStatus:
     """The state of one table at one moment, and the facts beside it; only its `TableConsumer` replaces it by another."""
 
     state: TableState = TableState.RUNNING
-    """``RUNNING``, ``WAITING``, ``HALTED`` or ``LOST``; the others follow from what is below."""
+    """``RUNNING``, ``WAITING``, ``LOADING``, ``HALTED`` or ``LOST``; the others follow from what is below."""
     error: str = ""
     """Why it is halted or waits."""
     dropped: bool = False
@@ -53,6 +55,10 @@ class TableStatus:
     """Whether an operator keeps it halted, whatever happens to its statements."""
     paused: bool = False
     """Whether that is the only reason why it is halted."""
+    loading: bool = False
+    """Whether a copy of it is being written, even if it is halted meanwhile."""
+    joining: bool = False
+    """Whether it has its copy, and has not caught up with the others since."""
     skipped: str = ""
     """Who leaves it out, and since when; empty unless an operator does."""
     nowhere: str = ""
@@ -67,6 +73,11 @@ class TableStatus:
     def blocked(self) -> bool:
         """Whether nothing of it may be done now."""
         return bool(self.nowhere) or self.state != TableState.RUNNING
+
+    @property
+    def apart(self) -> bool:
+        """Whether the checkpoints of the whole leave it out: they would fall back to the TSO of its copy."""
+        return self.loading or self.joining
 
     @property
     def excluded(self) -> bool:
@@ -96,4 +107,4 @@ class TableStatus:
     @property
     def released(self) -> TableStatus:
         """The same without a halt or a wait."""
-        return replace(self, state=TableState.RUNNING, error="")
+        return replace(self, state=TableState.LOADING if self.loading else TableState.RUNNING, error="")

@@ -337,14 +337,18 @@ def _read(
 ) -> Iterator[tuple[Place, Any]]:
     """Yield the items of the first half, in a worker."""
     shorten_collection(len(sys.modules))
-    # In the worker: neither connections nor secrets go through Spark.
-    storage = opened(spec.upstream, secrets)
     tables = {table.index: table for table in spec.tables}
-    decoder = decoder_for(spec.upstream)
-    for place, item in read_files(files, tables, buckets, partial(file_blocks, storage), decoder):
-        if isinstance(item, FileReport):
-            seen(item)
-        yield place, item
+    by_origin: dict[int, list[FileSplit]] = {}
+    for work in files:
+        by_origin.setdefault(tables[work.table].origin, []).append(work)
+    for index, some in by_origin.items():
+        origin = spec.origins[index]
+        # In the worker: neither connections nor secrets go through Spark.
+        open_blocks = partial(file_blocks, opened(origin, secrets))
+        for place, item in read_files(some, tables, buckets, open_blocks, decoder_for(origin)):
+            if isinstance(item, FileReport):
+                seen(item)
+            yield place, item
 
 
 def _write(spec: JobSpec, secrets: Secrets, partition: int, items: Iterable[tuple[Place, Any]]) -> Iterator[_Report]:

@@ -9,6 +9,7 @@ from storage_consumer.model import TableName
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
+from storage_consumer.plan.loads import OPEN, LoadPhase
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_decisions import (
     Foreseen,
@@ -25,6 +26,8 @@ from storage_consumer.plan.table_decisions import (
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import TableProgress
 from storage_consumer.testing.records import TargetRecords
+
+_BASED = (LoadPhase.LOADING, LoadPhase.JOINING, LoadPhase.DONE)
 
 
 def restart_of(records: TargetRecords) -> Restart:
@@ -49,6 +52,9 @@ def restart_of(records: TargetRecords) -> Restart:
         },
         done=dict(records.sequences),
         copies=dict(records.copies),
+        loads={key: load for key, load in records.loads.items() if load.phase in OPEN},
+        based=frozenset(key for key, load in records.loads.items() if load.phase in _BASED),
+        floor=records.floor,
         paused=frozenset(key for key, made in records.table_decisions.items() if _is_paused(records, made)),
         skipped={key: table.error for key, table in records.tables.items() if is_skipped(table.state, table.error)},
         held={
@@ -97,6 +103,11 @@ def foresee_decisions(records: TargetRecords, *, tells_time: bool = True) -> lis
     ]
 
 
+def follow(records: TargetRecords, decision: TableDecision) -> str:
+    """Apply a decision that nobody has stored; return why it cannot be followed, or ""."""
+    return _obeyed(records, decision, tells_time=True).refusal
+
+
 def _obeyed(records: TargetRecords, decision: TableDecision, *, tells_time: bool) -> Obeyed:
     key = decision.table_key
     progress = _progress(records, key)
@@ -104,6 +115,8 @@ def _obeyed(records: TargetRecords, decision: TableDecision, *, tells_time: bool
     if not found.refusal:
         after = found.table
         records.copies[key] = after.copies
+        if decision.verb in ("reload-done", "skip") and key in records.loads:
+            records.loads[key] = replace(records.loads[key], phase=LoadPhase.CANCELLED)
         records.tables[key] = replace(
             progress,
             target=decision.to or progress.target,

@@ -9,6 +9,7 @@ from storage_consumer.model import DdlId, TableDefinition, TableName
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.journal import JournalEntry
+from storage_consumer.plan.loads import Load
 from storage_consumer.plan.table_decisions import Obeyed, TableDecision
 from storage_consumer.ports import Decision, TableProgress
 
@@ -30,6 +31,8 @@ class TargetRecords:
     lowest: int = 0
     """Commit ts that is published to others."""
     storage_checkpoint: int = 0
+    writes: dict[str, int] = field(default_factory=dict)
+    """Table key → commit ts up to which windows may have written rows."""
     tables: dict[str, TableProgress] = field(default_factory=dict)
     sequences: dict[str, Finished] = field(default_factory=dict)
     journal: dict[DdlId, JournalEntry] = field(default_factory=dict)
@@ -38,6 +41,9 @@ class TargetRecords:
     copies: dict[str, Copies] = field(default_factory=dict)
     table_decisions: dict[str, TableDecision] = field(default_factory=dict)
     obeyed: dict[str, Obeyed] = field(default_factory=dict)
+    loads: dict[str, Load] = field(default_factory=dict)
+    floor: int = 0
+    """Commit ts of the copy that the feed began with."""
     databases: set[str] = field(default_factory=set)
     structures: dict[TableName, TargetTable] = field(default_factory=dict)
     rows: dict[TableName, list[Row]] = field(default_factory=dict)

@@ -12,11 +12,20 @@ from storage_consumer.model import DdlId, TableDefinition
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED, JournalEntry, Outcome, Sent
+from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.quarantined import TableEntries
 from storage_consumer.plan.steps import DdlStep
-from storage_consumer.plan.table_decisions import Foreseen, Obeyed
+from storage_consumer.plan.table_decisions import Foreseen, Obeyed, TableDecision
+from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import Decision, TableProgress
-from storage_consumer.testing.operator import apply_decisions, foresee_decisions, put_tables, restart_of, unobeyed
+from storage_consumer.testing.operator import (
+    apply_decisions,
+    follow,
+    foresee_decisions,
+    put_tables,
+    restart_of,
+    unobeyed,
+)
 from storage_consumer.testing.records import TargetRecords
 
 NO_STATEMENTS = TaskStatements(lock_slot="", claim_slot="", close_slot="", lock_checkpoint="", store_checkpoint="")
@@ -35,6 +44,7 @@ class MemoryState:
         self.journal = MemoryJournal(owned)
         self.history = MemoryHistory(owned)
         self.decisions = MemoryDecisions(owned)
+        self.loads = MemoryLoads(owned)
         self.quarantine = MemoryQuarantine()
 
     def open(self, upstream: str) -> None:
@@ -110,9 +120,11 @@ class MemoryLease:
         if self._is_ours():
             self._records.holder = ""
 
-    def open_window(self, partitions: int, storage_checkpoint: int) -> int:  # noqa: ARG002 - no slots are needed for one writer
+    def open_window(self, partitions: int, storage_checkpoint: int, writes: Mapping[str, int] | None = None) -> int:  # noqa: ARG002 - no slots are needed for one writer
         """Fence off all older windows; return the id of the new one."""
         records = self._owned.of_owner("opening a window")
+        for key, upto in (writes or {}).items():
+            records.writes[key] = max(records.writes.get(key, 0), upto)
         records.storage_checkpoint = max(records.storage_checkpoint, storage_checkpoint)
         # One pair stands for all slots: a writer compares it as a task compares its own slot.
         records.window = (self.epoch, records.window[1] + 1)
@@ -250,3 +262,65 @@ class MemoryDecisions:
         if not unobeyed(self._owned.all):
             return []
         return apply_decisions(self._owned.of_owner("obeying a decision about a table"), busy, tells_time=tells_time)
+
+
+class MemoryLoads:
+    """The twin of `checkpoint.loads.StoredLoads`."""
+
+    def __init__(self, owned: OwnedRecords) -> None:
+        """Read and write these records."""
+        self._owned = owned
+
+    def requested(self) -> list[Load]:
+        """Return the loads that no consumer has looked at, by table."""
+        loads = self._owned.all.loads
+        return [load for _, load in sorted(loads.items()) if load.phase == LoadPhase.REQUESTED]
+
+    def begin(self, loads: Collection[Load], *, by: str, floor: int = 0) -> None:  # noqa: ARG002 - nobody reads it
+        """Store that these loads begin, and with `floor` that the feed does."""
+        records = self._owned.of_owner("beginning to load tables")
+        records.floor = records.floor or floor
+        records.checkpoint, records.lowest = max(records.checkpoint, floor), max(records.lowest, floor)
+        for load in loads:
+            records.loads[load.table_key] = load
+            new = TableProgress(
+                table_key=load.table_key, schema=load.name.schema, table=load.name.table, checkpoint=0, state=""
+            )
+            before = records.tables.get(load.table_key, new)
+            records.tables[load.table_key] = replace(before, state=TableState.LOADING, follows=False, error="")
+
+    def refuse(self, load: Load, error: str) -> None:
+        """Store why a copy cannot be used."""
+        self._end(self._owned.of_owner("refusing a load").loads, load, LoadPhase.REFUSED, error)
+
+    def advance(self, clocks: Mapping[str, int]) -> None:
+        """Store how far loads are; it never goes back."""
+        loads = self._owned.of_owner("storing how far loads are").loads
+        for key, clock in clocks.items():
+            if loads[key].phase == LoadPhase.LOADING:
+                loads[key] = replace(loads[key], done=max(loads[key].done, clock))
+
+    def clocks(self, keys: Iterable[str]) -> Mapping[str, int]:
+        """Return how far the loads of these tables are."""
+        loads = self._owned.of_owner("reading how far loads are").loads
+        return {key: loads[key].done for key in keys}
+
+    def finish(self, load: Load) -> str:
+        """Let a table go on after its copy; return why that may not be yet, or an empty text."""
+        records = self._owned.of_owner("ending a load")
+        if why := follow(records, TableDecision(table_key=load.table_key, verb="reload-done", at=load.low)):
+            return why
+        self._end(records.loads, load, LoadPhase.JOINING)
+        return ""
+
+    def joined(self, keys: Collection[str]) -> None:
+        """Store that tables have caught up with the others since their loads."""
+        loads = self._owned.of_owner("storing that loaded tables have caught up").loads
+        for key in keys:
+            if loads[key].phase == LoadPhase.JOINING:
+                loads[key] = replace(loads[key], phase=LoadPhase.DONE)
+
+    def _end(self, loads: dict[str, Load], load: Load, phase: LoadPhase, error: str = "") -> None:
+        # Only this very load: an operator may have requested another one meanwhile.
+        if loads[load.table_key].load_id == load.load_id:
+            loads[load.table_key] = replace(loads[load.table_key], phase=phase, error=error)

@@ -223,16 +223,29 @@ class MemoryPipeline:
 
     cores = 2
 
-    def __init__(self, storage: Storage, upstream: Upstream, writer: Callable[[JobSpec], RowWriter]) -> None:
-        """Read from `storage`; `writer` builds the writer of one job."""
+    def __init__(
+        self,
+        storage: Storage,
+        upstream: Upstream,
+        writer: Callable[[JobSpec], RowWriter],
+        others: Callable[[Upstream], Storage] | None = None,
+    ) -> None:
+        """Read from `storage`; `writer` builds the writer of one job. `others` opens the copies that tables are loaded from."""
         self._storage = storage
         self._decoder = decoder_for(upstream)
         self._writer = writer
+        self._others = others
 
     def run(self, spec: JobSpec, files: Sequence[FileSplit], progress: Progress) -> list[FileReport | WriteReport]:
         """Read all files, then write bucket by bucket; return the reports."""
         tables = {table.index: table for table in spec.tables}
-        read = read_files(files, tables, spec.partitions, partial(file_blocks, self._storage), self._decoder)
+        of_bucket = [work for work in files if not tables[work.table].origin]
+        read = list(read_files(of_bucket, tables, spec.partitions, partial(file_blocks, self._storage), self._decoder))
+        for number, origin in enumerate(spec.origins[1:], 1):
+            assert self._others is not None
+            copied = [work for work in files if tables[work.table].origin == number]
+            blocks = partial(file_blocks, self._others(origin))
+            read += read_files(copied, tables, spec.partitions, blocks, decoder_for(origin))
         # As Spark's shuffle would bring them together: by bucket, whatever the order of the files.
         items = sorted(read, key=lambda item: item[0])
         writer = self._writer(spec)

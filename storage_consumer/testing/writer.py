@@ -55,12 +55,8 @@ class FencedWriter:
         """Write events one by one and move the stored checkpoint with them; a row replaces those with its unique keys, if any."""
         rows, written = self._rows(work), 0
         unique = self._unique(work) if work.replaces else set()
-        stored = self._records.tables.get(work.table_key)
-        table = stored or TableProgress(
-            table_key=work.table_key, schema=work.name.schema, table=work.name.table, checkpoint=0, state="running"
-        )
         # What is at or below the stored checkpoint was written before, as in the real writer.
-        due = chain.from_iterable(part.after(table.checkpoint).by_commit_ts() for part in parts)
+        due = chain.from_iterable(part.after(self._checkpoint(work)).by_commit_ts() for part in parts)
         for commit_ts, events in due:
             for upsert, line in events:
                 row = self._row(work, tuple(column.name for column in work.written), line)
@@ -70,8 +66,26 @@ class FencedWriter:
                 rows.append(row) if upsert else rows.remove(row)
                 written += 1
             # With each commit-ts, as the real writer moves it in the transaction of its rows.
-            table = self._records.tables[work.table_key] = replace(table, checkpoint=commit_ts)
+            self._move(work, commit_ts)
         return written
+
+    def _checkpoint(self, work: TablePlan) -> int:
+        """Return the table's stored checkpoint, or the clock of its load."""
+        if work.origin:
+            return self._records.loads[work.table_key].done
+        stored = self._records.tables.get(work.table_key)
+        return 0 if stored is None else stored.checkpoint
+
+    def _move(self, work: TablePlan, commit_ts: int) -> None:
+        """Store the same."""
+        key = work.table_key
+        if work.origin:
+            self._records.loads[key] = replace(self._records.loads[key], done=commit_ts)
+            return
+        new = TableProgress(
+            table_key=key, schema=work.name.schema, table=work.name.table, checkpoint=0, state="running"
+        )
+        self._records.tables[key] = replace(self._records.tables.get(key, new), checkpoint=commit_ts)
 
     def _rows(self, work: TablePlan) -> list[Row]:
         # The fence, at the beginning of each transaction.

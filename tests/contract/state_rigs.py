@@ -83,7 +83,7 @@ def statement(table_dir: str = "shop/a", version: int = 5, checksum: int = 7, qu
 def fenced_spec(downstream: Downstream, *, epoch: int = 1, window_id: int = 1, load_data: bool = False) -> JobSpec:
     """A job on this target without any table."""
     return JobSpec(
-        upstream=Upstream(scheme="file", root="/bucket", protocol="csv"),
+        origins=(Upstream(scheme="file", root="/bucket", protocol="csv"),),
         downstream=downstream,
         secrets_file="",
         tables=(),

@@ -83,6 +83,7 @@ class Rig:
         ours: bool = True,
         decision: Decision | None = None,
         made_by: DdlStep | None = None,
+        after_copy: bool = False,
     ) -> str:
         """Run a step that moves its table."""
         moved = TableProgress(
@@ -92,7 +93,9 @@ class Rig:
             checkpoint=step.version,
             state="running",
         )
-        context = DdlContext(database_is_ours=ours, table_was_seen=seen, decision=decision, made_by=made_by)
+        context = DdlContext(
+            database_is_ours=ours, table_was_seen=seen, decision=decision, made_by=made_by, after_copy=after_copy
+        )
         return self.runner.run(step, context, [moved])
 
     def interrupted(self, step: DdlStep, statement: str = "") -> None:
@@ -347,3 +350,44 @@ def test_clock_is_that_of_the_source(rig: Rig) -> None:
     found = rig.server.query("SELECT UNIX_TIMESTAMP(at) FROM shop.a")[0][0]
     assert float(found) == (step.version >> 18) / 1000
     assert abs(int(rig.database.session.rows("SELECT UNIX_TIMESTAMP() - UNIX_TIMESTAMP(SYSDATE())")[0][0])) < 5
+
+
+EARLY = {
+    "DROP COLUMN": ("ALTER TABLE `a` DROP COLUMN `former`", 6),
+    "DROP TABLE": ("DROP TABLE `gone`", DROP),
+    "RENAME TABLE": ("RENAME TABLE `former` TO `a`", RENAME),
+}
+"""Statements that shop.a shows the effect of, as a copy from right before their version may."""
+
+
+@pytest.mark.parametrize("rig", KINDS, indirect=True)
+@pytest.mark.parametrize("case", EARLY)
+def test_what_a_copy_shows_already_counts_as_done(rig: Rig, case: str) -> None:
+    """The first statement after a copy may meet its own effect; without a copy the same answer stops its table."""
+    query, kind = EARLY[case]
+    name = "shop.gone" if kind == DROP else "shop.a"
+    with pytest.raises(DdlFailed):
+        rig.run(rig.step(query, kind, name))
+    step = rig.step(query, kind, name)
+    assert "the table's copy holds its effect already" in rig.run(step, after_copy=True)
+    assert (rig.journalled(step), rig.moved(step)) == (DONE, True)
+
+
+def test_a_part_of_an_effect_is_not_the_effect(rig: Rig) -> None:
+    """Of several changes in one statement a copy may hold only some: the table halts, and the error names what is lacking."""
+    step = rig.step("ALTER TABLE `a` DROP COLUMN `former`, ADD COLUMN `more` INT", 61)
+    with pytest.raises(DdlFailed, match="lacks the columns more"):
+        rig.run(step, after_copy=True)
+    assert rig.journalled(step) == FAILED
+
+
+def test_a_table_in_the_way_is_no_effect_of_a_create(rig: Rig) -> None:
+    """A CREATE TABLE shows at its version and not before, so a table that is there is another one."""
+    with pytest.raises(DdlFailed):
+        rig.run(rig.step("CREATE TABLE `a` (id INT PRIMARY KEY, name VARCHAR(20))", CREATE), after_copy=True)
+
+
+def test_after_a_copy_statements_run_as_ever(rig: Rig) -> None:
+    """What the copy does not show yet is run."""
+    rig.run(rig.step("ALTER TABLE `a` DROP COLUMN `name`", 6), after_copy=True)
+    assert rig.columns() == ["id"]

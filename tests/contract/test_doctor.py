@@ -161,6 +161,20 @@ def decided(there: Scene) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def in_quarantine(there: Scene) -> Iterator[None]:
+    """A row that the target refused."""
+    with stored((("d/a", "running"),))(there):
+        (key,) = there.server.query("SELECT table_key FROM storage_consumer.table_progress")[0]
+        known = {"table_key": key, "digest": "1", "schema_name": "d", "table_name": "a"}
+        there.sql(
+            "INSERT INTO storage_consumer.quarantine SET version = 1, commit_ts = 1, row_in_file = 1, error_number = 1, line = '', "
+            "first_seen = NOW(6), last_seen = NOW(6), image = '{}', path = '', row_key = '', key_columns = '', "
+            "written_columns = '', reason = '', " + ", ".join(f"{name} = '{value}'" for name, value in known.items())
+        )
+        yield
+
+
 def no_zone(there: Scene) -> None:
     """A table with a TIMESTAMP column, and nobody says in which zone."""
     columns = (column("id", "INT", key=True), column("t", "TIMESTAMP"))
@@ -198,6 +212,7 @@ FAULTS = (
     fault("a writer that died", "state-lease", WARN, ("host db9, pid 77", "storage-consumer status"), dead_writer),
     fault("a halted table", "state-tables", FAIL, ("halted: d.a", "storage-consumer status --downstream-uri"), stored((("d/a", "halted"),))),
     fault("a paused table", "state-tables", WARN, "paused by an operator: d.a", stored((("d/a", "paused"),))),
+    fault("a row in the quarantine", "state-tables", WARN, ("quarantine: d.a", "storage-consumer status"), in_quarantine),
     fault("a failed statement", "state-statements", FAIL, "storage-consumer ddl list", stored(statements=(FAILED,))),
     fault("a statement that was cut off", "state-statements", WARN, "next run settles", stored(statements=(STARTED,), writes=False)),
     fault("a decision that waits", "state-decisions", WARN, "d.a (pause", decided),
@@ -209,6 +224,19 @@ FAULTS = (
 def test_each_fault_is_named(planted: Fault, there: Scene) -> None:
     """The check of the fault says it with its remedy, and no other check does."""
     planted_and_mended(planted, there)
+
+
+def test_nobody_misses_files_of_tables_that_are_left_out(there: Scene) -> None:
+    """A gap in the numbers of a table is no fault where the filter or an operator leaves the table out."""
+    there.bucket.file("d.a", 1).unlink()
+    with stored((("d/a", "excluded"), ("d/b", "running")))(there):
+        error = "skipped by me since 2026-01-01 00:00:00 UTC, until `storage-consumer table reload-done`"
+        there.server.query(f"UPDATE storage_consumer.table_progress SET error = '{error}' WHERE table_name = 'a'")
+        assert "bucket-missing-files" not in there.alarms()
+        there.sql("UPDATE storage_consumer.table_progress SET state = 'running', error = ''")
+        assert "bucket-missing-files" in there.alarms()
+        there.options["filter"] = ["*.*", "!d.a"]
+        assert "bucket-missing-files" not in there.alarms()
 
 
 @pytest.mark.root

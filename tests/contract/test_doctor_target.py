@@ -157,6 +157,7 @@ FAULTS = (
     fault("somebody's unique key", "target-keys", FAIL, ("accept-keys --table d.a", "unique key over `name`"), noted_key),
     fault("a view", "target-keys", FAIL, "d.a", view),
     fault("short keys", "target-innodb", WARN, "innodb_default_row_format = DYNAMIC", lambda there: globally(there, innodb_default_row_format="compact")),
+    fault("keys are forced", "target-innodb", WARN, "innodb_force_primary_key = OFF", lambda there: globally(there, innodb_force_primary_key=1)),
     fault("few connections", "target-connections", WARN, "SET GLOBAL max_connections", lambda there: globally(there, max_connections=12)),
     fault("few connections of a user", "target-connections", WARN, "SET GLOBAL max_user_connections = 24", lambda there: globally(there, max_user_connections=10), kind="mysql"),
 )  # fmt: skip

@@ -21,6 +21,7 @@ from storage_consumer.errors import RowRefused, TargetUnavailable
 from storage_consumer.job.spec import JobSpec, Mode, TablePlan, WireColumn
 from storage_consumer.model import TableName
 from storage_consumer.order.keyless import Events
+from storage_consumer.plan.loads import Load, LoadPhase, clock_of
 from tests.contract.test_writer import IN_BULK, Rig, real_rig, server_of
 from tests.harness.servers import KINDS, DatabaseServer
 from tests.unit.halves import as_events, table
@@ -323,3 +324,18 @@ def test_checkpoint_moved_by_somebody_else(log: Log, monkeypatch: pytest.MonkeyP
     with pytest.raises(TargetUnavailable, match="stored checkpoint to 3"):
         KeylessTable(log.target(), WORK).write(parts())
     assert log.rows().total() == 1
+
+
+def test_a_load_moves_its_own_clock(log: Log) -> None:
+    """The rows of a copy are written with the load's clock; the table's checkpoint stays, and a second attempt writes nothing again."""
+    load = Load(
+        table_key=WORK.table_key, name=NAME, load_id="one", source="file:///copy", phase=LoadPhase.LOADING, parts=2
+    )
+    log.rig.state.loads.begin([load], by="me")
+    copied = replace(WORK, origin=1)
+    events = as_events((clock_of(1, 1), inserts(LINES[:1])), (clock_of(1, 2), inserts(LINES[:1])))
+    assert KeylessTable(log.target(), copied).write(events) == 2
+    assert (log.checkpoint(), log.rig.state.loads.clocks([WORK.table_key])) == (0, {WORK.table_key: clock_of(1, 2)})
+    more = as_events((clock_of(1, 2), inserts(LINES[:1])), (clock_of(2, 1), inserts(LINES[1:2])))
+    assert KeylessTable(log.next_window(), copied).write(more) == 1
+    assert sum(log.rows().values()) == 3

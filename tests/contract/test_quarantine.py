@@ -62,7 +62,7 @@ def open_spec(server: DatabaseServer) -> Iterator[Callable[[], JobSpec]]:
 
         def opened() -> JobSpec:
             return JobSpec(
-                upstream=Upstream(scheme="file", root="/bucket", protocol="csv"),
+                origins=(Upstream(scheme="file", root="/bucket", protocol="csv"),),
                 downstream=Downstream(port=server.port),
                 secrets_file="",
                 tables=(),
@@ -225,3 +225,32 @@ def test_a_table_without_entries_costs_no_statement(
         writer.write_accepted(WORK, [], [b"1\ta\t1"], lambda _: RowPlace(commit_ts=1, rank=0, row=1))
     assert asked
     assert not [sql for sql in asked if "quarantine" in sql]
+
+
+def test_limit_counts_what_is_left(server: DatabaseServer, write: Write) -> None:
+    """Entries that the same transaction removes do not count towards the limit."""
+    write([b"1.00\ttoo long\t1", b"2.00\ttoo long\t2"])
+    assert write([b"1\ta\t1", b"3\ttoo long\t3"], work=AGAIN) == ["id = 3"]
+    assert entries(server) == [("id = 2.00",), ("id = 3",)]
+
+
+def test_a_row_too_large_for_the_quarantine(server: DatabaseServer, open_spec: Callable[[], JobSpec]) -> None:
+    """A refused row whose entry exceeds the server's packet is an error of its table; it does not end the connection."""
+    place = RowPlace(commit_ts=1, rank=0, row=1)
+    line = b"1\t%s\t1" % (b"x" * 5_000)
+    with closing(TargetWriter(replace(open_spec(), max_packet=8_192), "", 0)) as writer:
+        with pytest.raises(RowRefused, match=r"id = 1: .*too long.*max_allowed_packet is 8192") as caught:
+            writer.write_accepted(WORK, [], [line, b"2\ta\t2"], lambda _: place)
+        assert (caught.value.line, entries(server), table(server)) == (line, [], set())
+
+
+def test_a_repeated_attempt_removes_entries_of_the_first(
+    server: DatabaseServer, open_spec: Callable[[], JobSpec]
+) -> None:
+    """Where Spark runs a task again, a row that is accepted by then loses the entry that the first attempt made."""
+    place, spec = RowPlace(commit_ts=1, rank=0, row=1), open_spec()
+    for accepted in (False, True):
+        with closing(TargetWriter(spec, "", 0)) as writer:
+            _, aside = writer.write_accepted(WORK, [], [b"1\ttoo long\t1"], lambda _: place)
+        assert (len(aside), len(entries(server)), len(table(server))) == ((0, 0, 1) if accepted else (1, 1, 0))
+        server.query("ALTER TABLE shop.t MODIFY v VARCHAR(20)")

@@ -185,6 +185,17 @@ def test_skip_and_what_ends_it(rig: tuple[Rig, Decide], state_of_it: str) -> Non
 
 
 @pytest.mark.server
+def test_how_far_tables_are(mariadb: DatabaseServer) -> None:
+    """A table that was idle is shown as far as the feed, whatever its own row says; one that is halted as far as it came."""
+    state = real_rig(mariadb).owner()
+    stored(state, progress("shop/idle", 50), progress("shop/stopped", 50, "halted", follows=False), checkpoint=60)
+    desk = StateInspector(Downstream(port=mariadb.port), "")
+    rows = {row.stored.name.table: (row.reached, row.stored.checkpoint) for row in desk.tables.all()}
+    desk.close()
+    assert rows == {"idle": (60, 50), "stopped": (50, 50)}
+
+
+@pytest.mark.server
 def test_a_hold_of_an_earlier_version(mariadb: DatabaseServer) -> None:
     """What an earlier program stored as `hold` is a pause, whether or not it was obeyed; and a pause is stored so that such a program obeys it."""
     found = real_rig(mariadb)

@@ -14,8 +14,8 @@ from sqlalchemy.engine import Connection
 
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
-from storage_consumer.downstream.state_tables import MIGRATED, STATE_VERSION
-from storage_consumer.errors import ConfigError, StateGone, StorageConsumerError
+from storage_consumer.downstream.state_tables import EVERY_TABLE, MIGRATED, STATE_VERSION
+from storage_consumer.errors import ConfigError, LeaseLost, StateGone, StorageConsumerError
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import EVERYTHING, Finished
 from storage_consumer.plan.journal import DONE, Outcome
@@ -231,7 +231,7 @@ def test_migration_of_version_4(mariadb: DatabaseServer) -> None:
     rig.owner("former").lease.release()
     mariadb.query("UPDATE storage_consumer.feed SET checkpoint = 300, checkpoint_running = 800")
     mariadb.query("DROP TABLE storage_consumer.quarantine")
-    mariadb.query(f"UPDATE storage_consumer.version SET version = {max(MIGRATED)}")
+    mariadb.query("UPDATE storage_consumer.version SET version = 4")
     state = rig.handle()
     state.open(BUCKET)
     assert state.lease.acquire("next", 30) == ""
@@ -239,6 +239,41 @@ def test_migration_of_version_4(mariadb: DatabaseServer) -> None:
     restart, _ = state.progress.load()
     assert (restart.checkpoint, restart.lowest) == (800, 300)
     assert mariadb.query("SELECT COUNT(*) FROM storage_consumer.quarantine") == ((0,),)
+    rig.close()
+
+
+def test_migration_of_version_5(mariadb: DatabaseServer) -> None:
+    """Nothing tells what its last window wrote, so one note for all tables goes up to the storage checkpoint of that time."""
+    rig = real_rig(mariadb)
+    former = rig.owner("former")
+    former.progress.save(tables=[progress("shop/a", 500)], sequences={}, checkpoint=500, storage_checkpoint=900)
+    former.lease.release()
+    mariadb.query("DROP TABLE storage_consumer.table_writes")
+    mariadb.query(f"UPDATE storage_consumer.version SET version = {max(MIGRATED)}")
+    state = rig.handle()
+    state.open(BUCKET)
+    assert state.lease.acquire("next", 30) == ""
+    assert mariadb.query("SELECT version FROM storage_consumer.version") == ((STATE_VERSION,),)
+    assert mariadb.query("SELECT table_key, upto FROM storage_consumer.table_writes") == ((EVERY_TABLE, 900),)
+    rig.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_window_notes_what_it_may_write(kind: str, request: pytest.FixtureRequest) -> None:
+    """The notes come with the window, are there before a task can write, and only grow; without the lease nothing is noted."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    rig = real_rig(server)
+    former = rig.owner("former")
+    former.lease.open_window(1, 0, {"shop/a": 1 << 63, "shop/b": 7})
+    former.lease.open_window(1, 0, {"shop/a": 5, "shop/b": 9})
+    former.lease.open_window(0, 0)
+    noted = "SELECT table_key, upto FROM storage_consumer.table_writes ORDER BY table_key"
+    assert server.query(noted) == (("shop/a", 1 << 63), ("shop/b", 9))
+    rig.expire()
+    rig.owner("next")
+    with pytest.raises(LeaseLost):
+        former.lease.open_window(1, 0, {"shop/b": 10})
+    assert server.query(noted) == (("shop/a", 1 << 63), ("shop/b", 9))
     rig.close()
 
 

@@ -46,7 +46,7 @@ def spec(server: DatabaseServer) -> Iterator[JobSpec]:
         state.open(BUCKET)
         state.lease.acquire("me", 30)
         yield JobSpec(
-            upstream=Upstream(scheme="file", root="/bucket", protocol="csv"),
+            origins=(Upstream(scheme="file", root="/bucket", protocol="csv"),),
             downstream=Downstream(port=server.port),
             secrets_file="",
             tables=(),

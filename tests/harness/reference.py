@@ -258,6 +258,13 @@ def _mentioned(found: Sequence[Token], database: str) -> frozenset[str]:
 
 def moments(server: DatabaseServer, workload: str) -> tuple[Moment, ...]:
     """Empty the server, execute a workload, and tell the structure at each of its cuts; the last one is that at its end."""
+    found = play(server, workload)
+    server.drop_all()
+    return found
+
+
+def play(server: DatabaseServer, workload: str) -> tuple[Moment, ...]:
+    """The same, but what the workload leaves stays on the server."""
     server.drop_all()
     found: list[Moment] = []
     with server.connect() as connection, connection.cursor() as cursor:
@@ -272,7 +279,6 @@ def moments(server: DatabaseServer, workload: str) -> tuple[Moment, ...]:
             elif not statement.startswith("-- "):
                 run.execute(statement)
         last = run.moment()
-    server.drop_all()
     if not found or found[-1] != last:
         found.append(last)
     return tuple(found)

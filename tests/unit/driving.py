@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from storage_consumer.config.settings import Config, CsvOptions, Downstream, Protocol, Tuning, Upstream
+from storage_consumer.config.settings import Config, CsvOptions, Downstream, Tuning, Upstream
 from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_workers import DdlWorkers
@@ -98,7 +98,7 @@ class Watched:
 
 def each_watched(state: MemoryState, watched: Callable[[object], Any]) -> Any:
     """A state of which each part is made to tell by `watched`."""
-    for part in ("lease", "progress", "journal", "history", "decisions"):
+    for part in ("lease", "progress", "journal", "history", "decisions", "loads"):
         setattr(state, part, watched(getattr(state, part)))
     return watched(state)
 
@@ -106,7 +106,7 @@ def each_watched(state: MemoryState, watched: Callable[[object], Any]) -> Any:
 class World:
     """A bucket and a target, which processes come to and leave."""
 
-    def __init__(self, protocol: Protocol = "csv", **tuning: Any) -> None:
+    def __init__(self, protocol: Literal["csv", "canal-json"] = "csv", **tuning: Any) -> None:
         """`tuning`: as in the settings."""
         self.bucket = MemoryBucket(protocol=protocol)
         self.upstream = UPSTREAM if protocol == "csv" else CANAL_UPSTREAM

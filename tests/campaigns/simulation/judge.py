@@ -12,6 +12,7 @@ from storage_consumer.plan.table_decisions import TableDecision, is_skipped
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.summary import RoundSummary
 from storage_consumer.testing.records import Row
+from storage_consumer.tso import is_settled
 from tests.campaigns.simulation.left_out import LeftOut
 from tests.campaigns.simulation.names import is_colliding
 from tests.campaigns.simulation.shapes import NULL, Image
@@ -154,7 +155,15 @@ class Judge:
 
     def _look(self) -> None:
         for name, uid in self._watched():
-            self._is_at_its_place(name, self._source.known[uid], exactly=False)
+            self._is_at_its_place(name, self._source.known[uid], exactly=self._is_settled(name))
+
+    def _is_settled(self, name: TableName) -> bool:
+        """Whether the notes of the windows say that no rows beyond the table's stored checkpoint are in the target."""
+        stored = self._records.tables.get(key_of(name))
+        if stored is None:
+            return False
+        reached = max(stored.checkpoint, self._records.checkpoint if stored.follows else 0)
+        return is_settled(self._records.writes.get(key_of(name), 0), reached)
 
     def _position(self, name: TableName, uid: int) -> tuple[int, int]:
         """Ticks up to which rows and statements of a table are in the target, by what is stored and what took effect."""

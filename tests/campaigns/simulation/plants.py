@@ -11,6 +11,7 @@ from unittest.mock import patch
 from storage_consumer import pipeline, tso
 from storage_consumer.config.reserved import Reserved
 from storage_consumer.ddl.runner import DdlRunner
+from storage_consumer.driver import rows
 from storage_consumer.driver.ledger import RoundLedger, progress_of
 from storage_consumer.driver.rows import RowJobs
 from storage_consumer.job import key_forms
@@ -127,12 +128,19 @@ def _gaps_unseen(stack: ExitStack) -> None:
     stack.enter_context(patch.object(TableVersionConsumer, "gap", str))
 
 
+def _writes_unnoted(stack: ExitStack) -> None:
+    """Nothing tells that a table is in the middle of a job."""
+    stack.enter_context(patch.object(rows, "_early_writes", lambda _: {}))
+
+
 def _windows_stay_open(stack: ExitStack) -> None:
     """Nothing closes a window but the next one: not a statement, and not a new owner."""
     good = MemoryLease.open_window
 
-    def bad(self: MemoryLease, partitions: int, storage_checkpoint: int) -> int:
-        return good(self, partitions, storage_checkpoint) if partitions else self._records.window[1]
+    def bad(
+        self: MemoryLease, partitions: int, storage_checkpoint: int, writes: Mapping[str, int] | None = None
+    ) -> int:
+        return good(self, partitions, storage_checkpoint, writes) if partitions else self._records.window[1]
 
     stack.enter_context(patch.object(MemoryLease, "open_window", bad))
 
@@ -259,6 +267,7 @@ PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
     "later-rows-forgotten": _later_rows_forgotten,
     "gaps-unseen": _gaps_unseen,
     "windows-stay-open": _windows_stay_open,
+    "writes-unnoted": _writes_unnoted,
     "statements-unresolved": _statements_unresolved,
     "workers-unfenced": _workers_unfenced,
     "any-metadata": _any_metadata,

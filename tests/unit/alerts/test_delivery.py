@@ -23,6 +23,7 @@ from storage_consumer.config.hooks import Hook
 from storage_consumer.errors import ConfigError
 from tests.harness.certificates import Authority
 from tests.harness.hook_server import HookServer, hook_server
+from tests.harness.waiting import wait_until
 
 DOCUMENT: Document = {"event": "table_halted", "table": "d.a", "error": "the password is opensesame\nand more"}
 SLACK = "/services/T000/B000/verysecrettoken"
@@ -55,6 +56,14 @@ def server() -> Iterator[HookServer]:
     """A server that takes everything."""
     with hook_server() as found:
         yield found
+
+
+def _lives(pid: int) -> bool:
+    """Whether a process is there and not only waits for its parent."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except OSError:
+        return False
 
 
 def _deliver(text: str, *documents: Document, wait: float = 30.0) -> Hasty:
@@ -199,9 +208,8 @@ def test_a_command_that_hangs_is_killed(
     assert "it was killed after 1 s" in caplog.text
     pids = [int(line) for line in started.read_text(encoding="utf-8").split()]
     assert len(pids) == 3
-    for pid in pids:
-        status = Path(f"/proc/{pid}/status")
-        assert not status.exists() or "State:\tZ" in status.read_text(encoding="utf-8")
+    # A signal does its work a moment later.
+    wait_until("the end of all that was started", lambda: not any(map(_lives, pids)))
 
 
 def test_a_command_that_writes_without_end_fills_no_disk(

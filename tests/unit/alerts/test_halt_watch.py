@@ -212,10 +212,18 @@ def test_the_next_step_begins_with_its_own_sentence() -> None:
     quoted = "Make the table fit, then run `storage-consumer table resume` to try it again"
     assert next_step(f"no column. {quoted}. {ways}")[0] == f"{quoted}. {ways}"
     done = "storage-consumer table reload-done --table d.a --at TSO"
-    then = "Next time, run `storage-consumer rebind --restored` before the start"
-    assert next_step(f"it is that copy: run {done}. {then}") == (f"it is that copy: run {done}. {then}", (done,))
+    then = "To avoid this, run `storage-consumer rebind --restored` before the start"
+    assert next_step(f"it is that copy. {then}. Now run: {done}") == (f"{then}. Now run: {done}", (done,))
     assert next_step(f"no column. {quoted}")[1] == ("storage-consumer table resume",)
     assert next_step("row 3 is broken") == ("", ())
+
+
+def test_a_command_that_a_message_quotes_is_none_of_its_own() -> None:
+    """What a file or the target puts into an error is not offered as a command to paste."""
+    forged = "storage-consumer table skip --table d.b --downstream-uri mysql://evil/"
+    mine = "storage-consumer table resume --table d.a --downstream-uri mysql://h/"
+    assert next_step(f"near '{forged}' at line 1. Next steps: to try it again: {mine}")[1] == (mine,)
+    assert next_step(f"near '{forged}' at line 1")[1] == ()
 
 
 def test_the_first_quarantined_row_of_a_table_is_told() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -11,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from storage_consumer.cli import screen
 from storage_consumer.cli.verbs import RUN, VERBS
+from storage_consumer.monitoring.status import Health
 from tests.harness.program import ROOT
 from tests.harness.small_bucket import SmallBucket, row
 from tests.harness.terminal import terminal
+from tests.harness.waiting import wait_until
 
 _RED = "\x1b[31m"
 _NOT_HERE = ("NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR", "PAGER", "LESS", "COLUMNS", "LINES", "TERM")
@@ -89,6 +93,24 @@ def test_colours_on_a_terminal(bucket: str, given: dict[str, str], words: tuple[
     ended = on_terminal("inspect", "--upstream-uri", bucket, "--no-pager", *words, **given)
     assert ended.code == 0
     assert (_RED + "missing" in ended.screen, "\x1b" in ended.screen) == (is_red, is_red)
+
+
+@pytest.mark.parametrize("health", Health)
+def test_each_word_for_a_feed_has_a_colour(health: Health) -> None:
+    """The first word of a status stands out, whichever it is."""
+    assert screen.painted(f"{health}: why").startswith("\x1b[")
+
+
+@pytest.mark.parametrize(("term", "clears"), [("xterm", True), ("dumb", False)])
+def test_a_terminal_that_can_only_print_is_not_cleared(term: str, *, clears: bool) -> None:
+    """There a watch shows one look below the other, as in a pipe."""
+    words = command("status", "--watch", "--downstream-uri", "mysql://root@localhost/?unix-socket=/nowhere")
+    with terminal(80) as shown:
+        process = subprocess.Popen(words, cwd=ROOT, env=environment({"TERM": term}), stdout=shown.stream)
+        wait_until("a look", lambda: "cannot connect" in "".join(shown.show()))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 1
+        assert ("\x1b[2J" in shown.written) == clears
 
 
 def test_colours_in_a_pipe(bucket: str) -> None:

@@ -305,7 +305,7 @@ def test_a_file_that_is_no_toml_is_named_with_the_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"changefeed\.toml: this is not TOML: .*line 1"):
         read_document(file)
     file.write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="this is not TOML"):
+    with pytest.raises(ConfigError, match="this is not UTF-8 text"):
         read_document(file)
     with pytest.raises(ConfigError, match=r"other\.toml: the file cannot be read: No such file"):
         read_document(tmp_path / "other.toml")

@@ -150,6 +150,16 @@ def test_the_password_has_an_order_too(tmp_path: Path) -> None:
     assert _target_password(_load()) == ""
 
 
+def test_files_are_named_by_whole_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands in messages name these files, and are pasted in another folder than that of the program."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("password", "ca.pem"):
+        (tmp_path / name).write_text("x")
+    found = _load({"downstream_password_file": "password", "ssl_ca": "ca.pem"}).config.downstream
+    assert (found.password_file, found.ssl_ca) == (str(tmp_path / "password"), str(tmp_path / "ca.pem"))
+    assert _load().config.downstream.password_file == ""
+
+
 def test_a_missing_password_file_is_named(tmp_path: Path) -> None:
     """The message names the flag and the file."""
     with pytest.raises(ConfigError, match=r"--downstream-password-file: the password file .*nothing cannot be read"):
@@ -174,7 +184,7 @@ def test_secrets_are_in_no_repr_and_not_in_the_settings() -> None:
         ({"downstream_uri": f"{TARGET}?time-zone=Mars"}, "--downstream-uri: parameter `time-zone`: a time zone"),
         ({"config": {"consumer": {"partitions": -1}}}, "config: [consumer] partitions: a whole number from 0"),
         ({"config": {"sink": {"date-separator": 5}}}, "config: [sink] date-separator: one of none, year, month, day"),
-        ({"config": 5}, "--config: a path of a TOML file or a mapping"),
+        ({"config": 5}, "--config: a path of a TOML or JSON file or a mapping"),
         ({"upstream_uri": None}, "--upstream-uri is missing"),
         ({"downstream_uri": ""}, "--downstream-uri is missing"),
         ({"sink_uri": "file:///other?protocol=csv"}, "mean the same option but were given different values"),

@@ -21,6 +21,7 @@ from storage_consumer.monitoring.http_server import Request
 from storage_consumer.monitoring.metric_table import METRICS, OTHERS, PREFIX
 from storage_consumer.monitoring.processes import Processes, ProcessLook
 from storage_consumer.monitoring.recorder import Recorder
+from storage_consumer.redaction import forget_secrets, register_secret
 from storage_consumer.summary import RoundSummary, RunningStatement, Silent, TableSummary
 from storage_consumer.testing.storage import FakeClock
 
@@ -253,6 +254,18 @@ def test_ten_thousand_tables(recorder: Recorder) -> None:
     body = exposition.page(Request(path="/metrics", query={})).body
     assert time.perf_counter() - began < 0.5
     assert len(body) < 100_000
+
+
+def test_hostile_names_spoil_no_scrape(recorder: Recorder) -> None:
+    """A name from outside is a label without secrets, and without what no terminal should get or no UTF-8 has."""
+    name = 'd.\ud800"}\n\x1b[31m opensesame'
+    _round(recorder, _summary(tables=(TableSummary(table=name, rows=1, checkpoint=_TSO, state="halted"),)))
+    register_secret("opensesame")
+    try:
+        found = _scraped(_exposition(recorder))
+    finally:
+        forget_secrets()
+    assert found["table_halted", 'd.\\ud800"}\\u000a\\u001b[31m ***'] == 1
 
 
 def test_the_file_is_written_at_once_and_at_the_end(recorder: Recorder, tmp_path: Path) -> None:

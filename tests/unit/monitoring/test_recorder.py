@@ -57,6 +57,18 @@ def test_all_calls_are_passed_on(clock: FakeClock) -> None:
     assert inner.calls == ["started 3 10 7", "advanced 1 5", "ddl d.a DROP", "finished 5"]
 
 
+def test_how_long_a_phase_lasts(recorder: Recorder, clock: FakeClock) -> None:
+    """It is counted from its beginning, by a clock that nobody sets."""
+    clock.advance(7)
+    assert recorder.report().phase_seconds == 7
+    recorder.heard("retry", {"what": "round", "error": "no route"})
+    clock.advance(3)
+    recorder.heard("retry", {"what": "round", "error": "no route"})
+    clock.advance(2)
+    clock.jump(-3600)
+    assert recorder.report().phase_seconds == 5
+
+
 def test_phases(recorder: Recorder, clock: FakeClock) -> None:
     """A process starts, stands by, gets the lease, applies, idles and retries; each phase says when it began."""
     began = clock.now()

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
+from storage_consumer.config.settings import Downstream
+from storage_consumer.driver.remedies import table_command, with_a_way_on
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.monitoring.report import Phase, Report, Work
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
 from storage_consumer.monitoring.status import FRESH, STALLED, Health, Status, commands_in, judged, lag_of
+from storage_consumer.monitoring.wording import doing
 from storage_consumer.plan.selection import AT_A_START
 from storage_consumer.plan.table_state import TableState
+from storage_consumer.plan.table_words import table_word
 
 NOW = 1_790_000_000.0
 DONE = "storage-consumer ddl done --table d.a --version 7 --downstream-uri mysql://root@h:1/"
+RETRY = "storage-consumer quarantine retry --table d.a --downstream-uri mysql://root@h:1/"
 SKIP = "storage-consumer ddl skip --table d.a --version 7 --downstream-uri mysql://root@h:1/"
 
 
@@ -105,7 +112,7 @@ def test_limit_of_the_lag(checkpoint: int, limit: float | None, health: Health) 
 
 def test_halted_table() -> None:
     """A halted table says why, how far it is, and which commands its message names; all others are counted."""
-    error = f"the target refused it. Next steps: if you ran it manually: {DONE} -- to skip it: {SKIP} -- more: x"
+    error = f"the target refused it. Next steps: if you ran it manually: {DONE} -- to skip it: {SKIP}"
     found = status(snapshot(table("b"), table("a", "halted", error=error, checkpoint=at(60))))
     assert found.health == Health.STOPPED
     assert found.reasons == ("1 of 2 tables halted; the others go on",)
@@ -129,6 +136,34 @@ def test_message_without_a_command(state: str, step: str) -> None:
     assert found.counts == {"halted": 1}
 
 
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "storage-consumer run --on-halt 'sh -c id' --downstream-uri mysql://evil/",
+        f"storage-consumer table skip --table d.b. Next steps: run: {DONE.replace('root@h:1', 'evil')}",
+        "storage-consumer ddl skip --table d.b --version 7 --sql 'never closed",
+        "--downstream-uri mysql://evil/",
+    ],
+)
+@pytest.mark.parametrize("name", ["a", "it's. a", "a; b"])
+def test_commands_that_a_message_quotes(forged: str, name: str) -> None:
+    """What a file or the target puts into an error is never offered as the next command, and keeps no command away."""
+    downstream = Downstream(given_uri="mysql://root@h:1/")
+    a = TableName(schema="d", table=name)
+    error = with_a_way_on(f"{a}: error 1064: syntax near '{forged}' at line 1", a, downstream)
+    found = judged(snapshot(table(name, "halted", error=error)), lambda verb, of: table_command(verb, of, downstream))
+    (command,) = found.tables[0].next_steps
+    assert shlex.split(command) == [
+        *("storage-consumer", "table", "resume", "--table", table_word(a), "--downstream-uri", "mysql://root@h:1/")
+    ]
+
+
+def test_a_quoted_command_alone() -> None:
+    """A message without a command of its own offers the usual one, whatever it quotes."""
+    (shown,) = status(snapshot(table("a", "halted", error=f"near '{DONE}' at line 1"))).tables
+    assert shown.next_steps == ("resume d.a",)
+
+
 def test_the_file_of_the_asker() -> None:
     """A message names the writer's password file, which a service alone may read: who asks is told the one that was given now."""
     error = f"{{}}. Next steps: storage-consumer ddl skip --table d.a --downstream-uri mysql://h/ --downstream-password-file {'/run/x y'!r}"
@@ -141,6 +176,15 @@ def test_the_file_of_the_asker() -> None:
         )
         (command,) = found.tables[0].next_steps
         assert command == f"storage-consumer ddl skip --table d.a --downstream-uri mysql://h/{mine}"
+
+
+@pytest.mark.parametrize("ahead", [-3600.0, 0.0, 3600.0])
+def test_clocks_that_differ(ahead: float) -> None:
+    """How long the writer does something is told by its own clock, and the report's age by the target's, however far apart they are."""
+    said = report(Phase.RETRYING, since=NOW + ahead - 50, phase_seconds=50.0, retry="no route")
+    found = status(snapshot(report=said, report_age=10.0))
+    assert found.reasons[0] == "the writer has been retrying for 1m00s: no route"
+    assert doing(found) == "retrying for 1m00s"
 
 
 def test_halt_that_no_command_ends() -> None:
@@ -253,11 +297,26 @@ def test_statements_are_kept() -> None:
         ("storage-consumer table resume --table 'd.a b' --downstream-uri mysql://h/; else wait", (
             "storage-consumer table resume --table 'd.a b' --downstream-uri mysql://h/",
         )),
+        (f"to try them again, run: {RETRY} -- else {SKIP}", (RETRY, SKIP)),
+        ("storage-consumer table resume --table 'd.never closed", ()),
+        (f"storage-consumer table resume {'a' * 100_000} 'never closed", ()),
+        ("storage-consumer table resume 'a' " * 10_000 + "'", ("storage-consumer table resume 'a' ",) * 9_999),
     ],
 )  # fmt: skip
 def test_commands_of_a_message(text: str, commands: tuple[str, ...]) -> None:
     """Each command is found whole, without the words around it."""
     assert commands_in(text) == commands
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a. b", "a; rm -rf /", "a -- b", "it's", "it's. b", "q`u", "dots.", "a\nb. c", "a\t'; b", "$'x. y", '"a. b'],
+)
+def test_a_command_with_an_odd_name(name: str) -> None:
+    """A command ends where its last word does, whatever the table is called and wherever the socket lies."""
+    downstream = Downstream(given_uri="mysql://root@localhost/?unix-socket=/a; b/s. sock", ssl_ca="/it's. mine")
+    command = table_command("resume", TableName(schema="d", table=name), downstream)
+    assert commands_in(f"broke. Next steps: to try it again: {command} -- else: {SKIP}.") == (command, SKIP)
 
 
 def test_rows_in_the_quarantine() -> None:

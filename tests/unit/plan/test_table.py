@@ -173,12 +173,6 @@ def test_wait_for_a_schema_file(table: TableConsumer, storage: int, waits: bool)
     assert files_at(table, storage) == []
 
 
-def test_halted_is_blocked(table: TableConsumer) -> None:
-    """A halted table is in the way of statements from its first version on."""
-    table.halt("rows are missing", "row")
-    assert [table.is_in_the_way_of(version) for version in (4, 5, 6)] == [False, True, True]
-
-
 def test_what_a_halted_table_waits_for_does_not_set_it_going(table: TableConsumer) -> None:
     """A statement that waits for a lock leaves a halted table halted, with its error; so does the next round."""
     table.halt("rows are missing", "row")

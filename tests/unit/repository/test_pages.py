@@ -9,12 +9,14 @@ from pathlib import Path
 
 from storage_consumer import errors
 from storage_consumer.cli.exit_codes import ExitCode
+from storage_consumer.cli.status_command import CODES
 from storage_consumer.cli.verbs import VERBS
 from storage_consumer.config.load import load
 from storage_consumer.config.option import Option
 from storage_consumer.config.options import BY_KEYWORD, OPTIONS
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
 from storage_consumer.downstream.state_tables import StateTables
+from storage_consumer.monitoring.status import Health
 from tests.harness.pages import PAGES, REFERENCE, ROOT, blocks, inline_code
 
 PACKAGE = ROOT / "storage_consumer"
@@ -168,3 +170,12 @@ def test_named_flags_exist() -> None:
     named = {(page, flag) for page, code in inline_code() for flag in FLAG.findall(code)}
     assert len(named) > 30
     assert {(page, flag) for page, flag in named if flag not in flags | (theirs if page in tools else set())} == set()
+
+
+def test_words_of_a_status() -> None:
+    """The page on status has each first word with its exit code, in the order in which they count."""
+    page = PAGES["docs/operations/status.md"]
+    codes = {word: int(code) for word, code in re.findall(r"^\| `([a-z-]+)` \| (\d) \|", page, re.MULTILINE)}
+    assert codes == {str(health): int(code) for health, code in CODES.items()}
+    order = ", ".join(f"`{health}`" for health in Health if health != Health.HEALTHY)
+    assert f"the first in this order counts: {order}." in flat(page)

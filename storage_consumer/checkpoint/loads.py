@@ -1,0 +1,141 @@
+"""StoredLoads: which tables are loaded from a copy, and how far each load is: the state table ``table_load``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import func, select, update
+from sqlalchemy.dialects.mysql import insert
+from sqlalchemy.engine import Connection, Row
+
+from storage_consumer.checkpoint.decisions import StoredDecisions
+from storage_consumer.checkpoint.transactions import OwnedTransactions, larger
+from storage_consumer.downstream.state_tables import StateTables, put
+from storage_consumer.model import TableName
+from storage_consumer.plan.loads import OPEN, Load, LoadPhase
+from storage_consumer.plan.table_decisions import TableDecision
+from storage_consumer.plan.table_state import TableState
+
+_BASED = (LoadPhase.LOADING, LoadPhase.JOINING, LoadPhase.DONE)
+_DOING = "reading the loads of tables"
+
+
+class StoredLoads:
+    """The loads of one feed. Tasks move the clock of a keyless table's load themselves; see `apply.keyless`."""
+
+    def __init__(self, transactions: OwnedTransactions, decisions: StoredDecisions) -> None:
+        """Read and store them in `transactions`; a finished load is followed as an operator's decision about a copy is."""
+        self._transactions = transactions
+        self._tables = transactions.tables
+        self._decisions = decisions
+
+    def requested(self) -> list[Load]:
+        """Return the loads that no consumer has looked at, by table."""
+        loads = self._tables.loads
+        query = select(loads).where(loads.c.phase == LoadPhase.REQUESTED).order_by(loads.c.table_key)
+        with self._transactions.shared(_DOING) as connection:
+            return [load_of(row) for row in connection.execute(query).all()]
+
+    def request(self, load: Load, by: str) -> None:
+        """Store what somebody wants to be loaded, in place of an earlier load of the table."""
+        with self._transactions.shared("requesting a load") as connection:
+            self._put(connection, load, requested_at=func.utc_timestamp(6), requested_by=by, ended_at=None)
+
+    def begin(self, loads: Collection[Load], *, by: str, floor: int = 0) -> None:
+        """Store that these loads begin: nothing but their copies is written to their tables from here on.
+
+        `floor`: the TSO of the copy that a new feed begins with, 0 for one that has begun.
+        """
+        tables = self._tables
+        with self._transactions.owned("beginning to load tables") as connection:
+            if floor:
+                feed = tables.feed
+                running = larger(feed.c.checkpoint_running, floor)
+                connection.execute(
+                    update(feed).values(
+                        floor=floor, checkpoint=larger(feed.c.checkpoint, floor), checkpoint_running=running
+                    )
+                )
+            for load in loads:
+                self._put(connection, load, requested_at=func.utc_timestamp(6), requested_by=by, ended_at=None)
+                new = {"state": TableState.LOADING, "follows": False, "error": ""}
+                names = {"schema_name": load.name.schema, "table_name": load.name.table}
+                progress = insert(tables.tables).values({"table_key": load.table_key, "checkpoint": 0} | names | new)
+                connection.execute(progress.on_duplicate_key_update(**new))
+
+    def refuse(self, load: Load, error: str) -> None:
+        """Store why a copy cannot be used."""
+        with self._transactions.owned("refusing a load") as connection:
+            self._end(connection, load, LoadPhase.REFUSED, error=error)
+
+    def advance(self, clocks: Mapping[str, int]) -> None:
+        """Store how far loads are: table key → the clock up to which (inclusive) rows are written. It never goes back."""
+        loads = self._tables.loads
+        with self._transactions.owned("storing how far loads are") as connection:
+            for key, clock in clocks.items():
+                moved = update(loads).where(loads.c.table_key == key, loads.c.phase == LoadPhase.LOADING)
+                connection.execute(moved.values(done=larger(loads.c.done, clock)))
+
+    def clocks(self, keys: Iterable[str]) -> Mapping[str, int]:
+        """Return how far the loads of these tables are, as tasks have left them."""
+        loads = self._tables.loads.c
+        with self._transactions.owned(_DOING) as connection:
+            rows = connection.execute(select(loads.table_key, loads.done).where(loads.table_key.in_(list(keys)))).all()
+        return {row.table_key: row.done for row in rows}
+
+    def finish(self, load: Load) -> str:
+        """Let a table go on after its copy, all of which is written; return why that may not be yet, or an empty text."""
+        with self._transactions.owned("ending a load") as connection:
+            copied = TableDecision(table_key=load.table_key, verb="reload-done", at=load.low)
+            if why := self._decisions.follow(connection, copied):
+                return why
+            self._end(connection, load, LoadPhase.JOINING)
+        return ""
+
+    def joined(self, keys: Collection[str]) -> None:
+        """Store that tables have caught up with the others since their loads."""
+        loads = self._tables.loads
+        with self._transactions.owned("storing that loaded tables have caught up") as connection:
+            joining = update(loads).where(loads.c.table_key.in_(list(keys)), loads.c.phase == LoadPhase.JOINING)
+            connection.execute(joining.values(phase=LoadPhase.DONE))
+
+    def _end(self, connection: Connection, load: Load, phase: LoadPhase, *, error: str = "") -> None:
+        loads = self._tables.loads
+        # Only this very load: an operator may have requested another one meanwhile.
+        this = (loads.c.table_key == load.table_key) & (loads.c.load_id == load.load_id)
+        ended = {"phase": phase, "error": error, "ended_at": func.utc_timestamp(6)}
+        connection.execute(update(loads).where(this).values(ended))
+
+    def _put(self, connection: Connection, load: Load, **more: Any) -> None:
+        values = asdict(load) | {"schema_name": load.name.schema, "table_name": load.name.table} | more
+        del values["name"]
+        connection.execute(put(self._tables.loads, values))
+
+
+def loads_in(connection: Connection, tables: StateTables) -> tuple[dict[str, Load], frozenset[str]]:
+    """Return the loads that are not ended, by table key, and the keys of all tables that have been loaded or are."""
+    rows = [load_of(row) for row in connection.execute(select(tables.loads)).all()]
+    based = frozenset(load.table_key for load in rows if load.phase in _BASED)
+    return {load.table_key: load for load in rows if load.phase in OPEN}, based
+
+
+def load_of(row: Row[Any]) -> Load:
+    """Return a row of ``table_load`` as a record."""
+    return Load(
+        table_key=row.table_key,
+        name=TableName(schema=row.schema_name, table=row.table_name),
+        load_id=row.load_id,
+        source=row.source,
+        identity=row.identity,
+        low=row.low,
+        high=row.high,
+        phase=LoadPhase(row.phase),
+        done=row.done,
+        parts=row.parts,
+        size=row.size,
+        is_view=bool(row.is_view),
+        replaces=bool(row.replaces),
+        error=row.error,
+    )

@@ -1,0 +1,138 @@
+"""What a comparison with the source asks of the state: whether a table is at rest in a snapshot, and what was found before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select, true
+from sqlalchemy.sql.elements import DQLDMLClauseElement
+
+from storage_consumer.checkpoint.decisions import begun_statements, last_that_may_touch
+from storage_consumer.checkpoint.operator_connection import OperatorConnection
+from storage_consumer.downstream.reading import Reading
+from storage_consumer.downstream.state_tables import EVERY_TABLE, StateTables, as_text, put, state_tables
+from storage_consumer.model import TableName
+from storage_consumer.verifying.cut import TableLook
+from storage_consumer.verifying.result import Outcome, TableResult, result_from
+
+Rows = Callable[[DQLDMLClauseElement], list[tuple[Any, ...]]]
+
+
+class VerifiedInspector:
+    """Reads and stores the results of comparisons."""
+
+    def __init__(self, connection: OperatorConnection) -> None:
+        """Use `connection`."""
+        self._connection = connection
+        self._kept = connection.tables.verified
+
+    def all(self) -> list[TableResult]:
+        """Return the last result of each table, by name."""
+        if not self._connection.has(self._kept):
+            return []
+        kept = self._kept.c
+        query = select(kept.document).order_by(kept.schema_name, kept.table_name)
+        return [result_from(json.loads(text)) for (text,) in self._connection.rows(query)]
+
+    def put(self, table_key: str, result: TableResult) -> None:
+        """Store the result of a table, in place of its last one.
+
+        What a sample or the numbers of rows do not show is no news: a difference that all rows have shown stays.
+        """
+        if (
+            result.how != "full"
+            and result.outcome is not Outcome.DIFFERENT
+            and self._known(table_key) == Outcome.DIFFERENT
+        ):
+            return
+        values = {
+            "table_key": table_key,
+            "schema_name": result.table.schema,
+            "table_name": result.table.table,
+            "outcome": str(result.outcome),
+            "checkpoint": result.checkpoint,
+            "compared_at": func.utc_timestamp(6),
+            "document": json.dumps(result.document()),
+        }
+        self._connection.rows(put(self._kept, values))
+
+    def _known(self, table_key: str) -> str:
+        found = self._connection.rows(select(self._kept.c.outcome).where(self._kept.c.table_key == table_key))
+        return str(found[0][0]) if found else ""
+
+    def now(self, table_key: str) -> TableLook | None:
+        """Return what the state says of a table now."""
+        return _looked(self._connection.tables, table_key, self._connection.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotState:
+    """The state as a snapshot of the target shows it."""
+
+    reading: Reading
+    schema: str
+
+    def look(self, table_key: str) -> TableLook | None:
+        """Return what the snapshot says of a table; None if the state does not know it."""
+        return _looked(state_tables(self.schema), table_key, self._rows)
+
+    def _rows(self, statement: DQLDMLClauseElement) -> list[tuple[Any, ...]]:
+        sql, arguments = as_text(statement)
+        return self.reading.rows(sql if arguments else sql.replace("%%", "%"), arguments)
+
+
+def _looked(tables: StateTables, table_key: str, rows: Rows) -> TableLook | None:
+    feed, lease, progress, kept = tables.feed.c, tables.lease.c, tables.tables.c, tables.structures.c
+    found = rows(
+        select(
+            feed.checkpoint_running,
+            (lease.holder != "") & (lease.expires_at >= func.utc_timestamp(6)),
+        ).select_from(tables.feed.join(tables.lease, true()))
+    )
+    if not found:
+        return None
+    ((running, writer),) = found
+    stored = rows(
+        select(
+            progress.schema_name,
+            progress.table_name,
+            progress.state,
+            progress.checkpoint,
+            progress.follows,
+            progress.error,
+        ).where(progress.table_key == table_key)
+    )
+    if not stored:
+        # Nothing has run on it yet, and it follows the feed.
+        named = rows(select(kept.schema_name, kept.table_name).where(kept.table_key == table_key).limit(1))
+        stored = [(*name, "running", 0, True, "") for name in named]
+    if not stored:
+        return None
+    ((schema, table, state, checkpoint, follows, error),) = stored
+    name = TableName(schema=schema, table=table)
+    places = tables.targets.c
+    place = rows(select(places.target_schema, places.target_table).where(places.table_key == table_key))
+    notes = tables.writes.c
+    noted = rows(select(func.max(notes.upto)).where(notes.table_key.in_((table_key, EVERY_TABLE))))
+    journal = tables.journal.c
+    (mark,) = rows(
+        select(func.count(), func.max(journal.started_at), func.max(journal.finished_at)).select_from(tables.journal)
+    )
+    entries = tables.quarantine.c
+    ((quarantined,),) = rows(select(func.count()).select_from(tables.quarantine).where(entries.table_key == table_key))
+    return TableLook(
+        table_key=table_key,
+        table=name,
+        target=TableName(schema=place[0][0], table=place[0][1]) if place else name,
+        state=state,
+        checkpoint=max(checkpoint, running) if follows else checkpoint,
+        noted=noted[0][0] or 0,
+        statement=last_that_may_touch(rows(begun_statements(tables, given_up=False)), name),
+        statements=" ".join(map(str, mark)),
+        quarantined=quarantined,
+        writer=bool(writer),
+        error=error or "",
+    )

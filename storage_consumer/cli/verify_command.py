@@ -1,0 +1,218 @@
+"""The command `verify`: is each table of the target equal to the source, at one commit-ts, while both go on?"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from storage_consumer.cli import screen
+from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.exit_codes import ExitCode
+from storage_consumer.cli.failures import print_error
+from storage_consumer.cli.layout import wrapped
+from storage_consumer.clock import span
+from storage_consumer.config import parsers
+from storage_consumer.config.load import load_target
+from storage_consumer.config.source_server import source_server
+from storage_consumer.errors import ConfigError, TransientError
+from storage_consumer.monitoring.wording import moment
+from storage_consumer.operating.verification import Server, VerifyReport, verified
+from storage_consumer.operating.verified_table import Wishes
+from storage_consumer.telemetry import json_text, lines_escaped, redact, register_secret
+from storage_consumer.verifying.result import Outcome, RowDifference, TableResult
+
+_ONLY_HERE = (
+    *(
+        "source",
+        "source_password_file",
+        "table",
+        "quick",
+        "sample",
+        "workers",
+        "rows_per_second",
+        "chunk_rows",
+        "resume",
+    ),
+    *("frozen", "wait", "every", "json"),
+)
+_SHOWN_ROWS = 10
+"""Differing rows of a table that are shown; the JSON has all that are kept."""
+_LONGEST = 60
+"""Characters of a value that are shown."""
+_MOST_ROWS = 10_000_000
+_MOST_WORKERS = 64
+Compare = Callable[[Wishes], Answer]
+
+
+def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
+    """Return what a comparison found; with ``every`` show one after the other until SIGINT, and return the last one's code.
+
+    Raises `ConfigError`, and `TransientError` where source or target do not answer.
+    """
+    own = {name: str(options[name]) for name in _ONLY_HERE if options.get(name) is not None}
+    target, source = _servers(options, environ, own)
+    wishes = _wishes(own)
+
+    def compare(wanted: Wishes) -> Answer:
+        stop = threading.Event()
+        try:
+            report = verified(target, source, wanted, stop=stop)
+        except BaseException:
+            stop.set()
+            raise
+        text = json_text(document(report)) if "json" in own else "\n".join(_lines(report)) + "\n"
+        return Answer(text, _code(report))
+
+    if "every" in own:
+        return _repeated(compare, wishes, _number(own, "every", parsers.duration(low=1.0)), environ, own)
+    return compare(wishes)
+
+
+def _servers(
+    options: Mapping[str, object], environ: Mapping[str, str], own: Mapping[str, str]
+) -> tuple[Server, Server]:
+    """Return target and source; raise `ConfigError`."""
+    settings, secrets, hidden = load_target({k: v for k, v in options.items() if k not in _ONLY_HERE}, environ)
+    if "source" not in own:
+        raise ConfigError("verify needs --source, the TiDB that the changefeed reads: tidb://user@host:4000/")
+    from_settings, password, also = source_server(
+        own["source"],
+        own.get("source_password_file"),
+        environ,
+        frozen="frozen" in own,
+        allow_unverified_server=settings.allow_unverified_server,
+    )
+    for secret in (*hidden, *also):
+        register_secret(secret)
+    return Server(settings=settings, password=secrets.password), Server(settings=from_settings, password=password)
+
+
+def _wishes(own: Mapping[str, str]) -> Wishes:
+    """Return what is to be compared; raise `ConfigError` for values that mean nothing."""
+    if "quick" in own and "sample" in own:
+        raise ConfigError("--quick counts rows and --sample compares some of them: give one of the two")
+    plain = Wishes()
+    if "sample" in own:
+        own = {**own, "sample": own["sample"].removesuffix("%")}
+    return Wishes(
+        tables=own.get("table", ""),
+        how="quick" if "quick" in own else "sample" if "sample" in own else "full",
+        sample=float(_number(own, "sample", parsers.integer(low=1, high=100))) if "sample" in own else plain.sample,
+        workers=int(_number(own, "workers", parsers.integer(low=1, high=_MOST_WORKERS), plain.workers)),
+        rows_per_second=_number(own, "rows_per_second", parsers.integer(low=0, high=1 << 40), plain.rows_per_second),
+        chunk_rows=int(_number(own, "chunk_rows", parsers.integer(low=100, high=_MOST_ROWS), plain.chunk_rows)),
+        resume="resume" in own,
+        frozen="frozen" in own,
+        wait=_number(own, "wait", parsers.duration(low=0), plain.wait),
+    )
+
+
+def _number(own: Mapping[str, str], name: str, parser: parsers.Parser, default: float = 0.0) -> float:
+    if name not in own:
+        return default
+    try:
+        return float(parser(own[name]))  # type: ignore[arg-type] # the parsers used here return numbers
+    except ValueError as error:
+        raise ConfigError(f"--{name.replace('_', '-')}: {error}") from None
+
+
+def _repeated(
+    compare: Compare, wishes: Wishes, every: float, environ: Mapping[str, str], own: Mapping[str, str]
+) -> Answer:
+    """Compare again and again until SIGINT, or until nobody reads. A server that does not answer for a while ends nothing."""
+    code, is_document = ExitCode.FAILED, "json" in own
+    try:
+        while True:
+            began = time.monotonic()
+            try:
+                found = compare(wishes)
+            except TransientError as fault:
+                print_error(str(fault))
+                code = ExitCode.FAILED
+            else:
+                code = found.code
+                text = lines_escaped(found.text if is_document else redact(found.text))
+                if not screen.write(text, environ, is_document=is_document):
+                    break
+            # What was broken off before this run is resumed once.
+            wishes = wishes.again()
+            time.sleep(max(0.0, every - (time.monotonic() - began)))
+    except KeyboardInterrupt:
+        pass
+    return Answer("", code)
+
+
+def _code(report: VerifyReport) -> ExitCode:
+    if report.differs:
+        return ExitCode.TABLES_STOPPED
+    return ExitCode.DONE if report.is_equal else ExitCode.FAILED
+
+
+def document(report: VerifyReport) -> dict[str, object]:
+    """Return a report as JSON takes it; the keys are part of the program's interface."""
+    counts = {str(outcome): sum(table.outcome is outcome for table in report.tables) for outcome in Outcome}
+    return {
+        "run": report.run,
+        "equal": report.is_equal,
+        "counts": {name: count for name, count in counts.items() if count},
+        "seconds": report.seconds,
+        "tables": [table.document() for table in report.tables],
+    }
+
+
+def _lines(report: VerifyReport) -> Iterator[str]:
+    """Yield the report for people: what differs first, and then what is equal."""
+    ranks = {Outcome.DIFFERENT: 0, Outcome.NOT_COMPARED: 1}
+    for table in sorted(report.tables, key=lambda each: (ranks.get(each.outcome, 2), str(each.table))):
+        yield from _of_table(table)
+    rows = sum(table.rows for table in report.tables)
+    counts = ", ".join(
+        f"{sum(table.outcome is outcome for table in report.tables):,} {outcome}"
+        for outcome in Outcome
+        if any(table.outcome is outcome for table in report.tables)
+    )
+    yield ""
+    yield f"{counts}; {rows:,} rows in {span(report.seconds)}"
+
+
+def _of_table(table: TableResult) -> Iterator[str]:
+    place = "" if table.target == table.table else f" (in the target {table.target})"
+    if table.outcome is Outcome.NOT_COMPARED:
+        yield from wrapped(f"not compared: {table.table}{place}: {table.reason}", further="  ")
+        return
+    how = {"full": "", "sample": " in a sample", "quick": " by the number of rows"}[table.how]
+    at = f", at {moment(table.checkpoint, None)}" if table.checkpoint else ""
+    yield from wrapped(f"{table.outcome}{how}: {table.table}{place}, {table.rows:,} rows{at}", further="  ")
+    if table.spans:
+        spans = ", ".join(f"{each.rows:,} rows at {each.checkpoint}" for each in table.spans)
+        yield from wrapped(f"compared in several cuts: {spans}", "  ", "    ")
+    for line in (*table.structure, *table.notes):
+        yield from wrapped(line, "  ", "    ")
+    if table.different_rows:
+        yield f"  rows: {table.differing:,} differ, {table.missing:,} missing, {table.extra:,} extra"
+    for difference in table.differences[:_SHOWN_ROWS]:
+        yield from wrapped(_row(difference), "    ", "      ")
+    if 0 < len(table.differences) < table.different_rows or len(table.differences) > _SHOWN_ROWS:
+        yield f"    … {table.different_rows - min(len(table.differences), _SHOWN_ROWS):,} more; --json has {len(table.differences):,}"
+    if table.heal:
+        yield f"  next: {table.heal}"
+
+
+def _row(difference: RowDifference) -> str:
+    key = ", ".join(f"{name} = {_value(value)}" for name, value in difference.key.items())
+    times = f" ({difference.count} times)" if difference.count > 1 else ""
+    source, target = difference.source or {}, difference.target or {}
+    if difference.kind == "differs":
+        values = "; ".join(
+            f"{name} is {_value(target[name])}, at the source {_value(value)}" for name, value in source.items()
+        )
+        return f"differs: {key}: {values}"
+    shown = ", ".join(f"{name} = {_value(value)}" for name, value in (source or target).items())
+    return f"{difference.kind}{times}: {key or shown}"
+
+
+def _value(value: str | None) -> str:
+    if value is None:
+        return "NULL"
+    return repr(value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…")

@@ -1,0 +1,247 @@
+"""One table of a server as a side of a comparison: its structure, and digests and rows of its key ranges by SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from typing import Any
+
+from storage_consumer.downstream.identifier_case import existing
+from storage_consumer.downstream.query import text_of
+from storage_consumer.downstream.reading import Reading
+from storage_consumer.errors import TableError
+from storage_consumer.model import TableName
+from storage_consumer.sql.tokens import qualified, quote
+from storage_consumer.verifying.layout import SideColumn, SideLayout
+from storage_consumer.verifying.side import ColumnShape, Digest, IndexShape, Key, KeyRange, Row, TableShape
+
+_FEW_BYTES = 256
+"""Bytes of a wide value that are fetched as they are; of a longer one its beginning, its length and its hash."""
+_SUM = "BIT_XOR(CAST(CONV({}, 16, 10) AS UNSIGNED))"
+_TOTAL = "SUM(CAST(CONV({}, 16, 10) AS UNSIGNED))"
+
+
+class ComparedTable:
+    """A table, read on one connection in whatever snapshot that has taken; a `verifying.side.Side`."""
+
+    def __init__(self, reading: Reading, name: TableName) -> None:
+        """Read the table called `name`; the server may spell it in another case."""
+        self._reading = reading
+        self.name = name
+        self.layout = SideLayout(columns=(), key=())
+        """What is compared of it; to be set before rows are asked for."""
+
+    def structure(self) -> TableShape | None:
+        """Return what the table looks like; None if there is none."""
+        rows = self._reading.rows
+        found = existing(lambda sql, arguments=(): rows(sql, arguments), [self.name]).get(self.name.folded())
+        if found is None:
+            return None
+        self.name = found
+        # The first look takes the table's lock, so that its structure stays from here on.
+        where, names = "table_schema = %s AND table_name = %s", (found.schema, found.table)
+        ((kind, collation),) = rows(
+            f"SELECT table_type, table_collation FROM information_schema.tables WHERE {where}", names
+        )
+        is_view = "VIEW" in text_of(kind).upper()
+        if not is_view:
+            rows(f"SELECT 1 FROM {self._from()} LIMIT %s", (1,))
+        columns = rows(
+            "SELECT column_name, data_type, column_type, is_nullable, column_default, extra, character_set_name, collation_name, "
+            f"generation_expression FROM information_schema.columns WHERE {where} ORDER BY ordinal_position",
+            names,
+        )
+        return TableShape(
+            kind=self._reading.kind,
+            columns=tuple(_column(*row) for row in columns),
+            indexes=tuple(self._indexes(where, names)),
+            collation=text_of(collation) if collation else "",
+            is_view=is_view,
+        )
+
+    def _indexes(self, where: str, names: tuple[str, str]) -> Iterator[IndexShape]:
+        parts: dict[str, list[tuple[Any, ...]]] = {}
+        for index, *part in self._reading.rows(
+            "SELECT index_name, non_unique, column_name, sub_part, index_type FROM information_schema.statistics "
+            f"WHERE {where} ORDER BY index_name, seq_in_index",
+            names,
+        ):
+            parts.setdefault(text_of(index), []).append(tuple(part))
+        everywhere = self._global_indexes(where, names)
+        for index, found in parts.items():
+            yield IndexShape(
+                name=index,
+                unique=not int(found[0][0]),
+                columns=tuple("" if column is None else text_of(column) for _, column, *_ in found),
+                prefixes=tuple(None if prefix is None else int(prefix) for _, _, prefix, _ in found),
+                method=text_of(found[0][3] or ""),
+                is_global=index in everywhere,
+            )
+
+    def _global_indexes(self, where: str, names: tuple[str, str]) -> frozenset[str]:
+        if self._reading.kind != "tidb":
+            return frozenset()
+        try:
+            found = self._reading.rows(
+                f"SELECT key_name FROM information_schema.tidb_indexes WHERE {where} AND is_global", names
+            )
+        except TableError:  # an older TiDB has none
+            return frozenset()
+        return frozenset(text_of(name) for (name,) in found)
+
+    # what is compared
+
+    def count(self) -> int:
+        """Return the number of rows."""
+        ((rows,),) = self._reading.rows(f"SELECT COUNT(*) FROM {self._from()} WHERE %s", (1,))
+        self._reading.pace.spend(int(rows))
+        return int(rows)
+
+    def chunk(self, keys: KeyRange) -> Digest:
+        """Return the digest of a range of keys."""
+        where, arguments = self._range(keys)
+        sums = ", ".join(_SUM.format(part) for part in ("LEFT(h, 16)", "SUBSTRING(h, 17, 16)"))
+        ((rows, hashed, *found),) = self._reading.rows(
+            f"SELECT COUNT(*), COUNT(h), {sums} FROM ({self._hashed(where)}) AS hashed", arguments
+        )
+        self._reading.pace.spend(int(rows))
+        return Digest(rows=int(rows), sums=tuple(map(int, found)), is_whole=rows == hashed)
+
+    def rows(self, keys: KeyRange) -> Iterable[Row]:
+        """Return the rows of a range of keys."""
+        return self._fetched(*self._range(keys))
+
+    def rows_at(self, keys: Sequence[Key]) -> Iterable[Row]:
+        """Return the rows whose keys this side finds equal to one of these."""
+        columns = self._key()
+        one = f"({' AND '.join(f'{_name(column)} = %s' for column in columns)})"
+        arguments = [_argument(column, value) for key in keys for column, value in zip(columns, key, strict=True)]
+        return self._fetched(f"({' OR '.join([one] * len(keys))})", arguments)
+
+    def boundary(self, keys: KeyRange, rows: int) -> Key | None:
+        """Return the key of a range's row number `rows`, from 1; None if it has fewer."""
+        where, arguments = self._range(keys)
+        columns = self._key()
+        shown = ", ".join(column.form.fetched.replace("{}", _name(column)) for column in columns)
+        order = ", ".join(map(_name, columns))
+        found = list(
+            self._reading.raw(
+                f"SELECT {shown} FROM {self._from()} WHERE {where} ORDER BY {order} LIMIT %s OFFSET %s",
+                (*arguments, 1, rows - 1),
+            )
+        )
+        return tuple(value or b"" for value in found[0]) if found else None
+
+    def buckets(self) -> dict[int, Digest]:
+        """Return the digests of all rows, by the bucket into which a hash of their content puts them."""
+        sums = ", ".join(_TOTAL.format(part) for part in ("LEFT(h, 15)", "SUBSTRING(h, 16, 15)"))
+        bucket = "IFNULL(CAST(CONV(SUBSTRING(h, 31, 2), 16, 10) AS UNSIGNED), 256)"
+        found = self._reading.rows(
+            f"SELECT {bucket} AS b, COUNT(*), COUNT(h), {sums} FROM ({self._hashed('%s')}) AS hashed GROUP BY b", (1,)
+        )
+        self._reading.pace.spend(sum(int(row[1]) for row in found))
+        return {
+            int(number): Digest(rows=int(rows), sums=tuple(int(each or 0) for each in totals), is_whole=rows == hashed)
+            for number, rows, hashed, *totals in found
+        }
+
+    def bucket(self, numbers: Sequence[int]) -> Iterable[Row]:
+        """Return the rows of some buckets."""
+        bucket = f"IFNULL(CAST(CONV(SUBSTRING({self._hash()}, 31, 2), 16, 10) AS UNSIGNED), 256)"
+        return self._fetched(f"{bucket} IN ({', '.join(['%s'] * len(numbers))})", list(numbers))
+
+    # SQL
+
+    def _from(self) -> str:
+        return qualified(self.name).replace("%", "%%")
+
+    def _key(self) -> list[SideColumn]:
+        return [self.layout.columns[place] for place in self.layout.key]
+
+    def _hash(self) -> str:
+        """Return the hash of a row: of all columns whose texts agree, each with its length before it, so that no two rows look alike."""
+        parts = []
+        for column in self.layout.columns:
+            if column.agrees:
+                text = column.form.summed.replace("{}", _name(column))
+                # A value that is larger than the server computes with must not look like a NULL: it makes the hash NULL.
+                short = f"CONCAT(LENGTH({text}), ':', {text})"
+                parts.append(
+                    f"IF({_name(column)} IS NULL, 'N', {f'SHA2({text}, 256)' if column.form.is_wide else short})"
+                )
+        return f"SHA2(CONCAT({', '.join(parts)}), 256)" if parts else "SHA2('', 256)"
+
+    def _hashed(self, where: str) -> str:
+        # The limit keeps the server from merging this into the query around it, which would compute each hash several times.
+        limit = "" if self._reading.kind == "tidb" else " LIMIT 18446744073709551615"
+        return f"SELECT {self._hash()} AS h FROM {self._from()} WHERE {where}{limit}"
+
+    def _fetched(self, where: str, arguments: Sequence[Any]) -> Iterator[Row]:
+        shown = ", ".join(_shown(column) for column in self.layout.columns)
+        rows = 0
+        for row in self._reading.raw(f"SELECT {shown} FROM {self._from()} WHERE {where}", arguments):
+            rows += 1
+            yield row
+        self._reading.pace.spend(rows)
+
+    def _range(self, keys: KeyRange) -> tuple[str, list[Any]]:
+        """Return the condition of a range and its arguments."""
+        parts, arguments = [], []
+        for key, way in (*((key, ">") for key in keys.above), *((key, "<") for key in keys.upto)):
+            condition, values = _beyond(list(zip(self._key(), key, strict=True)), way, inclusive=way == "<")
+            parts.append(condition)
+            arguments += values
+        # An argument in any case: the driver reads doubled percent signs only then.
+        return " AND ".join([*parts, "%s"]), [*arguments, 1]
+
+
+def _beyond(key: list[tuple[SideColumn, bytes]], way: str, *, inclusive: bool) -> tuple[str, list[Any]]:
+    """Return the condition that a row's key lies beyond a key, in one way."""
+    (column, value), *rest = key
+    name, argument = _name(column), _argument(column, value)
+    if not rest:
+        return f"{name} {way}{'=' if inclusive else ''} %s", [argument]
+    inner, values = _beyond(rest, way, inclusive=inclusive)
+    # The first part lets the server look the range up; what lies on the border is told apart by the second one.
+    return f"{name} {way}= %s AND ({name} {way} %s OR ({inner}))", [argument, argument, *values]
+
+
+def _name(column: SideColumn) -> str:
+    return quote(column.name).replace("%", "%%")
+
+
+def _argument(column: SideColumn, value: bytes) -> Any:
+    """Return a key's value as the driver takes it: a number as a number, since TiDB compares texts with numbers as floating-point ones."""
+    match column.literal:
+        case "bytes":
+            return value
+        case "number":
+            return int(value) if value.lstrip(b"-").isdigit() else Decimal(value.decode())
+    return value.decode()
+
+
+def _shown(column: SideColumn) -> str:
+    """Return the expression that shows a column in a row."""
+    text = column.form.fetched.replace("{}", _name(column))
+    if not column.form.is_wide:
+        return text
+    long = f"CONCAT('#', LEFT({text}, 64), '... ', LENGTH({text}), ' bytes, SHA-256 ', SHA2({text}, 256))"
+    return f"IF(LENGTH({text}) <= {_FEW_BYTES}, CONCAT('=', {text}), {long})"
+
+
+def _column(*row: Any) -> ColumnShape:
+    name, data_type, column_type, nullable, default, extra, charset, collation, expression = row
+    flags = text_of(extra or "")
+    is_default = "DEFAULT_GENERATED" in flags
+    generated = any(word in flags.upper() for word in ("VIRTUAL", "STORED", "PERSISTENT"))
+    return ColumnShape(
+        name=text_of(name),
+        data_type=text_of(data_type).lower(),
+        column_type=text_of(column_type),
+        nullable=text_of(nullable) == "YES",
+        default=None if default is None else text_of(default),
+        extra=flags,
+        charset=text_of(charset) if charset else "",
+        collation=text_of(collation) if collation else "",
+        is_generated=generated or bool(expression and not is_default),
+    )

@@ -1,0 +1,102 @@
+"""The copies that tables are loaded from: what is known of one that is open, and of the loads of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from storage_consumer.config.settings import Upstream
+from storage_consumer.model import DdlKind, StoredObject, TableDefinition, TableName
+from storage_consumer.plan.loads import Load, LoadPhase
+from storage_consumer.ports import Ddl
+
+FIRST_RATE = 8 << 20
+"""Bytes in a second, until a job has shown it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiedTable:
+    """One table or view of a copy."""
+
+    definition: TableDefinition
+    """Its statement, as of the TSO of the copy; without the columns that rows lack."""
+    parts: tuple[StoredObject, ...] = ()
+    """Its data files, in the order of their ordinals, which count from 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenCopy:
+    """A copy that can be read."""
+
+    identity: str
+    """What it is, by its content."""
+    snapshot: int
+    """It holds all changes up to this TSO (inclusive), and none after it."""
+    origin: Upstream
+    """Where its files are, and how they are written."""
+    databases: Mapping[str, TableDefinition] = field(default_factory=dict)
+    """Folded name → the statement that creates it."""
+    tables: Mapping[str, CopiedTable] = field(default_factory=dict)
+    """Table key → the table."""
+
+
+@dataclass(slots=True)
+class Loading:
+    """What lasts longer than a round: the copies that are open, and how far the loads of this process are."""
+
+    open_copy: Callable[[str], OpenCopy]
+    """Opens the copy at a URI; raises `ExportRefused` and what storages raise."""
+    ddl: Ddl
+    """Runs the statements of copies, on a connection of its own."""
+    has_rows: Callable[[TableName], bool]
+    """Whether a table of the target has any row."""
+    copies: dict[str, OpenCopy] = field(default_factory=dict)
+    """By URI."""
+    loads: dict[str, Load] = field(default_factory=dict)
+    """By table key: those whose copies are being written."""
+    created: set[str] = field(default_factory=set)
+    """Ids of the loads whose tables exist."""
+    ended: bool = False
+    """Whether a load ended since the state was read, so that it has to be read again."""
+    rate: float = FIRST_RATE
+    """Bytes in a second."""
+    fenced_for: int = -1
+    """The epoch for which former owners were fenced."""
+
+    def copy_at(self, uri: str) -> OpenCopy:
+        """Return the copy at a URI, opened at first use."""
+        if uri not in self.copies:
+            self.copies[uri] = self.open_copy(uri)
+        return self.copies[uri]
+
+    def origins(self) -> tuple[Upstream, ...]:
+        """Return where the files of the open copies are, in the order of `origin_of`."""
+        return tuple(copy.origin for copy in self.copies.values())
+
+    def origin_of(self, uri: str) -> int:
+        """Return the number of a copy's origin; 0 is the bucket."""
+        return 1 + list(self.copies).index(uri)
+
+
+def loads_to_begin(uri: str, copy: OpenCopy, wanted: Iterable[str], load_id: str, *, replaces: bool) -> list[Load]:
+    """Return the loads of these tables of a copy, by table key."""
+    found: list[Load] = []
+    for key in wanted:
+        table = copy.tables[key]
+        found.append(
+            Load(
+                table_key=key,
+                name=table.definition.name,
+                load_id=f"{load_id}-{len(found)}",
+                source=uri,
+                identity=copy.identity,
+                low=copy.snapshot,
+                high=copy.snapshot,
+                phase=LoadPhase.LOADING,
+                parts=len(table.parts),
+                size=sum(part.size for part in table.parts),
+                is_view=table.definition.ddl_type == DdlKind.CREATE_VIEW,
+                replaces=replaces,
+            )
+        )
+    return found

@@ -1,0 +1,46 @@
+"""An export as a copy that tables are loaded from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from storage_consumer.config.settings import Upstream
+from storage_consumer.driver.copies import CopiedTable, OpenCopy
+from storage_consumer.errors import ExportRefused
+from storage_consumer.exports.export import Export, ExportTable
+from storage_consumer.model import folded_name
+from storage_consumer.plan.steps import key_of
+
+
+def copy_of(export: Export, origin: Upstream) -> OpenCopy:
+    """Return an export as a copy; raise `ExportRefused` if it does not say as of when it is. `origin`: its files, and how they are written."""
+    if not export.snapshot:
+        raise ExportRefused(export.snapshot_hint)
+    tables = {key_of(table.name): _copied(table) for table in export.tables}
+    return OpenCopy(
+        identity=export.identity,
+        snapshot=export.snapshot,
+        origin=origin,
+        databases={folded_name(database.name.schema): database for database in export.databases},
+        # After the tables: each view after those that it selects from.
+        tables={**tables, **{key_of(view.name): CopiedTable(definition=view) for view in export.views}},
+    )
+
+
+def with_form(origin: Upstream, export: Export) -> Upstream:
+    """Return the origin of an export with what its files show of how they are written; the zone that they state comes first."""
+    options = replace(
+        origin.dump, file_format=export.file_format, compression=export.compression, time_zone=export.time_zone
+    )
+    return replace(
+        origin,
+        protocol="dump-csv" if export.file_format == "csv" else "dump-sql",
+        dump=options,
+        time_zone=export.time_zone or origin.time_zone,
+    )
+
+
+def _copied(table: ExportTable) -> CopiedTable:
+    """Return a table with the columns of its rows: these lack the generated ones."""
+    carried = tuple(column for column in table.definition.columns if folded_name(column.name) not in table.generated)
+    return CopiedTable(definition=replace(table.definition, columns=carried), parts=table.parts)

@@ -1,0 +1,115 @@
+"""Which loads begin: those of a new feed that is given a copy, and those that operators request. Nothing of a refused one is written."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from storage_consumer.driver.context import RoundContext
+from storage_consumer.driver.copies import Loading, OpenCopy, loads_to_begin
+from storage_consumer.driver.ddl_prepare import described
+from storage_consumer.errors import ConfigError
+from storage_consumer.model import TableName
+from storage_consumer.plan.directories import Restart
+from storage_consumer.plan.loads import Load, LoadPhase
+from storage_consumer.telemetry import Log
+
+_log = Log("load")
+_NAMED = 5
+"""Most tables that a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadStarts:
+    """Begins loads, between two rounds."""
+
+    context: RoundContext
+    loading: Loading
+
+    def begin_feed(self, uri: str, *, by: str) -> None:
+        """Begin a new feed with all tables of a copy that the filter takes.
+
+        Raises `ConfigError` where the copy cannot be used, or where the target already has rows in one of its tables.
+        """
+        copy = self.loading.copy_at(uri)
+        selection = self.context.manager.selection
+        wanted = [key for key, table in copy.tables.items() if not selection.filter.leaves_out(table.definition.name)]
+        self._refuse_rows([copy.tables[key].definition.name for key in wanted])
+        loads = loads_to_begin(uri, copy, wanted, uuid.uuid4().hex, replaces=False)
+        self.context.state.loads.begin(loads, by=by, floor=copy.snapshot)
+        self._log(loads)
+
+    def begin_requested(self, restart: Restart, busy: Collection[str] = ()) -> bool:
+        """Begin the loads that operators have requested, or store why they cannot begin; return whether any began.
+
+        Loads of tables that are `busy` wait.
+        """
+        begun = []
+        for load in self.context.state.loads.requested():
+            if load.table_key in busy:
+                continue
+            try:
+                found = self._judged(load, restart)
+            except ConfigError as fault:
+                self.context.state.loads.refuse(load, str(fault))
+                _log.error("load_refused", table=str(load.name), error=str(fault))
+            else:
+                begun.append(found)
+        if begun:
+            self.context.state.loads.begin(begun, by="")
+            self._log(begun)
+        return bool(begun)
+
+    def _judged(self, load: Load, restart: Restart) -> Load:
+        """Return a requested load as it begins; raise `ConfigError` where the copy cannot be used for the table."""
+        copy = self.loading.copy_at(load.source)
+        table = copy.tables.get(load.table_key)
+        if table is None:
+            raise ConfigError(f"{load.source} does not hold the table {load.name}: {_tables_of(copy)}")
+        checkpoint = restart.tables.get(load.table_key, 0)
+        if load.table_key not in restart.behind:
+            checkpoint = max(checkpoint, restart.checkpoint)
+        if copy.snapshot < checkpoint:
+            raise ConfigError(
+                f"the copy of {load.name} in {load.source} is as of {copy.snapshot}, but rows and statements up to {checkpoint} have "
+                "been applied and will not be applied again: pause the table, and export it after that"
+            )
+        if not load.replaces:
+            self._refuse_rows([load.name])
+        (found,) = loads_to_begin(load.source, copy, [load.table_key], load.load_id, replaces=load.replaces)
+        return replace(found, phase=LoadPhase.LOADING)
+
+    def _refuse_rows(self, names: Iterable[TableName]) -> None:
+        """Raise `ConfigError` if the target has rows in one of these tables: they would stay among those of the copy."""
+        there = described(names, self.context.manager, self.context.target)
+        full = [str(table.name) for table in there.values() if not table.is_view and self.loading.has_rows(table.name)]
+        if full:
+            more = f" and {len(full) - _NAMED} more" if len(full) > _NAMED else ""
+            raise ConfigError(
+                f"the target already has rows in {', '.join(sorted(full)[:_NAMED])}{more}: a copy is loaded into empty tables. If they "
+                "may go, empty them; if they are the source's as of a known TSO, run without the copy, and give them as copies with "
+                "`storage-consumer table reload-done`"
+            )
+
+    def _log(self, loads: Iterable[Load]) -> None:
+        for load in loads:
+            _log.info("load_started", table=str(load.name), checkpoint=load.low, files=load.parts, bytes=load.size)
+
+
+def _tables_of(copy: OpenCopy) -> str:
+    """Return which tables a copy holds, as a part of a message."""
+
+    def names() -> Iterator[str]:
+        for table in list(copy.tables.values())[:_NAMED]:
+            yield str(table.definition.name)
+
+    return f"it holds {', '.join(names())}" + (
+        f" and {len(copy.tables) - _NAMED} more" if len(copy.tables) > _NAMED else ""
+    )
+
+
+def is_new_feed(restart: Restart, storage_checkpoint: int) -> bool:
+    """Return whether nothing has been applied, loaded or seen of a feed yet."""
+    nothing = not (restart.checkpoint or restart.tables or restart.floor or restart.loads or restart.journalled)
+    return nothing and not storage_checkpoint

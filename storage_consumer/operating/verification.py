@@ -1,0 +1,223 @@
+"""A run of `verify`: all tables of the state that are meant, several at a time, each with two connections of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
+from typing import TypeVar
+
+from storage_consumer.checkpoint.operator import StateInspector
+from storage_consumer.config.settings import Downstream
+from storage_consumer.config.table_filter import table_rules
+from storage_consumer.downstream.reading import Pace, Reading
+from storage_consumer.driver.remedies import reaching
+from storage_consumer.errors import ConfigError, StorageConsumerError, TransientError
+from storage_consumer.operating.verified_table import Desk, Ends, TableVerification, Wishes
+from storage_consumer.verifying.cut import TableLook, is_compared
+from storage_consumer.verifying.healing import heal_command
+from storage_consumer.verifying.result import Outcome, TableResult
+
+_AGAIN = 3
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A server and its password."""
+
+    settings: Downstream
+    password: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport:
+    """What a run found."""
+
+    run: str
+    tables: tuple[TableResult, ...]
+    seconds: float = 0.0
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether all tables are equal."""
+        return all(table.outcome is Outcome.EQUAL for table in self.tables)
+
+    @property
+    def differs(self) -> bool:
+        """Whether a table differs."""
+        return any(table.outcome is Outcome.DIFFERENT for table in self.tables)
+
+
+class _SharedDesk(Desk):
+    """The state beside the snapshots, on one connection that all workers share; it is opened again after a loss."""
+
+    def __init__(self, target: Server) -> None:
+        self._target = target
+        self._lock = threading.Lock()
+        self._desk: StateInspector | None = None
+
+    def _ask(self, question: Callable[[StateInspector], T]) -> T:
+        with self._lock:
+            for last in (False,) * (_AGAIN - 1) + (True,):
+                try:
+                    self._desk = self._desk or StateInspector(self._target.settings, self._target.password)
+                    return question(self._desk)
+                except TransientError:
+                    self._forget()
+                    if last:
+                        raise
+                    time.sleep(0.2)
+        raise AssertionError
+
+    def _forget(self) -> None:
+        if self._desk is not None:
+            with suppress(StorageConsumerError, OSError):
+                self._desk.close()
+        self._desk = None
+
+    def now(self, table_key: str) -> TableLook | None:
+        """Return what the state says of a table now."""
+        return self._ask(lambda desk: desk.verified.now(table_key))
+
+    def put(self, table_key: str, result: TableResult) -> None:
+        """Store the result of a table."""
+        self._ask(lambda desk: desk.verified.put(table_key, result))
+
+    def begun(self, wishes: Wishes) -> tuple[str, dict[str, TableResult], dict[str, TableResult]]:
+        """Return the name of the run, the tables that are meant by key, and what an interrupted run left of them."""
+        tables = self._ask(lambda desk: desk.tables.all())
+        rules = table_rules((wishes.tables or "*.*",))
+        run, before = uuid.uuid4().hex, dict[str, TableResult]()
+        if wishes.resume:
+            run, before = _interrupted(self._ask(lambda desk: desk.verified.all()))
+        meant = {
+            row.stored.table_key: TableResult(
+                table=row.stored.name, target=row.stored.name, outcome=Outcome.UNFINISHED, how=wishes.how, run=run
+            )
+            for row in tables
+            if row.stored.name.table
+            and is_compared(row.stored.state)
+            and rules.matches(row.stored.name.schema, row.stored.name.table)
+        }
+        return run, meant, before
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._forget()
+
+
+def _interrupted(results: Iterable[TableResult]) -> tuple[str, dict[str, TableResult]]:
+    """Return the name of the run that was broken off, and its results by name of the table; raise `ConfigError` if none was."""
+    found = list(results)
+    open_runs = [result.run for result in found if result.outcome is Outcome.UNFINISHED]
+    if not open_runs:
+        raise ConfigError("--resume: no comparison was broken off; leave it out")
+    return open_runs[0], {str(result.table): result for result in found if result.run == open_runs[0]}
+
+
+def verified(
+    target: Server,
+    source: Server,
+    wishes: Wishes,
+    *,
+    stop: threading.Event | None = None,
+    heard: Callable[[TableResult], None] = lambda _: None,
+) -> VerifyReport:
+    """Compare the tables of a feed with their source, and return what was found, by name.
+
+    `heard` is called with each result as soon as it is there, from any thread. Raises `ConfigError` and `TransientError`; what is known
+    by then is stored. Once `stop` is set, it raises `Abandoned`, and the run can be resumed.
+    """
+    began, stop = time.monotonic(), stop or threading.Event()
+    with closing(_SharedDesk(target)) as desk:
+        run, meant, before = desk.begun(wishes)
+        if not meant:
+            raise ConfigError(
+                "the state knows no table that is meant" + (f" by --table {wishes.tables}" if wishes.tables else "")
+            )
+        known = {key: before[str(result.table)] for key, result in meant.items() if str(result.table) in before}
+        done = [result for result in known.values() if result.outcome is not Outcome.UNFINISHED]
+        open_tables = {
+            key: known.get(key, result)
+            for key, result in meant.items()
+            if known.get(key, result).outcome is Outcome.UNFINISHED
+        }
+        # Known from the start, so that a run that is killed can be resumed wherever it was.
+        for key, result in open_tables.items():
+            desk.put(key, result)
+        done += _all(_Run(target, source, wishes, desk, stop, heard), open_tables)
+        return VerifyReport(
+            run=run,
+            tables=tuple(sorted(done, key=lambda each: str(each.table))),
+            seconds=round(time.monotonic() - began, 3),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What the workers of a run share."""
+
+    target: Server
+    source: Server
+    wishes: Wishes
+    desk: Desk
+    stop: threading.Event
+    heard: Callable[[TableResult], None]
+
+
+def _all(run: _Run, tables: Mapping[str, TableResult]) -> list[TableResult]:
+    """Compare these tables, several at a time."""
+    free: SimpleQueue[Ends] = SimpleQueue()
+    paces = [Pace(run.wishes.rows_per_second) for _ in range(2)]
+    everyone = []
+    for _ in range(min(run.wishes.workers, len(tables))):
+        ends = Ends(
+            Reading(run.source.settings, run.source.password, "source", paces[0]),
+            Reading(run.target.settings, run.target.password, "target", paces[1]),
+        )
+        everyone.append(ends)
+        free.put(ends)
+
+    def compared(key: str, result: TableResult) -> TableResult:
+        ends = free.get()
+        try:
+            return _of_table(run, ends, key, result)
+        finally:
+            free.put(ends)
+
+    found: list[TableResult] = []
+    with ThreadPoolExecutor(max_workers=max(1, len(everyone)), thread_name_prefix="verify") as pool:
+        waiting = [pool.submit(compared, key, result) for key, result in tables.items()]
+        try:
+            found += (each.result() for each in as_completed(waiting))
+        except BaseException:
+            # The others end at their next chunk.
+            run.stop.set()
+            for each in waiting:
+                each.cancel()
+            raise
+        finally:
+            pool.shutdown()
+            for ends in everyone:
+                ends.close()
+    return found
+
+
+def _of_table(run: _Run, ends: Ends, key: str, result: TableResult) -> TableResult:
+    schema = run.target.settings.state_schema
+    work = TableVerification(
+        table_key=key, wishes=run.wishes, ends=ends, desk=run.desk, schema=schema, stop=run.stop, result=result
+    )
+    found = work.run()
+    if found.outcome is Outcome.DIFFERENT:
+        found = replace(found, heal=heal_command(found, reaching(run.target.settings)))
+        run.desk.put(key, found)
+    run.heard(found)
+    return found

@@ -1,0 +1,401 @@
+"""One table, compared with the source: a cut is taken, held for as long as nothing has to wait for it, and taken anew where it is lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol, TypedDict
+
+from storage_consumer.checkpoint.operator_verified import SnapshotState
+from storage_consumer.downstream.compared_table import ComparedTable
+from storage_consumer.downstream.reading import Reading
+from storage_consumer.errors import Abandoned, SnapshotLost, TransientError
+from storage_consumer.model import physical_ms
+from storage_consumer.sql.tokens import qualified
+from storage_consumer.verifying.comparing import Comparison, Found
+from storage_consumer.verifying.cut import TableLook, is_compared, obstacle
+from storage_consumer.verifying.layout import TableLayout, layout_of
+from storage_consumer.verifying.result import Outcome, Span, TableResult
+from storage_consumer.verifying.side import Key, TableShape
+from storage_consumer.verifying.structure import StructureFound, compared
+
+PAUSE = 0.03
+"""Seconds between two looks for a moment at which a table is at rest."""
+_LOOK = 1.0
+"""Seconds between two looks whether a statement waits for the snapshot."""
+_SETTLING = 10_000
+"""Milliseconds: the source may show a structure so long before the version of its statement."""
+_TRIES = 20
+"""How often a cut that was lost is taken anew."""
+_STORED_EVERY = 2.0
+_RESTARTS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What is to be compared, and how."""
+
+    tables: str = ""
+    """Rules in the filter's language; empty for all tables."""
+    how: Literal["full", "sample", "quick"] = "full"
+    sample: float = 100.0
+    """Percent of the chunks that are compared."""
+    workers: int = 2
+    """How many tables are compared at a time."""
+    rows_per_second: float = 0.0
+    """The most rows that all workers together read on each side; 0 for any number."""
+    chunk_rows: int = 50_000
+    resume: bool = False
+    """Whether to go on with the run that was broken off last."""
+    frozen: bool = False
+    """Whether nothing writes to the source, so that it is read as it is."""
+    wait: float = 300.0
+    """Seconds to wait for a moment at which a table is at rest."""
+
+    def again(self) -> Wishes:
+        """Return the same for another run."""
+        return replace(self, resume=False)
+
+
+class VerifyOptions(TypedDict, total=False):
+    """The fields of `Wishes`, as keywords."""
+
+    tables: str
+    how: Literal["full", "sample", "quick"]
+    sample: float
+    workers: int
+    rows_per_second: float
+    chunk_rows: int
+    resume: bool
+    frozen: bool
+    wait: float
+
+
+class Desk(Protocol):
+    """What is asked of the state beside the snapshots, and told to it; any thread may call it."""
+
+    def now(self, table_key: str) -> TableLook | None:
+        """Return what the state says of a table now."""
+        ...
+
+    def put(self, table_key: str, result: TableResult) -> None:
+        """Store the result of a table."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The two connections of a worker."""
+
+    source: Reading
+    target: Reading
+
+    def close(self) -> None:
+        """Close both."""
+        self.source.close()
+        self.target.close()
+
+
+class _NotComparable(Exception):
+    """The table cannot be compared now; the message says why."""
+
+
+class _GivesWay(Exception):
+    """A statement waits for the snapshot, or the table has another structure now."""
+
+
+@dataclass(slots=True)
+class _Cut:
+    """Both sides of a table at one commit-ts."""
+
+    look: TableLook
+    source: ComparedTable
+    target: ComparedTable
+    shapes: tuple[TableShape, TableShape] | None
+    """None where one side has no such table."""
+    structure: StructureFound
+
+
+@dataclass(slots=True, kw_only=True)
+class TableVerification:
+    """The comparison of one table, with what was found so far."""
+
+    table_key: str
+    wishes: Wishes
+    ends: Ends
+    desk: Desk
+    schema: str
+    """Of the state."""
+    stop: threading.Event
+    result: TableResult
+    """What is known so far; of an interrupted run if it is resumed."""
+    _found: Found = field(default_factory=Found)
+    _shapes: tuple[TableShape, TableShape] | None = None
+    _first_other: int = 0
+    """The commit-ts at which the structures were seen to differ first; 0 for not yet."""
+    _deadline: float = 0.0
+    _stored: float = 0.0
+    _looked: float = 0.0
+
+    def run(self) -> TableResult:
+        """Compare the table, store the result, and return it."""
+        began = time.monotonic()
+        self._resume()
+        try:
+            self._run()
+        except _NotComparable as why:
+            self.result = replace(self.result, outcome=Outcome.NOT_COMPARED, reason=str(why))
+        finally:
+            self._end_snapshots()
+            self.result = replace(self.result, seconds=round(self.result.seconds + time.monotonic() - began, 3))
+            self.desk.put(self.table_key, self.result)
+        return self.result
+
+    def _resume(self) -> None:
+        """Take over what an interrupted comparison has found."""
+        self._found.kept = list(self.result.differences)
+        counts = {"differs": self.result.differing, "missing": self.result.missing, "extra": self.result.extra}
+        self._found.counts.update(counts)
+
+    def _run(self) -> None:
+        """Compare until the end of the table, in as many cuts as it takes."""
+        lost = restarts = 0
+        while True:
+            try:
+                cut = self._cut()
+                if self._is_other(cut):
+                    restarts += 1
+                    self._begin_anew(restarts)
+                self._compare(cut)
+            except _GivesWay:
+                self._end_snapshots()
+            except TransientError as fault:
+                lost += 1
+                self._lost(fault, lost)
+            else:
+                return
+
+    def _lost(self, fault: TransientError, lost: int) -> None:
+        """Prepare another cut after one that was lost; raise what is wrong after too many."""
+        if lost >= _TRIES:
+            raise fault
+        self.ends.close()
+        self._rest(min(5.0, 0.1 * 2**lost))
+
+    def _is_other(self, cut: _Cut) -> bool:
+        """Return whether the structure is another one than that of the chunks so far."""
+        before, self._shapes = self._shapes, cut.shapes
+        return before is not None and before != cut.shapes
+
+    def _begin_anew(self, restarts: int) -> None:
+        if restarts > _RESTARTS:
+            raise _NotComparable("its structure changed again and again meanwhile: verify it later")
+        self._found = Found()
+        self.result = replace(self.result, after=None, spans=(), rows=0)
+
+    # the cut
+
+    def _cut(self) -> _Cut:
+        """Take a cut, waiting for a moment at which the table is at rest."""
+        self._deadline = self._deadline or time.monotonic() + self.wishes.wait
+        while True:
+            look, passes = self._look()
+            if not passes:
+                cut = self._opened(look)
+                if cut is not None and not self._may_settle(cut):
+                    # From here on the time counts anew: this cut was had.
+                    self._deadline = 0.0
+                    return cut
+            self.ends.target.end()
+            self._wait(passes or "statements run on it one after the other")
+
+    def _look(self) -> tuple[TableLook, str]:
+        """Take a snapshot of the target; return what it says of the table, and what stands in the way for now; empty if nothing."""
+        self.ends.target.begin()
+        look = SnapshotState(self.ends.target, self.schema).look(self.table_key)
+        if look is None:
+            raise _NotComparable("the state does not know it any more")
+        if not is_compared(look.state):
+            raise _NotComparable(f"it is {look.state}")
+        self.result = replace(self.result, table=look.table, target=look.target, checkpoint=look.checkpoint)
+        found = obstacle(look)
+        if found is not None and not found.passes:
+            raise _NotComparable(found.why)
+        return look, "" if found is None else found.why
+
+    def _opened(self, look: TableLook) -> _Cut | None:
+        """Return both sides at the checkpoint of a snapshot; None if a statement began meanwhile."""
+        source, target = ComparedTable(self.ends.source, look.table), ComparedTable(self.ends.target, look.target)
+        there = target.structure()
+        # Statements are not part of a snapshot. Looking at the table took its lock, so whatever changes it from now on waits; what
+        # was begun between the snapshot and the lock shows in the state by now.
+        now = self.desk.now(self.table_key)
+        if now is None or now.statements != look.statements:
+            return None
+        here = self._source_at(source, look)
+        structure = StructureFound()
+        if here is None or there is None:
+            missing = "the source does not have the table" if here is None else "the target lacks the table"
+            if here is not there:
+                structure.differences.append(missing)
+        else:
+            structure = compared(here, there)
+        shapes = (here, there) if here is not None and there is not None else None
+        return _Cut(look, source, target, shapes, structure)
+
+    def _source_at(self, source: ComparedTable, look: TableLook) -> TableShape | None:
+        """Read the source as of the table's checkpoint; return the table's structure there."""
+        reading = self.ends.source
+        if self.wishes.frozen:
+            reading.begin()
+            return source.structure()
+        try:
+            reading.begin_at(look.checkpoint)
+            here = source.structure()
+        except SnapshotLost as fault:
+            # Where the checkpoint stands still, another look finds the same.
+            if not look.writer:
+                raise _NotComparable(
+                    f"the source no longer has its rows of the checkpoint {look.checkpoint} ({fault}): let the consumer go on "
+                    "first, or raise tidb_gc_life_time at the source"
+                ) from fault
+            raise
+        if here is not None and not here.is_view:
+            reading.refuse_ignored(look.checkpoint, qualified(source.name))
+        return here
+
+    def _may_settle(self, cut: _Cut) -> bool:
+        """Return whether structures differ that may be the same in a moment: the source shows some before their statement's version."""
+        if not cut.structure.differences or not cut.look.writer or self.wishes.frozen:
+            return False
+        self._first_other = self._first_other or cut.look.checkpoint
+        passed = physical_ms(cut.look.checkpoint) - physical_ms(self._first_other) >= _SETTLING
+        return not passed and time.monotonic() < self._deadline
+
+    def _wait(self, why: str) -> None:
+        if time.monotonic() >= self._deadline:
+            raise _NotComparable(f"it was not at rest for {self.wishes.wait:g} s (--wait): {why}")
+        self._rest(PAUSE)
+
+    def _rest(self, seconds: float) -> None:
+        if self.stop.wait(seconds):
+            raise Abandoned("the comparison was broken off")
+
+    def _end_snapshots(self) -> None:
+        self.ends.target.end()
+        self.ends.source.end()
+
+    # the comparison
+
+    def _compare(self, cut: _Cut) -> None:
+        """Compare what the table's structures have in common, and its rows behind the last key that was compared."""
+        self.result = replace(
+            self.result,
+            structure=tuple(cut.structure.differences),
+            alike=tuple(sorted(cut.structure.used)),
+            notes=tuple(_notes(cut.look)),
+        )
+        layout = self._layout(cut)
+        if layout is None:
+            self._finish(Outcome.DIFFERENT if cut.structure.differences else Outcome.NOT_COMPARED)
+            return
+        cut.source.layout, cut.target.layout = layout.source, layout.target
+        with closing(_Side()) as side:
+            if self.wishes.how == "quick":
+                self._count(cut, side)
+            else:
+                self._compare_rows(cut, layout, side)
+        equal = not (self._found.counts.total() or self.result.structure or self.result.different_rows)
+        self._finish(Outcome.EQUAL if equal else Outcome.DIFFERENT)
+
+    def _layout(self, cut: _Cut) -> TableLayout | None:
+        """Return what is compared; None if there are no rows to compare."""
+        if cut.shapes is None:
+            if not cut.structure.differences:
+                self.result = replace(self.result, reason="neither side has the table")
+            return None
+        if any(shape.is_view for shape in cut.shapes):
+            self.result = replace(self.result, reason="it is a view, which has no rows of its own")
+            return None
+        layout = layout_of(*cut.shapes)
+        return layout if layout.columns else None
+
+    def _count(self, cut: _Cut, side: _Side) -> None:
+        counted = side.executor.submit(cut.target.count)
+        try:
+            source = cut.source.count()
+        finally:
+            counted.exception()
+        target = counted.result()
+        self.result = replace(self.result, rows=source, missing=max(0, source - target), extra=max(0, target - source))
+
+    def _compare_rows(self, cut: _Cut, layout: TableLayout, side: _Side) -> None:
+        after = None if self.result.after is None else tuple(map(bytes.fromhex, self.result.after))
+        sides = (cut.source, cut.target)
+        comparison = Comparison(sides, layout, self._found, side.executor)
+        self._looked = time.monotonic()
+        for step in comparison.run(self.wishes.chunk_rows, after, self.wishes.sample):
+            self._note(cut.look.checkpoint, step.rows, step.after)
+            if step.after is None:
+                return
+            self._may_go_on(cut.look)
+
+    def _note(self, checkpoint: int, rows: int, after: Key | None) -> None:
+        """Note a chunk that was compared."""
+        *before, last = self.result.spans or (Span(checkpoint=checkpoint),)
+        if last.checkpoint != checkpoint:
+            before, last = [*before, last], Span(checkpoint=checkpoint)
+        counts = self._found.counts
+        self.result = replace(
+            self.result,
+            outcome=Outcome.UNFINISHED,
+            spans=(*before, replace(last, chunks=last.chunks + 1, rows=last.rows + rows)),
+            rows=self.result.rows + rows,
+            differing=counts["differs"],
+            missing=counts["missing"],
+            extra=counts["extra"],
+            differences=tuple(self._found.kept),
+            after=None if after is None else tuple(value.hex() for value in after),
+        )
+        if after is not None and time.monotonic() - self._stored >= _STORED_EVERY:
+            self._stored = time.monotonic()
+            self.desk.put(self.table_key, self.result)
+
+    def _may_go_on(self, look: TableLook) -> None:
+        """Raise where the comparison is to end, or has to let a statement pass that waits for the table."""
+        self._rest(0)
+        if time.monotonic() - self._looked < _LOOK:
+            return
+        self._looked = time.monotonic()
+        now = self.desk.now(self.table_key)
+        if now is None or (now.statement and now.statements != look.statements):
+            raise _GivesWay
+
+    def _finish(self, outcome: Outcome) -> None:
+        spans = self.result.spans if len(self.result.spans) > 1 else ()
+        self.result = replace(self.result, outcome=outcome, after=None, spans=spans)
+
+
+class _Side:
+    """The thread that asks the target while this one asks the source."""
+
+    def __init__(self) -> None:
+        self.executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="verify")
+
+    def close(self) -> None:
+        self.executor.shutdown()
+
+
+def _notes(look: TableLook) -> list[str]:
+    """Return what should be known of a table beside what is compared."""
+    notes = []
+    if look.state not in ("running", "waiting"):
+        notes.append(f"it is {look.state}, and was compared at its own checkpoint")
+    if look.quarantined:
+        notes.append(
+            f"{look.quarantined} of its rows are in the quarantine, and differ for that reason: see `storage-consumer quarantine`"
+        )
+    return notes

@@ -1,0 +1,272 @@
+"""One table, compared: chunks by their checksums, chunks that differ in halves, and the rest row by row.
+
+Why no difference is hidden: the ranges of both sides cover all keys, a checksum is over injective forms, and rows are compared as a
+whole. Why none is invented: a row that only one side seems to have is looked up on the other side by its key, so it does not matter
+whether both sort keys alike.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeVar
+
+from storage_consumer.verifying.layout import TableLayout
+from storage_consumer.verifying.result import KEPT_ROWS, RowDifference
+from storage_consumer.verifying.side import Key, KeyRange, Row, Side
+
+FEW_ROWS = 1_000
+"""Rows that are compared one by one where their checksums differ."""
+ALL = 100.0
+"""Percent."""
+_FALSE_ALARMS = 3
+"""Chunks that differed in checksums and in no row, after which a table's rows are compared without checksums."""
+_LOOKUP = 200
+_BUCKETS_AT_A_TIME = 16
+T = TypeVar("T")
+Bag = dict[Row, tuple[Row, int]]
+"""Row in the compared form → the row as it was fetched, and how often it is there."""
+Counted = list[tuple[Row, int]]
+"""Rows as they were fetched, and how many of each."""
+
+
+@dataclass(slots=True)
+class Found:
+    """The differing rows of one table: the first ones, and how many."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    kept: list[RowDifference] = field(default_factory=list)
+
+    def add(self, difference: RowDifference) -> None:
+        """Count a difference, and keep it if there is room."""
+        self.counts[difference.kind] += difference.count
+        if len(self.kept) < KEPT_ROWS:
+            self.kept.append(difference)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A chunk was compared."""
+
+    after: Key | None
+    """Its last key; None at the end of the table."""
+    rows: int
+    """Rows of the source in it; 0 if the sample left it out."""
+
+
+class Comparison:
+    """Compares the two sides of one table."""
+
+    def __init__(self, sides: tuple[Side, Side], layout: TableLayout, found: Found, executor: Executor) -> None:
+        """Compare source and target, in this order; `executor` runs what both are asked at a time."""
+        self._source, self._target = sides
+        self._layout = layout
+        self._found = found
+        self._executor = executor
+        self._sums = layout.sums_agree
+        self._false_alarms = 0
+        self._extra: set[Key] = set()
+        """Keys that only the target has: where it sorts otherwise than the source, it may show a row in several chunks."""
+
+    def run(self, chunk_rows: int, after: Key | None = None, sample: float = ALL) -> Iterator[Step]:
+        """Compare all rows behind a key; yield after each chunk. `sample`: percent of the chunks that are compared."""
+        if not self._layout.is_ranged:
+            yield Step(None, self._as_bag())
+            return
+        dice, low = random.Random(0x5EED), after  # noqa: S311 - not for secrets
+        while True:
+            rest = KeyRange(above=() if low is None else (low,))
+            high = self._source.boundary(rest, chunk_rows)
+            taken = sample >= ALL or dice.uniform(0, ALL) < sample
+            yield Step(high, self._chunk(rest if high is None else rest.before(high)) if taken else 0)
+            if high is None:
+                return
+            low = high
+
+    # chunks
+
+    def _chunk(self, keys: KeyRange) -> int:
+        """Compare a range of keys; return the number of its rows at the source."""
+        if not self._sums:
+            return self._row_by_row(keys)
+        before = self._found.counts.total()
+        rows, equal = self._halved(keys)
+        if not equal and self._found.counts.total() == before:
+            self._false_alarms += 1
+            # Equal values have other texts on the two servers, so checksums only cost time.
+            self._sums = self._false_alarms < _FALSE_ALARMS
+        return rows
+
+    def _halved(self, keys: KeyRange) -> tuple[int, bool]:
+        """Compare a range by checksums, and its halves if they differ; return the rows of the source, and whether all sums were equal."""
+        source, target = self._both(lambda side: side.chunk(keys))
+        if source == target and source.is_whole:
+            return source.rows, True
+        larger, most = (self._source, source.rows) if source.rows >= target.rows else (self._target, target.rows)
+        middle = larger.boundary(keys, most // 2) if most > FEW_ROWS else None
+        if middle is None or middle in keys.upto:
+            self._row_by_row(keys)
+            return source.rows, False
+        self._halved(keys.before(middle))
+        self._halved(keys.behind(middle))
+        return source.rows, False
+
+    # rows
+
+    def _row_by_row(self, keys: KeyRange) -> int:
+        """Compare the rows of a range; return how many the source has."""
+        source, target = self._both(lambda side: self._by_key(side.rows(keys)))
+        only_source: list[tuple[Key, Row]] = []
+        for key, rows in source.items():
+            others = target.pop(key, [])
+            for row, other in zip(rows, others, strict=False):
+                self._pair(row, other)
+            only_source += [(key, row) for row in rows[len(others) :]]
+            # More than one row of a key: the target does not keep them unique.
+            self._only(others[len(rows) :], "extra")
+        only_target = [(key, row) for key, rows in target.items() for row in rows]
+        if only_source or only_target:
+            self._looked_up(only_source, only_target)
+        return sum(map(len, source.values()))
+
+    def _by_key(self, rows: Iterable[Row]) -> dict[Key, list[Row]]:
+        found: dict[Key, list[Row]] = {}
+        for row in rows:
+            found.setdefault(self._layout.key_of(row), []).append(row)
+        return found
+
+    def _looked_up(self, only_source: Sequence[tuple[Key, Row]], only_target: Sequence[tuple[Key, Row]]) -> None:
+        """Judge rows that one side seems to lack: it may sort them elsewhere, or have another spelling of the key."""
+        settled: set[Key] = set()
+        for some in _batches(only_source):
+            there = self._by_key(self._target.rows_at([key for key, _ in some]))
+            for key, row in some:
+                other = self._partner(key, there, self._target)
+                if other is None:
+                    self._only([row], "missing")
+                else:
+                    settled.add(self._layout.key_of(other))
+                    self._pair(row, other)
+        for some in _batches([each for each in only_target if each[0] not in settled]):
+            there = self._by_key(self._source.rows_at([key for key, _ in some]))
+            # A row that the source has is compared in the range in which the source has it.
+            alone = [(key, row) for key, row in some if self._partner(key, there, self._source) is None]
+            self._only([row for key, row in alone if key not in self._extra], "extra")
+            self._extra.update(key for key, _ in alone)
+
+    def _partner(self, key: Key, there: Mapping[Key, list[Row]], side: Side) -> Row | None:
+        """Return the row of a side under the same key, or one that the side finds equal; None for none."""
+        if key in there:
+            return there[key][0]
+        # Which of the rows belongs to this key, only the side itself can say.
+        return next(iter(side.rows_at([key])), None) if there else None
+
+    def _pair(self, row: Row, other: Row) -> None:
+        """Compare two rows of one key."""
+        if row == other:
+            return
+        layout = self._layout
+        differ = [
+            column.source.name
+            for column, one, two in zip(layout.columns, layout.normal(row), layout.normal(other), strict=True)
+            if one != two
+        ]
+        if differ:
+            source, target = layout.shown(row), layout.shown(other)
+            self._found.add(
+                RowDifference(
+                    kind="differs",
+                    key=layout.shown_key(layout.key_of(row)),
+                    source={name: source[name] for name in differ},
+                    target={name: target[name] for name in differ},
+                )
+            )
+
+    def _only(self, rows: Iterable[Row], kind: str, count: int = 1) -> None:
+        """Note rows that one side lacks."""
+        layout = self._layout
+        for row in rows:
+            key = layout.shown_key(layout.key_of(row)) if layout.key else {}
+            shown = layout.shown(row)
+            self._found.add(
+                RowDifference(kind="missing", key=key, source=shown, count=count)
+                if kind == "missing"
+                else RowDifference(kind="extra", key=key, target=shown, count=count)
+            )
+
+    # tables whose rows cannot be found by ranges of a key
+
+    def _as_bag(self) -> int:
+        """Compare a table as a bag of rows, by buckets of their hashes; return how many rows the source has."""
+        source, target = self._both(lambda side: side.buckets())
+        if self._sums:
+            same = [n for n in source.keys() & target.keys() if source[n] == target[n] and source[n].is_whole]
+            differing = sorted((source.keys() | target.keys()) - set(same))
+            for first in range(0, len(differing), _BUCKETS_AT_A_TIME):
+                self._compare_bags(differing[first : first + _BUCKETS_AT_A_TIME])
+        else:
+            # Equal rows may be in different buckets, so all of them are compared at once.
+            self._compare_bags(sorted(source.keys() | target.keys()))
+        return sum(each.rows for each in source.values())
+
+    def _compare_bags(self, numbers: Sequence[int]) -> None:
+        """Compare the rows of some buckets as bags."""
+        source, target = self._both(lambda side: self._bag(side.bucket(numbers)))
+        missing, extra = _without(source, target), _without(target, source)
+        if self._layout.key:
+            missing, extra = self._paired(missing, extra)
+        for row, count in missing:
+            self._only([row], "missing", count)
+        for row, count in extra:
+            self._only([row], "extra", count)
+
+    def _bag(self, rows: Iterable[Row]) -> Bag:
+        bag: Bag = {}
+        for row in rows:
+            normal = self._layout.normal(row)
+            bag[normal] = (row, bag[normal][1] + 1 if normal in bag else 1)
+        return bag
+
+    def _paired(self, missing: Counted, extra: Counted) -> tuple[Counted, Counted]:
+        """Pair rows of one key, and return the others."""
+        others: dict[Key, list[Row]] = {}
+        for row in (row for row, count in extra for _ in range(count)):
+            others.setdefault(self._normal_key(row), []).append(row)
+        alone: Counted = []
+        for row in (row for row, count in missing for _ in range(count)):
+            if rows := others.get(self._normal_key(row)):
+                self._pair(row, rows.pop())
+            else:
+                alone.append((row, 1))
+        return alone, [(row, 1) for rows in others.values() for row in rows]
+
+    def _normal_key(self, row: Row) -> Key:
+        """Return the key of a row in a form that both sides share."""
+        return self._layout.key_of(self._layout.normal(row))
+
+    def _both(self, ask: Callable[[Side], T]) -> tuple[T, T]:
+        """Ask both sides at a time."""
+        other = self._executor.submit(ask, self._target)
+        try:
+            mine = ask(self._source)
+        except BaseException:
+            # The connection of the other side is free only once its answer is there.
+            other.exception()
+            raise
+        return mine, other.result()
+
+
+def _without(bag: Bag, other: Bag) -> Counted:
+    """Return the rows of a bag that the other one lacks."""
+    lacking = ((row, count - other.get(normal, (row, 0))[1]) for normal, (row, count) in bag.items())
+    return [(row, count) for row, count in lacking if count > 0]
+
+
+def _batches(items: Sequence[T]) -> Iterator[list[T]]:
+    remaining = iter(items)
+    while some := list(islice(remaining, _LOOKUP)):
+        yield some

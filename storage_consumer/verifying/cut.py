@@ -1,0 +1,74 @@
+"""The cut: is a table, as one look at the target shows it, exactly what the source was at the table's checkpoint?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from storage_consumer.model import TableName
+from storage_consumer.plan.table_state import TableState
+from storage_consumer.tso import is_settled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLook:
+    """What one snapshot of the target's state says about a table."""
+
+    table_key: str
+    table: TableName
+    """The name at the source."""
+    target: TableName
+    state: str
+    """See `plan.table_state.TableState`."""
+    checkpoint: int
+    """Commit-ts up to which it is applied, inclusive; that of the running tables where it follows them."""
+    noted: int = 0
+    """Commit-ts up to which windows may have written its rows."""
+    statement: int = 0
+    """Version of a statement that may touch it, was started, and is not known to have ended; 0 for none."""
+    statements: str = ""
+    """A mark of the journal: another one later on shows that a statement was begun or ended meanwhile."""
+    quarantined: int = 0
+    writer: bool = False
+    """Whether a process holds the lease."""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why a table cannot be compared as it is now."""
+
+    why: str
+    passes: bool
+    """Whether it may pass by itself soon."""
+
+
+def obstacle(look: TableLook) -> Obstacle | None:
+    """Return what keeps a table from being compared in this snapshot; None if its rows are exactly those at its checkpoint."""
+    stands = look.state in (TableState.HALTED, TableState.LOST)
+    # Nothing moves a table that is halted, or that nobody writes.
+    moves = look.writer and not stands
+    if look.statement:
+        return Obstacle(
+            f"the statement of version {look.statement} may touch it and is not known to have ended: see "
+            "`storage-consumer ddl`",
+            passes=look.writer,
+        )
+    if not look.checkpoint:
+        return Obstacle("nothing of it is applied yet", passes=False)
+    if not is_settled(look.noted, look.checkpoint):
+        way = (
+            "see `storage-consumer table`, and verify it once it has gone on"
+            if stands
+            else "run `storage-consumer run`"
+        )
+        return Obstacle(
+            f"a job that has not ended may have written rows up to {look.noted}, beyond its checkpoint {look.checkpoint}"
+            + ("" if moves else f": {way}"),
+            passes=moves,
+        )
+    return None
+
+
+def is_compared(state: str) -> bool:
+    """Return whether a table of this state has rows in the target that are to be equal."""
+    return state not in (TableState.DROPPED, TableState.EXCLUDED)

@@ -1,0 +1,183 @@
+"""Canonical forms: the SQL expression that shows a value of a type in the same way on every kind of server.
+
+Each form is injective: two values that differ have different texts on one server. So checksums over forms never hide a difference.
+Where two kinds of servers show one value differently all the same, rows are fetched and `Form.normal` brings both to one form.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from storage_consumer.verifying.side import ColumnShape
+
+Normal = Callable[[bytes], bytes]
+
+
+def _same(value: bytes) -> bytes:
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """How the values of a column are compared; ``{}`` stands for the column."""
+
+    summed: str
+    """Expression for checksums: a text in utf8mb4, or bytes."""
+    fetched: str
+    """Expression for rows that are fetched."""
+    normal: Normal = _same
+    """Brings a fetched value to the form in which it is compared."""
+    is_wide: bool = False
+    """Whether a value may be large: then its hash is compared, and its beginning is fetched to be shown."""
+
+
+_TEXT = "CONVERT({} USING utf8mb4)"
+_SHOWN = Form(summed="CAST({} AS CHAR)", fetched="CAST({} AS CHAR)")
+# TiDB shows no ZEROFILL, and MySQL and MariaDB do.
+_SIGNED = Form(summed="CAST({} AS SIGNED)", fetched="CONCAT(CAST({} AS SIGNED))")
+_UNSIGNED = Form(summed="CAST({} AS UNSIGNED)", fetched="CONCAT(CAST({} AS UNSIGNED))")
+_BYTES = Form(summed="{}", fetched="{}")
+_CHARACTERS = Form(summed=_TEXT, fetched=_TEXT)
+# What a server stores behind the last character of a CHAR is not part of the value.
+_PADDED = Form(summed=f"TRIM(TRAILING ' ' FROM {_TEXT})", fetched=f"TRIM(TRAILING ' ' FROM {_TEXT})")
+_LONG = Form(summed=_TEXT, fetched=_TEXT, is_wide=True)
+_BLOB = Form(summed="{}", fetched="{}", is_wide=True)
+
+# Servers write large and small numbers differently (1e15, 1000000000000000), and not each of them writes -0. So: the sign, the digits
+# without zeros around them, and the power of ten, rounded. Of the same digits two powers of ten differ by one at least.
+_ZERO = "IF(ATAN2({}, -1) < 0, '-0', '0')"
+_DIGITS = "TRIM(BOTH '0' FROM REPLACE(SUBSTRING_INDEX(LOWER(CAST(ABS({} + 0e0) AS CHAR)), 'e', 1), '.', ''))"
+_NUMBER = (
+    f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CONCAT(IF({{}} < 0, '-', ''), {_DIGITS}, 'e', ROUND(LOG10(ABS({{}})))) END"
+)
+# A server shows six digits of a FLOAT; added to a double it shows them all, but the sign of a zero is gone then.
+_NUMBER_IN_FULL = f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CAST({{}} + 0e0 AS CHAR) END"
+
+
+def _double(value: bytes) -> bytes:
+    return struct.pack(">d", float(value))
+
+
+def _single(value: bytes) -> bytes:
+    try:
+        return struct.pack(">f", float(value))
+    except OverflowError:
+        return struct.pack(">d", float(value))
+
+
+def _json(value: bytes) -> bytes:
+    try:
+        return json.dumps(_plain(json.loads(value)), sort_keys=True, ensure_ascii=False).encode(
+            "utf-8", "surrogatepass"
+        )
+    except ValueError:  # no JSON: MariaDB may hold any text
+        return b"?" + value
+
+
+def _plain(value: Any) -> Any:
+    """Return a JSON value with one kind of number: 1.0 is 1."""
+    match value:
+        case dict():
+            return {key: _plain(member) for key, member in value.items()}
+        case list():
+            return [_plain(member) for member in value]
+        case float() if value.is_integer():
+            # JSON does not tell -0 from 0, and a server may keep either.
+            return int(value)
+    return value
+
+
+def _vector(value: bytes) -> bytes:
+    try:
+        numbers = json.loads(value)
+        return b"".join(_single(str(number).encode()) for number in numbers)
+    except (ValueError, TypeError):
+        return b"?" + value
+
+
+# Servers order the members of an object differently, so a text of JSON proves that two values are equal, and never that they differ.
+_JSON = Form(summed="CAST({} AS CHAR)", fetched=_TEXT.replace("{}", "CAST({} AS CHAR)"), normal=_json)
+_VECTOR = Form(summed="CAST({} AS CHAR)", fetched=_TEXT.replace("{}", "CAST({} AS CHAR)"), normal=_vector)
+
+_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
+_FORMS: dict[str, Form] = {
+    **dict.fromkeys(_INTEGERS, _SIGNED),
+    **dict.fromkeys(("bit", "year"), _UNSIGNED),
+    "double": Form(summed=_NUMBER, fetched=_NUMBER_IN_FULL, normal=_double),
+    "float": Form(summed=_NUMBER, fetched=_NUMBER_IN_FULL, normal=_single),
+    **dict.fromkeys(("char",), _PADDED),
+    **dict.fromkeys(("varchar", "enum", "set"), _CHARACTERS),
+    **dict.fromkeys(("tinytext", "text", "mediumtext", "longtext"), _LONG),
+    **dict.fromkeys(("binary", "varbinary"), _BYTES),
+    **dict.fromkeys(("tinyblob", "blob", "mediumblob", "longblob"), _BLOB),
+    "json": _JSON,
+    "vector": _VECTOR,
+}
+"""Base type → form. The others (DATE, DATETIME, TIMESTAMP, TIME) have the same text on every server."""
+ORDERLY = frozenset(
+    (*_INTEGERS, "decimal", "char", "varchar", "binary", "varbinary", "date", "datetime", "timestamp", "time")
+)
+"""Types of key columns whose ranges a server can find by an index."""
+NUMBERS = frozenset((*_INTEGERS, "decimal"))
+BYTES = frozenset(("binary", "varbinary"))
+_ALIKE = tuple(
+    frozenset(each)
+    for each in (("tinytext", "text", "mediumtext", "longtext"), ("tinyblob", "blob", "mediumblob", "longblob"))
+)
+
+
+def form_of(column: ColumnShape) -> Form:
+    """Return the form of a column by itself."""
+    if column.data_type in _INTEGERS and "unsigned" in column.column_type:
+        return _UNSIGNED
+    if column.data_type == "decimal":
+        return _decimal(column.column_type)
+    return _FORMS.get(column.data_type, _SHOWN)
+
+
+def _decimal(column_type: str) -> Form:
+    """Return the form of a DECIMAL: without ZEROFILL, and with its own digits."""
+    plain = column_type.partition(" ")[0]
+    return Form(summed=f"CAST({{}} AS {plain})", fetched=f"CONCAT(CAST({{}} AS {plain}))")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedColumn:
+    """One column of both sides."""
+
+    source: ColumnShape
+    target: ColumnShape
+    of_source: Form
+    of_target: Form
+    normal: Normal
+    """Brings a fetched value of either side to the form in which both are compared."""
+    sums_agree: bool
+    """Whether equal values have equal texts on both sides, so that their checksums can be compared."""
+
+
+def paired(source: ColumnShape, source_kind: str, target: ColumnShape, target_kind: str) -> PairedColumn:
+    """Return how one column of both sides is compared."""
+    of_source, of_target = form_of(source), form_of(target)
+    kind = source.data_type
+    is_document = kind in ("json", "vector")
+    if is_document and target.data_type != kind:
+        # MySQL and MariaDB keep it in a column of text; as a whole, since a hash of its text says nothing.
+        of_target = _JSON
+    is_wide = of_source.is_wide or of_target.is_wide
+    of_source, of_target = replace(of_source, is_wide=is_wide), replace(of_target, is_wide=is_wide)
+    same_type = kind == target.data_type or any({kind, target.data_type} <= family for family in _ALIKE)
+    agrees = same_type and (not is_document or source_kind == target_kind)
+    if kind == "decimal" and source.column_type.partition(" ")[0] != target.column_type.partition(" ")[0]:
+        agrees = False
+    return PairedColumn(
+        source=source,
+        target=target,
+        of_source=of_source,
+        of_target=of_target,
+        normal=of_source.normal,
+        sums_agree=agrees,
+    )

@@ -1,0 +1,115 @@
+"""What a comparison finds, as records that are stored, shown and returned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any, Literal
+
+from storage_consumer.model import TableName
+
+KEPT_ROWS = 100
+"""Most differing rows of a table that are kept with both images; the rest is counted."""
+
+
+class Outcome(StrEnum):
+    """What is known of a table after a comparison."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    NOT_COMPARED = "not-compared"
+    """It could not be compared; the reason says why."""
+    UNFINISHED = "unfinished"
+    """The comparison was broken off, and can be resumed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowDifference:
+    """A row that is not the same on both sides."""
+
+    kind: Literal["differs", "missing", "extra"]
+    """``missing``: only the source has it; ``extra``: only the target has it."""
+    key: Mapping[str, str]
+    """Column → value; empty for a table without a key."""
+    source: Mapping[str, str | None] | None = None
+    """The row at the source: column → value as text, None for NULL; only the columns that differ if both sides have the row."""
+    target: Mapping[str, str | None] | None = None
+    count: int = 1
+    """How many such rows; more than one only in a table without a key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A stretch of a table's keys that was compared at one commit-ts."""
+
+    checkpoint: int
+    chunks: int = 0
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableResult:
+    """What was found in one table."""
+
+    table: TableName
+    """The name at the source."""
+    target: TableName
+    outcome: Outcome
+    checkpoint: int = 0
+    """The commit-ts at which both sides were read; the last one, if `spans` has several."""
+    how: Literal["full", "sample", "quick"] = "full"
+    rows: int = 0
+    """Rows of the source that were compared."""
+    differing: int = 0
+    missing: int = 0
+    extra: int = 0
+    differences: tuple[RowDifference, ...] = ()
+    """The first ones, with both images."""
+    structure: tuple[str, ...] = ()
+    """What differs in the structure, in sentences."""
+    alike: tuple[str, ...] = ()
+    """Names of the equivalences under which the structures are the same."""
+    notes: tuple[str, ...] = ()
+    reason: str = ""
+    """Why it was not compared, and what to do."""
+    heal: str = ""
+    """The command that makes the target equal."""
+    spans: tuple[Span, ...] = ()
+    """At which commit-ts how much was compared, where it was more than one."""
+    seconds: float = 0.0
+    run: str = ""
+    """Names the run of `verify` that compared it."""
+    after: tuple[str, ...] | None = None
+    """Of an unfinished comparison: the last key that was compared, in hexadecimal digits."""
+
+    @property
+    def different_rows(self) -> int:
+        """How many rows are not the same."""
+        return self.differing + self.missing + self.extra
+
+    def document(self) -> dict[str, Any]:
+        """Return the result as JSON takes it; the keys are part of the program's interface."""
+        found = asdict(self)
+        found["table"], found["target"] = str(self.table), str(self.target)
+        found["names"] = [asdict(self.table), asdict(self.target)]
+        return found
+
+
+def result_from(document: Mapping[str, Any]) -> TableResult:
+    """Return the result that `TableResult.document` made; what a newer program added is passed over."""
+    known = {name: document[name] for name in TableResult.__dataclass_fields__ if name in document}
+    table, target = (TableName(**name) for name in document["names"])
+    after = known.get("after")
+    made = TableResult(
+        **{
+            **known,
+            "table": table,
+            "target": target,
+            "outcome": Outcome(known["outcome"]),
+            "differences": tuple(RowDifference(**each) for each in known.get("differences", ())),
+            "spans": tuple(Span(**each) for each in known.get("spans", ())),
+            "after": None if after is None else tuple(after),
+        }
+    )
+    return replace(made, structure=tuple(made.structure), alike=tuple(made.alike), notes=tuple(made.notes))

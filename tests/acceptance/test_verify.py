@@ -1,0 +1,110 @@
+"""``storage-consumer verify`` as a command: beside a program that works, and for cron."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.test_ddl_verbs import command, run_arguments
+from tests.harness.program import ROOT, program
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import SmallBucket, row, ts
+
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> SmallBucket:
+    """Two tables with a row each, up to tick 3."""
+    found = SmallBucket(root=tmp_path / "bucket")
+    found.create("d.a", "d.b")
+    for table in ("d.a", "d.b"):
+        found.rows(table, 1, row(table, 2, "1", '"one"'))
+    found.metadata(ts(3))
+    (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
+    return found
+
+
+@pytest.fixture
+def source(mysql: DatabaseServer) -> DatabaseServer:
+    """The same tables in a server that nobody writes to."""
+    mysql.query("CREATE DATABASE d CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+    for table in ("a", "b"):
+        mysql.query(f"CREATE TABLE d.{table} (id INT PRIMARY KEY, name VARCHAR(20))")
+        mysql.query(f"INSERT INTO d.{table} VALUES (1, 'one')")
+    return mysql
+
+
+def verify(source: DatabaseServer, target: DatabaseServer, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command, with a source that nobody writes to."""
+    return command("verify", "--frozen", "--source", source.uri, *words, server=target)
+
+
+def test_beside_a_program_that_works(
+    mariadb: DatabaseServer, source: DatabaseServer, bucket: SmallBucket, tmp_path: Path
+) -> None:
+    """Equal while it runs; then one row is changed in the target: exit code 4, the row, the command that heals it, and `status` says so."""
+    arguments = [*run_arguments(bucket, mariadb), "--flush-interval", "200ms"]
+    with program(arguments, tmp_path / "log") as running:
+        running.wait_for("round_finished", checkpoint=ts(3))
+        equal = verify(source, mariadb)
+        assert (equal.returncode, equal.stderr) == (0, "")
+        assert "equal: d.a, 1 rows, at " in equal.stdout
+        assert "2 equal; 2 rows" in equal.stdout
+        mariadb.query("UPDATE d.a SET name = 'One'")
+        different = verify(source, mariadb)
+        assert different.returncode == 4
+        assert "differs: id = '1': name is 'One', at the source 'one'" in different.stdout
+        assert """next: storage-consumer load --table d.a --keys '[["1"]]' --downstream-uri """ in different.stdout
+        shown = command("status", server=mariadb)
+        assert "verified" in shown.stdout
+        assert "1 different (d.a)" in shown.stdout
+        documents = json.loads(command("status", "--json", server=mariadb).stdout)["verified"]
+        assert {each["table"]: each["outcome"] for each in documents} == {"d.a": "different", "d.b": "equal"}
+    found = json.loads(verify(source, mariadb, "--json", "--table", "d.b", "--quick").stdout)
+    assert (found["equal"], [table["how"] for table in found["tables"]]) == (True, ["quick"])
+    (sampled,) = json.loads(verify(source, mariadb, "--json", "--table", "d.b", "--sample", "100%").stdout)["tables"]
+    assert (sampled["how"], sampled["rows"], sampled["checkpoint"]) == ("sample", 1, ts(3))
+
+
+def test_again_and_again(mariadb: DatabaseServer, source: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:
+    """With --every one result follows another, until Ctrl-C; the exit code is the last one's."""
+    with program([*run_arguments(bucket, mariadb), "--once"], tmp_path / "log") as running:
+        running.wait_for("stopped")
+    words = ["verify", "--frozen", "--every", "1s", "--source", source.uri, "--downstream-uri", mariadb.uri]
+    with subprocess.Popen(
+        [sys.executable, "-m", "storage_consumer", *words], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as repeating:
+        assert repeating.stdout is not None
+        seen = 0
+        while seen < 2:
+            seen += "2 equal" in repeating.stdout.readline()
+        repeating.send_signal(signal.SIGINT)
+        assert repeating.wait(30) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "verify needs --source"),
+        (("--source", "mysql://root@127.0.0.1:1/"), "only with --frozen"),
+        (("--source", "tidb://root@127.0.0.1:1/", "--sample", "0"), "--sample: "),
+        (("--source", "tidb://root@127.0.0.1:1/", "--sample", "5", "--quick"), "give one of the two"),
+        (("--source", "tidb://root@127.0.0.1:1/", "--workers", "many"), "--workers: "),
+        (("--source", "tidb://root@127.0.0.1:1/", "--source-password-file", "/no/such/file"), "--source-password-file"),
+    ],
+)
+def test_wrong_arguments(mariadb: DatabaseServer, words: tuple[str, ...], told: str) -> None:
+    """They end with code 2, before any server is asked."""
+    done = command("verify", *words, server=mariadb)
+    assert (done.returncode, told in done.stderr) == (2, True), done.stderr
+
+
+def test_what_there_is_to_go_on_with(mariadb: DatabaseServer, source: DatabaseServer) -> None:
+    """Without a state, and with nothing to resume, that is said."""
+    assert "there is no state schema" in verify(source, mariadb).stderr

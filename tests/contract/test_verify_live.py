@@ -1,0 +1,105 @@
+"""A comparison with a source that can be read as of a commit-ts, and moves on meanwhile."""
+
+from __future__ import annotations
+
+import random
+import time
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from storage_consumer.downstream.reading import Reading
+from storage_consumer.errors import ConfigError
+from storage_consumer.verifying.result import Outcome
+from tests.contract.verify_rigs import SOURCE, Running, VerifyRig
+from tests.harness.servers import KINDS
+
+pytestmark = pytest.mark.server
+ROWS = [(number, number) for number in range(2_000)]
+
+
+@pytest.fixture(params=KINDS)
+def rig(request: pytest.FixtureRequest) -> VerifyRig:
+    """A source that can be read as of a commit-ts."""
+    found = VerifyRig(request.getfixturevalue("tidb"), request.getfixturevalue(request.param))
+    found.both("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    found.both("INSERT INTO t VALUES (%s, %s)", rows=ROWS)
+    return found
+
+
+class _Writer(Running):
+    """Source and consumer at once: changes at the source, and windows that bring them to the target bit by bit."""
+
+    def __init__(self, rig: VerifyRig) -> None:
+        self.windows = 0
+        self._rig = rig
+        self._dice = random.Random(3)  # noqa: S311 - not for secrets
+        self._state = rig.state("consumer")
+        super().__init__(self._window, again=True)
+
+    def _window(self) -> None:
+        rig = self._rig
+        changed = [(self._dice.randrange(1 << 20), self._dice.randrange(2_000)) for _ in range(20)]
+        rig.at_source("UPDATE t SET v = %s WHERE id = %s", rows=changed)
+        at = rig.now()
+        # The source goes on beyond the window.
+        rig.at_source("UPDATE t SET v = -1 WHERE id = 7")
+        self._state.lease.open_window(1, at, {rig.key("t"): at})
+        at_seven = [each for each in changed if each[1] == 7]
+        rig.at_target("UPDATE t SET v = %s WHERE id = %s", rows=changed)
+        if self.windows and not at_seven:
+            rig.at_target("UPDATE t SET v = -1 WHERE id = 7")
+        time.sleep(0.05)
+        self._state.progress.save(tables=[rig.progress("t", at)], sequences={}, checkpoint=at, storage_checkpoint=at)
+        self.windows += 1
+
+    def close(self) -> None:
+        super().close()
+        self._state.close()
+
+
+if "tidb" in KINDS:  # else there is no such source
+
+    def test_a_source_that_moves_on(rig: VerifyRig) -> None:
+        """What was written at the source after the checkpoint is not in the comparison."""
+        rig.at_rest("t")
+        rig.at_source("UPDATE t SET v = v + 1", "DELETE FROM t WHERE id < 100", "ALTER TABLE t ADD COLUMN later INT")
+        assert rig.one("t").outcome is Outcome.EQUAL
+
+    def test_a_snapshot_that_the_server_ignores(rig: VerifyRig) -> None:
+        """A TiDB that takes the setting and reads the present is refused."""
+        at = rig.at_rest("t")
+        with closing(Reading(replace(rig.settings, port=rig.source.port), "", "source")) as reading:
+            reading.begin_at(at)
+            reading.refuse_ignored(at, f"`{SOURCE}`.`t`")
+            reading.rows("SET SESSION tidb_snapshot = ''")
+            with pytest.raises(ConfigError, match="ignores tidb_snapshot"):
+                reading.refuse_ignored(at, f"`{SOURCE}`.`t`")
+        rig.source.query("DELETE FROM mysql.tidb WHERE variable_name = 'tikv_gc_safe_point'")
+        with pytest.raises(ConfigError, match="tikv_gc_safe_point"):
+            rig.compared()
+
+    def test_a_snapshot_that_was_collected(rig: VerifyRig) -> None:
+        """Where the source no longer has the rows of a table that stands still, that is said."""
+        rig.at_rest("t")
+        rig.source.query(
+            "UPDATE mysql.tidb SET variable_value = '20370101-00:00:00 +0000' WHERE variable_name = 'tikv_gc_safe_point'"
+        )
+        result = rig.one("t")
+        assert result.outcome is Outcome.NOT_COMPARED
+        assert "no longer has its rows" in result.reason
+        assert "tidb_gc_life_time" in result.reason
+
+    def test_while_both_sides_move(rig: VerifyRig) -> None:
+        """A consumer writes windows as the program does, in several transactions each: not one comparison finds a difference."""
+        at = rig.at_rest("t")
+        found = []
+        with closing(_Writer(rig)) as writer:
+            until = time.monotonic() + 8
+            while time.monotonic() < until:
+                found.append(rig.one("t", wait=120.0, chunk_rows=500))
+        assert writer.fault is None, writer.fault
+        assert {(each.outcome, each.reason) for each in found} == {(Outcome.EQUAL, "")}, found
+        assert len({each.checkpoint for each in found} - {at}) > 1
+        assert writer.windows > 3

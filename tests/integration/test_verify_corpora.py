@@ -1,0 +1,60 @@
+"""What the program makes of a recorded bucket is equal to what the recording's workload makes of a TiDB, by `verify` too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage_consumer.config.settings import Downstream
+from storage_consumer.operating.verification import Server, verified
+from storage_consumer.operating.verified_table import Wishes
+from storage_consumer.verifying.result import Outcome, TableResult
+from tests.harness import servers
+from tests.harness.corpora import CorpusSource, available, chosen
+from tests.harness.reference import play
+from tests.harness.replay import Replay
+from tests.harness.servers import KINDS, DatabaseServer
+
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("spark")]
+SOURCES = chosen(
+    available(),
+    workloads=("types", "text_traps", "keys", "keyless", "generated"),
+    archs=("new",),
+    variants=("csv", "json"),
+)
+
+
+@pytest.fixture(scope="module")
+def played() -> Iterator[DatabaseServer]:
+    """A TiDB of its own, which nobody writes to but the workload."""
+    with servers.tidb() as server:
+        yield server
+
+
+def compared(source: DatabaseServer, target: DatabaseServer) -> list[TableResult]:
+    """What a comparison finds."""
+    here, there = (Server(settings=Downstream(port=server.port)) for server in (target, source))
+    return [*verified(here, there, Wishes(frozen=True, chunk_rows=100)).tables]
+
+
+if "tidb" in KINDS:  # else nobody can play a workload as the source did
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("source", SOURCES, ids=str)
+    def test_equal(
+        source: CorpusSource, kind: str, played: DatabaseServer, tmp_path: Path, request: pytest.FixtureRequest
+    ) -> None:
+        """Every table is found equal, in rows and structure; views have no rows to compare."""
+        server: DatabaseServer = request.getfixturevalue(kind)
+        corpus = source.open(tmp_path)
+        play(played, corpus.workload_sql)
+        replay = Replay(corpus=corpus, server=server, folder=tmp_path / "replay")
+        corpus.materialise(corpus.cuts[-1], replay.bucket)
+        with replay.consumer() as consumer:
+            consumer.run_once()
+        found = compared(played, server)
+        assert found
+        wrong = [each for each in found if each.outcome is not Outcome.EQUAL and "view" not in each.reason]
+        assert wrong == []

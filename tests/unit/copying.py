@@ -1,0 +1,152 @@
+"""Copies in memory, for tests of the driver: their rows are CSV as TiCDC writes it, with the load's clock as commit-ts."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from storage_consumer.config.settings import Loading as LoadSettings
+from storage_consumer.config.settings import Upstream
+from storage_consumer.ddl.runner import DdlRunner
+from storage_consumer.driver.context import RoundContext
+from storage_consumer.driver.copies import CopiedTable, Loading, OpenCopy
+from storage_consumer.model import (
+    DdlKind,
+    StoredObject,
+    TableColumn,
+    TableDefinition,
+    TableName,
+    TableVersion,
+)
+from storage_consumer.plan.loads import Load, clock_of
+from storage_consumer.plan.manager import ConsumerManager
+from storage_consumer.plan.steps import key_of
+from storage_consumer.testing.storage import MemoryPipeline, MemoryStorage
+from storage_consumer.testing.target import FACTS
+from storage_consumer.testing.writer import FencedWriter
+from tests.harness.small_bucket import ts
+from tests.unit.driving import UPSTREAM, World
+
+URI = "file:///copy"
+COLUMNS = (
+    TableColumn(name="id", type="INT", nullable=False, is_pk=True),
+    TableColumn(name="name", type="VARCHAR", precision=20),
+)
+KEYLESS = tuple(replace(column, is_pk=False, nullable=True) for column in COLUMNS)
+Rows = Sequence[tuple[str, str]]
+
+
+@dataclass(slots=True)
+class MemoryCopy:
+    """A copy that a test fills, at `URI`."""
+
+    snapshot: int
+    storage: MemoryStorage = field(default_factory=MemoryStorage)
+    tables: dict[str, CopiedTable] = field(default_factory=dict)
+    identity: str = "one"
+    opened: int = 0
+    """How often it was opened."""
+    read: list[str] = field(default_factory=list)
+    """Paths of the parts in the order in which they were read."""
+
+    def add(self, table: str, *parts: Rows, columns: Sequence[TableColumn] = COLUMNS, body: str = "") -> None:
+        """Add ``schema.table`` with these parts, each some rows of id and name."""
+        schema, _, name = table.partition(".")
+        body = body or f"id INT{' PRIMARY KEY' if any(c.is_pk for c in columns) else ''}, name VARCHAR(20)"
+        query = f"CREATE TABLE `{name}` ({body})"
+        stored = tuple(self._part(table, number, rows) for number, rows in enumerate(parts, 1))
+        definition = TableDefinition(
+            name=TableName(schema=schema, table=name),
+            version=TableVersion(self.snapshot),
+            query=query,
+            ddl_type=DdlKind.CREATE_TABLE,
+            columns=tuple(columns),
+            path=f"{table}-schema.sql",
+            checksum=zlib.crc32(query.encode()),
+        )
+        self.tables[key_of(definition.name)] = CopiedTable(definition=definition, parts=stored)
+
+    def _part(self, table: str, number: int, rows: Rows) -> StoredObject:
+        schema, _, name = table.partition(".")
+        lines = [
+            f'"I","{name}","{schema}",{clock_of(number, place)},{key},{text}\r\n'
+            for place, (key, text) in enumerate(rows, 1)
+        ]
+        path, content = f"{table}.{number:09d}.csv", "".join(lines).encode()
+        self.storage.put(path, content)
+        return StoredObject(path=path, size=len(content), tag=str(zlib.crc32(content)))
+
+    def open(self, uri: str) -> OpenCopy:
+        """Open it."""
+        assert uri == URI
+        self.opened += 1
+        databases = {
+            table.definition.name.schema: TableDefinition(
+                name=TableName(schema=table.definition.name.schema, table=""),
+                version=TableVersion(self.snapshot),
+                query=f"CREATE DATABASE `{table.definition.name.schema}`",
+                ddl_type=DdlKind.CREATE_SCHEMA,
+                columns=(),
+                path=f"{table.definition.name.schema}-schema-create.sql",
+                checksum=1,
+            )
+            for table in self.tables.values()
+        }
+        return OpenCopy(
+            identity=self.identity,
+            snapshot=self.snapshot,
+            origin=replace(UPSTREAM, root="/copy"),
+            databases=databases,
+            tables=dict(self.tables),
+        )
+
+
+class WithCopies(World):
+    """A world whose processes may load tables from one copy."""
+
+    def __init__(self, copy: MemoryCopy, *, initial: bool = True, **tuning: Any) -> None:
+        """`initial`: whether a new feed begins with it; else loads have to be requested."""
+        super().__init__(**tuning)
+        self.copy = copy
+        self.config = replace(self.config, loading=LoadSettings(dump=URI if initial else "", start_ts=1))
+
+    def _context(self, manager: ConsumerManager, state: Any) -> RoundContext:
+        target = self.watched(self.target(self.records))
+        loading = Loading(
+            open_copy=self.copy.open,
+            ddl=self.watched(DdlRunner(target, target, state.journal, FACTS.server_type)),
+            has_rows=lambda name: bool(self.records.rows.get(name.folded())),
+        )
+        self.pipeline = MemoryPipeline(
+            self.bucket.storage,
+            self.upstream,
+            lambda spec: self.watched(FencedWriter(self.records, spec)),
+            self._opened,
+        )
+        return replace(super()._context(manager, state), loading=loading)
+
+    def _opened(self, origin: Upstream) -> MemoryStorage:
+        assert origin.root == "/copy"
+        return self.copy.storage
+
+    def request(self, table: str, *, replaces: bool = False) -> None:
+        """Request that a table is loaded from the copy."""
+        schema, _, name = table.partition(".")
+        key = key_of(TableName(schema=schema, table=name))
+        self.records.loads[key] = Load(
+            table_key=key,
+            name=TableName(schema=schema, table=name),
+            load_id=f"request-{len(self.records.journal)}-{ts(0)}",
+            source=URI,
+            replaces=replaces,
+        )
+
+
+def names_in(world: World, table: str) -> Mapping[str | None, str | None]:
+    """The rows of a table: id → name."""
+    return {row["id"]: row["name"] for row in world.rows(table)}
+
+
+Step = Callable[[], None]

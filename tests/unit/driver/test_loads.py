@@ -1,0 +1,252 @@
+"""Tables that are loaded from a copy: they get its rows, then all changes after its TSO, and nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+
+import pytest
+
+from storage_consumer.errors import ConfigError
+from storage_consumer.model import TableColumn
+from storage_consumer.plan.loads import LoadPhase
+from tests.harness.small_bucket import ID_NAME, column, row, ts
+from tests.unit.copying import COLUMNS, KEYLESS, URI, MemoryCopy, WithCopies, names_in
+from tests.unit.driving import numbers, of
+
+ALTER_ADD, DROP_COLUMN, TRUNCATE = 5, 6, 11
+BAG = (column("id", "INT"), ID_NAME[1])
+ONE, TWO, THREE = ("1", '"copy"'), ("2", '"copy"'), ("3", '"copy"')
+
+
+def shop(snapshot: int = 5, **settings: bool) -> WithCopies:
+    """shop.a with three rows in two parts as of a tick, and a bucket that creates it at tick 1 and changes it before and after."""
+    copy = MemoryCopy(snapshot=ts(snapshot))
+    copy.add("shop.a", [ONE, TWO], [THREE])
+    world = WithCopies(copy, **settings)
+    world.bucket.create("shop.a")
+    world.bucket.rows(
+        "shop.a",
+        1,
+        row("shop.a", 2, "1", '"old"'),
+        row("shop.a", 4, "9", '"gone by then"'),
+        row("shop.a", 8, "2", '"new"', operation="U"),
+        row("shop.a", 9, "4", '"new"'),
+    )
+    world.bucket.metadata(ts(10))
+    return world
+
+
+def test_a_new_feed_begins_with_the_copy_and_goes_on_after_it() -> None:
+    """The target has the rows of the copy and the changes after it; what came before it is not applied again."""
+    world = shop()
+    summary = world.once()
+    assert names_in(world, "shop.a") == {"1": "copy", "2": "new", "3": "copy", "4": "new"}
+    assert not summary.halted
+    assert summary.checkpoint == ts(10)
+    # Statements up to the copy's TSO are in it: the table was created once, from the copy.
+    assert [effect.partition("(")[0].split()[:3] for effect in world.records.effects] == [
+        ["CREATE", "DATABASE", "`shop`"],
+        ["CREATE", "TABLE", "`a`"],
+    ]
+
+
+def test_a_second_run_writes_nothing_again() -> None:
+    """After the load only new changes are applied, and the copy is not opened any more."""
+    world = shop()
+    world.once()
+    opened = world.copy.opened
+    assert world.once().written == 0
+    assert world.copy.opened == opened
+    assert [load.phase for load in world.records.loads.values()] == [LoadPhase.DONE]
+
+
+def test_a_table_without_a_key_gets_each_row_once() -> None:
+    """Equal rows of a copy are all there, and none is there twice after a restart."""
+    world = shop()
+    world.copy.add("shop.bag", [ONE, ONE, TWO], [ONE], columns=KEYLESS)
+    world.once()
+    world.once()
+    assert numbers(world, "shop.bag") == ["1", "1", "1", "2"]
+
+
+def test_a_table_that_only_the_copy_has_is_loaded() -> None:
+    """A table of which the bucket has no file yet is there after the load; its later changes find it."""
+    world = shop()
+    world.copy.add("shop.idle", [ONE])
+    world.once()
+    assert numbers(world, "shop.idle") == ["1"]
+    world.bucket.schema("shop.idle", ts(1), "", 0)
+    world.bucket.rows("shop.idle", 1, row("shop.idle", 12, "2", '"new"'))
+    world.bucket.metadata(ts(13))
+    assert not world.once().halted
+    assert numbers(world, "shop.idle") == ["1", "2"]
+
+
+def test_a_table_that_neither_the_copy_nor_a_statement_brings_halts() -> None:
+    """It existed when the copy was made, so the copy was filtered: created empty it would lack rows."""
+    world = shop()
+    world.bucket.schema("shop.lacking", ts(7), "", 0)
+    world.bucket.rows("shop.lacking", 1, row("shop.lacking", 8, "1", '"new"'), version=ts(7))
+    summary = world.once()
+    assert "does not hold the table" in of(summary, "shop.lacking").error
+    assert names_in(world, "shop.a")["4"] == "new"
+
+
+def test_a_table_that_is_created_after_the_copy_is_created_by_its_statement() -> None:
+    """The copy need not hold it."""
+    world = shop()
+    world.bucket.schema("shop.later", ts(7), "CREATE TABLE `later` (id INT PRIMARY KEY, name VARCHAR(20))", 3)
+    world.bucket.rows("shop.later", 1, row("shop.later", 8, "1", '"new"'), version=ts(7))
+    assert not world.once().halted
+    assert numbers(world, "shop.later") == ["1"]
+
+
+def test_a_statement_after_the_copy_runs_in_its_place() -> None:
+    """Rows of the copy, then the statement, then the rows after it."""
+    world = shop()
+    wider = (*ID_NAME, column("more", "VARCHAR", ColumnPrecision="20"))
+    world.bucket.schema("shop.a", ts(9), "ALTER TABLE `a` ADD COLUMN `more` VARCHAR(20)", ALTER_ADD, wider)
+    world.bucket.rows("shop.a", 1, row("shop.a", 10, "5", '"new"', '"more"'), version=ts(9))
+    assert not world.once().halted
+    assert [(found["id"], found.get("more")) for found in world.rows("shop.a")][-1] == ("5", "more")
+
+
+@pytest.mark.parametrize("tick", [4, 5])
+def test_a_statement_up_to_the_copy_does_not_run(tick: int) -> None:
+    """A TRUNCATE before the copy, or at exactly its TSO, would remove what the copy holds."""
+    world = shop()
+    world.bucket.schema("shop.a", ts(tick), "TRUNCATE TABLE `a`", TRUNCATE)
+    world.bucket.rows("shop.a", 1, row("shop.a", 9, "5", '"new"'), version=ts(tick))
+    assert not world.once().halted
+    assert set(numbers(world, "shop.a")) == {"1", "2", "3", "4", "5"}
+
+
+def test_rows_in_the_target_are_never_mixed_with_a_copy() -> None:
+    """A target that has rows in a table of the copy is refused, before anything is written."""
+    world = shop()
+    world.copy.add("shop.b", [ONE])
+    other = WithCopies(MemoryCopy(snapshot=ts(5)), initial=False)
+    other.bucket.create("shop.b")
+    other.bucket.rows("shop.b", 1, row("shop.b", 2, "7", '"there"'))
+    other.bucket.metadata(ts(3))
+    other.once()
+    world.records.rows, world.records.structures = other.records.rows, other.records.structures
+    world.records.databases = other.records.databases
+    with pytest.raises(ConfigError, match=r"already has rows in shop\.b"):
+        world.once()
+    assert not world.records.tables
+
+
+def test_a_requested_load_of_a_paused_table_goes_beside_the_others() -> None:
+    """The table gets its copy and catches up; the checkpoint of the whole never falls."""
+    copy = MemoryCopy(snapshot=ts(12))
+    copy.add("shop.a", [ONE, TWO], [THREE])
+    world = WithCopies(copy, initial=False)
+    world.bucket.create("shop.a", "shop.b")
+    world.bucket.rows("shop.a", 1, row("shop.a", 2, "8", '"wrong"'))
+    world.bucket.rows("shop.b", 1, row("shop.b", 2, "1", '"one"'))
+    world.bucket.metadata(ts(10))
+    world.once()
+    world.bucket.rows("shop.a", 2, row("shop.a", 11, "1", '"older"'), row("shop.a", 14, "1", '"newer"'))
+    world.bucket.rows("shop.b", 2, row("shop.b", 15, "2", '"two"'))
+    world.bucket.metadata(ts(20))
+    world.request("shop.a", replaces=True)
+    lowest = world.records.lowest
+    summary = world.once()
+    assert not summary.halted
+    assert names_in(world, "shop.a") == {"1": "newer", "2": "copy", "3": "copy"}
+    assert numbers(world, "shop.b") == ["1", "2"]
+    assert world.records.lowest == ts(20) >= lowest
+
+
+def test_a_copy_from_before_what_was_applied_is_refused() -> None:
+    """What lies between them would not be applied again; the table stays as it was, and says so."""
+    world = shop(initial=False)
+    world.once()
+    world.request("shop.a", replaces=True)
+    world.once()
+    (load,) = world.records.loads.values()
+    assert load.phase == LoadPhase.REFUSED
+    assert "pause the table" in load.error
+    assert set(numbers(world, "shop.a")) == {"1", "2", "4", "9"}
+
+
+def test_another_copy_under_the_same_path_is_refused() -> None:
+    """A load that was interrupted goes on with its own copy alone."""
+    world = shop()
+    world.tick = Ending("before MemoryLoads.advance")
+    with pytest.raises(Killed):
+        world.killed(lambda service: service.run_once(world.stop))
+    world.tick = str
+    world.clock.advance(100)
+    world.copy.identity = "two"
+    assert "another copy" in of(world.once(), "shop.a").error
+
+
+class Killed(BaseException):
+    """The end of a process."""
+
+
+class Ending:
+    """Ends the process at the n-th call of a kind, or at the n-th call of any."""
+
+    def __init__(self, where: str = "", number: int = 1) -> None:
+        """At the `number`-th call whose name is `where`; empty: of any name."""
+        self._where, self._left = where, number
+        self.met = 0
+
+    def __call__(self, where: str) -> None:
+        """Hear of a call."""
+        if not self._where or where == self._where:
+            self._left -= 1
+            self.met += 1
+            if not self._left:
+                raise Killed
+
+
+def interrupted(columns: Sequence[TableColumn], call: int) -> WithCopies | None:
+    """Load shop.t in a process that ends at a call, and in another one after it; None if the first has fewer calls."""
+    copy = MemoryCopy(snapshot=ts(5))
+    copy.add("shop.t", [ONE, TWO], [THREE, ("5", '"copy"')], columns=columns)
+    world = WithCopies(copy)
+    world.bucket.create("shop.x")
+    world.bucket.schema("shop.t", ts(1), "", 0, ID_NAME if columns == COLUMNS else BAG)
+    world.bucket.rows("shop.t", 1, row("shop.t", 4, "1", '"old"'), row("shop.t", 8, "6", '"new"'))
+    world.bucket.metadata(ts(10))
+    world.tick = Ending(number=call)
+    try:
+        world.killed(lambda service: service.run_once(world.stop))
+    except Killed:
+        world.tick = str
+        world.clock.advance(100)
+        world.once()
+        return world
+    return None
+
+
+@pytest.mark.parametrize("columns", [COLUMNS, KEYLESS], ids=["keyed", "keyless"])
+def test_a_process_may_end_at_any_call(columns: Sequence[TableColumn]) -> None:
+    """Wherever a load is interrupted, the next process ends with the same rows, none of them twice or missing."""
+    for call in count(1):
+        if (world := interrupted(columns, call)) is None:
+            break
+        assert numbers(world, "shop.t") == ["1", "2", "3", "5", "6"], f"after the end at call {call}"
+        assert world.records.lowest == ts(10)
+    assert call > 50
+
+
+def test_the_uri_is_that_of_the_copy() -> None:
+    """The state remembers where the copy is."""
+    world = shop()
+    world.once()
+    assert {load.source for load in world.records.loads.values()} == {URI}
+
+
+def test_a_feed_that_begins_late_says_that_a_copy_is_needed(caplog: pytest.LogCaptureFixture) -> None:
+    """Once, at the first start, where the changefeed's start-ts is known and no copy is given."""
+    world = shop(initial=False)
+    world.once()
+    world.once()
+    said = [record for record in caplog.records if "no rows from before" in record.getMessage()]
+    assert len(said) == 1

@@ -1,0 +1,104 @@
+"""Results as records and documents, the commands that heal, the cut's judgement, and the settings of a source."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+
+import pytest
+
+from storage_consumer.config.source_server import PASSWORD_VARIABLE, source_server
+from storage_consumer.ddl.rules.catalogue import DIFFERENCES
+from storage_consumer.errors import ConfigError
+from storage_consumer.model import TableName
+from storage_consumer.verifying.cut import TableLook, obstacle
+from storage_consumer.verifying.healing import heal_command
+from storage_consumer.verifying.result import Outcome, RowDifference, Span, TableResult, result_from
+from storage_consumer.verifying.structure import EQUIVALENCES
+
+NAME = TableName(schema="shop", table="o`r.ders")
+RESULT = TableResult(
+    table=NAME,
+    target=replace(NAME, schema="copy"),
+    outcome=Outcome.DIFFERENT,
+    checkpoint=1 << 60,
+    rows=7,
+    differing=1,
+    differences=(RowDifference(kind="differs", key={"id": "1"}, source={"v": None}, target={"v": "ä"}),),
+    structure=("column a: the target lacks it",),
+    spans=(Span(checkpoint=5, chunks=1, rows=3), Span(checkpoint=6, chunks=2, rows=4)),
+    after=("00ff",),
+)
+LOOK = TableLook(table_key="shop/a", table=NAME, target=NAME, state="running", checkpoint=9, writer=True)
+
+
+def test_stored_and_read_again() -> None:
+    """A result is the same after it was stored, also by a newer program."""
+    document = json.loads(json.dumps(RESULT.document()))
+    assert result_from(document) == RESULT
+    assert result_from({**document, "new": 1}) == RESULT
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        (replace(RESULT, structure=()), ["--keys", '[["1"]]']),
+        (RESULT, ["--replace"]),
+        (replace(RESULT, structure=(), differing=2), ["--replace"]),
+        (replace(RESULT, structure=(), differences=(replace(RESULT.differences[0], key={"a": "x'; rm", "b": "-5"}),)), ["--keys", '[["x\'; rm","-5"]]']),
+        (replace(RESULT, structure=(), differences=(replace(RESULT.differences[0], key={"a": "0xff"}),)), ["--replace"]),
+        (replace(RESULT, structure=(), differences=(replace(RESULT.differences[0], key={}),)), ["--replace"]),
+    ],
+)  # fmt: skip
+def test_healing(result: TableResult, words: list[str]) -> None:
+    """The command loads the rows that differ if they are few and have keys, else the table; a shell takes it as it is."""
+    command = heal_command(result, ["--downstream-uri", "mysql://root@db/"])
+    assert shlex.split(command) == [
+        *("storage-consumer", "load", "--table", "`shop`.`o``r.ders`"),
+        *(*words, "--downstream-uri", "mysql://root@db/"),
+    ]
+
+
+def test_nothing_to_heal() -> None:
+    """An equal table needs no command."""
+    assert heal_command(TableResult(table=NAME, target=NAME, outcome=Outcome.EQUAL), []) == ""
+
+
+@pytest.mark.parametrize(
+    ("look", "passes"),
+    [
+        (LOOK, None),
+        (replace(LOOK, noted=9), None),
+        (replace(LOOK, noted=10), True),
+        (replace(LOOK, noted=10, writer=False), False),
+        (replace(LOOK, noted=10, state="halted"), False),
+        (replace(LOOK, noted=9, state="halted"), None),
+        (replace(LOOK, statement=5), True),
+        (replace(LOOK, statement=5, writer=False), False),
+        (replace(LOOK, checkpoint=0), False),
+    ],
+)
+def test_the_cut(look: TableLook, passes: bool | None) -> None:  # noqa: FBT001 - a parameter of the test
+    """A table is at rest if nothing was noted beyond its checkpoint and no statement may run; waiting helps only while somebody writes."""
+    found = obstacle(look)
+    assert (None if found is None else found.passes) == passes
+
+
+def test_equivalences_are_named_as_the_differences_are() -> None:
+    """What a statement loses on purpose has one name, in both lists."""
+    ours = {"display width", "json", "default expression", "foreign key index", "name of the character set"}
+    assert EQUIVALENCES.keys() - ours <= DIFFERENCES.keys()
+
+
+def test_the_source_is_a_tidb() -> None:
+    """Another server is taken only with a promise; the password comes from its own variable, and messages name its own flag."""
+    ends = {"frozen": False, "allow_unverified_server": False}
+    settings, password, hidden = source_server("tidb://me@host/", None, {PASSWORD_VARIABLE: "secret"}, **ends)
+    assert (settings.host, settings.port, settings.user, password) == ("host", 4000, "me", "secret")
+    assert "secret" in hidden
+    with pytest.raises(ConfigError, match="--frozen"):
+        source_server("mysql://me@host/", None, {}, **ends)
+    assert source_server("mysql://me@host/", None, {}, **{**ends, "frozen": True})[0].port == 3306
+    with pytest.raises(ConfigError, match="--source "):
+        source_server("tidb://me@host/?no-such=1", None, {}, **ends)
