@@ -12,6 +12,7 @@ from typing import Literal, NoReturn, TypeVar
 
 from storage_consumer.config.settings import Compression
 from storage_consumer.decode.dump.compression import decompressed
+from storage_consumer.decode.values import BINARY_TYPES, TEXT_TYPES
 from storage_consumer.errors import ExportRefused, UndecodableRow
 from storage_consumer.exports.create_table import is_temporary, read_create_table
 from storage_consumer.exports.metadata import read_metadata
@@ -279,7 +280,7 @@ class _Reading:
         objects = tuple(part for _, part in parts)
         for part in objects:
             self.check_end(part)
-        if any(column.is_pk for column in created.columns):
+        if _begins_with_key(created.columns):
             self.check_beginnings(name, objects)
         return ExportTable(
             name=name,
@@ -357,7 +358,7 @@ class _Reading:
             _refuse_file(stored, "its last statement has no semicolon: it was cut")
 
     def check_beginnings(self, name: TableName, parts: Sequence[StoredObject]) -> None:
-        """Raise `ExportRefused` if two files of a table with a primary key begin with the same row."""
+        """Raise `ExportRefused` if two files of a table whose rows begin with the primary key have the same first row."""
         heads = [self.beginning(part) for part in parts[:2]]
         if len(heads) > 1 and heads[0] is not None and heads[0] == heads[1]:
             raise ExportRefused(
@@ -393,6 +394,13 @@ class _Reading:
             return ""
         found = _ZONE.search(self.head(first).partition(b"INSERT INTO")[0])
         return found[1].decode("ascii", "replace") if found else ""
+
+
+def _begins_with_key(columns: Sequence[TableColumn]) -> bool:
+    """Return whether the first values of a row are its primary key, and hold no ends of lines."""
+    key = [column for column in columns if column.is_pk]
+    # A text could hold what looks like the end of the row, and two rows be alike up to there.
+    return bool(key) and list(columns[: len(key)]) == key and not any(c.type in TEXT_TYPES | BINARY_TYPES for c in key)
 
 
 def _refuse_file(stored: StoredObject, why: str) -> NoReturn:

@@ -196,8 +196,16 @@ def test_empty_folder() -> None:
         read_export(MemoryStorage())
 
 
-def test_first_rows_of_a_table_without_a_key() -> None:
-    """Without a primary key two files may begin with equal rows."""
-    table = schema("CREATE TABLE `orders` (\n  `id` int,\n  `v` int\n) ENGINE=InnoDB")
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "`id` int,\n  `v` int",
+        "`v` text,\n  `id` int NOT NULL,\n  PRIMARY KEY (`id`)",
+        "`id` varchar(9) NOT NULL,\n  `v` int,\n  PRIMARY KEY (`id`)",
+    ],
+)
+def test_first_rows_that_may_be_alike(columns: str) -> None:
+    """Without a primary key two files may begin with equal rows, and with a text in or before it with rows that look so."""
+    table = schema(f"CREATE TABLE `orders` (\n  {columns}\n) ENGINE=InnoDB")
     found = export({"shop.orders-schema.sql": table, "shop.orders.000000010.sql": rows("orders", "(1,1)", "(4,1)")})
     assert len(found.tables[1].parts) == 2
