@@ -13,7 +13,7 @@ from storage_consumer import __version__
 from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.reading import StateReader
 from storage_consumer.checkpoint.store import StateStore
-from storage_consumer.clock import SystemClock
+from storage_consumer.clock import Clock, SystemClock
 from storage_consumer.config.keywords import Options
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.secrets import remove_secrets, write_secrets
@@ -313,20 +313,6 @@ class Consumer:
             self._service = ConsumerService(config, state, lambda manager: self._context(manager, state), self._clock)
         return self._service
 
-    def _ddl_runner(self, worker: int, journal: Journal, server_type: str) -> KeyDriftGuard:
-        """Return what runs the statements of one worker, on a connection of its own."""
-        config, secrets = self._loaded.config, self._loaded.secrets
-        database = TargetDatabase(config.downstream, secrets.password, worker)
-        runner = DdlRunner(
-            database.structure,
-            database.ddl,
-            journal,
-            server_type,
-            clock=self._clock,
-            patience=config.tuning.ddl_patience,
-        )
-        return KeyDriftGuard(runner, database.structure, database.key_notes)
-
     def _complete(self) -> None:
         """Infer from the bucket the settings that were not given, and check that a decoder exists for all of them."""
         if self._loaded.unset:
@@ -375,7 +361,8 @@ class Consumer:
         self._pipeline.prepare(config.upstream, self._secrets_file)
         if self._ddl_workers is None:
             self._ddl_workers = DdlWorkers(
-                lambda worker: self._ddl_runner(worker, state.journal, server_info.server_type), self._clock
+                lambda worker: _ddl_runner(self._loaded, worker, state.journal, server_info.server_type, self._clock),
+                self._clock,
             )
         storage = open_storage(config.upstream, secrets)
         return RoundContext(
@@ -394,3 +381,13 @@ class Consumer:
             secrets_file=self._secrets_file,
             retry_quarantined=QuarantineRetries(state, secrets.password),
         )
+
+
+def _ddl_runner(loaded: Loaded, worker: int, journal: Journal, server_type: str, clock: Clock) -> KeyDriftGuard:
+    """Return what runs the statements of one worker, on a connection of its own."""
+    config = loaded.config
+    database = TargetDatabase(config.downstream, loaded.secrets.password, worker)
+    runner = DdlRunner(
+        database.structure, database.ddl, journal, server_type, clock=clock, patience=config.tuning.ddl_patience
+    )
+    return KeyDriftGuard(runner, database.structure, database.key_notes)

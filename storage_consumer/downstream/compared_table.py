@@ -61,8 +61,10 @@ class ComparedTable:
 
     def _indexes(self, where: str, names: tuple[str, str]) -> Iterator[IndexShape]:
         parts: dict[str, list[tuple[Any, ...]]] = {}
+        # MariaDB has no indexes over expressions, and TiDB names the column of one NULL, as a text.
+        column = "column_name" if self._reading.kind == "mariadb" else "IF(expression IS NULL, column_name, NULL)"
         for index, *part in self._reading.rows(
-            "SELECT index_name, non_unique, column_name, sub_part, index_type FROM information_schema.statistics "
+            f"SELECT index_name, non_unique, {column}, sub_part, index_type FROM information_schema.statistics "
             f"WHERE {where} ORDER BY index_name, seq_in_index",
             names,
         ):
