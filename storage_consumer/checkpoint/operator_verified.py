@@ -15,6 +15,7 @@ from storage_consumer.checkpoint.operator_connection import OperatorConnection
 from storage_consumer.downstream.reading import Reading
 from storage_consumer.downstream.state_tables import EVERY_TABLE, StateTables, as_text, put, state_tables
 from storage_consumer.model import TableName
+from storage_consumer.plan.table_state import TableState
 from storage_consumer.verifying.cut import TableLook
 from storage_consumer.verifying.result import Outcome, TableResult, result_from
 
@@ -85,7 +86,7 @@ class SnapshotState:
 
 
 def _looked(tables: StateTables, table_key: str, rows: Rows) -> TableLook | None:
-    feed, lease, progress, kept = tables.feed.c, tables.lease.c, tables.tables.c, tables.structures.c
+    feed, lease = tables.feed.c, tables.lease.c
     found = rows(
         select(
             feed.checkpoint_running,
@@ -95,23 +96,10 @@ def _looked(tables: StateTables, table_key: str, rows: Rows) -> TableLook | None
     if not found:
         return None
     ((running, writer),) = found
-    stored = rows(
-        select(
-            progress.schema_name,
-            progress.table_name,
-            progress.state,
-            progress.checkpoint,
-            progress.follows,
-            progress.error,
-        ).where(progress.table_key == table_key)
-    )
-    if not stored:
-        # Nothing has run on it yet, and it follows the feed.
-        named = rows(select(kept.schema_name, kept.table_name).where(kept.table_key == table_key).limit(1))
-        stored = [(*name, "running", 0, True, "") for name in named]
-    if not stored:
+    stored = _stored(tables, table_key, rows)
+    if stored is None:
         return None
-    ((schema, table, state, checkpoint, follows, error),) = stored
+    schema, table, state, checkpoint, follows, error = stored
     name = TableName(schema=schema, table=table)
     places = tables.targets.c
     place = rows(select(places.target_schema, places.target_table).where(places.table_key == table_key))
@@ -136,3 +124,15 @@ def _looked(tables: StateTables, table_key: str, rows: Rows) -> TableLook | None
         writer=bool(writer),
         error=error or "",
     )
+
+
+def _stored(tables: StateTables, table_key: str, rows: Rows) -> tuple[Any, ...] | None:
+    """Return what is stored of a table's progress: names, state, checkpoint, whether it follows the feed, error; None for nothing."""
+    progress, kept = tables.tables.c, tables.structures.c
+    names = (progress.schema_name, progress.table_name)
+    query = select(*names, progress.state, progress.checkpoint, progress.follows, progress.error)
+    if found := rows(query.where(progress.table_key == table_key)):
+        return found[0]
+    # Nothing has run on it yet, and it follows the feed.
+    named = rows(select(kept.schema_name, kept.table_name).where(kept.table_key == table_key).limit(1))
+    return (*named[0], TableState.RUNNING, 0, True, "") if named else None

@@ -23,7 +23,7 @@ from storage_consumer.verifying.cut import TableLook, is_compared
 from storage_consumer.verifying.healing import heal_command
 from storage_consumer.verifying.result import Outcome, TableResult
 
-_AGAIN = 3
+_AGAIN = 2
 T = TypeVar("T")
 
 
@@ -64,16 +64,19 @@ class _SharedDesk(Desk):
 
     def _ask(self, question: Callable[[StateInspector], T]) -> T:
         with self._lock:
-            for last in (False,) * (_AGAIN - 1) + (True,):
-                try:
-                    self._desk = self._desk or StateInspector(self._target.settings, self._target.password)
-                    return question(self._desk)
-                except TransientError:
-                    self._forget()
-                    if last:
-                        raise
-                    time.sleep(0.2)
-        raise AssertionError
+            for _ in range(_AGAIN):
+                with suppress(TransientError):
+                    return self._answer(question)
+                time.sleep(0.2)
+            return self._answer(question)
+
+    def _answer(self, question: Callable[[StateInspector], T]) -> T:
+        self._desk = self._desk or StateInspector(self._target.settings, self._target.password)
+        try:
+            return question(self._desk)
+        except TransientError:
+            self._forget()
+            raise
 
     def _forget(self) -> None:
         if self._desk is not None:

@@ -166,9 +166,7 @@ class TableVerification:
         while True:
             try:
                 cut = self._cut()
-                if self._is_other(cut):
-                    restarts += 1
-                    self._begin_anew(restarts)
+                restarts = self._follow(cut, restarts)
                 self._compare(cut)
             except _GivesWay:
                 self._end_snapshots()
@@ -185,16 +183,16 @@ class TableVerification:
         self.ends.close()
         self._rest(min(5.0, 0.1 * 2**lost))
 
-    def _is_other(self, cut: _Cut) -> bool:
-        """Return whether the structure is another one than that of the chunks so far."""
+    def _follow(self, cut: _Cut, restarts: int) -> int:
+        """Begin anew where the structure is another one than that of the chunks so far; return how often that was."""
         before, self._shapes = self._shapes, cut.shapes
-        return before is not None and before != cut.shapes
-
-    def _begin_anew(self, restarts: int) -> None:
-        if restarts > _RESTARTS:
+        if before is None or before == cut.shapes:
+            return restarts
+        if restarts >= _RESTARTS:
             raise _NotComparable("its structure changed again and again meanwhile: verify it later")
         self._found = Found()
         self.result = replace(self.result, after=None, spans=(), rows=0)
+        return restarts + 1
 
     # the cut
 
