@@ -124,6 +124,7 @@ mkdir -p "$cache"
 has git || apt_install git # the guards ask it which files belong to the repository
 set_up test
 if [ "$tier" != quick ]; then
+  has mydumper || apt_install mydumper # exports of MariaDB and TiDB are made by it
   has ip || apt_install iproute2 # one test pulls a network cable
   has chromium || apt_install chromium fonts-dejavu-core # looks at the status page
   has zsh && has fish || apt_install zsh fish # the completion scripts are tried in the shells

@@ -82,7 +82,9 @@ def _primary_key(found: Sequence[Token], parts: Sequence[tuple[int, int]]) -> fr
     for first, last in parts:
         part = found[first:last]
         if has_words(part[:4], "PRIMARY", "KEY") and part[0].kind == "word":
-            opening = next(i for i, token in enumerate(part) if token.text == "(" and token.kind == "symbol")
+            opening = find_words(part, "(")
+            if opening < 0:
+                raise ValueError("its primary key has no columns")
             columns = elements(part, opening, closing(part, opening))
             return frozenset(folded_name(part[begin].name) for begin, _ in columns)
     return frozenset()

@@ -23,7 +23,9 @@ _CSV_MEANS[list(b"0nr")] = list(b"\0\n\r")
 
 @inlined
 def _meaning(byte: int, marks: Marks) -> int:
-    return _SQL_MEANS[byte] if marks.is_sql else _CSV_MEANS[byte]
+    """Return the byte that one behind a backslash stands for."""
+    meaning: int = _SQL_MEANS[byte] if marks.is_sql else _CSV_MEANS[byte]
+    return meaning
 
 
 @inlined

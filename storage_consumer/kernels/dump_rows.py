@@ -23,6 +23,7 @@ _OPEN, _CLOSE, _COMMA, _END, _X, _CR, _SPACE, _NINE = b"(),;x\r 9"
 (_PLUS,) = b"+"
 _SURE_DIGITS, _SURE_EXPONENT = 38, 37
 """Numbers with at most so many digits before the point, or with one digit and at most this exponent, are below the largest FLOAT."""
+_CONVERT, _USING = (np.frombuffer(text, np.uint8) for text in (b"CONVERT(", b" USING UTF8MB4)"))
 _IS_HEX = np.zeros(256, np.bool_)
 _IS_HEX[list(b"0123456789abcdefABCDEF")] = True
 
@@ -144,16 +145,28 @@ def _value_end(text: Text, at: int, code: int, form: Form) -> int:
 
 
 @inlined
+def _text_begin(content: Bytes, at: int, code: int, marks: Marks) -> int:
+    """Return where the quote of a text begins that mydumper has converted to its charset, or `at` if it has not."""
+    begin = at + len(_CONVERT)
+    # LF ends the content, so there is a byte behind what `begins` has found.
+    is_converted = code == TEXT_FIELD and marks.is_sql and begins(content, at, _CONVERT)
+    return begin if is_converted and content[begin] == marks.quote else at
+
+
+@inlined
 def _values_end(text: Text, at: int, form: Form, borders: Offsets) -> int:
     """Find the values of a row that begins at `at`; return where the last one ends, or -1 for another form."""
     size, last = len(text.bytes), len(form.values) - 1
     for value in range(last + 1):
         if at >= size:
             return -1
-        end = _value_end(text, at, form.values[value], form)
+        start = _text_begin(text.bytes, at, form.values[value], form.marks)
+        end = _value_end(text, start, form.values[value], form)
+        borders[2 * value], borders[2 * value + 1] = start, end
+        if end >= 0 and start > at:
+            end = end + len(_USING) if begins(text.bytes, end, _USING) else -1
         if end < 0 or end >= size or (value < last and text.bytes[end] != form.marks.separator):
             return -1
-        borders[2 * value], borders[2 * value + 1] = at, end
         at = end + 1
     return at - 1
 

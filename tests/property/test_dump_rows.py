@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from storage_consumer.config.settings import DumpOptions
 from storage_consumer.decode import export_decoder
-from storage_consumer.decode.decoder import RowLayout, Tally
+from storage_consumer.decode.decoder import Batch, RowLayout, Tally
 from storage_consumer.decode.dump import csv, sql
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import UndecodableRow
@@ -138,19 +138,25 @@ def at_once(
             if isinstance(some, tuple):
                 found.rows.append(some)
                 continue
-            chosen = np.arange(len(some.numbers))
-            lines = [tuple(decode_line(line)) for line in some.lines(places, chosen)]
-            texts = [some.texts(place, chosen) for place in places]
-            assert lines == list(zip(*texts, strict=True))
-            for place in places:
-                if (numbers := some.integers(place)) is not None:
-                    assert [str(number) for number in numbers.tolist()] == texts[place]
-            heads = zip(some.numbers.tolist(), some.ts.tolist(), some.operations.tolist(), lines, strict=True)
-            found.rows += [(*head, None) for head in heads]
-            found.in_bulk += len(lines)
+            rows = _in_batch(some, places)
+            found.rows += rows
+            found.in_bulk += len(rows)
     except UndecodableRow as fault:
         found.error = str(fault)
     return found
+
+
+def _in_batch(batch: Batch, places: Sequence[int]) -> list[object]:
+    """The rows of a batch, which its lines, texts and integers say alike."""
+    chosen = np.arange(len(batch.numbers))
+    lines = [tuple(decode_line(line)) for line in batch.lines(places, chosen)]
+    texts = [batch.texts(place, chosen) for place in places]
+    assert lines == list(zip(*texts, strict=True))
+    for place in places:
+        if (numbers := batch.integers(place)) is not None:
+            assert [str(number) for number in numbers.tolist()] == texts[place]
+    heads = zip(batch.numbers.tolist(), batch.ts.tolist(), batch.operations.tolist(), lines, strict=True)
+    return [(*head, None) for head in heads]
 
 
 @pytest.fixture(autouse=True)
@@ -291,6 +297,21 @@ def test_something_is_read_at_once() -> None:
         assert [row[3] for row in found.rows] == expected(kinds, rows)  # type: ignore[index] # a row change
         assert [row[1] - (3 << 32) for row in found.rows] == list(range(1, 201))  # type: ignore[index] # likewise
         assert (found.in_bulk, found.error) == (200, "")
+
+
+def test_rows_of_mydumper_are_read_at_once() -> None:
+    """So are those of mydumper: texts and bytes in the other quote, JSON that it converts."""
+    content = (
+        b"/*!40103 SET TIME_ZONE='+00:00' */;\nINSERT INTO `orders` (`c0`,`c1`,`c2`,`c3`) VALUES\n"
+        b'(1,"it\\\'s \\"q\\"\n","\\0\xff",CONVERT("{\\"a\\": 1}" USING UTF8MB4)),\n(2,NULL,NULL,NULL);\n'
+    )
+    table = layout("INT", "TEXT", "BLOB", "JSON")
+    found = at_once(content, table, SQL)
+    assert [row[3] for row in found.rows] == [  # type: ignore[index] # a row change
+        ("1", 'it\'s "q"\n', "00FF", '{"a": 1}'),
+        ("2", None, None, None),
+    ]
+    assert (found.in_bulk, found.error) == (2, "")
 
 
 def _example(kind: str, number: int) -> object:

@@ -57,9 +57,12 @@ class RowForm:
 
 @lru_cache(maxsize=1024)
 def row_form(
-    readers: tuple[Reader, ...], order: tuple[int, ...] | None, options: DumpOptions, unquoted: Unquoted
+    readers: tuple[Reader, ...], order: tuple[int, ...] | None, options: DumpOptions, unquoted: Unquoted, quote: str
 ) -> RowForm | None:
-    """Return how to read rows in bulk; None if the options do not allow it. `readers` are in the order of the layout."""
+    """Return how to read rows in bulk; None if the options do not allow it.
+
+    `readers` are in the order of the layout. `quote`: what is around texts; `unquoted`: what its content means.
+    """
     places = tuple(range(len(readers))) if order is None else order
     is_sql = options.file_format == "sql"
     if not readers or not (is_sql or _is_usual(options)):
@@ -69,7 +72,7 @@ def row_form(
     return RowForm(
         bytes=Form(
             marks=Marks(
-                quote=ord("'" if is_sql else options.delimiter),
+                quote=ord(quote),
                 separator=ord("," if is_sql else options.separator),
                 is_sql=is_sql,
                 has_cr=not is_sql and len(options.terminator) > 1,

@@ -108,7 +108,7 @@ class _Scan:
         """
         from storage_consumer.decode.dump.batch import read_batch, row_form  # noqa: PLC0415 - late, see `jit`
 
-        form = row_form(self.readers, self.order, self.options, self.dialect.unquoted)
+        form = row_form(self.readers, self.order, self.options, self.dialect.unquoted, self.options.delimiter)
         content = bytes(self.pending[self.at : self.at + MOST_AT_ONCE])
         # The last LF may be inside a text. Then the loops find no end of that row and leave it for the next turn.
         found = read_batch(form, content[: content.rfind(b"\n") + 1], self.file) if form else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from storage_consumer.config.settings import DumpOptions
@@ -30,6 +31,13 @@ _SPACE = re.compile(rb"\s*")
 _OPEN, _CLOSE, _COMMA, _END = b"(),;"
 AT_ONCE_BYTES, MOST_AT_ONCE = 32 << 10, 1 << 20
 """Least and most bytes that are read in bulk. Reading fewer rows one by one is faster."""
+_OTHER = {"'": '"', '"': "'"}
+_MEANINGS: dict[tuple[str, bool], Callable[[bytes], bytes]] = {
+    (quote, escape): partial(escaped_content if escape else doubled_content, quote=quote.encode())
+    for quote in _OTHER
+    for escape in (True, False)
+}
+"""Quote, and whether backslashes escape → function from what is between the quotes to what it means."""
 _CUT = "the file ends inside a statement ({}): it was cut; copy it again from where it was exported to, or export again"
 
 
@@ -41,7 +49,8 @@ class _Scan:
     heads: Heads
     readers: tuple[Reader, ...]
     escape: bool
-    unquoted: Callable[[bytes], bytes]
+    quote: str = "'"
+    """The quote around texts in rows that are read in bulk."""
     counter: RowCounter
     file: FileRead
     at_once: bool
@@ -119,11 +128,16 @@ class _Scan:
         """
         from storage_consumer.decode.dump.batch import read_batch, row_form  # noqa: PLC0415 - late, see `jit`
 
-        form = row_form(self.readers, self.order, self.heads.options, self.unquoted)
         content = bytes(self.pending[self.at : self.at + MOST_AT_ONCE])
         # The last LF may be inside a text. Then the loops find no end of that row and leave it for the next turn.
-        found = read_batch(form, content[: content.rfind(b"\n") + 1], self.file) if form else None
-        if found is None:
+        lines = content[: content.rfind(b"\n") + 1]
+        # Dumpling writes the one quote, mydumper the other.
+        for quote in (self.quote, _OTHER[self.quote]):
+            form = row_form(self.readers, self.order, self.heads.options, _MEANINGS[quote, self.escape], quote)
+            if form and (found := read_batch(form, lines, self.file)):
+                self.quote = quote
+                break
+        else:
             self.plain_until = self.offset + self.at + AT_ONCE_BYTES
             return []
         batch, size = found
@@ -233,7 +247,6 @@ class DumpSqlDecoder:
             heads=Heads(file.layout, self.options),
             readers=readers_of(file.layout, "dump-sql", "hex"),
             escape=self.options.escape_backslash,
-            unquoted=escaped_content if self.options.escape_backslash else doubled_content,
             counter=RowCounter.of(file),
             file=file,
             at_once=at_once,

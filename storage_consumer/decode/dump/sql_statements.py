@@ -12,6 +12,8 @@ from storage_consumer.decode.dump.sql_values import Unfinished
 from storage_consumer.model import folded_name
 
 _SPACE = re.compile(rb"[\s;]*")
+"""What is between statements."""
+_BLANKS = re.compile(rb"\s*")
 _COMMENT = re.compile(
     rb"/\*(?P<heeded>!\d*|T!(?:\[[^\]]*\])?|M!\d*)?(?P<text>.*?)\*/|(?:--(?=\s)|#)[^\n]*\n", re.DOTALL
 )
@@ -101,6 +103,7 @@ class Heads:
                 )
             place = name.end()
         order = None
+        place = self._usual_list_end(content, place)
         if not (values := _VALUES.match(content, place)):
             if not (listed := _LIST.match(content, place)):
                 raise self._missing(content, at, "a list of columns or VALUES was expected")
@@ -110,11 +113,27 @@ class Heads:
             raise self._missing(content, at, "VALUES was expected")
         return values.end(), order
 
-    def _order(self, listed: bytes) -> tuple[int, ...] | None:
+    def _usual_list_end(self, content: bytearray, at: int) -> int:
+        """Return where the list of all columns in the layout's order ends, if it is at `at` as Dumpling or mydumper writes it; else `at`.
+
+        Dumpling forgets the quotes of names that begin or end with a backquote, mydumper to double those inside a name: only the names
+        that are expected tell where such a list ends.
+        """
+        begin = _BLANKS.match(content, at)
         names = [column.name for column in self.layout.columns]
-        # As Dumpling lists them: it forgets the quotes of names that begin or end with a backquote here as well.
-        if listed == b",".join(b"".join(_spellings(name)[-1:]) for name in names):
-            return None
+        if begin is None or not names or not content.startswith(b"(", begin.end()):
+            return at
+        for lists in (
+            [_spellings(name)[-1] for name in names],
+            [b"`%b`" % name.encode("utf-8", "surrogatepass") for name in names],
+        ):
+            listed = b"(%b)" % b",".join(lists)
+            if content.startswith(listed, begin.end()):
+                return begin.end() + len(listed)
+        return at
+
+    def _order(self, listed: bytes) -> tuple[int, ...]:
+        """Return the places of the columns that a list names."""
         found: list[str] = []
         at = 0
         while at < len(listed):

@@ -12,7 +12,7 @@ _NUMBER = re.compile(rb"[-+]?[0-9]++(?:\.[0-9]*+)?(?:[eE][-+]?[0-9]++)?|[-+]?\.[
 _HEX = re.compile(rb"0x([0-9a-fA-F]+)|[xX]'([0-9a-fA-F]*)'")
 _SO_FAR = re.compile(rb"(?:0x[0-9a-fA-F]*+|[xX](?:'[0-9a-fA-F]*+)?|[-+.0-9eE]++)\Z")
 """A number, or hexadecimal digits, up to the end of what is there."""
-_WORD = re.compile(rb"NULL\b|_binary\s*(?=')|CONVERT\s*\(\s*(?=')", re.IGNORECASE)
+_WORD = re.compile(rb"NULL\b|_binary\s*(?=['\"])|CONVERT\s*\(\s*(?=['\"])", re.IGNORECASE)
 _WORD_BEGINS = re.compile(rb"[A-Za-z_+.-]")
 _USING = re.compile(rb"\s*USING\s+utf8(?:mb[34])?\s*\)", re.IGNORECASE)
 _AFTER_CONVERT = 64
@@ -84,9 +84,10 @@ def _word_at(content: bytearray, at: int, *, escape: bool) -> Literal:
     word = found[0].lower()
     if word == b"null":
         return Literal(Kind.NULL, at, found.end(), found.end())
+    quote = bytes(content[found.end() : found.end() + 1])
     if word.startswith(b"_binary"):
-        return _string_at(content, found.end(), b"'", Kind.BYTES, escape=escape)
-    string = _string_at(content, found.end(), b"'", Kind.STRING, escape=escape)
+        return _string_at(content, found.end(), quote, Kind.BYTES, escape=escape)
+    string = _string_at(content, found.end(), quote, Kind.STRING, escape=escape)
     using = _USING.match(content, string.behind)
     if using is None and len(content) - string.behind < _AFTER_CONVERT:
         raise Unfinished(_NO_USING)

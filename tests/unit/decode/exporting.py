@@ -93,7 +93,8 @@ class SqlStyle:
         if kind in QUOTED_NUMBERS:
             return self.pick(string, text)
         double = b'"%b"' % text.replace(b"\\", b"\\\\" if escape else b"\\").replace(b'"', b'""')
-        return self.pick(string, double, b"CONVERT(%b USING utf8mb4)" % string)
+        converted = [b"CONVERT(%b USING UTF8MB4)" % string, b"convert( %b USING utf8 )" % double]
+        return self.pick(string, double, *converted)
 
     def row(self, kinds: Sequence[str], values: Sequence[Value]) -> bytes:
         """A row in parentheses."""

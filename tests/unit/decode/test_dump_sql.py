@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from storage_consumer.config.settings import DumpOptions
@@ -67,6 +69,7 @@ def test_commit_range() -> None:
         ('"say ""it\'\'s"""', "say \"it''s\""),
         ("'raw \n\t\x01 日本😀'", "raw \n\t\x01 日本😀"),
         ("CONVERT('x' USING UTF8MB4)", "x"),
+        ('CONVERT("say \\"x\\"" USING utf8mb4)', 'say "x"'),
         ("''", ""),
         ("NULL", None),
         ("null", None),
@@ -96,6 +99,7 @@ def test_strings_without_escapes(literal: str, value: str) -> None:
         ("VARBINARY", b"'\xff\\0\\''", "FF0027"),
         ("BLOB", b"_binary '\xff'", "FF"),
         ("BLOB", b"_BINARY'\xff'", "FF"),
+        ("BLOB", b'_binary "\xff"', "FF"),
         ("BIT", "x'01ffffffff'", "8589934591"),
         ("BIT", "x''", "0"),
         ("BIT", b"'\x01\xff'", "511"),
@@ -179,6 +183,16 @@ def test_backquotes_in_names(name: str, written: str) -> None:
     """Dumpling forgets the quotes of names that begin or end with a backquote; the table is found all the same."""
     content = f"{HEAD}INSERT INTO {written} VALUES\n(1,'a','b');\n".encode()
     assert values_of(content, layout(*KINDS, table=name), SQL) == [("1", "a", "62")]
+
+
+@pytest.mark.parametrize("listed", ["`a`b`,`c)`", "`a``b`,`c)`", "`c)`,`a``b`"])
+def test_backquotes_in_columns(listed: str) -> None:
+    """Columns are found although mydumper does not double the backquotes in their names."""
+    table = layout("VARCHAR", "VARCHAR")
+    table = replace(table, columns=(replace(table.columns[0], name="a`b"), replace(table.columns[1], name="c)")))
+    values = "'1','2'" if listed.startswith("`a") else "'2','1'"
+    content = f"INSERT INTO `orders` ({listed}) VALUES\n({values});\n".encode()
+    assert values_of(content, table, SQL) == [("1", "2")]
 
 
 def test_rows_without_values() -> None:

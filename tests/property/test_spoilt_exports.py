@@ -1,0 +1,113 @@
+"""Exports with spoilt metadata, schema files and names: they are read, or refused by name, and nothing else happens."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage_consumer.errors import ExportRefused
+from storage_consumer.exports.create_table import read_create_table
+from storage_consumer.exports.export import read_export
+from storage_consumer.exports.names import read_name
+from storage_consumer.testing.storage import MemoryStorage
+from tests.unit.exports.test_create_table import TYPES
+from tests.unit.exports.test_export import PLACE, VIEW, objects, schema
+
+_PIECES = st.sampled_from(
+    [
+        "`",
+        "'",
+        '"',
+        "(",
+        ")",
+        ",",
+        ";",
+        "/*",
+        "*/",
+        "PRIMARY KEY",
+        "KEY (",
+        "DEFAULT",
+        "DEFAULT (",
+        "b'2'",
+        "AS (",
+        "NULL",
+        "\\",
+        "--",
+        "VIEW",
+        "TABLE",
+        "DEFINER=",
+        "\xff",
+        "x'",
+    ]
+)
+
+
+def spoilt(text: str, chance: random.Random, pieces: list[str]) -> str:
+    """A text with parts taken out, doubled or put in."""
+    for piece in pieces:
+        place, other = chance.randrange(len(text) + 1), chance.randrange(len(text) + 1)
+        match chance.randrange(3):
+            case 0:
+                text = text[:place] + piece + text[place:]
+            case 1:
+                text = text[:place] + text[place + chance.randint(1, 30) :]
+            case _:
+                text = text[:place] + text[other : other + 40] + text[place:]
+    return text
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.randoms(use_true_random=False), st.lists(_PIECES, min_size=1, max_size=4))
+def test_statements(chance: random.Random, pieces: list[str]) -> None:
+    """Any text is a table with columns, or no CREATE TABLE."""
+    try:
+        found = read_create_table(spoilt(TYPES, chance, pieces))
+    except ValueError:
+        return
+    assert found.columns
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.randoms(use_true_random=False), st.lists(_PIECES, min_size=1, max_size=3))
+def test_exports(chance: random.Random, pieces: list[str]) -> None:
+    """Whatever is in its files, an export is read or refused."""
+    files = objects() | {
+        "shop.kinds-schema.sql": schema(TYPES.replace("`t`", "`kinds`", 1)),
+        "shop.a-schema.sql": schema(PLACE.format("a")),
+        "shop.a-schema-view.sql": schema(VIEW.format("a", "orders")),
+    }
+    path = chance.choice(sorted(files))
+    files[path] = spoilt(files[path].decode(), chance, pieces).encode("latin-1", "replace")
+    with suppress(ExportRefused):
+        assert read_export(MemoryStorage(files)).tables
+
+
+@given(
+    st.text(max_size=60)
+    | st.lists(st.sampled_from(["a", ".", "-schema", ".sql", ".csv", "%2", "E", "/", ".gz", "0" * 9]), max_size=9).map(
+        "".join
+    )
+)
+def test_names(path: str) -> None:
+    """Any path is a name, or none."""
+    assert read_name(path).kind is not None
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "CREATE TABLE `t` (`a` int, PRIMARY KEY)",
+        "CREATE TABLE `t` (`a` int, PRIMARY KEY ())",
+        "CREATE TABLE `t` (`a` int DEFAULT b'2')",
+        "CREATE TABLE `t` (`a` int DEFAULT ()",
+        "CREATE TABLE `t` (`a` enum('x' DEFAULT 'x')",
+    ],
+)
+def test_odd_definitions(query: str) -> None:
+    """What SHOW CREATE TABLE never shows is no reason to end otherwise than with `ValueError`."""
+    with suppress(ValueError):
+        assert read_create_table(query).columns
