@@ -13,7 +13,7 @@ from storage_consumer.checkpoint.operator_verified import SnapshotState
 from storage_consumer.downstream.compared_table import ComparedTable
 from storage_consumer.downstream.reading import Reading
 from storage_consumer.errors import Abandoned, SnapshotLost, TransientError
-from storage_consumer.model import physical_ms
+from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, physical_ms
 from storage_consumer.sql.tokens import qualified
 from storage_consumer.verifying.comparing import Comparison, Found
 from storage_consumer.verifying.cut import TableLook, is_compared, moves_on, obstacle
@@ -224,7 +224,9 @@ class TableVerification:
         until = time.monotonic() + min(_PATIENCE, self.wishes.wait)
         while True:
             now = self.desk.now(self.table_key)
-            version = self.desk.next_statement(look.table, look.checkpoint, look.checkpoint + (_EARLY << TSO_PHYSICAL_SHIFT))
+            version = self.desk.next_statement(
+                look.table, look.checkpoint, look.checkpoint + (_EARLY << TSO_PHYSICAL_SHIFT)
+            )
             moves = now is not None and moves_on(now)
             if version and moves and restarts < _RESTARTS:
                 return True
