@@ -18,6 +18,7 @@ from storage_consumer.config.table_filter import table_rules
 from storage_consumer.downstream.reading import Pace, Reading
 from storage_consumer.driver.remedies import reaching
 from storage_consumer.errors import ConfigError, StorageConsumerError, TransientError
+from storage_consumer.model import TableName
 from storage_consumer.operating.verified_table import Desk, Ends, TableVerification, Wishes
 from storage_consumer.verifying.cut import TableLook, is_compared
 from storage_consumer.verifying.healing import heal_command
@@ -91,6 +92,10 @@ class _SharedDesk(Desk):
     def put(self, table_key: str, result: TableResult) -> None:
         """Store the result of a table."""
         self._ask(lambda desk: desk.verified.put(table_key, result))
+
+    def next_statement(self, table: TableName, low: int, high: int) -> int:
+        """Return the version of the first known statement from `low` to `high` that may touch a table; 0 for none."""
+        return self._ask(lambda desk: desk.verified.next_statement(table, low, high))
 
     def begun(self, wishes: Wishes) -> tuple[str, dict[str, TableResult], dict[str, TableResult]]:
         """Return the name of the run, the tables that are meant by key, and what an interrupted run left of them."""

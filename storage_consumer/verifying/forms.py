@@ -53,12 +53,15 @@ _BLOB = Form(summed="{}", fetched="{}", is_wide=True)
 # Servers write large and small numbers differently (1e15, 1000000000000000), and not each of them writes -0. So: the sign, the digits
 # without zeros around them, and the power of ten, rounded. Of the same digits two powers of ten differ by one at least.
 _ZERO = "IF(ATAN2({}, -1) < 0, '-0', '0')"
-_DIGITS = "TRIM(BOTH '0' FROM REPLACE(SUBSTRING_INDEX(LOWER(CAST(ABS({} + 0e0) AS CHAR)), 'e', 1), '.', ''))"
+_DIGITS = (
+    "TRIM(BOTH '0' FROM REPLACE(REPLACE(SUBSTRING_INDEX(LOWER(CAST({shown} AS CHAR)), 'e', 1), '.', ''), '-', ''))"
+)
 _NUMBER = (
     f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CONCAT(IF({{}} < 0, '-', ''), {_DIGITS}, 'e', ROUND(LOG10(ABS({{}})))) END"
 )
-# A server shows six digits of a FLOAT; added to a double it shows them all, but the sign of a zero is gone then.
-_NUMBER_IN_FULL = f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CAST({{}} + 0e0 AS CHAR) END"
+_NUMBER_IN_FULL = f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CAST({{shown}} AS CHAR) END"
+# MySQL shows all digits of a DOUBLE column, but not of an expression; and of a FLOAT column six, but of an expression enough for it.
+_OF_DOUBLE, _OF_FLOAT = "{}", "{} + 0e0"
 
 
 def _double(value: bytes) -> bytes:
@@ -70,6 +73,12 @@ def _single(value: bytes) -> bytes:
         return struct.pack(">f", float(value))
     except OverflowError:
         return struct.pack(">d", float(value))
+
+
+def _floating(shown: str, normal: Normal) -> Form:
+    """Return the form of a floating-point column; `shown`: the expression that shows its digits."""
+    summed, fetched = (text.replace("{shown}", shown) for text in (_NUMBER, _NUMBER_IN_FULL))
+    return Form(summed=summed, fetched=fetched, normal=normal, is_plain=True)
 
 
 def _json(value: bytes) -> bytes:
@@ -110,8 +119,8 @@ _INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
 _FORMS: dict[str, Form] = {
     **dict.fromkeys(_INTEGERS, _SIGNED),
     **dict.fromkeys(("bit", "year"), _UNSIGNED),
-    "double": Form(summed=_NUMBER, fetched=_NUMBER_IN_FULL, normal=_double, is_plain=True),
-    "float": Form(summed=_NUMBER, fetched=_NUMBER_IN_FULL, normal=_single, is_plain=True),
+    "double": _floating(_OF_DOUBLE, _double),
+    "float": _floating(_OF_FLOAT, _single),
     **dict.fromkeys(("char",), _PADDED),
     **dict.fromkeys(("varchar", "enum", "set"), _CHARACTERS),
     **dict.fromkeys(("tinytext", "text", "mediumtext", "longtext"), _LONG),
