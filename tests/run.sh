@@ -6,6 +6,7 @@
 #   bash tests/run.sh night                        everything, then the campaigns, for some hours
 #
 # STORAGE_CONSUMER_CORPORA   a folder of unpacked corpora: the corpus tests use it instead of fixtures/
+# STORAGE_CONSUMER_DUMPS     a folder of unpacked exports, likewise
 # STORAGE_CONSUMER_SERVERS   where the tests' MySQL and S3 servers are kept (default: below ~/.cache/storage-consumer)
 # STORAGE_CONSUMER_PROMETHEUS   where promtool is kept, if there is none on the PATH (likewise)
 # STORAGE_CONSUMER_AZURITE   where Azurite, the emulator of Azure, is kept (likewise)

@@ -31,6 +31,8 @@ from storage_consumer.sql.tokens import closing, elements, find_words, has_words
 from storage_consumer.storage.base import SCHEMA_FILE_BYTES, Storage, whole
 
 _AGAIN = "export again into an empty folder"
+_DUMPLINGS_WIDTH = 9
+"""Digits that the numbers of Dumpling's files have at least; mydumper's have five, or there is none."""
 _HEAD_BYTES, _TAIL_BYTES = 64 << 10, 64
 """How much of a data file is looked at, at its beginning and at its end."""
 _ZONE = re.compile(rb"^/\*!\d+ SET TIME_ZONE *= *'([^'\n]*)' *\*/;", re.MULTILINE | re.IGNORECASE)
@@ -89,7 +91,7 @@ class Export:
     views: tuple[TableDefinition, ...]
     """CREATE VIEW statements, each after those that it selects from."""
     notes: tuple[str, ...]
-    """What is left out, with reasons."""
+    """What is left out, with reasons, and what the files cannot show."""
 
 
 def read_export(storage: Storage, *, wanted: Callable[[TableName], bool] = lambda _: True) -> Export:
@@ -97,7 +99,11 @@ def read_export(storage: Storage, *, wanted: Callable[[TableName], bool] = lambd
 
     Only tables and views that are `wanted` are read and returned; the names and sizes of all files are checked nonetheless.
     """
-    listed = sorted(storage.listing(frozenset(), {}), key=lambda stored: stored.path)
+    # Some tools leave an empty object where a bucket's console shows a folder.
+    found_there = (
+        stored for stored in storage.listing(frozenset(), {}) if stored.path and not stored.path.endswith("/")
+    )
+    listed = sorted(found_there, key=lambda stored: stored.path)
     metadata = _metadata_of(storage, listed)
     head = read_metadata(metadata, METADATA)
     folder = _sorted_out(listed)
@@ -187,6 +193,10 @@ def _sorted_out(listed: Sequence[StoredObject]) -> _Folder:
     for name in folder.of(Kind.VIEW):
         if name in folder.data:
             raise ExportRefused(f"{folder.of(Kind.VIEW)[name].path} defines a view, but it has rows: {_AGAIN}")
+    if any(file.width < _DUMPLINGS_WIDTH for files in folder.data.values() for file, _ in files):
+        folder.notes.append(
+            "mydumper finishes its export even where a table failed, which then lacks rows: its exit status has to be 0"
+        )
     for kind, reason in _LEFT_OUT.items():
         folder.notes += [f"left out: {kind.value} {name}: {reason}" for name in sorted(folder.of(kind))]
     return folder

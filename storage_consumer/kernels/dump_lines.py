@@ -6,7 +6,16 @@ import numpy as np
 
 from storage_consumer.kernels.arrays import YEAR_FIELD, Bytes, Offsets, Places
 from storage_consumer.kernels.csv_lines import write_base64, write_doubled
-from storage_consumer.kernels.dump_rows import BASE64_FIELD, BYTES_FIELD, HEX_FIELD, TEXT_FIELD, Form, Marks
+from storage_consumer.kernels.dump_rows import (
+    BASE64_FIELD,
+    BYTES_FIELD,
+    HEX_FIELD,
+    NO_QUOTE,
+    TEXT_FIELD,
+    Form,
+    Marks,
+    is_null,
+)
 from storage_consumer.kernels.jit import compiled, inlined
 from storage_consumer.kernels.line_bytes import ESCAPE, HEX, LF, TAB, Extra, Written, write_escaped
 from storage_consumer.kernels.numbers import MINUS, ZERO
@@ -101,7 +110,7 @@ def _write_number(text: Text, start: int, end: int, code: int, out: Text, at: in
 
 @inlined
 def _write_quoted(text: Text, marks: Marks, start: int, end: int, code: int, out: Text, at: int) -> int:  # noqa: PLR0913, PLR0917 - as below
-    """Write what is between quotes as a line has it; return where it ends."""
+    """Write what is between quotes, or has none around it, as a line has it; return where it ends."""
     if code == TEXT_FIELD and marks.escapes:
         return _write_unescaped(text, start, end, marks, out, at)
     if code == TEXT_FIELD:
@@ -116,14 +125,16 @@ def _write_quoted(text: Text, marks: Marks, start: int, end: int, code: int, out
 
 
 @inlined
-def _write_value(text: Text, form: Form, start: int, end: int, code: int, out: Text, at: int) -> int:  # noqa: PLR0913, PLR0917 - as below
-    """Write a value of a row as a line has it; return where it ends."""
-    content, marks = text.bytes, form.marks
+def _write_value(text: Text, form: Form, start: int, end: int, value: int, out: Text, at: int) -> int:  # noqa: PLR0913, PLR0917 - as below
+    """Write the value at this index of a row as a line has it; return where it ends."""
+    content, marks, code = text.bytes, form.marks, form.values[value]
     # NULL may be written as nothing.
     if start < end and content[start] == marks.quote:
         return _write_quoted(text, marks, start + 1, end - 1, code, out, at)
     if code < TEXT_FIELD and start < end and (content[start] == MINUS or ZERO <= content[start] <= _NINE):
         return _write_number(text, start, end, code, out, at)
+    if marks.quote == NO_QUOTE and not is_null(content, start, end, form, value):
+        return _write_quoted(text, marks, start, end, code, out, at)
     # Besides NULL, only a literal ``x'…'`` has no quote at its beginning and one at its end.
     if code == BYTES_FIELD and start < end and marks.is_sql and content[end - 1] == marks.quote:
         return _write_hex(content, start + 2, end - 1, out.bytes, at)
@@ -149,7 +160,7 @@ def write_lines(  # noqa: PLR0913, PLR0917 - Numba takes no records that hold al
                 at = copy(extra.text, ends[number], ends[number + 1], out, at)
             else:
                 start, end = row[2 * field], row[2 * field + 1]
-                at = _write_value(text, form, start, end, form.values[field], out, at)
+                at = _write_value(text, form, start, end, field, out, at)
             out.bytes[at] = TAB
             at += 1
         # The TAB after the last field becomes the end of the line.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from storage_consumer.kernels.arrays import FLOAT_FIELD, Bytes, Offsets
+from storage_consumer.kernels.arrays import FLOAT_FIELD, Bytes, Flags, Offsets
 from storage_consumer.kernels.csv_rows import base64_end, free_end
 from storage_consumer.kernels.jit import compiled, inlined
 from storage_consumer.kernels.line_bytes import ESCAPE, LF
@@ -28,10 +28,15 @@ _IS_HEX = np.zeros(256, np.bool_)
 _IS_HEX[list(b"0123456789abcdefABCDEF")] = True
 
 
+NO_QUOTE = 256
+"""Stands for the quote where there is none: no byte is equal to it."""
+
+
 class Marks(NamedTuple):
     """The bytes around values and rows."""
 
     quote: int
+    """The byte around texts, or `NO_QUOTE`: then each value ends at the next separator that no backslash escapes."""
     separator: int
     is_sql: bool
     """A row is in parentheses; else it ends with LF."""
@@ -51,6 +56,8 @@ class Form(NamedTuple):
     """What stands for NULL; it begins neither as a number nor with a quote."""
     values: Bytes
     """The form of each value."""
+    nullable: Flags
+    """Whether each value may be NULL; without quotes what looks like it is else a text."""
 
 
 class Found(NamedTuple):
@@ -114,6 +121,40 @@ def _hex_end(content: Bytes, at: int, quote: int) -> int:
 
 
 @inlined
+def _bare_end(text: Text, at: int, marks: Marks) -> int:
+    """Return where the value at `at` ends that nothing is around; -1 if it has no end."""
+    content = text.bytes
+    while at < len(content):
+        byte = content[at]
+        if byte == marks.separator:
+            return at
+        if marks.has_cr and byte == _CR and at + 1 < len(content) and content[at + 1] == LF:
+            return at
+        if not marks.has_cr and byte == LF:
+            return at
+        at += 2 if marks.escapes and byte == ESCAPE else 1
+    return -1
+
+
+@inlined
+def is_null(content: Bytes, start: int, end: int, form: Form, value: int) -> bool:
+    """Return whether a value that nothing is around is NULL."""
+    return bool(form.nullable[value]) and end - start == len(form.null) and begins(content, start, form.null)
+
+
+@inlined
+def _unquoted_end(text: Text, at: int, value: int, form: Form) -> int:
+    """Return where the text or bytes at `at` end that nothing is around; -1 if they are not of this form."""
+    end = _bare_end(text, at, form.marks)
+    # Numbers are looked at before: what comes here instead of one is NULL or wrong.
+    if end < 0 or (form.values[value] <= SINGLE_FIELD and not is_null(text.bytes, at, end, form, value)):
+        return -1
+    if form.values[value] == TEXT_FIELD and form.marks.has_bytes and not utf8_between(text, at, end):
+        return -1
+    return end
+
+
+@inlined
 def _quoted_end(text: Text, at: int, code: int, marks: Marks) -> int:
     """Return where the quoted value whose content begins at `at` ends, closing quote included; -1 if it is not of this form."""
     if code == HEX_FIELD:
@@ -127,9 +168,9 @@ def _quoted_end(text: Text, at: int, code: int, marks: Marks) -> int:
 
 
 @inlined
-def _value_end(text: Text, at: int, code: int, form: Form) -> int:
-    """Return where the value at `at` ends; -1 if it is neither NULL nor of this form."""
-    content, marks = text.bytes, form.marks
+def _value_end(text: Text, at: int, value: int, form: Form) -> int:
+    """Return where the value at `at` ends; -1 if it is neither NULL nor of the form of the value at this index."""
+    content, marks, code = text.bytes, form.marks, form.values[value]
     is_quoted = content[at] == marks.quote
     if code <= SINGLE_FIELD and (is_quoted or content[at] == MINUS or ZERO <= content[at] <= _NINE):
         begin = at + is_quoted
@@ -139,6 +180,8 @@ def _value_end(text: Text, at: int, code: int, form: Form) -> int:
         return end + 1 if content[end] == marks.quote else -1
     if is_quoted:
         return _quoted_end(text, at + 1, code, marks)
+    if marks.quote == NO_QUOTE:
+        return _unquoted_end(text, at, value, form)
     if marks.is_sql and code == BYTES_FIELD and content[at] == _X and content[at + 1] == marks.quote:
         return _hex_end(content, at + 2, marks.quote)
     return at + len(form.null) if begins(content, at, form.null) else -1
@@ -161,7 +204,7 @@ def _values_end(text: Text, at: int, form: Form, borders: Offsets) -> int:
         if at >= size:
             return -1
         start = _text_begin(text.bytes, at, form.values[value], form.marks)
-        end = _value_end(text, start, form.values[value], form)
+        end = _value_end(text, start, value, form)
         borders[2 * value], borders[2 * value + 1] = start, end
         if end >= 0 and start > at:
             end = end + len(_USING) if begins(text.bytes, end, _USING) else -1

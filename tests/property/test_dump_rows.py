@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -167,10 +166,17 @@ def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check(
-    content: bytes, kinds: Sequence[str], rows: Sequence[Sequence[object]], options: DumpOptions, size: int
+    content: bytes,
+    kinds: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    options: DumpOptions,
+    size: int,
+    *,
+    nullable: bool = True,
 ) -> None:
     """Compare what was written with what is read in both ways."""
     table = layout(*kinds)
+    table = replace(table, columns=tuple(replace(column, nullable=nullable) for column in table.columns))
     plain, bulk = one_by_one(content, table, options), at_once(content, table, options, size=size)
     assert (plain.error, bulk.error) == ("", "")
     assert [row[3] for row in plain.rows] == expected(kinds, rows)  # type: ignore[index] # a row change
@@ -211,19 +217,22 @@ def test_csv(
     check(CsvStyle(options=options, order=order).file(kinds, rows), kinds, rows, options, size)
 
 
-@settings(max_examples=150, deadline=None)
-@given(tables(), st.sampled_from(["", ","]), st.booleans(), st.sampled_from(["\\N", "\\0"]))
+@settings(max_examples=200, deadline=None)
+@given(tables(), st.sampled_from(["\t", ",", "<s>"]), st.booleans(), st.sampled_from(["\r\n", "\n"]), st.booleans())
 def test_csv_without_delimiters(
     table: tuple[tuple[str, ...], list[tuple[object, ...]]],
     separator: str,
     header: bool,  # noqa: FBT001 - drawn
-    null: Literal["\\N", "\\0"],
+    terminator: str,
+    nullable: bool,  # noqa: FBT001 - drawn
 ) -> None:
     """Without delimiters the escapes alone tell texts from separators, and from a NULL marker that begins with a backslash."""
     kinds, rows = table
-    options = DumpOptions(file_format="csv", delimiter="", separator=separator or "\t", header=header, null="\\N")
-    assert null
-    check(CsvStyle(options=options).file(kinds, rows), kinds, rows, options, 1 << 20)
+    options = DumpOptions(file_format="csv", delimiter="", separator=separator, header=header, terminator=terminator)
+    whole = rows if nullable else [row for row in rows if None not in row]
+    if whole:
+        content = CsvStyle(options=options).file(kinds, whole)
+        check(content, kinds, whole, options, 1 << 20, nullable=nullable)
 
 
 @settings(max_examples=100, deadline=None)
@@ -292,7 +301,8 @@ def test_something_is_read_at_once() -> None:
     """The usual rows of Dumpling are read in bulk: all of them, whatever their types."""
     kinds = [kind for kind in ALL_KINDS if kind != "FLOAT"]
     rows = [tuple(_example(kind, number) for kind in kinds) for number in range(200)]
-    for style, options in ((SqlStyle(per_statement=64), SQL), (CsvStyle(), CSV)):
+    bare = replace(CSV, delimiter="", separator="\t", terminator="\n")
+    for style, options in ((SqlStyle(per_statement=64), SQL), (CsvStyle(), CSV), (CsvStyle(options=bare), bare)):
         found = at_once(style.file(kinds, rows), layout(*kinds), options, clock=3 << 32)
         assert [row[3] for row in found.rows] == expected(kinds, rows)  # type: ignore[index] # a row change
         assert [row[1] - (3 << 32) for row in found.rows] == list(range(1, 201))  # type: ignore[index] # likewise

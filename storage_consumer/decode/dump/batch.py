@@ -24,6 +24,7 @@ from storage_consumer.kernels.dump_rows import (
     BASE64_FIELD,
     BYTES_FIELD,
     HEX_FIELD,
+    NO_QUOTE,
     SINGLE_FIELD,
     TEXT_FIELD,
     Form,
@@ -72,7 +73,7 @@ def row_form(
     return RowForm(
         bytes=Form(
             marks=Marks(
-                quote=ord(quote),
+                quote=ord(quote) if quote else NO_QUOTE,
                 separator=ord("," if is_sql else options.separator),
                 is_sql=is_sql,
                 has_cr=not is_sql and len(options.terminator) > 1,
@@ -81,6 +82,7 @@ def row_form(
             ),
             null=np.frombuffer(b"NULL" if is_sql else options.null.encode(), np.uint8),
             values=np.array(fields, np.uint8),
+            nullable=np.array([bool(quote) or reader.column.nullable for reader in in_file]),
         ),
         readers=in_file,
         place_of=tuple(places.index(place) for place in range(len(places))),
@@ -93,15 +95,17 @@ def _is_usual(options: DumpOptions) -> bool:
     """Return whether the loops know this way of writing CSV."""
     marks = options.delimiter + options.separator
     return (
-        len(options.delimiter) == len(options.separator) == 1
+        len(options.delimiter) <= 1 == len(options.separator)
         and options.delimiter != options.separator
         and marks.isascii()
+        # Digits of bytes are looked for between quotes.
+        and (options.delimiter != "" or options.binary == "raw")
         # Marks that may be in a number or in the digits of bytes, and ends of lines, are left to the plain reader.
         and not re.search(r"[\w\\.+\s=/-]", options.delimiter)
         and not re.search(r"[\w\\.+\r\n=/-]", options.separator)
         and options.delimiter not in IN_FORMATTED
         and options.terminator in ("\n", "\r\n")
-        and not options.null.startswith((options.delimiter, *"-0123456789"))
+        and not options.null.startswith(tuple("-0123456789" + options.delimiter))
         and options.null.isascii()
         and not any(sign in options.null for sign in (options.separator, "\r", "\n"))
     )
@@ -153,7 +157,11 @@ class DumpRows:
         found: list[str | None] = []
         starts, ends = self.borders[rows, 2 * column].tolist(), self.borders[rows, 2 * column + 1].tolist()
         for start, end in zip(starts, ends, strict=True):
-            if content[start] == quote:
+            if quote == NO_QUOTE:
+                raw = content[start:end]
+                is_none = raw == null and reader.column.nullable
+                found.append(None if is_none else reader.of_bytes(unquoted(raw)))
+            elif content[start] == quote:
                 text = unquoted(content[start + 1 : end - 1])
                 digits = reader.holds_bytes and self.form.bytes.values[column] != BYTES_FIELD
                 found.append(reader.of_text(text.decode()) if digits else reader.of_bytes(text))

@@ -77,13 +77,13 @@ class Dialect:
     def text_of(self, content: bytearray, field: Field) -> bytes:
         """Return what a field holds, without escapes."""
         raw = bytes(content[field.start : field.end])
-        return self.unquoted(raw) if field.quoted or self.escape else raw
+        return self.unquoted(raw) if field.quoted or not self.delimiter else raw
 
     def unquoted(self, raw: bytes) -> bytes:
         """Return what a text means; `raw` is what its delimiters enclose."""
         if self.escape:
             return _ESCAPE.sub(lambda match: _MEANINGS.get(match[1], match[1]), raw) if b"\\" in raw else raw
-        return raw.replace(self.delimiter * 2, self.delimiter)
+        return raw.replace(self.delimiter * 2, self.delimiter) if self.delimiter else raw
 
     def value_of(self, content: bytearray, field: Field, reader: Reader, binary: str) -> str | None:
         """Return the wire text of a field in a column; None for NULL. Raise `ValueError`, with the reason, for what is no value."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.decode.values import WireKind, converter, wire_kind
+from storage_consumer.config.settings import Protocol
+from storage_consumer.decode.values import BinaryEncoding, WireKind, converter, grammar, wire_kind
 from storage_consumer.errors import NotReplicable, UndecodableRow
 from tests.unit.decode.encoders import Row, canal_line, canal_message, column, from_canal, from_csv
 
@@ -159,3 +160,23 @@ def test_unknown_type(kind: str) -> None:
         wire_kind(column("c", kind), "csv")
     with pytest.raises(NotReplicable, match="column c"):
         converter(column("c", kind), "canal-json")
+
+
+@pytest.mark.parametrize("protocol", ["dump-sql", "dump-csv"])
+def test_exports_give_what_csv_gives(protocol: Protocol) -> None:
+    """The target gets the same of an export as of TiCDC's CSV: kinds of wire texts, forms of numbers, converters."""
+    for kind in {kind for kind, *_ in CSV}:
+        one = column("c", kind)
+        assert wire_kind(one, protocol) is wire_kind(one, "csv")
+        if kind not in {"BIT", "DECIMAL"}:
+            assert grammar(one, protocol) == grammar(one, "csv")
+            assert converter(one, protocol, binary_encoding="hex") == converter(one, "csv", binary_encoding="hex")
+
+
+@pytest.mark.parametrize(("encoding", "text"), [("hex", "01ff"), ("hex", "01FF"), ("base64", "Af8=")])
+def test_bits_of_exports_are_bytes(encoding: BinaryEncoding, text: str) -> None:
+    """BIT is bytes in exports, and a number for the target."""
+    for protocol in ("dump-sql", "dump-csv"):
+        convert = converter(column("c", "BIT"), protocol, binary_encoding=encoding)
+        assert convert is not None
+        assert convert(text) == "511"

@@ -116,6 +116,18 @@ def test_notes() -> None:
     ]
 
 
+def test_mydumper() -> None:
+    """An export of mydumper is told by the numbers of its files; what it cannot show is noted."""
+    assert export().notes == ()
+    found = export({"shop.empty.sql": rows("empty", "(1,1)")})
+    assert [note.split()[0] for note in found.notes] == ["mydumper"]
+
+
+def test_folders_in_buckets() -> None:
+    """An empty object that stands for a folder is no file of the export."""
+    assert len(export({"": b"", "shop/": b""}).tables) == 2
+
+
 def test_only_wanted_tables_are_read() -> None:
     """Schema files of tables that are not wanted are not read: whatever is wrong in them does no harm."""
     storage = MemoryStorage(objects() | {"shop.empty-schema.sql": b"nonsense"})
