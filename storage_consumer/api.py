@@ -13,7 +13,7 @@ from storage_consumer import __version__
 from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.reading import StateReader
 from storage_consumer.checkpoint.store import StateStore
-from storage_consumer.clock import SystemClock
+from storage_consumer.clock import Clock, SystemClock
 from storage_consumer.config.export_uris import export_origin
 from storage_consumer.config.keywords import Options
 from storage_consumer.config.load import Loaded, load
@@ -56,7 +56,7 @@ from storage_consumer.operating.verification import Server, VerifyReport, verifi
 from storage_consumer.operating.verified_table import VerifyOptions, Wishes
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.poll.reader import StorageReader
-from storage_consumer.ports import Journal
+from storage_consumer.ports import Ddl, Journal
 from storage_consumer.signals import Stop, StopSignal
 from storage_consumer.spark.pipeline import SparkPipeline
 from storage_consumer.sql.tokens import qualified
@@ -323,20 +323,6 @@ class Consumer:
             self._service = ConsumerService(config, state, lambda manager: self._context(manager, state), self._clock)
         return self._service
 
-    def _ddl_runner(self, worker: int, journal: Journal, server_type: str) -> KeyDriftGuard:
-        """Return what runs the statements of one worker, on a connection of its own."""
-        config, secrets = self._loaded.config, self._loaded.secrets
-        database = TargetDatabase(config.downstream, secrets.password, worker)
-        runner = DdlRunner(
-            database.structure,
-            database.ddl,
-            journal,
-            server_type,
-            clock=self._clock,
-            patience=config.tuning.ddl_patience,
-        )
-        return KeyDriftGuard(runner, database.structure, database.key_notes)
-
     def _complete(self) -> None:
         """Infer from the bucket the settings that were not given, and check that a decoder exists for all of them."""
         if self._loaded.unset:
@@ -385,8 +371,12 @@ class Consumer:
         self._pipeline.prepare(config.upstream, self._secrets_file)
         if self._ddl_workers is None:
             self._ddl_workers = DdlWorkers(
-                lambda worker: self._ddl_runner(worker, state.journal, server_info.server_type), self._clock
+                lambda worker: _ddl_runner(self._loaded, worker, state.journal, server_info.server_type, self._clock),
+                self._clock,
             )
+        if self._copy_ddl is None:
+            # One more than the workers have, so that its lock is none of theirs.
+            self._copy_ddl = _ddl_runner(self._loaded, WORKERS, state.journal, server_info.server_type, self._clock)
         storage = open_storage(config.upstream, secrets)
         return RoundContext(
             config=config,
@@ -402,23 +392,30 @@ class Consumer:
             progress=self._recorder,
             clock=self._clock,
             secrets_file=self._secrets_file,
-            loading=self._loading(database, state, server_info.server_type),
+            loading=_loading(self._loaded, database, self._copy_ddl),
             retry_quarantined=QuarantineRetries(state, secrets.password),
         )
 
-    def _loading(self, database: TargetDatabase, state: StateStore, server_type: str) -> Loading:
-        """Return what loads tables from copies."""
-        if self._copy_ddl is None:
-            # One more than the workers have, so that its lock is none of theirs.
-            self._copy_ddl = self._ddl_runner(WORKERS, state.journal, server_type)
 
-        def has_rows(name: TableName) -> bool:
-            return bool(database.session.rows(f"SELECT 1 FROM {qualified(name)} LIMIT 1"))  # noqa: S608 - a quoted name
+def _ddl_runner(loaded: Loaded, worker: int, journal: Journal, server_type: str, clock: Clock) -> KeyDriftGuard:
+    """Return what runs the statements of one worker, on a connection of its own."""
+    config = loaded.config
+    database = TargetDatabase(config.downstream, loaded.secrets.password, worker)
+    runner = DdlRunner(
+        database.structure, database.ddl, journal, server_type, clock=clock, patience=config.tuning.ddl_patience
+    )
+    return KeyDriftGuard(runner, database.structure, database.key_notes)
 
-        return Loading(open_copy=self._opened_copy, ddl=self._copy_ddl, has_rows=has_rows)
 
-    def _opened_copy(self, uri: str) -> OpenCopy:
-        """Return the export at a URI; raise `ExportRefused` if it cannot be loaded."""
-        origin = export_origin(uri, self._loaded.config.loading.dump_time_zone)
-        export = read_export(open_storage(origin, self._loaded.secrets))
+def _loading(loaded: Loaded, database: TargetDatabase, ddl: Ddl) -> Loading:
+    """Return what loads tables from copies. `ddl` runs the statements of copies."""
+
+    def has_rows(name: TableName) -> bool:
+        return bool(database.session.rows(f"SELECT 1 FROM {qualified(name)} LIMIT 1"))  # noqa: S608 - a quoted name
+
+    def opened_copy(uri: str) -> OpenCopy:
+        origin = export_origin(uri, loaded.config.loading.dump_time_zone)
+        export = read_export(open_storage(origin, loaded.secrets))
         return copy_of(export, with_form(origin, export))
+
+    return Loading(open_copy=opened_copy, ddl=ddl, has_rows=has_rows)

@@ -7,14 +7,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select, true
+from sqlalchemy import and_, func, select, true
 from sqlalchemy.sql.elements import DQLDMLClauseElement
 
 from storage_consumer.checkpoint.decisions import begun_statements, last_that_may_touch
 from storage_consumer.checkpoint.operator_connection import OperatorConnection
 from storage_consumer.downstream.reading import Reading
-from storage_consumer.downstream.state_tables import EVERY_TABLE, StateTables, as_text, put, state_tables
+from storage_consumer.downstream.state_tables import (
+    EVERY_TABLE,
+    StateTables,
+    as_text,
+    put,
+    same_statement,
+    state_tables,
+)
 from storage_consumer.model import TableName
+from storage_consumer.plan.journal import DONE, SKIPPED
+from storage_consumer.plan.table_decisions import may_touch
+from storage_consumer.plan.table_state import TableState
 from storage_consumer.verifying.cut import TableLook
 from storage_consumer.verifying.result import Outcome, TableResult, result_from
 
@@ -63,6 +73,25 @@ class VerifiedInspector:
         found = self._connection.rows(select(self._kept.c.outcome).where(self._kept.c.table_key == table_key))
         return str(found[0][0]) if found else ""
 
+    def next_statement(self, table: TableName, low: int, high: int) -> int:
+        """Return the version of the first known statement from `low` to `high` (both inclusive) that may touch a table; 0 for none.
+
+        At `low` only one that is neither done nor skipped: the table has not passed it.
+        """
+        tables = self._connection.tables
+        kept, journal = tables.structures.c, tables.journal.c
+        ended = and_(same_statement(tables.structures, tables.journal), journal.state.in_((DONE, SKIPPED)))
+        query = (
+            select(kept.version, kept.query, kept.schema_name, kept.table_name, journal.state)
+            .select_from(tables.structures.outerjoin(tables.journal, ended))
+            .where(kept.version.between(low, high), kept.query != "")
+            .order_by(kept.version)
+        )
+        for version, statement, schema, named, state in self._connection.rows(query):
+            if (version > low or state is None) and may_touch(statement, TableName(schema=schema, table=named), table):
+                return int(version)
+        return 0
+
     def now(self, table_key: str) -> TableLook | None:
         """Return what the state says of a table now."""
         return _looked(self._connection.tables, table_key, self._connection.rows)
@@ -85,7 +114,7 @@ class SnapshotState:
 
 
 def _looked(tables: StateTables, table_key: str, rows: Rows) -> TableLook | None:
-    feed, lease, progress, kept = tables.feed.c, tables.lease.c, tables.tables.c, tables.structures.c
+    feed, lease = tables.feed.c, tables.lease.c
     found = rows(
         select(
             feed.checkpoint_running,
@@ -95,23 +124,10 @@ def _looked(tables: StateTables, table_key: str, rows: Rows) -> TableLook | None
     if not found:
         return None
     ((running, writer),) = found
-    stored = rows(
-        select(
-            progress.schema_name,
-            progress.table_name,
-            progress.state,
-            progress.checkpoint,
-            progress.follows,
-            progress.error,
-        ).where(progress.table_key == table_key)
-    )
-    if not stored:
-        # Nothing has run on it yet, and it follows the feed.
-        named = rows(select(kept.schema_name, kept.table_name).where(kept.table_key == table_key).limit(1))
-        stored = [(*name, "running", 0, True, "") for name in named]
-    if not stored:
+    stored = _stored(tables, table_key, rows)
+    if stored is None:
         return None
-    ((schema, table, state, checkpoint, follows, error),) = stored
+    schema, table, state, checkpoint, follows, error = stored
     name = TableName(schema=schema, table=table)
     places = tables.targets.c
     place = rows(select(places.target_schema, places.target_table).where(places.table_key == table_key))
@@ -136,3 +152,15 @@ def _looked(tables: StateTables, table_key: str, rows: Rows) -> TableLook | None
         writer=bool(writer),
         error=error or "",
     )
+
+
+def _stored(tables: StateTables, table_key: str, rows: Rows) -> tuple[Any, ...] | None:
+    """Return what is stored of a table's progress: names, state, checkpoint, whether it follows the feed, error; None for nothing."""
+    progress, kept = tables.tables.c, tables.structures.c
+    names = (progress.schema_name, progress.table_name)
+    query = select(*names, progress.state, progress.checkpoint, progress.follows, progress.error)
+    if found := rows(query.where(progress.table_key == table_key)):
+        return found[0]
+    # Nothing has run on it yet, and it follows the feed.
+    named = rows(select(kept.schema_name, kept.table_name).where(kept.table_key == table_key).limit(1))
+    return (*named[0], TableState.RUNNING, 0, True, "") if named else None

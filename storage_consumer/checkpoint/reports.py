@@ -6,7 +6,7 @@ round for it; the epoch keeps an older writer from replacing the report of a new
 
 from __future__ import annotations
 
-from sqlalchemy import delete, func, insert, update
+from sqlalchemy import delete, func, insert, select, update
 
 from storage_consumer.checkpoint.transactions import OwnedTransactions
 from storage_consumer.downstream.state_tables import put
@@ -25,11 +25,15 @@ class StoredReports:
         self._transactions = transactions
         self._tables = transactions.tables
 
-    def save(self, document: str, minute: Minute) -> None:
-        """Store the report of the lease's owner, and how far the feed is in this minute. Does nothing before there is a lease."""
+    def save(self, document: str, minute: Minute) -> dict[str, int]:
+        """Store the report of the lease's owner, and how far the feed is in this minute; does nothing before there is a lease.
+
+        Return how many tables `verify` has found in each outcome.
+        """
         report, epoch = self._tables.report, self._transactions.epoch
         if not epoch:
-            return
+            return {}
+        found = self._tables.verified.c.outcome
         with self._transactions.shared(_DOING) as connection:
             new = {"epoch": epoch, "written_at": func.utc_timestamp(6), "document": document}
             done = connection.execute(update(report).where(report.c.epoch <= epoch).values(**new))
@@ -40,3 +44,7 @@ class StoredReports:
             connection.execute(
                 delete(self._tables.minutes).where(self._tables.minutes.c.minute < minute.minute - KEPT_MINUTES)
             )
+            return {
+                str(outcome): int(count)
+                for outcome, count in connection.execute(select(found, func.count()).group_by(found)).all()
+            }

@@ -17,7 +17,8 @@ from storage_consumer import __version__
 from storage_consumer.cli.exit_codes import listed
 from storage_consumer.cli.layout import columns
 from storage_consumer.cli.screen import WHEN, Wish, write
-from storage_consumer.cli.verbs import PROGRAM, RUN, VERBS, Verb, verb_named
+from storage_consumer.cli.verb import Verb
+from storage_consumer.cli.verbs import PROGRAM, RUN, VERBS, verb_named
 from storage_consumer.config.option import GROUPS, OWN_TABLE, PRECEDENCE, Option
 from storage_consumer.config.options import BY_KEYWORD, OPTIONS
 from storage_consumer.config.parsers import did_you_mean

@@ -12,7 +12,8 @@ from pathlib import PurePath
 from types import MappingProxyType
 
 from storage_consumer.cli.answer import Answer
-from storage_consumer.cli.verbs import PROGRAM, VERBS, Verb
+from storage_consumer.cli.verb import Verb
+from storage_consumer.cli.verbs import PROGRAM, VERBS
 from storage_consumer.config.option import Option
 from storage_consumer.errors import ConfigError
 from storage_consumer.telemetry import json_text

@@ -7,9 +7,10 @@ need not wait for any.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
+from storage_consumer.cli.verb import Flag, Verb
 from storage_consumer.config.option import Group, Option
 from storage_consumer.config.options import OPTIONS
 from storage_consumer.config.parsers import did_you_mean
@@ -21,50 +22,6 @@ _OF_RUN = ("local-infile", "quarantine", "quarantine-limit")
 """Options about the target that only a run needs."""
 _LOG = ("log-file", "log-format")
 _BUCKET: tuple[Group, ...] = ("what is copied", "how TiCDC wrote the files")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flag:
-    """A flag of one command: it has neither keyword nor environment variable nor key. It may be given once."""
-
-    name: str
-    help: str
-    metavar: str = ""
-    """Empty for a flag without a value."""
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The values to choose from; empty if any may be given. Words in capitals stand for values."""
-        return tuple(self.metavar.split("|")) if "|" in self.metavar and self.metavar.islower() else ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verb:
-    """One command."""
-
-    name: str
-    usage: str
-    """What follows program and command."""
-    summary: str
-    """Its line in the list of commands."""
-    description: str
-    examples: tuple[str, ...] = ()
-    """Words after the program's name."""
-    actions: tuple[tuple[str, str], ...] = ()
-    """Word and meaning, for a command that does one of several things; the first one is done if none is named."""
-    former_actions: tuple[tuple[str, str], ...] = ()
-    """Word that earlier versions had, and what it is called now."""
-    words: str = ""
-    """Placeholder of the words that it takes beside flags, any number of them; empty if it takes none."""
-    flags: tuple[Flag, ...] = ()
-    options: tuple[Option, ...] = ()
-    """What it takes of the table of options, in that order."""
-    is_paged: bool = False
-    """Whether an answer that is longer than the terminal goes through a pager: that of a command which only reads."""
-    without_action: str = ""
-    """Help of the action, where something else than the first one is done if none is named."""
-    module: str = ""
-    """Module below `storage_consumer.cli` whose function `answer` is a `Command`; empty for `run`."""
 
 
 def verb_named(name: str) -> Verb:
@@ -217,7 +174,7 @@ compute. It writes nothing but its result into the state, needs SELECT on the so
         examples=(
             "verify --source tidb://reader@tidb:4000/ --downstream-uri mysql://root@127.0.0.1:3306/",
             "verify --table 'shop.*' --sample 10 --source tidb://reader@tidb:4000/ --downstream-uri mysql://root@127.0.0.1:3306/",
-            "verify --every 1h --rows-per-second 50000 --json --source tidb://reader@tidb:4000/ --downstream-uri …",
+            "verify --every 1h --rows-per-second 50000 --json --source tidb://reader@tidb:4000/ …",
         ),
         flags=(
             Flag(

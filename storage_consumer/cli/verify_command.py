@@ -121,26 +121,30 @@ def _repeated(
     compare: Compare, wishes: Wishes, every: float, environ: Mapping[str, str], own: Mapping[str, str]
 ) -> Answer:
     """Compare again and again until SIGINT, or until nobody reads. A server that does not answer for a while ends nothing."""
-    code, is_document = ExitCode.FAILED, "json" in own
+    code, goes_on = ExitCode.FAILED, True
     try:
-        while True:
+        while goes_on:
             began = time.monotonic()
-            try:
-                found = compare(wishes)
-            except TransientError as fault:
-                print_error(str(fault))
-                code = ExitCode.FAILED
-            else:
-                code = found.code
-                text = lines_escaped(found.text if is_document else redact(found.text))
-                if not screen.write(text, environ, is_document=is_document):
-                    break
+            code, goes_on = _once_more(compare, wishes, environ, is_document="json" in own)
             # What was broken off before this run is resumed once.
             wishes = wishes.again()
-            time.sleep(max(0.0, every - (time.monotonic() - began)))
+            time.sleep(max(0.0, every - (time.monotonic() - began)) if goes_on else 0.0)
     except KeyboardInterrupt:
         pass
     return Answer("", code)
+
+
+def _once_more(
+    compare: Compare, wishes: Wishes, environ: Mapping[str, str], *, is_document: bool
+) -> tuple[ExitCode, bool]:
+    """Show one comparison; return its code, and whether anybody still reads."""
+    try:
+        found = compare(wishes)
+    except TransientError as fault:
+        print_error(str(fault))
+        return ExitCode.FAILED, True
+    text = lines_escaped(found.text if is_document else redact(found.text))
+    return found.code, screen.write(text, environ, is_document=is_document)
 
 
 def _code(report: VerifyReport) -> ExitCode:

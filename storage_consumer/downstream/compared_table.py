@@ -61,8 +61,10 @@ class ComparedTable:
 
     def _indexes(self, where: str, names: tuple[str, str]) -> Iterator[IndexShape]:
         parts: dict[str, list[tuple[Any, ...]]] = {}
+        # MariaDB has no indexes over expressions, and TiDB names the column of one NULL, as a text.
+        column = "column_name" if self._reading.kind == "mariadb" else "IF(expression IS NULL, column_name, NULL)"
         for index, *part in self._reading.rows(
-            "SELECT index_name, non_unique, column_name, sub_part, index_type FROM information_schema.statistics "
+            f"SELECT index_name, non_unique, {column}, sub_part, index_type FROM information_schema.statistics "
             f"WHERE {where} ORDER BY index_name, seq_in_index",
             names,
         ):
@@ -159,22 +161,13 @@ class ComparedTable:
         return [self.layout.columns[place] for place in self.layout.key]
 
     def _hash(self) -> str:
-        """Return the hash of a row: of all columns whose texts agree, each with its length before it, so that no two rows look alike."""
-        parts = []
-        for column in self.layout.columns:
-            if column.agrees:
-                text = column.form.summed.replace("{}", _name(column))
-                # A value that is larger than the server computes with must not look like a NULL: it makes the hash NULL.
-                short = f"CONCAT(LENGTH({text}), ':', {text})"
-                parts.append(
-                    f"IF({_name(column)} IS NULL, 'N', {f'SHA2({text}, 256)' if column.form.is_wide else short})"
-                )
+        """Return the hash of a row: of all columns whose texts agree, so joined that no two rows look alike."""
+        parts = [_part(column) for column in self.layout.columns if column.agrees]
         return f"SHA2(CONCAT({', '.join(parts)}), 256)" if parts else "SHA2('', 256)"
 
     def _hashed(self, where: str) -> str:
         # The limit keeps the server from merging this into the query around it, which would compute each hash several times.
-        limit = "" if self._reading.kind == "tidb" else " LIMIT 18446744073709551615"
-        return f"SELECT {self._hash()} AS h FROM {self._from()} WHERE {where}{limit}"
+        return f"SELECT {self._hash()} AS h FROM {self._from()} WHERE {where} LIMIT 18446744073709551615"
 
     def _fetched(self, where: str, arguments: Sequence[Any]) -> Iterator[Row]:
         shown = ", ".join(_shown(column) for column in self.layout.columns)
@@ -218,6 +211,16 @@ def _argument(column: SideColumn, value: bytes) -> Any:
         case "number":
             return int(value) if value.lstrip(b"-").isdigit() else Decimal(value.decode())
     return value.decode()
+
+
+def _part(column: SideColumn) -> str:
+    """Return the expression of a column in a row's hash: it shows where its text ends, and no text looks like NULL."""
+    text = column.form.summed.replace("{}", _name(column))
+    if column.form.is_plain:
+        return f"IFNULL({text}, 'N'), ';'"
+    # A value that is larger than the server computes with must not look like a NULL: it makes the whole hash NULL.
+    shown = f"SHA2({text}, 256)" if column.form.is_wide else f"CONCAT(LENGTH({text}), ':', {text})"
+    return f"IF({_name(column)} IS NULL, 'N', {shown})"
 
 
 def _shown(column: SideColumn) -> str:

@@ -109,6 +109,10 @@ METRICS: dict[str, Metric] = {
         f"Row changes applied by table, since the table has a series of its own; all others together are `{OTHERS}`.",
         "table",
     ),
+    "verified_tables": _gauge(
+        "Tables that `verify` has compared with the source, by the last result: `equal`, `different`, `not-compared` or `unfinished`.",
+        "outcome",
+    ),
     "statements_running": _gauge("DDL statements that run on the target now."),
     "statement_seconds": _gauge("For how long the oldest of them has been running; 0 if there is none."),
     "memory_bytes": _gauge(

@@ -78,6 +78,7 @@ class Recorder:
         self._tally = Tally()
         self._source = (0, 0.0)
         """The bucket's checkpoint-ts, and when it was read."""
+        self._compared: dict[str, int] = {}
         self._minute = 0
         self._minute_began = self._asked = Totals()
         self._read = 0
@@ -160,6 +161,11 @@ class Recorder:
         with self._lock:
             return self._last
 
+    def compared(self, outcomes: Mapping[str, int]) -> None:
+        """Take over how many tables comparisons with the source have found in each outcome."""
+        with self._lock:
+            self._compared = dict(outcomes)
+
     def facts(self) -> Facts:
         """Return what a scrape shows."""
         report = self.report()
@@ -172,6 +178,7 @@ class Recorder:
                 last=self._last,
                 source_checkpoint=self._source[0],
                 source_read_at=self._source[1],
+                compared=self._compared,
             )
 
     def report(self) -> Report:

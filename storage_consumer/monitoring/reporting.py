@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -22,8 +23,12 @@ _log = Log("monitoring")
 class Reports(Protocol):
     """Where reports are stored; see `checkpoint.reports`."""
 
-    def save(self, document: str, minute: Minute) -> None:
-        """Store a report and what was done in its minute. Does nothing while another process is the writer."""
+    def save(self, document: str, minute: Minute) -> Mapping[str, int]:
+        """Store a report and what was done in its minute; does nothing while another process is the writer.
+
+        Return how many tables `verify` has found in each outcome.
+        """
+        ...
 
 
 class Reporting:
@@ -54,7 +59,7 @@ class Reporting:
         if ended:
             report = replace(report, phase=Phase.ENDED, since=self._clock.now(), phase_seconds=0.0, work=None)
         try:
-            self._reports.save(report.to_json(), self._recorder.minute())
+            self._recorder.compared(self._reports.save(report.to_json(), self._recorder.minute()))
             self._has_failed = False
         except StorageConsumerError as fault:
             # Once: what keeps reports from being stored usually keeps the rounds from working, and they say so.

@@ -88,3 +88,5 @@ class Facts:
     """The bucket's checkpoint-ts as last read; 0 for none."""
     source_read_at: float
     """When it was read, in seconds since 1970-01-01 UTC."""
+    compared: Mapping[str, int] = field(default_factory=dict)
+    """Outcome of the last comparison with the source → number of tables."""

@@ -18,12 +18,13 @@ from storage_consumer.config.table_filter import table_rules
 from storage_consumer.downstream.reading import Pace, Reading
 from storage_consumer.driver.remedies import reaching
 from storage_consumer.errors import ConfigError, StorageConsumerError, TransientError
+from storage_consumer.model import TableName
 from storage_consumer.operating.verified_table import Desk, Ends, TableVerification, Wishes
 from storage_consumer.verifying.cut import TableLook, is_compared
 from storage_consumer.verifying.healing import heal_command
 from storage_consumer.verifying.result import Outcome, TableResult
 
-_AGAIN = 3
+_AGAIN = 2
 T = TypeVar("T")
 
 
@@ -64,16 +65,19 @@ class _SharedDesk(Desk):
 
     def _ask(self, question: Callable[[StateInspector], T]) -> T:
         with self._lock:
-            for last in (False,) * (_AGAIN - 1) + (True,):
-                try:
-                    self._desk = self._desk or StateInspector(self._target.settings, self._target.password)
-                    return question(self._desk)
-                except TransientError:
-                    self._forget()
-                    if last:
-                        raise
-                    time.sleep(0.2)
-        raise AssertionError
+            for _ in range(_AGAIN):
+                with suppress(TransientError):
+                    return self._answer(question)
+                time.sleep(0.2)
+            return self._answer(question)
+
+    def _answer(self, question: Callable[[StateInspector], T]) -> T:
+        self._desk = self._desk or StateInspector(self._target.settings, self._target.password)
+        try:
+            return question(self._desk)
+        except TransientError:
+            self._forget()
+            raise
 
     def _forget(self) -> None:
         if self._desk is not None:
@@ -88,6 +92,10 @@ class _SharedDesk(Desk):
     def put(self, table_key: str, result: TableResult) -> None:
         """Store the result of a table."""
         self._ask(lambda desk: desk.verified.put(table_key, result))
+
+    def next_statement(self, table: TableName, low: int, high: int) -> int:
+        """Return the version of the first known statement from `low` to `high` that may touch a table; 0 for none."""
+        return self._ask(lambda desk: desk.verified.next_statement(table, low, high))
 
     def begun(self, wishes: Wishes) -> tuple[str, dict[str, TableResult], dict[str, TableResult]]:
         """Return the name of the run, the tables that are meant by key, and what an interrupted run left of them."""

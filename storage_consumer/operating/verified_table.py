@@ -13,10 +13,10 @@ from storage_consumer.checkpoint.operator_verified import SnapshotState
 from storage_consumer.downstream.compared_table import ComparedTable
 from storage_consumer.downstream.reading import Reading
 from storage_consumer.errors import Abandoned, SnapshotLost, TransientError
-from storage_consumer.model import physical_ms
+from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, physical_ms
 from storage_consumer.sql.tokens import qualified
 from storage_consumer.verifying.comparing import Comparison, Found
-from storage_consumer.verifying.cut import TableLook, is_compared, obstacle
+from storage_consumer.verifying.cut import TableLook, is_compared, moves_on, obstacle
 from storage_consumer.verifying.layout import TableLayout, layout_of
 from storage_consumer.verifying.result import Outcome, Span, TableResult
 from storage_consumer.verifying.side import Key, TableShape
@@ -27,7 +27,11 @@ PAUSE = 0.03
 _LOOK = 1.0
 """Seconds between two looks whether a statement waits for the snapshot."""
 _SETTLING = 10_000
-"""Milliseconds: the source may show a structure so long before the version of its statement."""
+"""Milliseconds that the consumer has to come further before a difference counts: a statement that explains it would be known by then."""
+_EARLY = 600_000
+"""Milliseconds for which the source may show the effect of a statement before its version; TiDB's own transactions hold it up."""
+_PATIENCE = 60.0
+"""Seconds to wait for that."""
 _TRIES = 20
 """How often a cut that was lost is taken anew."""
 _STORED_EVERY = 2.0
@@ -85,6 +89,10 @@ class Desk(Protocol):
         """Store the result of a table."""
         ...
 
+    def next_statement(self, table: TableName, low: int, high: int) -> int:
+        """Return the version of the first known statement from `low` to `high` (both inclusive) that may touch a table; 0 for none."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Ends:
@@ -134,8 +142,6 @@ class TableVerification:
     """What is known so far; of an interrupted run if it is resumed."""
     _found: Found = field(default_factory=Found)
     _shapes: tuple[TableShape, TableShape] | None = None
-    _first_other: int = 0
-    """The commit-ts at which the structures were seen to differ first; 0 for not yet."""
     _deadline: float = 0.0
     _stored: float = 0.0
     _looked: float = 0.0
@@ -166,10 +172,11 @@ class TableVerification:
         while True:
             try:
                 cut = self._cut()
-                if self._is_other(cut):
-                    restarts += 1
-                    self._begin_anew(restarts)
+                restarts = self._follow(cut, restarts)
                 self._compare(cut)
+                if self.result.outcome is Outcome.DIFFERENT and self._explained(cut.look, restarts):
+                    restarts = self._again(restarts)
+                    continue
             except _GivesWay:
                 self._end_snapshots()
             except TransientError as fault:
@@ -185,16 +192,52 @@ class TableVerification:
         self.ends.close()
         self._rest(min(5.0, 0.1 * 2**lost))
 
-    def _is_other(self, cut: _Cut) -> bool:
-        """Return whether the structure is another one than that of the chunks so far."""
+    def _follow(self, cut: _Cut, restarts: int) -> int:
+        """Begin anew where the structure is another one than that of the chunks so far; return how often that was."""
         before, self._shapes = self._shapes, cut.shapes
-        return before is not None and before != cut.shapes
-
-    def _begin_anew(self, restarts: int) -> None:
-        if restarts > _RESTARTS:
+        if before is None or before == cut.shapes:
+            return restarts
+        if restarts >= _RESTARTS:
             raise _NotComparable("its structure changed again and again meanwhile: verify it later")
+        return self._again(restarts)
+
+    def _again(self, restarts: int) -> int:
+        """Forget what was compared so far; return how often that was."""
+        self._end_snapshots()
         self._found = Found()
-        self.result = replace(self.result, after=None, spans=(), rows=0)
+        self._shapes = None
+        before = self.result
+        self.result = TableResult(
+            table=before.table, target=before.target, outcome=Outcome.UNFINISHED, how=before.how, run=before.run
+        )
+        return restarts + 1
+
+    def _explained(self, look: TableLook, restarts: int) -> bool:
+        """Return whether a statement of the source may explain differences, so that another cut is worth taking.
+
+        TiDB shows the effect of some statements before their version, and a table that has come to exactly the version of one has not run it.
+        """
+        if self.wishes.frozen:
+            return False
+        # Statements that would explain something must not have to wait for this.
+        self._end_snapshots()
+        until = time.monotonic() + min(_PATIENCE, self.wishes.wait)
+        while True:
+            now = self.desk.now(self.table_key)
+            version = self.desk.next_statement(
+                look.table, look.checkpoint, look.checkpoint + (_EARLY << TSO_PHYSICAL_SHIFT)
+            )
+            moves = now is not None and moves_on(now)
+            if version and moves and restarts < _RESTARTS:
+                return True
+            passed = now is None or physical_ms(now.checkpoint) - physical_ms(look.checkpoint) >= _SETTLING
+            if version or passed or not moves or time.monotonic() >= until:
+                break
+            self._rest(0.2)
+        if version:
+            note = f"the statement of version {version} follows at the source, which may show its effect before"
+            self.result = replace(self.result, notes=(*self.result.notes, note))
+        return False
 
     # the cut
 
@@ -205,7 +248,7 @@ class TableVerification:
             look, passes = self._look()
             if not passes:
                 cut = self._opened(look)
-                if cut is not None and not self._may_settle(cut):
+                if cut is not None:
                     # From here on the time counts anew: this cut was had.
                     self._deadline = 0.0
                     return cut
@@ -267,14 +310,6 @@ class TableVerification:
             reading.refuse_ignored(look.checkpoint, qualified(source.name))
         return here
 
-    def _may_settle(self, cut: _Cut) -> bool:
-        """Return whether structures differ that may be the same in a moment: the source shows some before their statement's version."""
-        if not cut.structure.differences or not cut.look.writer or self.wishes.frozen:
-            return False
-        self._first_other = self._first_other or cut.look.checkpoint
-        passed = physical_ms(cut.look.checkpoint) - physical_ms(self._first_other) >= _SETTLING
-        return not passed and time.monotonic() < self._deadline
-
     def _wait(self, why: str) -> None:
         if time.monotonic() >= self._deadline:
             raise _NotComparable(f"it was not at rest for {self.wishes.wait:g} s (--wait): {why}")
@@ -305,7 +340,7 @@ class TableVerification:
         cut.source.layout, cut.target.layout = layout.source, layout.target
         with closing(_Side()) as side:
             if self.wishes.how == "quick":
-                self._count(cut, side)
+                self.result = _counted(self.result, cut, side)
             else:
                 self._compare_rows(cut, layout, side)
         equal = not (self._found.counts.total() or self.result.structure or self.result.different_rows)
@@ -322,15 +357,6 @@ class TableVerification:
             return None
         layout = layout_of(*cut.shapes)
         return layout if layout.columns else None
-
-    def _count(self, cut: _Cut, side: _Side) -> None:
-        counted = side.executor.submit(cut.target.count)
-        try:
-            source = cut.source.count()
-        finally:
-            counted.exception()
-        target = counted.result()
-        self.result = replace(self.result, rows=source, missing=max(0, source - target), extra=max(0, target - source))
 
     def _compare_rows(self, cut: _Cut, layout: TableLayout, side: _Side) -> None:
         after = None if self.result.after is None else tuple(map(bytes.fromhex, self.result.after))
@@ -387,6 +413,17 @@ class _Side:
 
     def close(self) -> None:
         self.executor.shutdown()
+
+
+def _counted(result: TableResult, cut: _Cut, side: _Side) -> TableResult:
+    """Return the result with the numbers of rows of both sides."""
+    counted = side.executor.submit(cut.target.count)
+    try:
+        source = cut.source.count()
+    finally:
+        counted.exception()
+    target = counted.result()
+    return replace(result, rows=source, missing=max(0, source - target), extra=max(0, target - source))
 
 
 def _notes(look: TableLook) -> list[str]:

@@ -44,9 +44,7 @@ class Obstacle:
 
 def obstacle(look: TableLook) -> Obstacle | None:
     """Return what keeps a table from being compared in this snapshot; None if its rows are exactly those at its checkpoint."""
-    stands = look.state in (TableState.HALTED, TableState.LOST)
-    # Nothing moves a table that is halted, or that nobody writes.
-    moves = look.writer and not stands
+    stands, moves = _stands(look), moves_on(look)
     if look.statement:
         return Obstacle(
             f"the statement of version {look.statement} may touch it and is not known to have ended: see "
@@ -67,6 +65,15 @@ def obstacle(look: TableLook) -> Obstacle | None:
             passes=moves,
         )
     return None
+
+
+def moves_on(look: TableLook) -> bool:
+    """Return whether the table's checkpoint is going to move: nothing moves one that is halted, or that nobody writes."""
+    return look.writer and not _stands(look)
+
+
+def _stands(look: TableLook) -> bool:
+    return look.state in (TableState.HALTED, TableState.LOST)
 
 
 def is_compared(state: str) -> bool:

@@ -31,15 +31,18 @@ class Form:
     """Expression for rows that are fetched."""
     normal: Normal = _same
     """Brings a fetched value to the form in which it is compared."""
+    is_plain: bool = False
+    """Whether its texts are of digits, signs and blanks alone, so that a semicolon can end them."""
     is_wide: bool = False
     """Whether a value may be large: then its hash is compared, and its beginning is fetched to be shown."""
 
 
 _TEXT = "CONVERT({} USING utf8mb4)"
-_SHOWN = Form(summed="CAST({} AS CHAR)", fetched="CAST({} AS CHAR)")
+_SHOWN = Form(summed="CAST({} AS CHAR)", fetched="CAST({} AS CHAR)", is_plain=True)
+_OTHER = Form(summed="CAST({} AS CHAR)", fetched="CAST({} AS CHAR)")
 # TiDB shows no ZEROFILL, and MySQL and MariaDB do.
-_SIGNED = Form(summed="CAST({} AS SIGNED)", fetched="CONCAT(CAST({} AS SIGNED))")
-_UNSIGNED = Form(summed="CAST({} AS UNSIGNED)", fetched="CONCAT(CAST({} AS UNSIGNED))")
+_SIGNED = Form(summed="CAST({} AS SIGNED)", fetched="CONCAT(CAST({} AS SIGNED))", is_plain=True)
+_UNSIGNED = Form(summed="CAST({} AS UNSIGNED)", fetched="CONCAT(CAST({} AS UNSIGNED))", is_plain=True)
 _BYTES = Form(summed="{}", fetched="{}")
 _CHARACTERS = Form(summed=_TEXT, fetched=_TEXT)
 # What a server stores behind the last character of a CHAR is not part of the value.
@@ -50,12 +53,15 @@ _BLOB = Form(summed="{}", fetched="{}", is_wide=True)
 # Servers write large and small numbers differently (1e15, 1000000000000000), and not each of them writes -0. So: the sign, the digits
 # without zeros around them, and the power of ten, rounded. Of the same digits two powers of ten differ by one at least.
 _ZERO = "IF(ATAN2({}, -1) < 0, '-0', '0')"
-_DIGITS = "TRIM(BOTH '0' FROM REPLACE(SUBSTRING_INDEX(LOWER(CAST(ABS({} + 0e0) AS CHAR)), 'e', 1), '.', ''))"
+_DIGITS = (
+    "TRIM(BOTH '0' FROM REPLACE(REPLACE(SUBSTRING_INDEX(LOWER(CAST({shown} AS CHAR)), 'e', 1), '.', ''), '-', ''))"
+)
 _NUMBER = (
     f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CONCAT(IF({{}} < 0, '-', ''), {_DIGITS}, 'e', ROUND(LOG10(ABS({{}})))) END"
 )
-# A server shows six digits of a FLOAT; added to a double it shows them all, but the sign of a zero is gone then.
-_NUMBER_IN_FULL = f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CAST({{}} + 0e0 AS CHAR) END"
+_NUMBER_IN_FULL = f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CAST({{shown}} AS CHAR) END"
+# MySQL shows all digits of a DOUBLE column, but not of an expression; and of a FLOAT column six, but of an expression enough for it.
+_OF_DOUBLE, _OF_FLOAT = "{}", "{} + 0e0"
 
 
 def _double(value: bytes) -> bytes:
@@ -67,6 +73,12 @@ def _single(value: bytes) -> bytes:
         return struct.pack(">f", float(value))
     except OverflowError:
         return struct.pack(">d", float(value))
+
+
+def _floating(shown: str, normal: Normal) -> Form:
+    """Return the form of a floating-point column; `shown`: the expression that shows its digits."""
+    summed, fetched = (text.replace("{shown}", shown) for text in (_NUMBER, _NUMBER_IN_FULL))
+    return Form(summed=summed, fetched=fetched, normal=normal, is_plain=True)
 
 
 def _json(value: bytes) -> bytes:
@@ -107,8 +119,8 @@ _INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
 _FORMS: dict[str, Form] = {
     **dict.fromkeys(_INTEGERS, _SIGNED),
     **dict.fromkeys(("bit", "year"), _UNSIGNED),
-    "double": Form(summed=_NUMBER, fetched=_NUMBER_IN_FULL, normal=_double),
-    "float": Form(summed=_NUMBER, fetched=_NUMBER_IN_FULL, normal=_single),
+    "double": _floating(_OF_DOUBLE, _double),
+    "float": _floating(_OF_FLOAT, _single),
     **dict.fromkeys(("char",), _PADDED),
     **dict.fromkeys(("varchar", "enum", "set"), _CHARACTERS),
     **dict.fromkeys(("tinytext", "text", "mediumtext", "longtext"), _LONG),
@@ -116,8 +128,9 @@ _FORMS: dict[str, Form] = {
     **dict.fromkeys(("tinyblob", "blob", "mediumblob", "longblob"), _BLOB),
     "json": _JSON,
     "vector": _VECTOR,
+    **dict.fromkeys(("date", "datetime", "timestamp", "time"), _SHOWN),
 }
-"""Base type → form. The others (DATE, DATETIME, TIMESTAMP, TIME) have the same text on every server."""
+"""Base type → form."""
 ORDERLY = frozenset(
     (*_INTEGERS, "decimal", "char", "varchar", "binary", "varbinary", "date", "datetime", "timestamp", "time")
 )
@@ -136,13 +149,16 @@ def form_of(column: ColumnShape) -> Form:
         return _UNSIGNED
     if column.data_type == "decimal":
         return _decimal(column.column_type)
-    return _FORMS.get(column.data_type, _SHOWN)
+    form = _FORMS.get(column.data_type, _OTHER)
+    if column.charset == "utf8mb4" and form is not _VECTOR and form is not _JSON:
+        return replace(form, summed=form.summed.replace(_TEXT, "{}"), fetched=form.fetched.replace(_TEXT, "{}"))
+    return form
 
 
 def _decimal(column_type: str) -> Form:
     """Return the form of a DECIMAL: without ZEROFILL, and with its own digits."""
     plain = column_type.partition(" ")[0]
-    return Form(summed=f"CAST({{}} AS {plain})", fetched=f"CONCAT(CAST({{}} AS {plain}))")
+    return Form(summed=f"CAST({{}} AS {plain})", fetched=f"CONCAT(CAST({{}} AS {plain}))", is_plain=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

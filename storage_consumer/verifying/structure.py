@@ -200,7 +200,7 @@ def _default_of(column: ColumnShape, kind: str) -> str | None:
     if text is None or (kind == "mariadb" and text == "NULL"):
         return None
     if (kind == "mariadb" or "DEFAULT_GENERATED" in column.extra) and (quoted := _QUOTED.match(text)):
-        text = quoted[1].replace("''", "'").replace("\\\\", "\\").replace("\\'", "'")
+        text = quoted[1].replace("''", "'").replace("\\\\", "\\").replace("\\'", "'").replace("\\0", "\0")
     if column.data_type in _NUMERIC or column.data_type == "bit":
         return _number(text)
     if column.data_type in _MOMENTS and text[:1].isdigit():

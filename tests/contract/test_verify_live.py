@@ -11,7 +11,9 @@ import pytest
 
 from storage_consumer.downstream.reading import Reading
 from storage_consumer.errors import ConfigError
+from storage_consumer.plan.journal import DONE, STARTED, Sent
 from storage_consumer.verifying.result import Outcome
+from tests.contract.state_rigs import statement
 from tests.contract.verify_rigs import SOURCE, Running, VerifyRig
 from tests.harness.servers import KINDS
 
@@ -103,3 +105,34 @@ if "tidb" in KINDS:  # else there is no such source
         assert {(each.outcome, each.reason) for each in found} == {(Outcome.EQUAL, "")}, found
         assert len({each.checkpoint for each in found} - {at}) > 1
         assert writer.windows > 3
+
+    def test_a_statement_at_exactly_the_checkpoint(rig: VerifyRig) -> None:
+        """The source's snapshot holds its effect, and the target has not run it: no difference is told, and the table is compared after it."""
+        rig.at_source("TRUNCATE TABLE t")
+        at = rig.at_rest("t")
+        step = statement(f"{SOURCE}/t", version=at, query="TRUNCATE TABLE `t`")
+        with closing(rig.state()) as state:
+            state.history.keep([(rig.key("t"), step.definition)])
+
+            def run() -> None:
+                time.sleep(1)
+                state.journal.record(step, STARTED, run=Sent(statement="TRUNCATE", structure_before=""))
+                rig.at_target("TRUNCATE TABLE t")
+                state.journal.record(step, DONE, tables=[rig.progress("t", rig.now())])
+
+            with closing(Running(run)) as running:
+                result = rig.one("t", wait=60.0)
+        assert running.fault is None, running.fault
+        assert (result.outcome, result.rows, result.differences) == (Outcome.EQUAL, 0, ())
+
+    def test_a_statement_that_stopped_the_table(rig: VerifyRig) -> None:
+        """Where nothing moves, what differs is told with the statement that may explain it."""
+        rig.at_source("TRUNCATE TABLE t")
+        at = rig.at_rest("t", state="halted")
+        with closing(rig.state()) as state:
+            definition = statement(f"{SOURCE}/t", version=at, query="TRUNCATE TABLE `t`").definition
+            state.history.keep([(rig.key("t"), definition)])
+            state.lease.release()
+        result = rig.one("t")
+        assert (result.outcome, result.extra) == (Outcome.DIFFERENT, len(ROWS))
+        assert f"the statement of version {at} follows at the source" in " ".join(result.notes)

@@ -25,6 +25,9 @@ SOURCES = chosen(
     variants=("csv", "json"),
 )
 
+NOW = "types_db.defs"
+"""A table whose rows have the time at which they were written."""
+
 
 @pytest.fixture(scope="module")
 def played() -> Iterator[DatabaseServer]:
@@ -53,8 +56,11 @@ if "tidb" in KINDS:  # else nobody can play a workload as the source did
         replay = Replay(corpus=corpus, server=server, folder=tmp_path / "replay")
         corpus.materialise(corpus.cuts[-1], replay.bucket)
         with replay.consumer() as consumer:
-            consumer.run_once()
-        found = compared(played, server)
-        assert found
+            summary = consumer.run_once()
+        # Rows of a table without a key that do not show which row they replace stop it, as is stated elsewhere.
+        left_out = {NOW, *(table.table for table in summary.halted)}
+        found = [each for each in compared(played, server) if str(each.table) not in left_out]
         wrong = [each for each in found if each.outcome is not Outcome.EQUAL and "view" not in each.reason]
-        assert wrong == []
+        told = [(str(each.table), each.reason, each.structure, each.differences[:3]) for each in wrong]
+        assert found
+        assert told == [], told

@@ -9,7 +9,8 @@ import shlex
 import pytest
 
 from storage_consumer.cli.arguments import command_first, parse
-from storage_consumer.cli.verbs import RUN, VERBS, Verb
+from storage_consumer.cli.verb import Verb
+from storage_consumer.cli.verbs import RUN, VERBS
 from storage_consumer.config.option import PRECEDENCE, Option
 from storage_consumer.config.options import BY_KEYWORD, OPTIONS
 from storage_consumer.errors import ConfigError

@@ -97,6 +97,7 @@ def _round(recorder: Recorder, summary: RoundSummary) -> None:
 def test_what_is_exported_is_what_the_table_says(recorder: Recorder) -> None:
     """Each metric of the table is in a scrape with its type and labels, and nothing else is, in both formats."""
     _round(recorder, _summary())
+    recorder.compared({"equal": 1})
     exposition = _exposition(recorder)
     for accept, parse in (
         ("", text_string_to_metric_families),

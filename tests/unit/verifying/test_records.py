@@ -41,22 +41,18 @@ def test_stored_and_read_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "words"),
-    [
-        (replace(RESULT, structure=()), ["--keys", '[["1"]]']),
-        (RESULT, ["--replace"]),
-        (replace(RESULT, structure=(), differing=2), ["--replace"]),
-        (replace(RESULT, structure=(), differences=(replace(RESULT.differences[0], key={"a": "x'; rm", "b": "-5"}),)), ["--keys", '[["x\'; rm","-5"]]']),
-        (replace(RESULT, structure=(), differences=(replace(RESULT.differences[0], key={"a": "0xff"}),)), ["--replace"]),
-        (replace(RESULT, structure=(), differences=(replace(RESULT.differences[0], key={}),)), ["--replace"]),
-    ],
-)  # fmt: skip
-def test_healing(result: TableResult, words: list[str]) -> None:
-    """The command loads the rows that differ if they are few and have keys, else the table; a shell takes it as it is."""
-    command = heal_command(result, ["--downstream-uri", "mysql://root@db/"])
-    assert shlex.split(command) == [
-        *("storage-consumer", "load", "--table", "`shop`.`o``r.ders`"),
-        *(*words, "--downstream-uri", "mysql://root@db/"),
+    "result", [RESULT, replace(RESULT, structure=()), replace(RESULT, differences=(), differing=0)]
+)
+def test_healing(result: TableResult) -> None:
+    """The first command pauses the table, the last one tells that it was reloaded; a shell takes both as they are."""
+    pause, done = heal_command(result, ["--downstream-uri", "mysql://root@db/"]).split(
+        " -- reload the table from the source, then run this with the TSO of the copy: "
+    )
+    target = ["--downstream-uri", "mysql://root@db/"]
+    assert shlex.split(pause) == ["storage-consumer", "table", "pause", "--table", "`shop`.`o``r.ders`", *target]
+    assert shlex.split(done) == [
+        *("storage-consumer", "table", "reload-done", "--table", "`shop`.`o``r.ders`", "--at", "TSO"),
+        *target,
     ]
 
 
