@@ -174,7 +174,7 @@ compute. It writes nothing but its result into the state, needs SELECT on the so
         examples=(
             "verify --source tidb://reader@tidb:4000/ --downstream-uri mysql://root@127.0.0.1:3306/",
             "verify --table 'shop.*' --sample 10 --source tidb://reader@tidb:4000/ --downstream-uri mysql://root@127.0.0.1:3306/",
-            "verify --every 1h --rows-per-second 50000 --json --source tidb://reader@tidb:4000/ …",
+            "verify --every 1h --rows-per-second 50000 --source tidb://reader@tidb:4000/ --downstream-uri mysql://root@127.0.0.1:3306/",
         ),
         flags=(
             Flag(

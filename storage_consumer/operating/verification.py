@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from typing import TypeVar
 
@@ -33,7 +33,7 @@ class Server:
     """A server and its password."""
 
     settings: Downstream
-    password: str = ""
+    password: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

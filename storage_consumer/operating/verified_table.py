@@ -12,7 +12,7 @@ from typing import Literal, Protocol, TypedDict
 from storage_consumer.checkpoint.operator_verified import SnapshotState
 from storage_consumer.downstream.compared_table import ComparedTable
 from storage_consumer.downstream.reading import Reading
-from storage_consumer.errors import Abandoned, SnapshotLost, TransientError
+from storage_consumer.errors import Abandoned, SnapshotLost, TableError, TransientError
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, physical_ms
 from storage_consumer.sql.tokens import qualified
 from storage_consumer.verifying.comparing import Comparison, Found
@@ -152,7 +152,8 @@ class TableVerification:
         self._resume()
         try:
             self._run()
-        except _NotComparable as why:
+        # What a server refuses about one table says nothing of the others.
+        except (_NotComparable, TableError) as why:
             self.result = replace(self.result, outcome=Outcome.NOT_COMPARED, reason=str(why))
         finally:
             self._end_snapshots()

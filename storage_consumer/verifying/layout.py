@@ -10,6 +10,9 @@ from storage_consumer.model import folded_name
 from storage_consumer.verifying.forms import BYTES, NUMBERS, ORDERLY, Form, PairedColumn, paired
 from storage_consumer.verifying.side import ColumnShape, IndexShape, Key, Row, TableShape
 
+_LONGEST = 1_000
+"""Characters of a value that are kept."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideColumn:
@@ -80,7 +83,7 @@ class TableLayout:
         """Return a row as it is reported: column → text."""
         return {
             # The mark before a wide value is of its form.
-            column.source.name: None if value is None else shown_value(value[column.of_source.is_wide :])
+            column.source.name: None if value is None else _cut(shown_value(value[column.of_source.is_wide :]))
             for value, column in zip(row, self.columns, strict=True)
         }
 
@@ -93,6 +96,10 @@ def _literal(column: ColumnShape) -> Literal["number", "bytes", "text"]:
     if column.data_type in NUMBERS:
         return "number"
     return "bytes" if column.data_type in BYTES else "text"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text)} characters)"
 
 
 def shown_value(value: bytes) -> str:
