@@ -14,7 +14,7 @@ from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.reading import StateReader
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.clock import Clock, SystemClock
-from storage_consumer.config.export_uris import export_origin
+from storage_consumer.config.export_uris import export_origin, parse_export
 from storage_consumer.config.keywords import Options
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.secrets import remove_secrets, write_secrets
@@ -41,6 +41,7 @@ from storage_consumer.dry_run.result import Plan
 from storage_consumer.dry_run.sources import PlanSources
 from storage_consumer.errors import TransientError
 from storage_consumer.exports.export import read_export
+from storage_consumer.exports.unshown import refuse_unsaid
 from storage_consumer.inspection.inspector import completed, inspect
 from storage_consumer.inspection.result import Bucket
 from storage_consumer.model import TableName
@@ -55,6 +56,7 @@ from storage_consumer.operating.retries import QuarantineRetries
 from storage_consumer.operating.verification import Server, VerifyReport, verified
 from storage_consumer.operating.verified_table import VerifyOptions, Wishes
 from storage_consumer.plan.manager import ConsumerManager
+from storage_consumer.plan.selection import Selection
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.ports import Ddl, Journal
 from storage_consumer.signals import Stop, StopSignal
@@ -413,9 +415,17 @@ def _loading(loaded: Loaded, database: TargetDatabase, ddl: Ddl) -> Loading:
     def has_rows(name: TableName) -> bool:
         return bool(database.session.rows(f"SELECT 1 FROM {qualified(name)} LIMIT 1"))  # noqa: S608 - a quoted name
 
+    def is_taken(name: TableName) -> bool:
+        return not selection.filter.leaves_out(name)
+
     def opened_copy(uri: str) -> OpenCopy:
-        origin = export_origin(uri, loaded.config.loading.dump_time_zone)
-        export = read_export(open_storage(origin, loaded.secrets))
-        return copy_of(export, with_form(origin, export))
+        origin = export_origin(uri, loaded.config.upstream)
+        storage = open_storage(origin, loaded.secrets)
+        export = read_export(storage, wanted=is_taken)
+        origin = with_form(origin, export)
+        refuse_unsaid(storage, export, origin, said=parse_export(uri).parameters)
+        return copy_of(export, origin)
+
+    selection = Selection.of(loaded.config.selecting, loaded.config.downstream.state_schema)
 
     return Loading(open_copy=opened_copy, ddl=ddl, has_rows=has_rows)

@@ -3,6 +3,7 @@
 StorageConsumerError
 ├── ConfigError            stop before anything is touched (exit code 2)
 │   └── ExportRefused      this export cannot be loaded; another one can
+│       └── ExportUnfinished   the same one later, if it is still being written
 ├── NoMetadata             no bucket of TiCDC's, or none yet; nothing was touched (exit code 5)
 ├── NotTheWriter           leave the target to another process (exit code 3)
 │   ├── LeaseHeld          another process is the writer; nothing was touched
@@ -41,6 +42,10 @@ class ConfigError(StorageConsumerError):
 
 class ExportRefused(ConfigError):
     """An export cannot be loaded: it is not finished, was cut, or is not what Dumpling or mydumper writes."""
+
+
+class ExportUnfinished(ExportRefused):
+    """An export is still being written, or it failed: nothing in its folder tells which."""
 
 
 class NoMetadata(StorageConsumerError):

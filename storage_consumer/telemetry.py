@@ -228,6 +228,11 @@ EVENTS: dict[str, Event] = {
         fields=("table", "rows", "key", "path", "row", "commit_ts", "error"),
         levels=("error",),
     ),
+    "export_waiting": Event(
+        meaning="The export that a new feed begins with is not finished; it is looked at again in each round.",
+        fields=("text",),
+        levels=("warning",),
+    ),
     "load_started": Event(
         meaning="A table is loaded from a copy as of `checkpoint`; nothing else of it is done meanwhile.",
         fields=("table", "checkpoint", "files", "bytes"),

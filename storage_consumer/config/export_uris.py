@@ -1,24 +1,125 @@
-"""Where an export is, by its URI."""
+"""Where an export is, and how it was written, by its URI."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 from storage_consumer.config import parsers, stores
-from storage_consumer.config.settings import Upstream
-from storage_consumer.config.uris import parse_upstream
+from storage_consumer.config.settings import DumpOptions, Upstream
+from storage_consumer.config.uris import Uri, is_secret, parse_store
+from storage_consumer.errors import ConfigError
+
+_PLACE = ("endpoint", "region", "force-path-style", "account-name")
+"""Parameters of a store that say where its server is."""
+TIME_ZONE = "time-zone"
+"""The parameter for the zone of TIMESTAMP values: an export says it nowhere, unless its SQL files begin with it."""
+_DIALECTS = {"default": "raw", "snowflake": "hex", "redshift": "hex", "bigquery": "base64"}
+_TEXTS = ("csv-separator", "csv-delimiter", "csv-null-value", "csv-line-terminator")
+_SECRETS = frozenset(name for known in stores.PARAMETERS.values() for name in known if is_secret(name))
+_OF_STORES = frozenset[str]().union(*stores.PARAMETERS.values())
+OF_DUMPLING = frozenset(("escape-backslash", "no-header", "csv-output-dialect", *_TEXTS))
+"""Options of Dumpling that change what its files mean, and that none of them shows."""
+PARAMETERS = OF_DUMPLING | _OF_STORES | {TIME_ZONE}
 
 
-def export_origin(uri: str, time_zone: str) -> Upstream:
-    """Return the store of an export, and the zone of its TIMESTAMP values; its files show how they are written. Raise `ConfigError`."""
-    parsed = parse_upstream(uri)
+def export_origin(uri: str, bucket: Upstream) -> Upstream:
+    """Return the store of an export, and how it was written as far as its URI says it; raise `ConfigError`.
+
+    It is read with the bucket's credentials. In the same kind of store it is on the bucket's server unless its URI names another one.
+    """
+    parsed = parse_export(uri)
     store = stores.SCHEMES[parsed.scheme]
-    path_style = parsed.parameters.get("force-path-style") or stores.path_style(parsed.parameters)
-    return Upstream(
+    given = parsed.parameters
+    origin = Upstream(
         scheme=store,
         root=parsed.path if store == "file" else f"{parsed.host}{parsed.path}",
-        endpoint=stores.endpoint(store, parsed.parameters),
-        region=parsed.parameters.get("region", ""),
-        force_path_style=parsers.boolean(path_style),
-        account_name=parsed.parameters.get("account-name", ""),
         protocol="dump-sql",
-        time_zone=time_zone,
+        time_zone=_value(parsed, TIME_ZONE, parsers.time_zone, ""),
+        dump=_options(parsed),
     )
+    if store == bucket.scheme and not any(given.get(name) for name in _PLACE):
+        return replace(
+            origin,
+            endpoint=bucket.endpoint,
+            region=bucket.region,
+            force_path_style=bucket.force_path_style,
+            account_name=bucket.account_name,
+        )
+    path_style = given.get("force-path-style") or stores.path_style(given)
+    return replace(
+        origin,
+        endpoint=stores.endpoint(store, given),
+        region=given.get("region", ""),
+        force_path_style=parsers.boolean(path_style),
+        account_name=given.get("account-name", ""),
+    )
+
+
+def parse_export(text: str) -> Uri:
+    """Parse the URI of an export; raise `ConfigError` for anything that cannot be read, and for a secret.
+
+    The URI is stored with the load, and shown.
+    """
+    uri = parse_store("dump", text, PARAMETERS)
+    if given := sorted(_SECRETS & uri.parameters.keys()):
+        raise uri.error(
+            f"{', '.join(f'`{name}`' for name in given)}: no secret belongs here, because the URI is stored with the load. An export is read "
+            "with the credentials of the bucket, which --upstream-uri or the environment gives"
+        )
+    if uri.parameters.get(TIME_ZONE, "").lower() == "system":
+        raise uri.error(
+            f"`{TIME_ZONE}`: give the zone by its name, such as UTC or +08:00: every process reads this URI"
+        )
+    _options(uri)
+    _value(uri, TIME_ZONE, parsers.time_zone, "")
+    return uri
+
+
+def with_time_zone(uri: str, zone: str) -> str:
+    """Return the URI of an export with the zone of its TIMESTAMP values; raise `ConfigError` if it has another one already."""
+    parsed = parse_export(uri)
+    if not zone:
+        return uri
+    known = parsed.parameters.get(TIME_ZONE, zone)
+    if known != zone:
+        raise parsed.error(f"`{TIME_ZONE}` is {known}, --dump-tz {zone}: give one of them")
+    if TIME_ZONE in parsed.parameters:
+        return uri
+    # A plus in a parameter stays a plus, so an offset needs no escape.
+    complete = f"{uri}{'&' if '?' in uri else '?'}{TIME_ZONE}={zone}"
+    parse_export(complete)
+    return complete
+
+
+def _options(uri: Uri) -> DumpOptions:
+    """Return how the files are written, by Dumpling's own options."""
+    plain = DumpOptions()
+    usual = (plain.separator, plain.delimiter, plain.null, plain.terminator)
+    separator, delimiter, null, terminator = (
+        str(parsers.unescaped(uri.parameters.get(name, default))) for name, default in zip(_TEXTS, usual, strict=True)
+    )
+    if not (separator and terminator):
+        raise uri.error(f"`{_TEXTS[0]}` and `{_TEXTS[3]}` cannot be empty")
+    dialect = _value(uri, "csv-output-dialect", parsers.choice(*_DIALECTS), "default")
+    return DumpOptions(
+        escape_backslash=_value(uri, "escape-backslash", parsers.boolean, plain.escape_backslash),
+        header=not _value(uri, "no-header", parsers.boolean, not plain.header),
+        binary=_DIALECTS[dialect],  # type: ignore[arg-type]  # a value of the table above
+        separator=separator,
+        delimiter=delimiter,
+        null=null,
+        terminator=terminator,
+    )
+
+
+def _value(uri: Uri, name: str, parser: Callable[[object], Any], default: Any) -> Any:
+    """Return the value of a parameter, or `default`."""
+    text = uri.parameters.get(name)
+    if not text:
+        return default
+    try:
+        return parser(text)
+    except ValueError as error:
+        raise ConfigError(f"--dump {uri.masked}: parameter `{name}`: {error}") from None

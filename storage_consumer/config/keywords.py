@@ -20,6 +20,8 @@ class Options(TypedDict, total=False):
     event_filter: object
     route: object
     start_ts: int | str | None
+    dump: str | None
+    dump_tz: str | None
     protocol: str | None
     terminator: str | None
     delimiter: str | None

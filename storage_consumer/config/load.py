@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from storage_consumer.config import changefeed, parsers
+from storage_consumer.config.export_uris import with_time_zone
 from storage_consumer.config.filter_and_routes import routed_to_reserved, taken_from_reserved
 from storage_consumer.config.hooks import Hook
 from storage_consumer.config.option import ENVIRONMENT_PREFIX, OWN_TABLE
@@ -125,7 +126,7 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
             selecting=_selecting(sources, downstream.state_schema),
             limits=Limits(**sources.values(*Limits.__slots__)),
             monitoring=Monitoring(**sources.values(*Monitoring.__slots__)),
-            loading=Loading(**sources.values("start_ts")),
+            loading=_loading(sources),
         ),
         secrets=secrets,
         program=program,
@@ -236,6 +237,16 @@ def _selecting(sources: Sources, state_schema: str) -> Selecting:
     if fault := taken_from_reserved(selecting, Reserved(state_schema=state_schema)):
         raise ConfigError(f"{filtered.origin}: {fault}")
     return selecting
+
+
+def _loading(sources: Sources) -> Loading:
+    """Return the copy before the changes, and where these begin."""
+    given = sources.values("start_ts", "dump", "dump_tz")
+    if given["dump_tz"] and not given["dump"]:
+        raise ConfigError("--dump-tz is the zone of an export's TIMESTAMP values: it goes with --dump")
+    return Loading(
+        start_ts=given["start_ts"], dump=with_time_zone(given["dump"], given["dump_tz"]) if given["dump"] else ""
+    )
 
 
 def _password(sources: Sources) -> str:

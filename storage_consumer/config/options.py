@@ -117,6 +117,25 @@ _COPY = (
         help="The changefeed's start-ts: a TSO, or a time with its zone, such as 2026-11-23T10:00:00Z. The bucket "
         "holds the changes after it, and none from before: a new feed says so, since a source that had rows by then needs a copy too.",
     ),
+    Option(
+        name="dump",
+        group="the copy before the changes",
+        toml=f"{OWN_TABLE}.load.dump",
+        metavar="URI",
+        shown_default="none: the target has what the source had at start-ts",
+        help="An export of the source by Dumpling or mydumper, which a new feed loads before it applies changes: file:///dir, s3://bucket/prefix, "
+        "gcs:// or azure://, read with the bucket's credentials. Options of Dumpling that change what its files mean are its parameters: "
+        "'s3://bucket/full?escape-backslash=false&csv-separator=|'. A feed that has begun keeps the copy that it began with.",
+    ),
+    Option(
+        name="dump-tz",
+        group="the copy before the changes",
+        parse=parsers.time_zone,
+        toml=f"{OWN_TABLE}.load.dump-tz",
+        metavar="ZONE",
+        shown_default="what its SQL files say: needed for TIMESTAMP columns else",
+        help="Time zone of the TIMESTAMP values in the export: that of the server's `time_zone` when Dumpling ran, if it was given none.",
+    ),
 )
 
 _TARGET = (

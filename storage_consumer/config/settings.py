@@ -267,9 +267,7 @@ class Loading:
     start_ts: int = 0
     """The changefeed's start-ts: it writes every change with a higher commit-ts, and no other; 0: not given."""
     dump: str = ""
-    """URI of an export of the source; empty: none."""
-    dump_time_zone: str = ""
-    """Zone of the export's TIMESTAMP values where its files do not say it; empty: not given."""
+    """URI of an export of the source, with how it was written, and without secrets; empty: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

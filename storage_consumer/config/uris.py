@@ -60,6 +60,13 @@ DOWNSTREAM_PARAMETERS = _OTHER_SINK | {
 
 UNNEEDED = {"upstream": _SOURCE_SIDE, "downstream": _OTHER_SINK}
 
+_FLAGS = {"upstream": "--upstream-uri", "downstream": "--downstream-uri", "dump": "--dump"}
+"""Side → the flag that gives its URI."""
+_EXAMPLES = {
+    "upstream": "file:///dir?protocol=csv",
+    "downstream": "mysql://user@host:3306/",
+    "dump": "s3://bucket/full",
+}
 _MASKS = frozenset({"xxxxx", "***"})
 """What TiCDC and this program write in the place of a secret."""
 _UNSUPPORTED_STORAGE = {"hdfs", "local", "noop"}
@@ -72,7 +79,7 @@ class Uri:
     """A parsed URI; it holds secrets, so its repr is masked."""
 
     side: str
-    """``upstream`` or ``downstream``."""
+    """``upstream``, ``downstream`` or ``dump``."""
     masked: str
     """The URI for messages."""
     scheme: str
@@ -98,7 +105,7 @@ class Uri:
 
 
 def _error(side: str, masked: str, message: str) -> ConfigError:
-    return ConfigError(f"--{side}-uri {masked}: {message}")
+    return ConfigError(f"{_FLAGS[side]} {masked}: {message}")
 
 
 def mask_uri(uri: str) -> str:
@@ -117,7 +124,7 @@ def mask_uri(uri: str) -> str:
         if behind_secret and name and _plain(name) not in UPSTREAM_PARAMETERS | DOWNSTREAM_PARAMETERS:
             return f"{lead}***"
         # A value with an @ may be a URI with a password of its own.
-        if value is not None and (_is_secret(name) or "@" in unquote(value)):
+        if value is not None and (is_secret(name) or "@" in unquote(value)):
             behind_secret = True
             return f"{lead}{name}=***"
         return match.group(0)
@@ -133,7 +140,7 @@ def secrets_in(uri: str) -> tuple[str, ...]:
         nested = unquote(value)
         if "://" in nested:
             found += secrets_in(nested)
-        elif _is_secret(name) or "@" in nested:
+        elif is_secret(name) or "@" in nested:
             found.append(value)
     return tuple(text for secret in found for text in {secret, unquote(secret)} if text)
 
@@ -143,34 +150,38 @@ def _plain(name: str) -> str:
     return unquote(name).lower().replace("_", "-")
 
 
-def _is_secret(name: str) -> bool:
+def is_secret(name: str) -> bool:
+    """Return whether a parameter of this name may hold a secret."""
     plain = _plain(name)
     return plain not in _NOT_SECRET and (plain in _SIGNATURES or any(word in plain for word in _SECRET_WORDS))
 
 
 def parse_upstream(text: str) -> Uri:
     """Parse the bucket's URI; raise `ConfigError` for anything that is not a readable bucket."""
-    split = _split("upstream", text)
+    return parse_store("upstream", text, UPSTREAM_PARAMETERS)
+
+
+def parse_store(side: str, text: str, known: frozenset[str]) -> Uri:
+    """Parse the URI of a folder in a store, with `known` parameters; raise `ConfigError` for anything that cannot be read."""
+    split = _split(side, text)
     masked, scheme = mask_uri(text), split.scheme.lower()
     if scheme in _UNSUPPORTED_STORAGE:
-        raise _error(
-            "upstream", masked, f"the storage {scheme}:// is not supported; file://, s3://, gcs:// and azure:// are"
-        )
+        raise _error(side, masked, f"the storage {scheme}:// is not supported; file://, s3://, gcs:// and azure:// are")
     if scheme not in stores.SCHEMES:
         raise _error(
-            "upstream",
+            side,
             masked,
             f"{scheme}:// is not a storage; give file:///dir, s3://bucket/prefix, gcs://… or azure://…"
             f"{did_you_mean(scheme, sorted(stores.SCHEMES))}",
         )
     uri = Uri(
-        side="upstream",
+        side=side,
         masked=masked,
         scheme=stores.SCHEMES[scheme],
         # Not `split.hostname`, which is in lower case: a bucket's name stays as it is.
         host=split.netloc,
         path=_normal_path(split.path),
-        parameters=_parameters("upstream", split.query, masked, UPSTREAM_PARAMETERS),
+        parameters=_parameters(side, split.query, masked, known),
     )
     if uri.scheme == "file":
         _check_directory(uri)
@@ -222,7 +233,7 @@ def _normal_path(path: str) -> str:
 
 
 def _check_store(uri: Uri) -> None:
-    hidden = [name for name, value in uri.parameters.items() if value in _MASKS and _is_secret(name)]
+    hidden = [name for name, value in uri.parameters.items() if value in _MASKS and is_secret(name)]
     if hidden:
         raise uri.error(
             f"{', '.join(f'`{name}`' for name in hidden)}: this is the mask that TiCDC prints in the place of a secret. Give "
@@ -306,9 +317,8 @@ def _port(split: SplitResult, masked: str) -> int:
 
 def _split(side: str, text: str) -> SplitResult:
     masked = mask_uri(text)
-    example = "file:///dir?protocol=csv" if side == "upstream" else "mysql://user@host:3306/"
     if "://" not in text:
-        raise _error(side, masked, f"a URI is expected, like {example}")
+        raise _error(side, masked, f"a URI is expected, like {_EXAMPLES[side]}")
     try:
         split = urlsplit(text.strip())
     except ValueError:
@@ -338,7 +348,7 @@ def _parameters(side: str, query: str, masked: str, known: frozenset[str]) -> Ma
         name = _plain(raw)
         if name not in known or not equals:
             # An unknown name may be the tail of the secret before it, so the message must not quote it.
-            if secret := next((each for each in reversed(parameters) if _is_secret(each)), ""):
+            if secret := next((each for each in reversed(parameters) if is_secret(each)), ""):
                 raise _error(side, masked, _behind_secret(secret))
             shown = name if equals else "(without a `=`)"
             hint = did_you_mean(name, sorted(known)) if equals else "; a `&` inside a value is written %26"

@@ -38,6 +38,8 @@ class OpenCopy:
     """Folded name → the statement that creates it."""
     tables: Mapping[str, CopiedTable] = field(default_factory=dict)
     """Table key → the table."""
+    notes: tuple[str, ...] = ()
+    """What is left out, with reasons."""
 
 
 @dataclass(slots=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from storage_consumer.config.settings import Upstream
+from storage_consumer.decode.time_zone import utc_of
 from storage_consumer.driver.copies import CopiedTable, OpenCopy
 from storage_consumer.errors import ExportRefused
 from storage_consumer.exports.export import Export, ExportTable
-from storage_consumer.model import folded_name
+from storage_consumer.model import TableColumn, folded_name
 from storage_consumer.plan.steps import key_of
 
 
@@ -16,7 +18,7 @@ def copy_of(export: Export, origin: Upstream) -> OpenCopy:
     """Return an export as a copy; raise `ExportRefused` if it does not say as of when it is. `origin`: its files, and how they are written."""
     if not export.snapshot:
         raise ExportRefused(export.snapshot_hint)
-    tables = {key_of(table.name): _copied(table) for table in export.tables}
+    tables = {key_of(table.name): _copied(table, origin.time_zone) for table in export.tables}
     return OpenCopy(
         identity=export.identity,
         snapshot=export.snapshot,
@@ -24,6 +26,7 @@ def copy_of(export: Export, origin: Upstream) -> OpenCopy:
         databases={folded_name(database.name.schema): database for database in export.databases},
         # After the tables: each view after those that it selects from.
         tables={**tables, **{key_of(view.name): CopiedTable(definition=view) for view in export.views}},
+        notes=export.notes,
     )
 
 
@@ -40,7 +43,21 @@ def with_form(origin: Upstream, export: Export) -> Upstream:
     )
 
 
-def _copied(table: ExportTable) -> CopiedTable:
-    """Return a table with the columns of its rows: these lack the generated ones."""
-    carried = tuple(column for column in table.definition.columns if folded_name(column.name) not in table.generated)
+def _copied(table: ExportTable, zone: str) -> CopiedTable:
+    """Return a table with the columns of its rows, which lack the generated ones. `zone`: that of its TIMESTAMP values."""
+    carried = tuple(
+        _as_in_files(column, zone)
+        for column in table.definition.columns
+        if folded_name(column.name) not in table.generated
+    )
     return CopiedTable(definition=replace(table.definition, columns=carried), parts=table.parts)
+
+
+def _as_in_files(column: TableColumn, zone: str) -> TableColumn:
+    """Return a column as a schema file describes it, with the default of a TIMESTAMP in UTC."""
+    if column.type != "TIMESTAMP" or not column.default:
+        return column
+    # What is no time is CURRENT_TIMESTAMP.
+    with suppress(ValueError):
+        return replace(column, default=utc_of(zone, column.default))
+    return column

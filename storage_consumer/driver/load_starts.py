@@ -10,6 +10,7 @@ from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.copies import Loading, OpenCopy, loads_to_begin
 from storage_consumer.driver.ddl_prepare import described
 from storage_consumer.errors import ConfigError
+from storage_consumer.loading.proof import gap_proof
 from storage_consumer.model import TableName
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.loads import Load, LoadPhase
@@ -30,14 +31,20 @@ class LoadStarts:
     def begin_feed(self, uri: str, *, by: str) -> None:
         """Begin a new feed with all tables of a copy that the filter takes.
 
-        Raises `ConfigError` where the copy cannot be used, or where the target already has rows in one of its tables.
+        Raises `ConfigError` where the copy cannot be used, where changes may lie between it and the changefeed, or where the target already
+        has rows in one of its tables.
         """
         copy = self.loading.copy_at(uri)
+        seen = self.context.reader.checkpoint_now()
+        if gap := gap_proof(copy.snapshot, self.context.config.loading.start_ts, seen):
+            raise ConfigError(f"--dump {uri}: {gap}")
         selection = self.context.manager.selection
         wanted = [key for key, table in copy.tables.items() if not selection.filter.leaves_out(table.definition.name)]
         self._refuse_rows([copy.tables[key].definition.name for key in wanted])
         loads = loads_to_begin(uri, copy, wanted, uuid.uuid4().hex, replaces=False)
         self.context.state.loads.begin(loads, by=by, floor=copy.snapshot)
+        for note in copy.notes:
+            _log.warning("notice", text=f"{uri}: {note}")
         self._log(loads)
 
     def begin_requested(self, restart: Restart, busy: Collection[str] = ()) -> bool:
@@ -75,6 +82,10 @@ class LoadStarts:
                 f"the copy of {load.name} in {load.source} is as of {copy.snapshot}, but rows and statements up to {checkpoint} have "
                 "been applied and will not be applied again: pause the table, and export it after that"
             )
+        # What has been applied came from the bucket, so the changefeed began before it.
+        seen = checkpoint or self.context.reader.checkpoint_now()
+        if gap := gap_proof(copy.snapshot, 0 if checkpoint else self.context.config.loading.start_ts, seen):
+            raise ConfigError(f"{load.source}: {gap}")
         if not load.replaces:
             self._refuse_rows([load.name])
         (found,) = loads_to_begin(load.source, copy, [load.table_key], load.load_id, replaces=load.replaces)

@@ -16,7 +16,7 @@ from storage_consumer.driver.load_starts import LoadStarts, is_new_feed
 from storage_consumer.driver.renewal import Renewal
 from storage_consumer.driver.round import run_round
 from storage_consumer.driver.starting import manager_of
-from storage_consumer.errors import ConfigError, LeaseHeld, StorageConsumerError, TransientError
+from storage_consumer.errors import ConfigError, ExportUnfinished, LeaseHeld, StorageConsumerError, TransientError
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.loads import LoadPhase
 from storage_consumer.plan.manager import ConsumerManager
@@ -28,8 +28,9 @@ from storage_consumer.telemetry import Log, tso_time, utc_time
 _log = Log("service")
 _NO_COPY = (
     "the changefeed began at its start-ts {} ({}), so the bucket has no rows from before: if the source had any, the target needs a copy of "
-    "its tables as of then or later (see `storage-consumer table reload-done --help`)"
+    "its tables as of then or later: --dump, or `storage-consumer load`"
 )
+_BEGAN_WITHOUT = "--dump {} has no effect: this feed has begun without a copy. `storage-consumer load` loads single tables into a running feed"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 
 
@@ -58,6 +59,8 @@ class ConsumerService:
         """Number of steps that took effect in all rounds."""
         self._load_ended = False
         """Whether a load has ended in the last round."""
+        self._waits_for = ""
+        """Why the copy of a new feed cannot be loaded yet, as it was logged."""
         self._rounds = 0
         """Number of rounds that were begun."""
 
@@ -138,6 +141,8 @@ class ConsumerService:
         is_new, given = is_new_feed(restart, self._storage_floor), self._config.loading
         if is_new and given.start_ts and not given.dump:
             _log.warning("notice", text=_NO_COPY.format(given.start_ts, tso_time(given.start_ts)))
+        if given.dump and not (is_new or restart.floor):
+            _log.warning("notice", text=_BEGAN_WITHOUT.format(given.dump))
         if context.loading is None:
             return False
         starts = LoadStarts(context, context.loading)
@@ -243,14 +248,20 @@ class ConsumerService:
         return last
 
     def _round(self, stop: StopSignal, *, once: bool) -> RoundSummary | None:
-        """Run one round; return None when asked to stop before it began."""
+        """Run one round; return None when asked to stop before it began, or if its copy is not there yet."""
         # A decision changes what is stored, so what is in memory is out of date.
         if self._context is not None and (self._apply_decisions() or self._is_load_requested()):
             self._drop()
         renewal = self._hold_lease(stop, once=once)
         if renewal is None:
             return None
-        context = self._context or self._load()
+        try:
+            context = self._context or self._load()
+        except ExportUnfinished as fault:
+            if once:
+                raise
+            self._wait_for_export(str(fault))
+            return None
         self._rounds += 1
         ledger = RoundLedger(
             context=context,
@@ -274,6 +285,13 @@ class ConsumerService:
         if summary.reached_until:
             _log.info("until_reached", checkpoint=summary.checkpoint, storage_checkpoint=summary.storage_checkpoint)
         return summary
+
+    def _wait_for_export(self, why: str) -> None:
+        """Say once that the export is not finished; the next round looks again."""
+        self._drop()
+        if why != self._waits_for:
+            _log.warning("export_waiting", text=why)
+        self._waits_for = why
 
     def _stable_checkpoint(self) -> int:
         """Return the storage checkpoint if it was unchanged long enough for a DDL at exactly that ts, else -1."""

@@ -115,7 +115,7 @@ def _column(statement: str, part: Sequence[Token], key: frozenset[str]) -> Table
         scale=scale,
         nullable=not (is_pk or has_words(options, "NOT", "NULL")),
         is_pk=is_pk,
-        default=_default(statement, part, kind),
+        default=_default(statement, part),
         elements=tuple(string_value(token.text) for token in given if token.kind == "string"),
     )
 
@@ -137,17 +137,14 @@ def _lengths(kind: str, numbers: Sequence[int], *, unsigned: bool) -> tuple[int 
     return precision, scale
 
 
-def _default(statement: str, part: Sequence[Token], kind: str) -> str | None:
-    """Return a column's default as TiDB keeps it; None if it has none.
-
-    The default of a TIMESTAMP is left out if it is a time: a schema file has it in UTC, and the statement in a zone that it does not name.
-    """
+def _default(statement: str, part: Sequence[Token]) -> str | None:
+    """Return a column's default as TiDB keeps it, but that of a TIMESTAMP as the statement shows it; None if it has none."""
     at = next((i for i, token in enumerate(part) if token.upper == "DEFAULT" and token.depth == part[0].depth), -1)
     if not 0 <= at < len(part) - 1:
         return None
     value, behind = part[at + 1], part[at + 2 : at + 3]
     if value.kind == "string":
-        return None if kind == "TIMESTAMP" else string_value(value.text)
+        return string_value(value.text)
     if value.upper in ("B", "X") and behind and behind[0].kind == "string":
         digits = behind[0].text[1:-1]
         number = int(digits or "0", 2 if value.upper == "B" else 16)

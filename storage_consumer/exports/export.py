@@ -13,7 +13,7 @@ from typing import Literal, NoReturn, TypeVar
 from storage_consumer.config.settings import Compression
 from storage_consumer.decode.dump.compression import decompressed
 from storage_consumer.decode.values import BINARY_TYPES, TEXT_TYPES
-from storage_consumer.errors import ExportRefused, UndecodableRow
+from storage_consumer.errors import ExportRefused, ExportUnfinished, UndecodableRow
 from storage_consumer.exports.create_table import is_temporary, read_create_table
 from storage_consumer.exports.metadata import read_metadata
 from storage_consumer.exports.names import METADATA, UNFINISHED, ExportFile, Kind, read_name
@@ -96,7 +96,7 @@ class Export:
 
 
 def read_export(storage: Storage, *, wanted: Callable[[TableName], bool] = lambda _: True) -> Export:
-    """Return what lies in the folder of an export. Raise `ExportRefused` if it cannot be loaded as it is.
+    """Return what lies in the folder of an export. Raise `ExportRefused` if it cannot be loaded as it is, `ExportUnfinished` if it may become so.
 
     Only tables and views that are `wanted` are read and returned; the names and sizes of all files are checked nonetheless.
     """
@@ -139,7 +139,7 @@ def _metadata_of(storage: Storage, listed: Sequence[StoredObject]) -> bytes:
             "the folder of the export is empty or does not exist: give the folder that the export was written to"
         )
     below = sorted(path for path in paths if path.endswith(f"/{METADATA}"))
-    raise ExportRefused(
+    raise ExportUnfinished(
         f"the export has no {METADATA}, which is written last: it is still running, or it failed; wait for it, or {_AGAIN}"
         + (f". There is one at {below[0]}: if that is the export, give its folder" if below else "")
     )
@@ -368,32 +368,31 @@ class _Reading:
 
     def beginning(self, stored: StoredObject) -> bytes | None:
         """Return a data file up to the end of its first row, if that is a short one."""
-        head = self.head(stored)
+        head = head_of(self.storage, stored, self.folder.compression)
         pattern = _FIRST_ROW if self.folder.file_format == "sql" else _TWO_LINES
         found = pattern.match(head)
         return found[0] if found else None
-
-    def head(self, stored: StoredObject) -> bytes:
-        """Return the first bytes of a data file, decompressed."""
-        head = b""
-        try:
-            for block in decompressed(
-                self.storage.blocks(stored.path, _HEAD_BYTES), self.folder.compression, stored.path
-            ):
-                head += block
-                if len(head) >= _HEAD_BYTES:
-                    break
-        except UndecodableRow as fault:
-            raise ExportRefused(str(fault)) from fault
-        return head
 
     def time_zone(self, tables: Sequence[ExportTable]) -> str:
         """Return the zone that the head of the first SQL file names."""
         first = next((table.parts[0] for table in tables if table.parts), None)
         if first is None or self.folder.file_format != "sql":
             return ""
-        found = _ZONE.search(self.head(first).partition(b"INSERT INTO")[0])
+        found = _ZONE.search(head_of(self.storage, first, self.folder.compression).partition(b"INSERT INTO")[0])
         return found[1].decode("ascii", "replace") if found else ""
+
+
+def head_of(storage: Storage, stored: StoredObject, compression: Compression) -> bytes:
+    """Return the first bytes of a data file, decompressed; raise `ExportRefused` if they are damaged."""
+    head = b""
+    try:
+        for block in decompressed(storage.blocks(stored.path, _HEAD_BYTES), compression, stored.path):
+            head += block
+            if len(head) >= _HEAD_BYTES:
+                break
+    except UndecodableRow as fault:
+        raise ExportRefused(str(fault)) from fault
+    return head
 
 
 def _begins_with_key(columns: Sequence[TableColumn]) -> bool:

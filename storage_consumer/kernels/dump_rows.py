@@ -26,6 +26,10 @@ _SURE_DIGITS, _SURE_EXPONENT = 38, 37
 _CONVERT, _USING = (np.frombuffer(text, np.uint8) for text in (b"CONVERT(", b" USING UTF8MB4)"))
 _IS_HEX = np.zeros(256, np.bool_)
 _IS_HEX[list(b"0123456789abcdefABCDEF")] = True
+_IS_ESCAPED = np.zeros((2, 256), np.bool_)
+_IS_ESCAPED[0, list(b"0nr\\")] = True
+_IS_ESCAPED[1, list(b"0nrZ\\'\"")] = True
+"""What Dumpling and mydumper write behind a backslash, in CSV besides the mark, and in SQL: all else shows that backslashes are content."""
 
 
 NO_QUOTE = 256
@@ -70,9 +74,15 @@ class Found(NamedTuple):
 
 
 @inlined
-def _escaped_end(text: Text, at: int, quote: int) -> int:
+def _is_escaped(byte: int, mark: int, marks: Marks) -> bool:
+    """Return whether a byte may stand behind a backslash; `mark`: the byte of a CSV file that needs one."""
+    return bool(_IS_ESCAPED[int(marks.is_sql), byte]) or byte == mark
+
+
+@inlined
+def _escaped_end(text: Text, at: int, marks: Marks) -> int:
     """Return where the text that begins at `at`, with escapes, ends, closing quote included; -1 if it has no end."""
-    quotes, escapes = all_bytes(quote), all_bytes(ESCAPE)
+    quotes, escapes = all_bytes(marks.quote), all_bytes(ESCAPE)
     while at < len(text.bytes):
         if at < len(text.words):
             word = text.words[at]
@@ -81,9 +91,14 @@ def _escaped_end(text: Text, at: int, quote: int) -> int:
                 at += WORD
                 continue
             at += first(marked)
-        if text.bytes[at] == quote:
+        byte = text.bytes[at]
+        if byte == marks.quote:
             return at + 1
-        at += 2 if text.bytes[at] == ESCAPE else 1
+        at += 1
+        if byte == ESCAPE:
+            if at == len(text.bytes) or not _is_escaped(text.bytes[at], marks.quote, marks):
+                return -1
+            at += 1
     return -1
 
 
@@ -132,7 +147,11 @@ def _bare_end(text: Text, at: int, marks: Marks) -> int:
             return at
         if not marks.has_cr and byte == LF:
             return at
-        at += 2 if marks.escapes and byte == ESCAPE else 1
+        at += 1
+        if marks.escapes and byte == ESCAPE:
+            if at == len(content) or not _is_escaped(content[at], marks.separator, marks):
+                return -1
+            at += 1
     return -1
 
 
@@ -145,6 +164,12 @@ def is_null(content: Bytes, start: int, end: int, form: Form, value: int) -> boo
 @inlined
 def _unquoted_end(text: Text, at: int, value: int, form: Form) -> int:
     """Return where the text or bytes at `at` end that nothing is around; -1 if they are not of this form."""
+    # What stands for NULL may begin with a backslash, and is no escape.
+    behind = at + len(form.null)
+    if is_null(text.bytes, at, behind, form, value) and behind < len(text.bytes):
+        byte = text.bytes[behind]
+        if byte in (form.marks.separator, _CR if form.marks.has_cr else LF):
+            return behind
     end = _bare_end(text, at, form.marks)
     # Numbers are looked at before: what comes here instead of one is NULL or wrong.
     if end < 0 or (form.values[value] <= SINGLE_FIELD and not is_null(text.bytes, at, end, form, value)):
@@ -161,7 +186,7 @@ def _quoted_end(text: Text, at: int, code: int, marks: Marks) -> int:
         return _hex_end(text.bytes, at, marks.quote)
     if code == BASE64_FIELD:
         return base64_end(text.bytes, at, marks.quote)
-    end = _escaped_end(text, at, marks.quote) if marks.escapes else free_end(text, at, marks.quote)
+    end = _escaped_end(text, at, marks) if marks.escapes else free_end(text, at, marks.quote)
     if code == TEXT_FIELD and marks.has_bytes and end >= 0 and not utf8_between(text, at, end - 1):
         return -1
     return end

@@ -13,7 +13,7 @@ from storage_consumer.plan.finished_files import Finished
 from storage_consumer.poll.earlier_run import Earlier
 from storage_consumer.poll.findings import Findings
 from storage_consumer.poll.inventory import Inventory
-from storage_consumer.poll.metadata import Metadata, ahead_of_clock
+from storage_consumer.poll.metadata import Metadata, ahead_of_clock, parse_metadata
 from storage_consumer.poll.same_feed import Before, doubts
 from storage_consumer.poll.schema_file import parse_schema_file
 from storage_consumer.sql.parse import parsed
@@ -178,6 +178,11 @@ class StorageReader:
         self._inventory.earlier = None
         self._returned = checkpoint
         return poll
+
+    def checkpoint_now(self) -> int:
+        """Return the checkpoint-ts that ``metadata`` has now, 0 if there is none; the next poll looks at it anew."""
+        content = self._read_metadata()
+        return (parse_metadata(content) or 0) if content is not None else 0
 
     def resume(
         self, checkpoint: int, finished: Mapping[str, Finished], kept: Collection[tuple[str, int]] = frozenset()

@@ -37,7 +37,7 @@ class Handover:
     def consumer(self) -> Iterator[Consumer]:
         """The program, which is given the export."""
         with self.replay.consumer() as consumer:
-            loading = Loading(dump=self.export.as_uri(), dump_time_zone="UTC")
+            loading = Loading(dump=f"{self.export.as_uri()}?time-zone=UTC", start_ts=1)
             loaded = consumer._loaded
             consumer._loaded = replace(loaded, config=replace(loaded.config, loading=loading))
             yield consumer

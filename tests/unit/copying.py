@@ -12,6 +12,7 @@ from storage_consumer.config.settings import Upstream
 from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.copies import CopiedTable, Loading, OpenCopy
+from storage_consumer.errors import ExportUnfinished
 from storage_consumer.model import (
     DdlKind,
     StoredObject,
@@ -48,6 +49,8 @@ class MemoryCopy:
     identity: str = "one"
     opened: int = 0
     """How often it was opened."""
+    is_finished: bool = True
+    """Whether it can be opened."""
     read: list[str] = field(default_factory=list)
     """Paths of the parts in the order in which they were read."""
 
@@ -82,6 +85,8 @@ class MemoryCopy:
         """Open it."""
         assert uri == URI
         self.opened += 1
+        if not self.is_finished:
+            raise ExportUnfinished("the export has no metadata")
         databases = {
             table.definition.name.schema: TableDefinition(
                 name=TableName(schema=table.definition.name.schema, table=""),
@@ -106,11 +111,11 @@ class MemoryCopy:
 class WithCopies(World):
     """A world whose processes may load tables from one copy."""
 
-    def __init__(self, copy: MemoryCopy, *, initial: bool = True, **tuning: Any) -> None:
-        """`initial`: whether a new feed begins with it; else loads have to be requested."""
+    def __init__(self, copy: MemoryCopy, *, initial: bool = True, start_ts: int = 1, **tuning: Any) -> None:
+        """`initial`: whether a new feed begins with it; else loads have to be requested. `start_ts`: the changefeed's, 0 if not given."""
         super().__init__(**tuning)
         self.copy = copy
-        self.config = replace(self.config, loading=LoadSettings(dump=URI if initial else "", start_ts=1))
+        self.config = replace(self.config, loading=LoadSettings(dump=URI if initial else "", start_ts=start_ts))
 
     def _context(self, manager: ConsumerManager, state: Any) -> RoundContext:
         target = self.watched(self.target(self.records))

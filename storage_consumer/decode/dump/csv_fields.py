@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from storage_consumer.config.settings import DumpOptions
 from storage_consumer.decode.dump.columns import Reader
+from storage_consumer.decode.dump.sql_values import NO_ESCAPE
 
 _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
-_MEANINGS = {b"0": b"\0", b"n": b"\n", b"r": b"\r"}
+_MEANINGS = {b"0": b"\0", b"n": b"\n", b"r": b"\r", b"\\": b"\\"}
 
 
 class Unfinished(Exception):
@@ -82,8 +83,18 @@ class Dialect:
     def unquoted(self, raw: bytes) -> bytes:
         """Return what a text means; `raw` is what its delimiters enclose."""
         if self.escape:
-            return _ESCAPE.sub(lambda match: _MEANINGS.get(match[1], match[1]), raw) if b"\\" in raw else raw
+            return _ESCAPE.sub(self._meant, raw) if b"\\" in raw else raw
         return raw.replace(self.delimiter * 2, self.delimiter) if self.delimiter else raw
+
+    def _meant(self, escape: re.Match[bytes]) -> bytes:
+        """Return what an escape means; raise `ValueError` for one that Dumpling does not write."""
+        following = escape[1]
+        # Of the delimiter the first byte is escaped; without one, that of the separator.
+        if following == (self.delimiter or self.separator)[:1]:
+            return following
+        if following not in _MEANINGS:
+            raise ValueError(NO_ESCAPE.format(following.decode("latin-1")))
+        return _MEANINGS[following]
 
     def value_of(self, content: bytearray, field: Field, reader: Reader, binary: str) -> str | None:
         """Return the wire text of a field in a column; None for NULL. Raise `ValueError`, with the reason, for what is no value."""

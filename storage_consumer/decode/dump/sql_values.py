@@ -29,7 +29,12 @@ _STOPS = {
 }
 """Quote, and whether backslashes escape → what may end a string. A single quote ends it; a longer match is content."""
 _ESCAPE = re.compile(rb"\\(.)|''|\"\"", re.DOTALL)
-_MEANINGS = {b"0": b"\0", b"b": b"\b", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"Z": b"\x1a", b"%": b"\\%", b"_": b"\\_"}
+_MEANINGS = {b"0": b"\0", b"n": b"\n", b"r": b"\r", b"Z": b"\x1a", b"\\": b"\\", b"'": b"'", b'"': b'"'}
+"""All that Dumpling and mydumper write behind a backslash: a server would take more."""
+NO_ESCAPE = (
+    "a backslash before {!r} is no escape of Dumpling or mydumper: if the export was made with --escape-backslash=false, "
+    "say so in its URI: --dump 'URI?escape-backslash=false'"
+)
 
 
 class Unfinished(Exception):
@@ -107,16 +112,19 @@ def _string_at(content: bytearray, at: int, quote: bytes, kind: Kind, *, escape:
 
 
 def escaped_content(raw: bytes, quote: bytes = b"'") -> bytes:
-    """Return what a string means in which backslashes escape; `raw` is what its quotes enclose."""
+    """Return what a string means in which backslashes escape; `raw` is what its quotes enclose. Raise `ValueError` for an unknown escape."""
     if b"\\" not in raw and quote * 2 not in raw:
         return raw
     other = b'""' if quote == b"'" else b"''"
-    return _ESCAPE.sub(
-        lambda match: (
-            match[0] if match[0] == other else match[0][:1] if match[1] is None else _MEANINGS.get(match[1], match[1])
-        ),
-        raw,
-    )
+
+    def meant(match: re.Match[bytes]) -> bytes:
+        if match[1] is None:
+            return match[0] if match[0] == other else match[0][:1]
+        if match[1] not in _MEANINGS:
+            raise ValueError(NO_ESCAPE.format(match[1].decode("latin-1")))
+        return _MEANINGS[match[1]]
+
+    return _ESCAPE.sub(meant, raw)
 
 
 def doubled_content(raw: bytes, quote: bytes = b"'") -> bytes:

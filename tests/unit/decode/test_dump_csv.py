@@ -120,6 +120,17 @@ def test_types(kind: str, field: bytes, options: DumpOptions, value: str) -> Non
     assert one(field + b"\r\n", kind, options) == value
 
 
+@pytest.mark.parametrize("options", [BARE, replace(BARE, delimiter="")])
+@pytest.mark.parametrize("following", [b"t", b"Z", b"'", b"N", b"x", b" "])
+@pytest.mark.parametrize("before", [0, 20_000])
+def test_unknown_escape(options: DumpOptions, following: bytes, before: int) -> None:
+    """What Dumpling never writes behind a backslash shows that backslashes are content: refused, also among many rows."""
+    mark = options.delimiter.encode()
+    content = b"%ba%b\r\n" % (mark, mark) * before + b"%bC:\\%bemp%b\r\n" % (mark, following, mark)
+    with pytest.raises(UndecodableRow, match="escape-backslash=false"):
+        list(export_decoder(options).changes(read(content, layout("VARCHAR"), options)))
+
+
 def test_header_in_another_order() -> None:
     """Values go to the columns that the header names, whatever the case."""
     content = b'"C2","c0","c1"\r\n"b",1,"a"\r\n'

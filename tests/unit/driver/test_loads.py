@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -15,11 +17,13 @@ from tests.unit.copying import COLUMNS, KEYLESS, URI, MemoryCopy, WithCopies, na
 from tests.unit.driving import numbers, of
 
 ALTER_ADD, DROP_COLUMN, TRUNCATE = 5, 6, 11
+LONG = 4
+"""Rounds that an export takes."""
 BAG = (column("id", "INT"), ID_NAME[1])
 ONE, TWO, THREE = ("1", '"copy"'), ("2", '"copy"'), ("3", '"copy"')
 
 
-def shop(snapshot: int = 5, **settings: bool) -> WithCopies:
+def shop(snapshot: int = 5, **settings: Any) -> WithCopies:
     """shop.a with three rows in two parts as of a tick, and a bucket that creates it at tick 1 and changes it before and after."""
     copy = MemoryCopy(snapshot=ts(snapshot))
     copy.add("shop.a", [ONE, TWO], [THREE])
@@ -49,6 +53,55 @@ def test_a_new_feed_begins_with_the_copy_and_goes_on_after_it() -> None:
         ["CREATE", "DATABASE", "`shop`"],
         ["CREATE", "TABLE", "`a`"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("start_ts", "reason"),
+    [(ts(6), "is later than the copy"), (0, "nothing proves that the changefeed began at or before")],
+)
+def test_a_copy_with_a_gap_behind_it_is_refused(start_ts: int, reason: str) -> None:
+    """Where changes may be neither in the copy nor in the bucket, the feed does not begin, and nothing is written."""
+    world = shop(start_ts=start_ts)
+    with pytest.raises(ConfigError, match=reason) as fault:
+        world.once()
+    assert "--start-ts" in str(fault.value)
+    assert not world.records.effects
+    assert not world.records.loads
+
+
+def test_a_checkpoint_before_the_copy_is_proof() -> None:
+    """A changefeed whose checkpoint is still at the copy cannot have begun after it."""
+    world = shop(start_ts=0)
+    world.bucket.metadata(ts(5))
+    world.once()
+    assert names_in(world, "shop.a") == {"1": "copy", "2": "copy", "3": "copy"}
+
+
+def test_an_unfinished_export_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    """A service looks again in each round and says so once; a single round says that it is refused."""
+    world = shop()
+    world.copy.is_finished = False
+    with pytest.raises(ConfigError, match="has no metadata"):
+        world.once()
+    service = world.service()
+    rounds: list[bool] = []
+    wait = world.clock.wait
+
+    def passing(event: threading.Event, seconds: float) -> bool:
+        if threading.current_thread() is threading.main_thread():
+            rounds.append(bool(world.records.effects))
+            world.copy.is_finished = len(rounds) == LONG
+            if rounds[-1] or len(rounds) > LONG:
+                world.stop.requested.set()
+        return wait(event, seconds)
+
+    world.clock.wait = passing  # type: ignore[method-assign]  # counts rounds
+    try:
+        service.run(world.stop)
+    finally:
+        service.close()
+    assert rounds == [False] * LONG + [True]
+    assert sum("has no metadata" in text for text in caplog.messages) == 1
 
 
 def test_a_second_run_writes_nothing_again() -> None:
