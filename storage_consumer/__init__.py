@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from storage_consumer.monitoring.status import Health, Status, TableStatus
     from storage_consumer.operating.verification import VerifyReport
     from storage_consumer.operating.verified_table import VerifyOptions
+    from storage_consumer.plan.loads import Load, LoadPhase
     from storage_consumer.plan.table_state import TableState
     from storage_consumer.signals import Stop, StopSignal
     from storage_consumer.summary import Progress, RoundSummary, RunningStatement, TableSummary
@@ -67,6 +68,8 @@ __all__ = [
     "Health",
     "LeaseHeld",
     "LeaseLost",
+    "Load",
+    "LoadPhase",
     "MalformedSchemaFile",
     "NoMetadata",
     "NotReplicable",
@@ -127,6 +130,7 @@ _MODULES = {
     "monitoring.status": ("Health", "Status", "TableStatus"),
     "operating.verification": ("VerifyReport",),
     "operating.verified_table": ("VerifyOptions",),
+    "plan.loads": ("Load", "LoadPhase"),
     "plan.table_state": ("TableState",),
     "signals": ("Stop", "StopSignal"),
     "summary": ("Progress", "RoundSummary", "RunningStatement", "TableSummary"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import func, select, update
 from sqlalchemy.dialects.mysql import insert
-from sqlalchemy.engine import Connection, Row
+from sqlalchemy.engine import Connection
 
 from storage_consumer.checkpoint.decisions import StoredDecisions
 from storage_consumer.checkpoint.transactions import OwnedTransactions, larger
@@ -36,7 +36,7 @@ class StoredLoads:
         loads = self._tables.loads
         query = select(loads).where(loads.c.phase == LoadPhase.REQUESTED).order_by(loads.c.table_key)
         with self._transactions.shared(_DOING) as connection:
-            return [load_of(row) for row in connection.execute(query).all()]
+            return [load_of(row) for row in connection.execute(query).mappings().all()]
 
     def request(self, load: Load, by: str) -> None:
         """Store what somebody wants to be loaded, in place of an earlier load of the table."""
@@ -116,26 +116,26 @@ class StoredLoads:
 
 def loads_in(connection: Connection, tables: StateTables) -> tuple[dict[str, Load], frozenset[str]]:
     """Return the loads that are not ended, by table key, and the keys of all tables that have been loaded or are."""
-    rows = [load_of(row) for row in connection.execute(select(tables.loads)).all()]
+    rows = [load_of(row) for row in connection.execute(select(tables.loads)).mappings().all()]
     based = frozenset(load.table_key for load in rows if load.phase in _BASED)
     return {load.table_key: load for load in rows if load.phase in OPEN}, based
 
 
-def load_of(row: Row[Any]) -> Load:
-    """Return a row of ``table_load`` as a record."""
+def load_of(row: Mapping[Any, Any]) -> Load:
+    """Return a row of ``table_load``, by the names of its columns, as a record."""
     return Load(
-        table_key=row.table_key,
-        name=TableName(schema=row.schema_name, table=row.table_name),
-        load_id=row.load_id,
-        source=row.source,
-        identity=row.identity,
-        low=row.low,
-        high=row.high,
-        phase=LoadPhase(row.phase),
-        done=row.done,
-        parts=row.parts,
-        size=row.size,
-        is_view=bool(row.is_view),
-        replaces=bool(row.replaces),
-        error=row.error,
+        table_key=row["table_key"],
+        name=TableName(schema=row["schema_name"], table=row["table_name"]),
+        load_id=row["load_id"],
+        source=row["source"],
+        identity=row["identity"],
+        low=row["low"],
+        high=row["high"],
+        phase=LoadPhase(row["phase"]),
+        done=row["done"],
+        parts=row["parts"],
+        size=row["size"],
+        is_view=bool(row["is_view"]),
+        replaces=bool(row["replaces"]),
+        error=row["error"],
     )

@@ -8,6 +8,7 @@ from storage_consumer.checkpoint.operator_connection import OperatorConnection
 from storage_consumer.checkpoint.operator_feed import FeedInspector
 from storage_consumer.checkpoint.operator_history import HistoryInspector
 from storage_consumer.checkpoint.operator_journal import JournalInspector
+from storage_consumer.checkpoint.operator_loads import LoadInspector
 from storage_consumer.checkpoint.operator_quarantine import QuarantineInspector
 from storage_consumer.checkpoint.operator_status import StatusInspector
 from storage_consumer.checkpoint.operator_tables import TableInspector
@@ -28,6 +29,7 @@ class StateInspector:
         self.journal = JournalInspector(self._connection)
         self.history = HistoryInspector(self._connection)
         self.tables = TableInspector(self._connection)
+        self.loads = LoadInspector(self._connection)
         self.feed = FeedInspector(self._connection)
         self.status = StatusInspector(self._connection)
         self.quarantine = QuarantineInspector(self._connection)

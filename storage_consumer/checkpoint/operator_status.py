@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import func, select, text, true
 
 from storage_consumer.checkpoint.operator_connection import OperatorConnection
+from storage_consumer.checkpoint.operator_loads import LoadInspector
 from storage_consumer.checkpoint.operator_quarantine import QuarantineInspector
 from storage_consumer.checkpoint.operator_tables import TableInspector
 from storage_consumer.checkpoint.operator_verified import VerifiedInspector
@@ -61,6 +62,7 @@ class StatusInspector:
             read_only=str(read_only).upper() not in _OFF,
             tables=tuple(self._all_tables()),
             statements=tuple(self._statements()),
+            loads=tuple(row.load for row in LoadInspector(self._connection).all()),
             verified=tuple(VerifiedInspector(self._connection).all()),
             report=report,
             report_age=age,

@@ -161,6 +161,19 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                 ),
             }
         ),
+        "load": MappingProxyType(
+            {
+                ExitCode.DONE: Ending(
+                    "shown, or stored (a consumer may still refuse the copy: `storage-consumer load` shows that)",
+                    _DECIDED,
+                ),
+                ExitCode.FAILED: Ending("the target did not answer", _NO_ANSWER),
+                ExitCode.MISCONFIGURED: Ending(
+                    "the table is being loaded already, there is nothing to cancel, or the arguments are wrong",
+                    _ARGUMENTS,
+                ),
+            }
+        ),
         "quarantine": MappingProxyType(
             {
                 ExitCode.DONE: Ending("shown, or decided", "A running consumer tries rows again in its next round."),

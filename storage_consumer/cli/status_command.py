@@ -21,7 +21,7 @@ from storage_consumer.errors import ConfigError, StorageConsumerError
 from storage_consumer.monitoring.document import document
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
 from storage_consumer.monitoring.status import Health, Status, TableStatus, lag_of
-from storage_consumer.monitoring.wording import doing, moment, pending, skipped, verified
+from storage_consumer.monitoring.wording import doing, loading, moment, pending, skipped, verified
 from storage_consumer.operating.looking import status_now
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.table_decisions import shown_state
@@ -135,6 +135,7 @@ def _lines(status: Status, *, everything: bool) -> list[str]:
         else "",
         "at source": moment(snapshot.storage_checkpoint, status.source_lag),
         "tables": ", ".join(f"{count:,} {state}" for state, count in status.counts.items()) or "none yet",
+        "loading": loading(snapshot.loads),
         "pending": pending(status.report),
         "skipped": skipped(status.report),
         "verified": verified(snapshot.verified),

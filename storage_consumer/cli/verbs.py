@@ -11,17 +11,14 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from storage_consumer.cli.verb import Flag, Verb
-from storage_consumer.config.option import Group, Option
+from storage_consumer.cli.verb_options import JSON, TABLE, of_both_ends, of_the_bucket, of_the_target
+from storage_consumer.cli.verbs_of_operators import DECISIONS
 from storage_consumer.config.options import OPTIONS
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
 
 PROGRAM = "storage-consumer"
 RUN = "run"
-_OF_RUN = ("local-infile", "quarantine", "quarantine-limit")
-"""Options about the target that only a run needs."""
-_LOG = ("log-file", "log-format")
-_BUCKET: tuple[Group, ...] = ("what is copied", "how TiCDC wrote the files")
 
 
 def verb_named(name: str) -> Verb:
@@ -31,30 +28,6 @@ def verb_named(name: str) -> Verb:
     return VERBS[name]
 
 
-def _of_the_bucket(*more: str) -> tuple[Option, ...]:
-    """Return the options that say where the bucket is and how it was written, and those called `more`."""
-    ends = {*_LOG, *more}
-    return tuple(
-        each for each in OPTIONS if each.name in ends or (each.group in _BUCKET and each.name != "downstream-uri")
-    )
-
-
-def _of_the_target(*more: str) -> tuple[Option, ...]:
-    """Return the options that lead to the target and its state, and those called `more`."""
-    ends = {"downstream-uri", "config", *_LOG, *more}
-    return tuple(
-        each for each in OPTIONS if each.name in ends or (each.group == "the target" and each.name not in _OF_RUN)
-    )
-
-
-def _of_both_ends() -> tuple[Option, ...]:
-    """Return the options that say where the bucket is and how it was written, and those that lead to the target."""
-    ends = {*_of_the_bucket(), *_of_the_target()}
-    return tuple(each for each in OPTIONS if each in ends)
-
-
-JSON = Flag(name="--json", help="One JSON document instead of text.")
-_TABLE = Flag(name="--table", metavar="S.T", help="The table, as database.table, or a database alone.")
 _VERBS = (
     Verb(
         name=RUN,
@@ -76,7 +49,7 @@ It prints layout, protocol, tables, versions, checkpoint, and each setting of Ti
 from which file), not decidable, or contradicting what was given. It ends with a `{PROGRAM} run` command to continue with.""",
         examples=("inspect --upstream-uri file:///data/bucket",),
         flags=(JSON,),
-        options=_of_the_bucket(),
+        options=of_the_bucket(),
         is_paged=True,
         module="inspect_command",
     ),
@@ -94,7 +67,7 @@ the state in the target alone, so it works while the program is down. Its exit c
             "status --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/",
         ),
         flags=(
-            _TABLE,
+            TABLE,
             Flag(
                 name="--max-lag",
                 metavar="DURATION",
@@ -109,7 +82,7 @@ the state in the target alone, so it works while the program is down. Its exit c
             Flag(name="--all", help="Show all tables and statements, not only the first 20."),
             JSON,
         ),
-        options=_of_the_target(),
+        options=of_the_target(),
         is_paged=True,
         module="status_command",
     ),
@@ -126,7 +99,7 @@ change, what would be skipped, and what would halt. It needs rights to read only
             "plan --sql --table shop.orders --upstream-uri s3://bucket/prefix --downstream-uri mysql://root@127.0.0.1:3306/",
         ),
         flags=(
-            _TABLE,
+            TABLE,
             Flag(
                 name="--rows",
                 help="Read all data files to count rows; without it only files of up to 64 MiB in all are read.",
@@ -215,142 +188,11 @@ compute. It writes nothing but its result into the state, needs SELECT on the so
             Flag(name="--every", metavar="DURATION", help="Compare again, so long after the last begin, until Ctrl-C."),
             JSON,
         ),
-        options=_of_the_target(),
+        options=of_the_target(),
         is_paged=True,
         module="verify_command",
     ),
-    Verb(
-        name="ddl",
-        usage="[list|done|skip|replace] [--table S.T --version TSO] --downstream-uri URI [option …]",
-        summary="list statements that stopped a table; decide about one",
-        description="""\
-Shows the statements that block tables (planned, started or failed) with their errors, and records what you decide about one
-of them. It writes one row into the state schema. A running consumer obeys in its next round, so that the table goes on
-without a restart; a stopped one obeys when it starts. Repeating a decision changes nothing.""",
-        examples=(
-            "ddl --downstream-uri mysql://root@127.0.0.1:3306/",
-            "ddl skip --table shop.orders --version 470607624365932544 --downstream-uri mysql://root@127.0.0.1:3306/",
-            "ddl replace --table shop.orders --version 470607624365932544 --sql 'ALTER TABLE orders ADD COLUMN note TEXT' …",
-        ),
-        actions=(
-            ("list", "show what waits"),
-            ("done", "you ran it manually: record it as done, run nothing"),
-            ("skip", "do not run it, go on"),
-            ("replace", "run the text of --sql in its place; what TiCDC wrote stays recorded"),
-        ),
-        flags=(
-            _TABLE,
-            Flag(
-                name="--version",
-                metavar="TSO",
-                help="The statement's version, as messages and the list show it.",
-            ),
-            Flag(
-                name="--checksum",
-                metavar="N",
-                help="Distinguishes statements of one table and version; the list shows it.",
-            ),
-            Flag(
-                name="--sql",
-                metavar="TEXT",
-                help="What `replace` runs; names without a database refer to the table's own.",
-            ),
-            JSON,
-        ),
-        options=_of_the_target(),
-        is_paged=True,
-        module="ddl_command",
-    ),
-    Verb(
-        name="table",
-        usage="[list|pause|resume|skip|reload-done|accept-keys|moved] [--table S.T] [--all] --downstream-uri URI [option …]",
-        summary="list tables that are stopped or waiting; decide about one",
-        description="""\
-Shows the tables that are halted, paused or waiting, with their errors, and records what you decide about one. It writes one row into
-the state schema. A running consumer obeys in its next round, without a restart; a stopped one obeys when it starts.""",
-        examples=(
-            "table --downstream-uri mysql://root@127.0.0.1:3306/",
-            "table --all --downstream-uri mysql://root@127.0.0.1:3306/",
-            "table pause --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/",
-            "table resume --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/",
-            "table reload-done --table shop.orders --at 470607624365932544 --downstream-uri mysql://root@127.0.0.1:3306/",
-        ),
-        actions=(
-            ("list", "show what is halted, paused or waiting"),
-            (
-                "pause",
-                "stop the table, also across restarts, until `resume` or `reload-done`; it holds back the checkpoint",
-            ),
-            ("resume", "try the table again from where it stopped; ends a pause"),
-            (
-                "skip",
-                (
-                    "leave the table out for good: its rows and statements are not applied, and it does not hold back "
-                    "the checkpoint; a fresh copy and `reload-done` bring it back"
-                ),
-            ),
-            (
-                "reload-done",
-                (
-                    "you reloaded the table in the target from a copy as of the TSO --at: all rows and statements up to "
-                    "there count as done, and files that hold nothing later are not waited for"
-                ),
-            ),
-            (
-                "accept-keys",
-                (
-                    "somebody changed its unique keys in the target, and the source has them too: accept them, and try "
-                    "it again"
-                ),
-            ),
-            ("moved", "you renamed it in the target to --to, because the routes have changed"),
-        ),
-        former_actions=(("hold", "pause"),),
-        flags=(
-            _TABLE,
-            Flag(
-                name="--at",
-                metavar="TSO|TIME",
-                help="TSO of the copy: it holds all rows up to this commit-ts, and none after it. Or its time with the zone, such as "
-                "2026-11-23T10:00:00Z.",
-            ),
-            Flag(name="--to", metavar="S.T", help="The table's name in the target, as database.table."),
-            Flag(name="--all", help="List all tables, also those that run, are skipped, left out or dropped."),
-            JSON,
-        ),
-        options=_of_the_target(),
-        is_paged=True,
-        module="table_command",
-    ),
-    Verb(
-        name="quarantine",
-        usage="[list|retry|drop] [--table S.T [--key TEXT] | --all] [--yes] --downstream-uri URI [option …]",
-        summary="list rows that the target refused; try them again, or give them up",
-        description="""\
-Shows the rows that the target refused and that --quarantine kept aside, each with its file, its commit-ts and the reason, and records
-what you decide about them. A running consumer tries rows again at the start of its next round, a stopped one when it starts. A row
-that its source changes meanwhile leaves the quarantine by itself.""",
-        examples=(
-            "quarantine --downstream-uri mysql://root@127.0.0.1:3306/",
-            "quarantine retry --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/",
-            "quarantine drop --table shop.orders --key 'id = 7' --yes --downstream-uri mysql://root@127.0.0.1:3306/",
-        ),
-        actions=(
-            ("list", "show what the quarantine holds"),
-            ("retry", "try rows again, after you made the target's table fit"),
-            ("drop", "remove rows for good: their table stays different from the source"),
-        ),
-        flags=(
-            _TABLE,
-            Flag(name="--key", metavar="TEXT", help="One row of the table, by its key as the list shows it."),
-            Flag(name="--all", help="The rows of all tables."),
-            Flag(name="--yes", help="What `drop` needs, since it cannot be undone."),
-            JSON,
-        ),
-        options=_of_the_target(),
-        is_paged=True,
-        module="quarantine_command",
-    ),
+    *DECISIONS,
     Verb(
         name="history",
         usage="[--table S.T] --downstream-uri URI [option …]",
@@ -364,7 +206,7 @@ entry in the journal. Without --table: one line per table. It needs no bucket an
             "history --table shop.orders --at 470607624365932544 --json --downstream-uri mysql://root@127.0.0.1:3306/",
         ),
         flags=(
-            _TABLE,
+            TABLE,
             Flag(
                 name="--at",
                 metavar="TSO|TIME",
@@ -372,7 +214,7 @@ entry in the journal. Without --table: one line per table. It needs no bucket an
             ),
             JSON,
         ),
-        options=_of_the_target(),
+        options=of_the_target(),
         is_paged=True,
         module="history_command",
     ),
@@ -405,7 +247,7 @@ differ. No consumer may run meanwhile. Repeating it changes nothing; --restored 
             ),
             JSON,
         ),
-        options=_of_the_target("upstream-uri"),
+        options=of_the_target("upstream-uri"),
         module="rebind_command",
     ),
     Verb(
@@ -442,7 +284,7 @@ Without --downstream-uri its place in the file is left for you to fill in.""",
             Flag(name="--force", help="Overwrite the file if it exists."),
             JSON,
         ),
-        options=_of_both_ends(),
+        options=of_both_ends(),
         module="init_command",
     ),
     Verb(

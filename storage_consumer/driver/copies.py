@@ -10,7 +10,7 @@ from storage_consumer.model import DdlKind, StoredObject, TableDefinition, Table
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.ports import Ddl
 
-FIRST_RATE = 8 << 20
+FIRST_RATE = 1 << 20
 """Bytes in a second, until a job has shown it."""
 
 

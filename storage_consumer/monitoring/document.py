@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
 from storage_consumer.monitoring.status import Status, TableStatus
+from storage_consumer.plan.loads import Load
 from storage_consumer.plan.table_decisions import shown_state
 from storage_consumer.telemetry import tso_time, utc_time
 from storage_consumer.verifying.result import TableResult
@@ -38,16 +39,33 @@ def document(
         "statements": [_statement_document(each) for each in status.statements],
         "seconds_left": _rounded(status.seconds_left),
         "report": None if status.report is None else asdict(status.report) | {"age": _rounded(snapshot.report_age)},
-        "needed": {"checkpoint": snapshot.checkpoint, "time": tso_time(snapshot.checkpoint)},
+        "needed": {"checkpoint": snapshot.needed, "time": tso_time(snapshot.needed)},
     }
     if chosen is not None:
         found["table"] = _chosen_document(chosen, shown, snapshot)
+    loads = [load for load in snapshot.loads if chosen is None or load.name == chosen.name]
+    if loads:
+        found["loads"] = [_load_document(load) for load in loads]
     if snapshot.verified:
         shown_results = [each for each in snapshot.verified if chosen is None or each.table == chosen.name]
         found["verified"] = [_verified_document(each) for each in shown_results]
     if needed is not None:
         found["files"] = list(needed)
     return found
+
+
+def _load_document(load: Load) -> dict[str, object]:
+    """Return the last load of a table."""
+    return {
+        "table": str(load.name),
+        "phase": str(load.phase),
+        "source": load.source,
+        "as_of": load.low,
+        "parts": load.parts,
+        "parts_done": load.parts_done,
+        "bytes": load.size,
+        "error": load.error,
+    }
 
 
 def _verified_document(result: TableResult) -> dict[str, object]:

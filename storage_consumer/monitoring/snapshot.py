@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.monitoring.report import Report
+from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.verifying.result import TableResult
 
 SHOWN_CHARACTERS = 4_000
@@ -91,11 +92,24 @@ class Snapshot:
     """Whether the target takes writes from administrators only."""
     tables: tuple[Table, ...] = ()
     statements: tuple[Statement, ...] = ()
+    loads: tuple[Load, ...] = ()
+    """The last load of each table that had one."""
     verified: tuple[TableResult, ...] = ()
     """The last result of each table that was compared with the source."""
     report: Report | None = None
     report_age: float = 0.0
     """Seconds since the report was stored."""
+
+    @property
+    def needed(self) -> int:
+        """Commit ts up to which (inclusive) no row of the bucket is needed any more.
+
+        `checkpoint` does not count tables that are loaded, or that have not caught up since.
+        """
+        own = {table.name.folded(): table.checkpoint for table in self.tables}
+        loading = [load.low for load in self.loads if load.phase == LoadPhase.LOADING]
+        joining = [own.get(load.name.folded(), load.low) for load in self.loads if load.phase == LoadPhase.JOINING]
+        return min([self.checkpoint, *loading, *joining])
 
     def reached(self, table: Table) -> int:
         """Return the commit ts up to which a table is applied, inclusive."""

@@ -15,6 +15,7 @@ from storage_consumer.clock import span
 from storage_consumer.model import TableName, physical_ms
 from storage_consumer.monitoring.report import Phase, Report
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
+from storage_consumer.plan.loads import OPEN, Load, LoadPhase
 from storage_consumer.plan.selection import AT_A_START
 from storage_consumer.plan.table_decisions import Verb, shown_state
 from storage_consumer.plan.table_state import TableState
@@ -25,7 +26,7 @@ STALLED = 300.0
 """Seconds that the bucket's checkpoint may lie back before the source counts as stalled. TiCDC moves it every few seconds."""
 STOPPED = (TableState.HALTED, TableState.LOST, TableState.PAUSED)
 """States in which a table stays until somebody decides."""
-_BEHIND = (*STOPPED, TableState.WAITING)
+_BEHIND = (*STOPPED, TableState.WAITING, TableState.LOADING)
 _WRITABLE = (
     "the target is read-only, so that no process can have the lease. Point at its primary, or make it writable; a process that "
     "still runs goes on by itself, else start `storage-consumer run`"
@@ -243,14 +244,16 @@ def _tables(snapshot: Snapshot, command: Callable[[Verb, TableName], str]) -> It
     """Yield the tables to be shown: halted ones first, then those that wait, by name."""
     waiting = snapshot.report.waiting if snapshot.report else {}
     order = {state: place for place, state in enumerate(_BEHIND)}
+    loads = {load.name.folded(): load for load in snapshot.loads}
     found = []
     for table in snapshot.tables:
-        reason = table.error or waiting.get(str(table.name), "") or _unequal(table)
+        load = loads.get(table.name.folded())
+        reason = table.error or waiting.get(str(table.name), "") or _of_load(load) or _unequal(table)
         state = TableState(shown_state(table.state, table.error))
         if state == TableState.RUNNING and str(table.name) in waiting:
             state = TableState.WAITING
         is_open = bool(table.decision) and (not table.obeyed or bool(table.refusal))
-        if state not in _BEHIND and not is_open and not table.quarantined:
+        if state not in _BEHIND and not is_open and not table.quarantined and not _is_to_be_shown(load):
             continue
         checkpoint = snapshot.checkpoint_running if table.follows and state not in STOPPED else table.checkpoint
         found.append(
@@ -285,6 +288,23 @@ def _next_steps(
     if state == TableState.LOST:
         return named or (command("reload-done", table.name),)
     return named if named and (again in named or _AGAIN not in reason) else (again, *named)
+
+
+def _is_to_be_shown(load: Load | None) -> bool:
+    """Return whether something is still to be done of a load, or to be decided."""
+    return load is not None and load.phase in (*OPEN, LoadPhase.REFUSED)
+
+
+def _of_load(load: Load | None) -> str:
+    """Return what is to be said of a table's load; empty for nothing."""
+    if load is None or load.phase not in (*OPEN, LoadPhase.REFUSED):
+        return ""
+    if load.phase == LoadPhase.LOADING:
+        return f"{load.parts_done:,} of {load.parts:,} files of {load.source} are written"
+    if load.phase == LoadPhase.JOINING:
+        return f"its copy as of {load.low} is written, and it catches up with the other tables"
+    why = f" was refused: {load.error}" if load.phase == LoadPhase.REFUSED else " waits for a consumer"
+    return f"the load from {load.source}{why}"
 
 
 def _unequal(table: Table) -> str:

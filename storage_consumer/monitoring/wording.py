@@ -9,6 +9,7 @@ from storage_consumer.amounts import data_size
 from storage_consumer.clock import span
 from storage_consumer.monitoring.report import Phase, Report
 from storage_consumer.monitoring.status import Status
+from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.telemetry import tso_time
 from storage_consumer.verifying.result import Outcome, TableResult
 
@@ -61,6 +62,30 @@ def verified(results: Sequence[TableResult]) -> str:
         f"{count:,} {outcome}{named if outcome == Outcome.DIFFERENT else ''}" for outcome, count in counts.items()
     )
     return f"{words}; the oldest as of {moment(oldest, None)}"
+
+
+def load_progress(load: Load) -> str:
+    """Return how far a load is."""
+    if load.phase == LoadPhase.LOADING:
+        return f"{load.parts_done:,} of {load.parts:,} files ({data_size(load.size)})"
+    words = {
+        LoadPhase.REQUESTED: "no consumer has looked at the copy yet",
+        LoadPhase.JOINING: "the copy is written; the changes since then are being applied",
+        LoadPhase.DONE: "it has caught up with the other tables",
+        LoadPhase.REFUSED: "nothing was written",
+        LoadPhase.CANCELLED: "an operator decided otherwise",
+    }
+    return words[load.phase]
+
+
+def loading(loads: Sequence[Load]) -> str:
+    """Return how far all loads together are; empty if there are none."""
+    running = [load for load in loads if load.phase == LoadPhase.LOADING]
+    if not running:
+        return ""
+    done, parts = sum(load.parts_done for load in running), sum(load.parts for load in running)
+    tables = "1 table" if len(running) == 1 else f"{len(running):,} tables"
+    return f"{tables}, {done:,} of {parts:,} files ({data_size(sum(load.size for load in running))})"
 
 
 def moment(checkpoint: int, lag: float | None) -> str:

@@ -37,6 +37,7 @@ PLANTED: Mapping[str, tuple[list[str], int]] = {
     "verify": (["--source", f"tidb://root:{HUSH}@127.0.0.1:1/", *TARGET], 1),
     "ddl": (["skip", "--table", "a.b", "--version", "1", *TARGET], 1),
     "table": (["resume", "--table", "a.b", *TARGET], 1),
+    "load": (["cancel", "--table", "a.b", *TARGET], 1),
     "quarantine": (["retry", "--all", *TARGET], 1),
     "history": (TARGET, 1),
     "rebind": ([*NO_BUCKET, *TARGET], 1),

@@ -1,0 +1,172 @@
+"""The command `load`: which tables are loaded from a copy, and what the operator wants to be loaded."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+
+from storage_consumer.checkpoint.operator import StateInspector
+from storage_consumer.checkpoint.operator_loads import LoadRow
+from storage_consumer.cli import table_command
+from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.ddl_command import who
+from storage_consumer.cli.layout import message, table, wrapped
+from storage_consumer.cli.target_state import opened
+from storage_consumer.config import parsers
+from storage_consumer.config.export_uris import with_time_zone
+from storage_consumer.errors import ConfigError
+from storage_consumer.model import TableName
+from storage_consumer.monitoring.wording import load_progress
+from storage_consumer.plan.loads import OPEN, Load, LoadPhase
+from storage_consumer.plan.steps import key_of
+from storage_consumer.plan.table_words import is_meant, parsed, refuse_several, table_flag
+from storage_consumer.telemetry import json_text, tso_time
+
+LIST, CANCEL = "list", "cancel"
+_OF_TABLES = ("pause", "resume")
+"""Actions that are decisions about the table."""
+_OWN = ("action", "table", "dump", "dump_tz", "at", "replace", "all", "json")
+_INDENT = " " * 4
+
+
+def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
+    """Return what was shown or stored; `options` are keywords of the target, and those of `_OWN`.
+
+    Raises `ConfigError` where the wish is not clear or cannot be fulfilled, and `TargetUnavailable`.
+    """
+    own = {name: str(options[name]) for name in _OWN if options.get(name) is not None}
+    action, as_json = own.get("action", ""), "json" in own
+    _check(action, own)
+    # A copy that was made by hand, and a load that stands still, are decisions about the table.
+    if "at" in own or action in _OF_TABLES:
+        return table_command.answer({**options, "action": "reload-done" if "at" in own else action}, environ)
+    # Before the target is asked: what is wrong with a URI needs no server.
+    source = with_time_zone(own["dump"], _zone(own)) if "dump" in own else ""
+    with opened(options, environ, _OWN) as desk:
+        if source:
+            return Answer(_requested(desk, own, source, as_json=as_json))
+        rows = desk.loads.all()
+        if action == CANCEL:
+            return Answer(_cancelled(desk, _chosen(rows, own["table"]), environ, options, as_json=as_json))
+        shown = [_chosen(rows, own["table"])] if "table" in own else rows
+        hidden = [row for row in shown if not _is_open(row)] if not {"all", "table"} & own.keys() else []
+        return Answer(_listed([row for row in shown if row not in hidden], len(hidden), as_json=as_json))
+
+
+def _requested(desk: StateInspector, own: Mapping[str, str], source: str, *, as_json: bool) -> str:
+    """Store a wish, and return that in words; raise `ConfigError` where the table is being loaded already."""
+    name = _name(desk, own["table"])
+    wish = Load(table_key=key_of(name), name=name, load_id=uuid.uuid4().hex, source=source, replaces="replace" in own)
+    if running := desk.loads.request(wish, who()):
+        raise ConfigError(
+            f"{name} is being loaded from {running.load.source} ({load_progress(running.load)}). To load it from elsewhere, first run: "
+            f"storage-consumer load cancel {table_flag(name)}"
+        )
+    if as_json:
+        return json_text({"outcome": "stored", "table": str(name), "source": source})
+    instead = ", in place of its rows in the target" if wish.replaces else ""
+    return (
+        f"{name}: to be loaded from {source}{instead}\n"
+        "a running consumer looks at the copy before its next round, a stopped one when it starts; `storage-consumer load` shows how far it is\n"
+    )
+
+
+def _check(action: str, own: Mapping[str, str]) -> None:
+    """Refuse options that do not go together."""
+    if action and ({"dump", "at"} & own.keys()):
+        raise ConfigError(f"`load {action}` takes neither --dump nor --at")
+    if "dump" in own and "at" in own:
+        raise ConfigError(
+            "--dump names a copy to be loaded, --at says as of when a copy is that you made yourself: give one of them"
+        )
+    for name in ("dump_tz", "replace"):
+        if name in own and "dump" not in own:
+            raise ConfigError(f"--{name.replace('_', '-')} goes with --dump")
+    if "table" not in own and (action in (CANCEL, *_OF_TABLES) or {"dump", "at"} & own.keys()):
+        raise ConfigError("`load` needs --table; without --dump and --at it lists the tables that are being loaded")
+
+
+def _zone(own: Mapping[str, str]) -> str:
+    try:
+        return parsers.time_zone(own["dump_tz"]) if "dump_tz" in own else ""
+    except ValueError as error:
+        raise ConfigError(f"--dump-tz: {error}") from None
+
+
+def _name(desk: StateInspector, given: str) -> TableName:
+    """Return the table that is meant: one that the state knows, or else, since a copy may bring it, the name as it is given."""
+    known = [row.stored.name for row in desk.tables.all()]
+    refuse_several(known, given)
+    for name in known:
+        if is_meant(name, given) and name.table:
+            return name
+    found = parsed(given)
+    if found is None or not found.table:
+        raise ConfigError(
+            f"--table {given!r}: database.table is expected, and `database`.`table` where a name holds a dot"
+        )
+    return found
+
+
+def _chosen(rows: Sequence[LoadRow], given: str) -> LoadRow:
+    refuse_several((row.load.name for row in rows), given)
+    for row in rows:
+        if is_meant(row.load.name, given):
+            return row
+    raise ConfigError(f"no load of {given} is known; `storage-consumer load --all` lists the last load of each table")
+
+
+def _cancelled(
+    desk: StateInspector, row: LoadRow, environ: Mapping[str, str], options: Mapping[str, object], *, as_json: bool
+) -> str:
+    """Withdraw a load that nobody has begun, or leave out the table of one that was; return what was done, in words."""
+    found = desk.loads.withdraw(row.load.table_key) or row
+    name, phase = found.load.name, found.load.phase
+    if phase == LoadPhase.REQUESTED:
+        said = "the load was withdrawn before a consumer looked at it; the table is as it was"
+        return json_text({"outcome": "withdrawn", "table": str(name)}) if as_json else f"{name}: {said}\n"
+    if phase != LoadPhase.LOADING:
+        raise ConfigError(f"the load of {name} is {phase}: there is nothing to cancel")
+    skipped = {key: value for key, value in options.items() if key not in _OWN}
+    also = {"json": "true"} if as_json else {}
+    return table_command.answer({**skipped, **also, "action": "skip", "table": str(options["table"])}, environ).text
+
+
+def _is_open(row: LoadRow) -> bool:
+    return row.load.phase in (*OPEN, LoadPhase.REFUSED)
+
+
+def _listed(rows: Sequence[LoadRow], left_out: int, *, as_json: bool) -> str:
+    if as_json:
+        return json_text({"loads": [_document(row) for row in rows]})
+    lines = [line for row in rows for line in _lines(row)] or ["no table is being loaded"]
+    more = [f"{left_out:,} ended: add --all"] if left_out else []
+    return "\n".join([*lines, *more]) + "\n"
+
+
+def _lines(row: LoadRow) -> Iterator[str]:
+    load = row.load
+    at = f"as of {load.low} ({tso_time(load.low)})" if load.low else ""
+    yield from table([(str(load.name), str(load.phase), load_progress(load))], "  ")
+    yield from wrapped(f"{load.source} {at}".rstrip(), _INDENT)
+    yield from message(load.error, _INDENT) if load.error else ()
+    ended = f", ended at {row.ended_at} UTC" if row.ended_at else ""
+    yield from wrapped(f"requested at {row.requested_at} UTC by {row.requested_by}{ended}", _INDENT)
+
+
+def _document(row: LoadRow) -> dict[str, object]:
+    load = row.load
+    return {
+        "table": str(load.name),
+        "phase": str(load.phase),
+        "source": load.source,
+        "as_of": load.low,
+        "parts": load.parts,
+        "parts_done": load.parts_done,
+        "bytes": load.size,
+        "replaces": load.replaces,
+        "error": load.error,
+        "requested_at": row.requested_at,
+        "requested_by": row.requested_by,
+        "ended_at": row.ended_at or None,
+    }

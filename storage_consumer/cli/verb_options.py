@@ -1,0 +1,38 @@
+"""The options that commands share: those that lead to the bucket, to the target, or to both."""
+
+from __future__ import annotations
+
+from storage_consumer.cli.verb import Flag
+from storage_consumer.config.option import Group, Option
+from storage_consumer.config.options import OPTIONS
+
+_OF_RUN = ("local-infile", "quarantine", "quarantine-limit")
+"""Options about the target that only a run needs."""
+_LOG = ("log-file", "log-format")
+_BUCKET: tuple[Group, ...] = ("what is copied", "how TiCDC wrote the files")
+
+
+def of_the_bucket(*more: str) -> tuple[Option, ...]:
+    """Return the options that say where the bucket is and how it was written, and those called `more`."""
+    ends = {*_LOG, *more}
+    return tuple(
+        each for each in OPTIONS if each.name in ends or (each.group in _BUCKET and each.name != "downstream-uri")
+    )
+
+
+def of_the_target(*more: str) -> tuple[Option, ...]:
+    """Return the options that lead to the target and its state, and those called `more`."""
+    ends = {"downstream-uri", "config", *_LOG, *more}
+    return tuple(
+        each for each in OPTIONS if each.name in ends or (each.group == "the target" and each.name not in _OF_RUN)
+    )
+
+
+def of_both_ends() -> tuple[Option, ...]:
+    """Return the options that say where the bucket is and how it was written, and those that lead to the target."""
+    ends = {*of_the_bucket(), *of_the_target()}
+    return tuple(each for each in OPTIONS if each in ends)
+
+
+JSON = Flag(name="--json", help="One JSON document instead of text.")
+TABLE = Flag(name="--table", metavar="S.T", help="The table, as database.table, or a database alone.")

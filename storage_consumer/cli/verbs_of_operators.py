@@ -1,0 +1,196 @@
+"""The commands by which an operator decides: about statements, tables, loads and refused rows. See `verbs`."""
+
+from __future__ import annotations
+
+from storage_consumer.cli.verb import Flag, Verb
+from storage_consumer.cli.verb_options import JSON, TABLE, of_the_target
+
+DECISIONS = (
+    Verb(
+        name="ddl",
+        usage="[list|done|skip|replace] [--table S.T --version TSO] --downstream-uri URI [option …]",
+        summary="list statements that stopped a table; decide about one",
+        description="""\
+Shows the statements that block tables (planned, started or failed) with their errors, and records what you decide about one
+of them. It writes one row into the state schema. A running consumer obeys in its next round, so that the table goes on
+without a restart; a stopped one obeys when it starts. Repeating a decision changes nothing.""",
+        examples=(
+            "ddl --downstream-uri mysql://root@127.0.0.1:3306/",
+            "ddl skip --table shop.orders --version 470607624365932544 --downstream-uri mysql://root@127.0.0.1:3306/",
+            "ddl replace --table shop.orders --version 470607624365932544 --sql 'ALTER TABLE orders ADD COLUMN note TEXT' …",
+        ),
+        actions=(
+            ("list", "show what waits"),
+            ("done", "you ran it manually: record it as done, run nothing"),
+            ("skip", "do not run it, go on"),
+            ("replace", "run the text of --sql in its place; what TiCDC wrote stays recorded"),
+        ),
+        flags=(
+            TABLE,
+            Flag(
+                name="--version",
+                metavar="TSO",
+                help="The statement's version, as messages and the list show it.",
+            ),
+            Flag(
+                name="--checksum",
+                metavar="N",
+                help="Distinguishes statements of one table and version; the list shows it.",
+            ),
+            Flag(
+                name="--sql",
+                metavar="TEXT",
+                help="What `replace` runs; names without a database refer to the table's own.",
+            ),
+            JSON,
+        ),
+        options=of_the_target(),
+        is_paged=True,
+        module="ddl_command",
+    ),
+    Verb(
+        name="table",
+        usage="[list|pause|resume|skip|reload-done|accept-keys|moved] [--table S.T] [--all] --downstream-uri URI [option …]",
+        summary="list tables that are stopped or waiting; decide about one",
+        description="""\
+Shows the tables that are halted, paused or waiting, with their errors, and records what you decide about one. It writes one row into
+the state schema. A running consumer obeys in its next round, without a restart; a stopped one obeys when it starts.""",
+        examples=(
+            "table --downstream-uri mysql://root@127.0.0.1:3306/",
+            "table --all --downstream-uri mysql://root@127.0.0.1:3306/",
+            "table pause --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/",
+            "table resume --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/",
+            "table reload-done --table shop.orders --at 470607624365932544 --downstream-uri mysql://root@127.0.0.1:3306/",
+        ),
+        actions=(
+            ("list", "show what is halted, paused or waiting"),
+            (
+                "pause",
+                "stop the table, also across restarts, until `resume` or `reload-done`; it holds back the checkpoint",
+            ),
+            ("resume", "try the table again from where it stopped; ends a pause"),
+            (
+                "skip",
+                (
+                    "leave the table out for good: its rows and statements are not applied, and it does not hold back "
+                    "the checkpoint; a fresh copy and `reload-done` bring it back"
+                ),
+            ),
+            (
+                "reload-done",
+                (
+                    "you reloaded the table in the target from a copy as of the TSO --at: all rows and statements up to "
+                    "there count as done, and files that hold nothing later are not waited for"
+                ),
+            ),
+            (
+                "accept-keys",
+                (
+                    "somebody changed its unique keys in the target, and the source has them too: accept them, and try "
+                    "it again"
+                ),
+            ),
+            ("moved", "you renamed it in the target to --to, because the routes have changed"),
+        ),
+        former_actions=(("hold", "pause"),),
+        flags=(
+            TABLE,
+            Flag(
+                name="--at",
+                metavar="TSO|TIME",
+                help="TSO of the copy: it holds all rows up to this commit-ts, and none after it. Or its time with the zone, such as "
+                "2026-11-23T10:00:00Z.",
+            ),
+            Flag(name="--to", metavar="S.T", help="The table's name in the target, as database.table."),
+            Flag(name="--all", help="List all tables, also those that run, are skipped, left out or dropped."),
+            JSON,
+        ),
+        options=of_the_target(),
+        is_paged=True,
+        module="table_command",
+    ),
+    Verb(
+        name="load",
+        usage="[list|pause|resume|cancel] [--table S.T [--dump URI [--dump-tz ZONE] [--replace] | --at TSO]] --downstream-uri URI [option …]",
+        summary="load a table from an export while the others go on; list loads",
+        description="""\
+Asks for a table to be loaded from an export by Dumpling or mydumper, which a consumer reads with the bucket's credentials, and shows how
+far loads are. It writes one row into the state schema. A running consumer begins before its next round, a stopped one when it starts; the
+other tables go on, and the table goes on where the export ends, without a gap or a repeat.""",
+        examples=(
+            "load --table shop.orders --dump s3://bucket/full --downstream-uri mysql://root@127.0.0.1:3306/",
+            "load --table shop.orders --dump s3://bucket/full --replace --downstream-uri mysql://root@127.0.0.1:3306/",
+            "load --downstream-uri mysql://root@127.0.0.1:3306/",
+            "load cancel --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/",
+        ),
+        actions=(
+            ("list", "show the tables that are being loaded, and the loads that were refused"),
+            ("pause", "stop a load, also across restarts; it keeps what is written"),
+            ("resume", "go on with a load that was paused"),
+            (
+                "cancel",
+                (
+                    "end a load: one that no consumer has looked at leaves the table as it was, one that has begun leaves the table out, as "
+                    "`table skip` does, with the rows that it has"
+                ),
+            ),
+        ),
+        without_action="with --dump or --at: load the table; else list",
+        flags=(
+            TABLE,
+            Flag(
+                name="--dump",
+                metavar="URI",
+                help="The export, as --dump of `run` takes it. It has to be as of the table's checkpoint or later, and to hold the table.",
+            ),
+            Flag(
+                name="--dump-tz",
+                metavar="ZONE",
+                help="Time zone of its TIMESTAMP values, where its files do not say it.",
+            ),
+            Flag(
+                name="--replace",
+                help="Empty the target's table first; without it, the table has to be empty or not there.",
+            ),
+            Flag(
+                name="--at",
+                metavar="TSO|TIME",
+                help="You made the copy yourself, as of this TSO: nothing is loaded, and the table goes on after it. The same as `table reload-done`.",
+            ),
+            Flag(name="--all", help="List also loads that have ended."),
+            JSON,
+        ),
+        options=of_the_target(),
+        is_paged=True,
+        module="load_command",
+    ),
+    Verb(
+        name="quarantine",
+        usage="[list|retry|drop] [--table S.T [--key TEXT] | --all] [--yes] --downstream-uri URI [option …]",
+        summary="list rows that the target refused; try them again, or give them up",
+        description="""\
+Shows the rows that the target refused and that --quarantine kept aside, each with its file, its commit-ts and the reason, and records
+what you decide about them. A running consumer tries rows again at the start of its next round, a stopped one when it starts. A row
+that its source changes meanwhile leaves the quarantine by itself.""",
+        examples=(
+            "quarantine --downstream-uri mysql://root@127.0.0.1:3306/",
+            "quarantine retry --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/",
+            "quarantine drop --table shop.orders --key 'id = 7' --yes --downstream-uri mysql://root@127.0.0.1:3306/",
+        ),
+        actions=(
+            ("list", "show what the quarantine holds"),
+            ("retry", "try rows again, after you made the target's table fit"),
+            ("drop", "remove rows for good: their table stays different from the source"),
+        ),
+        flags=(
+            TABLE,
+            Flag(name="--key", metavar="TEXT", help="One row of the table, by its key as the list shows it."),
+            Flag(name="--all", help="The rows of all tables."),
+            Flag(name="--yes", help="What `drop` needs, since it cannot be undone."),
+            JSON,
+        ),
+        options=of_the_target(),
+        is_paged=True,
+        module="quarantine_command",
+    ),
+)
