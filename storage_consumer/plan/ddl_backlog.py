@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Final
 
 from storage_consumer.model import DdlId
+from storage_consumer.plan.in_order import Together
 from storage_consumer.plan.lifetimes import Lifetimes
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table import TableConsumer
@@ -28,6 +29,7 @@ class DdlBacklog:
         self._pending: dict[DdlId, DdlStep] = {}
         self._copied: list[DdlStep] = []
         self._ran = set(journalled)
+        self._ran_versions = {version for _, version, _ in chain(journalled, started)}
 
     def __iter__(self) -> Iterator[DdlStep]:
         """Yield what has not run."""
@@ -55,10 +57,10 @@ class DdlBacklog:
         # In order of version: the first structure of a table is the one that creates it.
         for step in sorted((s for s in self if s.ensure), key=lambda s: s.version):
             table = tables.get(step.table_key)
-            ends = lifetimes.ends_of(table) if table is not None else ()
+            ends = lifetimes.ends_of(table) if table is not None else Together()
             before = ensured.get(step.table_key)
             # One structure is enough, unless the table ended in between.
-            again = before is not None and not any(before < end < step.version for end in ends)
+            again = before is not None and not ends.has_within(before + 1, step.version - 1)
             if table is None or again or not table.timeline.needs_table_before(step.definition, ends):
                 del self._pending[step.identity]
             ensured[step.table_key] = step.version
@@ -75,6 +77,7 @@ class DdlBacklog:
     def done(self, step: DdlStep) -> None:
         """Note that a statement took effect, or that its effect is there."""
         self._ran.add(step.identity)
+        self._ran_versions.add(step.version)
         self._pending.pop(step.identity, None)  # an inferred one never was queued
 
     def has_run(self, step: DdlStep) -> bool:
@@ -87,9 +90,8 @@ class DdlBacklog:
 
     def is_half_done(self, version: int) -> bool:
         """Return whether a statement of this version ran, or may have, and another waits: then all of them were known to be stored."""
-        waits = any(version == step.version for step in self)
         # A statement runs only once all of its version are known to be stored: the others need no second proof.
-        return waits and any(version == ran for _, ran, _ in chain(self._ran, self.started))
+        return version in self._ran_versions and any(version == step.version for step in self)
 
 
 def _may_be_held(step: DdlStep, table: TableConsumer) -> bool:

@@ -12,7 +12,7 @@ from storage_consumer.plan.covered import covered_renames, gives_away, is_covere
 from storage_consumer.plan.ddl_backlog import LATE, DdlBacklog, StoppedDdl
 from storage_consumer.plan.directories import Catalog, Commands, Restart, plain_command
 from storage_consumer.plan.lifetimes import Lifetimes, is_dropped_after
-from storage_consumer.plan.planner import Position, barriers, ready_ddls, target_of
+from storage_consumer.plan.planner import Position, ready_ddls, target_of
 from storage_consumer.plan.quarantined import QuarantinedTables
 from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.shared_names import collisions
@@ -76,7 +76,8 @@ class ConsumerManager:
         taken, before = sorted(definitions, key=lambda d: (d.version, d.path)), len(self.tables)
         defined = [self._define(table_dirs[definition.path], definition) for definition in taken]
         # After all definitions, in whatever order they came: one of them may create the table of a structure taken before it.
-        self.backlog.drop_structures(self.tables, self.lifetimes)
+        if taken:
+            self.backlog.drop_structures(self.tables, self.lifetimes)
         for file in files:
             table = self.catalog.owner(file.version_key)
             if table.status.excluded:
@@ -146,6 +147,8 @@ class ConsumerManager:
             if not table.status.excluded:
                 table.copies.hold(step.version)
             self.catalog.to_be_stored.append(table)
+        for step in done:
+            self.touches.forget(step)
         return done
 
     def refuse_places(self) -> dict[str, str]:
@@ -186,12 +189,11 @@ class ConsumerManager:
         Tables without files in their commit range advance immediately.
         """
         pending = self.touches.pending()
-        barrier = barriers(pending)
         steps = []
         for table in self.tables.values():
             if table.status.blocked:
                 continue
-            target = target_of(table.key, barrier, storage_checkpoint)
+            target = target_of(table.key, pending.barriers, storage_checkpoint)
             if step := table.row_step(target):
                 steps.append(step)
             else:

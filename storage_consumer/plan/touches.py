@@ -9,7 +9,7 @@ from functools import cached_property
 from storage_consumer.model import DdlId, TableName, folded_name
 from storage_consumer.plan.barriers import KnownTables, renamed_keys, touched_keys
 from storage_consumer.plan.directories import Catalog
-from storage_consumer.plan.planner import PendingDdl
+from storage_consumer.plan.planner import PendingDdl, PendingDdls
 from storage_consumer.plan.routes import Routes
 from storage_consumer.plan.shared_names import sharing_a_name
 from storage_consumer.plan.steps import DdlStep, key_of
@@ -62,6 +62,7 @@ class Touches:
         """Note that tables or statements were added."""
         self.names = TableNames(self._catalog.tables, self._routes)
         self._known: dict[DdlId, frozenset[str]] | None = None
+        self._pending: PendingDdls | None = None
 
     def of(self, step: DdlStep) -> frozenset[str]:
         """Return the tables, by key, that a queued statement, or one inferred from those, is a barrier for."""
@@ -85,14 +86,18 @@ class Touches:
     def forget(self, step: DdlStep) -> None:
         """Note that a statement is done."""
         self._all().pop(step.identity, None)
+        if self._pending is not None:
+            self._pending.remove(step.identity)
 
-    def pending(self) -> list[PendingDdl]:
+    def pending(self) -> PendingDdls:
         """Return the statements that have not run, each with the tables that it touches and with names that exist only during a rename."""
-        known = self._all()
-        return [
-            PendingDdl(step=step, touches=known[step.identity] | renamed_keys(step.definition))
-            for step in self._backlog
-        ]
+        if self._pending is None:
+            known = self._all()
+            self._pending = PendingDdls(
+                PendingDdl(step=step, touches=known[step.identity] | renamed_keys(step.definition))
+                for step in self._backlog
+            )
+        return self._pending
 
     def _all(self) -> dict[DdlId, frozenset[str]]:
         if self._known is None:
