@@ -121,6 +121,8 @@ class Catalog:
         """Path of a schema file that cannot be read → its version directory and why. It may hold a statement of that directory's table."""
         self._tells_time = tells_time
         self.tables: dict[str, TableConsumer] = {}
+        self.renamings = 0
+        """How often a table came or went, or another name or other files showed what it is: what follows from all names is outdated then."""
         self.stored_checkpoint = restart.checkpoint
         """The stored checkpoint that idle tables follow, inclusive: see `Checkpoints.running`."""
         self.stored_lowest = restart.lowest
@@ -156,6 +158,7 @@ class Catalog:
             # Their files may be listed only later: `look_at_copies` passes over them after each dispatch.
             self._copied += [table] if table.copies.known.passed else []
             self.tables[key] = table
+            self.renamings += 1
         return self.tables[key]
 
     def _restored(self, key: str, name: TableName) -> TableStatus:
@@ -206,6 +209,8 @@ class Catalog:
             version, table_dir = key
             table = self.table(self._names[table_dir].before(version + 1) or stand_in_for(table_dir))
             self._owners[key] = table.key
+            # With its first files a table without a schema file is a stand-in.
+            self.renamings += not table.files.versions
             table.files.version(key)
         return self.tables[self._owners[key]]
 
@@ -240,7 +245,9 @@ class Catalog:
         self._owners[key] = table.key
         table.files.define(key, definition)
         self._note_exclusion(table)
+        known_as = table.name, table.status.named
         table.take_name(definition)
+        self.renamings += (table.name, table.status.named) != known_as
         return table
 
     def _note_exclusion(self, table: TableConsumer) -> None:
@@ -345,6 +352,7 @@ class Catalog:
             self._owners[key] = new_key
         if not old.files.versions:
             del self.tables[old_key]
+            self.renamings += 1
             old.retire(self.stored_checkpoint)
             self.to_be_stored += (old,) if new.status.state == TableState.LOST else (new, old)
 
@@ -353,6 +361,7 @@ class Catalog:
         old = self.tables[self._owners[key]]
         version = old.files.give_away(key)
         new.files.take_over(key, version)
+        self.renamings += 1
         # Files that were discarded for a table left out were never read, so a table that is taken now lacks their rows.
         unread = key in self._discarded and not new.status.left_out
         if unread or (version.pending and old.checkpoint < new.checkpoint):

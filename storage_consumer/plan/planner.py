@@ -56,7 +56,7 @@ class PendingDdls:
         self._touching: dict[str, Counter[int]] = {}
         self._versions: dict[str, Numbers] = {}
         for ddl in pending:
-            self._add(ddl)
+            self.add(ddl)
 
     def __iter__(self) -> Iterator[PendingDdl]:
         """Yield all."""
@@ -66,7 +66,9 @@ class PendingDdls:
         """Return those of one version."""
         return list(self._at.get(version, {}).values())
 
-    def _add(self, ddl: PendingDdl) -> None:
+    def add(self, ddl: PendingDdl) -> None:
+        """Add one, in place of the one with its identity."""
+        self.remove(ddl.step.identity)
         version, identity = ddl.step.version, ddl.step.identity
         self._all[identity] = ddl
         self._at.setdefault(version, {})[identity] = ddl

@@ -14,11 +14,12 @@ from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import DdlStep, RowStep
-from tests.unit.building import ALTER, CREATE, DROP, data_file, definition, key
+from tests.unit.building import ALTER, CREATE, DROP, data_file, definition, key, named
 from tests.unit.counting import instructions
 
 STEP = 10
 """From one version to the next."""
+SQL = "ALTER TABLE `t` COMMENT 'x'"
 GLOBAL = "CREATE TABLE `t` (`id` INT, UNIQUE KEY (`id`) GLOBAL) PARTITION BY HASH (`p`)"
 Kind = Callable[[int], TableDefinition]
 
@@ -27,7 +28,7 @@ def altered(version: int) -> TableDefinition:
     """The table is created, and then altered again and again."""
     if version == STEP:
         return definition("s/t", version, GLOBAL, CREATE)
-    return definition("s/t", version, "ALTER TABLE `t` COMMENT 'x'", ALTER)
+    return definition("s/t", version, SQL, ALTER)
 
 
 def recreated(version: int) -> TableDefinition:
@@ -152,6 +153,36 @@ def test_a_restart_costs_the_same_for_each_version(kind: Kind) -> None:
         costs.append(instructions(lambda r=again, v=versions, f=files, e=end: r.round(v, f, end=e)))  # type: ignore[misc] # as above
         assert (again.ran, again.read) == ([], [])
     assert costs[1] <= 1.1 * 4 * costs[0]
+
+
+def test_a_queue_of_another_table_costs_nothing() -> None:
+    """A new statement takes the same work however many of another table wait behind a version that cannot be read."""
+    costs = []
+    for count in (100, 400):
+        replay, waiting = Replay(altered), numbers(count)
+        last = waiting[-1]
+        manager = replay.manager
+        manager.catalog.table(named("s/t")).halt("its schema file cannot be read", "schema")
+        replay.round(waiting, end=STEP)
+        created, new = (
+            definition("s/u", last + 1, "CREATE TABLE `u` (`id` INT)", CREATE),
+            definition("s/u", last + 3, SQL),
+        )
+        manager.dispatch([created], {created.path: "s/u"}, [])
+        manager.tables[key("s/u")].advance(last + 1)
+        (only,) = manager.next_wave(last + 2, is_stable=False).ddls
+        manager.ddl_done(only[0])
+
+        def one_round(definition: TableDefinition = new, manager: ConsumerManager = manager) -> None:
+            manager.new_round(now=1)
+            manager.dispatch([definition], {definition.path: "s/u"}, [])
+            assert not any((manager.covered(), manager.refuse_places(), manager.look_for_gaps(definition.version, 0.0)))
+            (group,) = manager.next_wave(definition.version + 1, is_stable=False).ddls
+            manager.ddl_done(group[0])
+            assert "version 10 (halted or waiting: s.t)" in manager.stuck(definition.version + 1)[key("s/t")]
+
+        costs.append(instructions(one_round))
+    assert costs[1] <= 1.05 * costs[0]
 
 
 def test_a_table_behind_its_unread_files_costs_the_same_for_each() -> None:
