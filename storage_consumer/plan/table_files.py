@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from storage_consumer.model import DataFile, TableDefinition, VersionKey, folder_of
 from storage_consumer.plan.file_sequence import FileSequences
-from storage_consumer.plan.in_order import Numbers, highest
+from storage_consumer.plan.open_versions import OpenVersions
+from storage_consumer.plan.table_partitions import TablePartitions
 from storage_consumer.plan.table_version import TableVersionConsumer
 from storage_consumer.plan.table_versions import TableVersions, makes_global_index
 from storage_consumer.tso import may_hold_rows
@@ -26,13 +27,10 @@ class TableFiles:
         self.versions: Final = TableVersions()
         self._known = known
         self._tells_time = tells_time
-        self._open = TableVersions()
+        self._open = OpenVersions(tells_time=tells_time)
         # Sequence → the directory that it is in.
         self._homes: dict[str, TableVersionConsumer] = {}
-        # Partition → directories with files of it; none is empty.
-        self._partitions: dict[int, set[VersionKey]] = {}
-        # Partition, or None for files outside any partition's directory → versions from which files of it were applied.
-        self._applied: dict[int | None, Numbers] = {}
+        self._partitions = TablePartitions()
         self._closed = False
 
     @property
@@ -47,7 +45,7 @@ class TableFiles:
         if key not in self.versions:
             self.take_over(key, TableVersionConsumer(*key, self._known))
         # Whoever asks for a version may add to it, so it is looked at again.
-        elif key not in self._open:
+        else:
             self._open.put(key, self.versions[key])
         return self.versions[key]
 
@@ -66,26 +64,15 @@ class TableFiles:
         self.versions.put(key, version)
         self._open.put(key, version)
         self._homes.update(dict.fromkeys(version.sequences, version))
-        for partition in version.partitions:
-            self._partitions.setdefault(partition, set()).add(key)
-        for applied in version.applied:
-            self._applied.setdefault(applied, Numbers()).add(key[0])
+        self._partitions.add(key, version)
 
     def give_away(self, key: VersionKey) -> TableVersionConsumer:
         """Remove and return a version directory that belongs to another table from now on."""
         version = self.versions.remove(key)
-        if key in self._open:
-            self._open.remove(key)
+        self._open.discard(key)
         for sequence in version.sequences:
             self._homes.pop(sequence, None)
-        for partition in version.partitions:
-            self._partitions[partition].discard(key)
-            if not self._partitions[partition]:
-                del self._partitions[partition]
-        for applied in version.applied:
-            # Another directory of the same version may have applied files too.
-            if not any(applied in other.applied for other in self.versions.at(key[0]).values()):
-                self._applied[applied].discard(key[0])
+        self._partitions.remove(key, version, self.versions)
         return version
 
     def close(self) -> None:
@@ -94,21 +81,7 @@ class TableFiles:
 
     def open_versions(self) -> list[TableVersionConsumer]:
         """Return the versions without a schema file and those with an open sequence, in order: few, however many are known."""
-        return self._open_ones(list(self._open.numbers))
-
-    def _open_ones(self, numbers: Iterable[int]) -> list[TableVersionConsumer]:
-        """Return the open directories of some versions, in order."""
-        if self._closed:
-            return []
-        found = []
-        for number in numbers:
-            for key, version in sorted(self._open.at(number).items(), key=lambda item: item[0]):
-                # Versions leave `_open` here and return by `version`: a long history then costs nothing in each round.
-                if version.definition is not None and not version.open_sequences():
-                    self._open.remove(key)
-                else:
-                    found.append(version)
-        return found
+        return [] if self._closed else self._open.all()
 
     # files
 
@@ -117,21 +90,14 @@ class TableFiles:
         version = self.version(file.version_key)
         taken = version.offer(file)
         self._homes[file.sequence] = version
-        if file.partition is not None:
-            self._partitions.setdefault(file.partition, set()).add(file.version_key)
-        # An earlier run applied files of its sequence.
-        self._note_applied(version, file)
+        self._partitions.note(version, file)
         return taken
 
     def finish(self, file: DataFile) -> None:
         """Note that all rows of a file are applied."""
         version = self.version(file.version_key)
         version.finish(file)
-        self._note_applied(version, file)
-
-    def _note_applied(self, version: TableVersionConsumer, file: DataFile) -> None:
-        if file.partition in version.applied:
-            self._applied.setdefault(file.partition, Numbers()).add(version.version)
+        self._partitions.note(version, file)
 
     @property
     def pending(self) -> int:
@@ -158,7 +124,7 @@ class TableFiles:
         """Return the files that may hold rows up to `target` (inclusive), in order, and the definition of each directory that has one."""
         files: list[DataFile] = []
         definitions: dict[VersionKey, TableDefinition] = {}
-        for version in self._open_ones(self._reached_by(target)):
+        for version in () if self._closed else self._open.upto(target):
             definition = version.definition
             if definition is None or not may_hold_rows(
                 version.version, target, is_ddl=version.is_ddl or not self._tells_time
@@ -169,27 +135,15 @@ class TableFiles:
                 definitions[version.version, version.table_dir] = definition
         return files, definitions
 
-    def _reached_by(self, target: int) -> list[int]:
-        """Return the open versions that may hold rows up to `target` (inclusive), in order."""
-        return [
-            *self._open.numbers.below(target),
-            # Beyond the target it takes a directory that only records a structure; see `may_hold_rows`.
-            *(self._open.bare.since(target) if self._tells_time else ()),
-        ]
-
     def out_of_turn(self, files: Sequence[DataFile]) -> str:
         """Return the path of a file that TiCDC writes before an applied one of the same partition; empty if there is none.
 
         The order covers all sequences of a partition: version, date, number. A version without partitions is compared with any.
         """
-        behind = (f for f in files if self.versions[f.version_key].is_behind(f) or self._is_younger_applied(f))
+        behind = (
+            f for f in files if self.versions[f.version_key].is_behind(f) or self._partitions.is_younger_applied(f)
+        )
         return next((file.stored.path for file in behind), "")
-
-    def _is_younger_applied(self, file: DataFile) -> bool:
-        """Return whether a file of a younger version was applied, of the same partition or where one of the two has none."""
-        partitions = self._applied if file.partition is None else (file.partition, None)
-        newest = highest(self._applied[partition].last for partition in partitions if partition in self._applied)
-        return newest is not None and newest > file.version
 
     def crossing(self, files: Sequence[DataFile]) -> str:
         """Return the path of a statement by which rows of one key may be in several of the table's partitions; empty if there is none.
