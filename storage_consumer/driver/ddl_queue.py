@@ -29,7 +29,7 @@ class DdlQueue:
     def has(self, group: Sequence[DdlStep]) -> bool:
         """Return whether part of a group was added already, or still runs since an earlier round."""
         running = {step.identity for step, _ in self.workers.running}
-        return bool({step.identity for step in group} & (self._taken | running))
+        return any(step.identity in self._taken or step.identity in running for step in group)
 
     def add(self, group: Sequence[DdlStep], ordered: Sequence[DdlStep]) -> None:
         """Add a group. `ordered`: its statements, and those inferred from them, in the order in which they run."""

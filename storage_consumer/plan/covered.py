@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from storage_consumer.model import DdlKind, TableName
+from storage_consumer.plan.in_order import Together
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table import TableConsumer
 
@@ -37,7 +38,7 @@ def gives_away(step: DdlStep) -> bool:
 def covered_renames(
     renames: Iterable[DdlStep],
     tables: Mapping[str, TableConsumer],
-    ends_of: Callable[[TableConsumer], Collection[int]],
+    ends_of: Callable[[TableConsumer], Together],
 ) -> list[DdlStep]:
     """Return the renames, of those that have not run, whose effects are all in copies. `ends_of`: versions of what ended a table.
 

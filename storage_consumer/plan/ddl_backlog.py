@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Final
 
 from storage_consumer.model import DdlId
+from storage_consumer.plan.in_order import Together
 from storage_consumer.plan.lifetimes import Lifetimes
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table import TableConsumer
@@ -26,8 +27,12 @@ class DdlBacklog:
         """Begin with what the journal says: the statements that are done, and those that were started and may have taken effect."""
         self.started: Final = started
         self._pending: dict[DdlId, DdlStep] = {}
+        # Those that are structures.
+        self._structures: dict[DdlId, DdlStep] = {}
+        self._queued: list[DdlStep] = []
         self._copied: list[DdlStep] = []
         self._ran = set(journalled)
+        self._ran_versions = {version for _, version, _ in chain(journalled, started)}
 
     def __iter__(self) -> Iterator[DdlStep]:
         """Yield what has not run."""
@@ -44,24 +49,38 @@ class DdlBacklog:
             if _may_be_held(step, table):
                 self._copied.append(step)
             else:
-                self._pending[step.identity] = step
+                self._queue(step)
         else:
             return not (step.ensure or table.status.excluded or ran) and step.version < table.checkpoint
         return False
 
-    def drop_structures(self, tables: Mapping[str, TableConsumer], lifetimes: Lifetimes) -> None:
-        """Dequeue structures whose table is created by a statement that came later, or by another of its structures."""
+    def _queue(self, step: DdlStep) -> None:
+        self._pending[step.identity] = step
+        self._queued.append(step)
+        if step.ensure:
+            self._structures[step.identity] = step
+
+    def take_queued(self) -> list[DdlStep]:
+        """Return what was queued since the last call and still is."""
+        queued, self._queued = self._queued, []
+        return [step for step in queued if self._pending.get(step.identity) is step]
+
+    def drop_structures(self, tables: Mapping[str, TableConsumer], lifetimes: Lifetimes) -> list[DdlStep]:
+        """Dequeue and return structures whose table is created by a statement that came later, or by another of its structures."""
         ensured: dict[str, int] = {}
+        dropped = []
         # In order of version: the first structure of a table is the one that creates it.
-        for step in sorted((s for s in self if s.ensure), key=lambda s: s.version):
+        for step in sorted(self._structures.values(), key=lambda s: s.version):
             table = tables.get(step.table_key)
-            ends = lifetimes.ends_of(table) if table is not None else ()
+            ends = lifetimes.ends_of(table) if table is not None else Together()
             before = ensured.get(step.table_key)
             # One structure is enough, unless the table ended in between.
-            again = before is not None and not any(before < end < step.version for end in ends)
+            again = before is not None and not ends.has_within(before + 1, step.version - 1)
             if table is None or again or not table.timeline.needs_table_before(step.definition, ends):
-                del self._pending[step.identity]
+                self._dequeue(step)
+                dropped.append(step)
             ensured[step.table_key] = step.version
+        return dropped
 
     def take_copied(self) -> list[DdlStep]:
         """Return the statements taken since the last call that a copy of their table may hold; they are not queued."""
@@ -70,12 +89,18 @@ class DdlBacklog:
 
     def put_back(self, step: DdlStep) -> None:
         """Queue a statement that no copy holds."""
-        self._pending[step.identity] = step
+        self._queue(step)
+
+    def _dequeue(self, step: DdlStep) -> None:
+        """Take a step out; one that is not queued is ignored."""
+        self._pending.pop(step.identity, None)
+        self._structures.pop(step.identity, None)
 
     def done(self, step: DdlStep) -> None:
         """Note that a statement took effect, or that its effect is there."""
         self._ran.add(step.identity)
-        self._pending.pop(step.identity, None)  # an inferred one never was queued
+        self._ran_versions.add(step.version)
+        self._dequeue(step)  # an inferred one never was queued
 
     def has_run(self, step: DdlStep) -> bool:
         """Return whether the journal says that a statement is done, though its tables may not have been advanced."""
@@ -87,9 +112,8 @@ class DdlBacklog:
 
     def is_half_done(self, version: int) -> bool:
         """Return whether a statement of this version ran, or may have, and another waits: then all of them were known to be stored."""
-        waits = any(version == step.version for step in self)
         # A statement runs only once all of its version are known to be stored: the others need no second proof.
-        return waits and any(version == ran for _, ran, _ in chain(self._ran, self.started))
+        return version in self._ran_versions and any(version == step.version for step in self)
 
 
 def _may_be_held(step: DdlStep, table: TableConsumer) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -11,6 +12,7 @@ from storage_consumer.model import DataFile, DdlId, TableDefinition, TableName, 
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.file_sequence import FileSequences
 from storage_consumer.plan.finished_files import Finished
+from storage_consumer.plan.in_order import ByNumber
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.steps import key_of
@@ -119,6 +121,8 @@ class Catalog:
         """Path of a schema file that cannot be read → its version directory and why. It may hold a statement of that directory's table."""
         self._tells_time = tells_time
         self.tables: dict[str, TableConsumer] = {}
+        self.renamings = 0
+        """How often a table came or went, or another name or other files showed what it is: what follows from all names is outdated then."""
         self.stored_checkpoint = restart.checkpoint
         """The stored checkpoint that idle tables follow, inclusive: see `Checkpoints.running`."""
         self.stored_lowest = restart.lowest
@@ -130,7 +134,8 @@ class Catalog:
         self._restart = restart
         self.sequences = FileSequences(restart.done)
         self._owners: dict[VersionKey, str] = {}
-        self._names: dict[str, dict[int, TableName]] = {}
+        # Table directory → version → the name in its schema file.
+        self._names = defaultdict[str, ByNumber[TableName]](ByNumber)
 
     def table(self, name: TableName, checkpoint: int | None = None) -> TableConsumer:
         """Return the one consumer of a table (or of a database's own DDL), created on first use, at `checkpoint` where that is known."""
@@ -153,6 +158,7 @@ class Catalog:
             # Their files may be listed only later: `look_at_copies` passes over them after each dispatch.
             self._copied += [table] if table.copies.known.passed else []
             self.tables[key] = table
+            self.renamings += 1
         return self.tables[key]
 
     def _restored(self, key: str, name: TableName) -> TableStatus:
@@ -201,9 +207,10 @@ class Catalog:
         """Return the table that a version directory belongs to."""
         if key not in self._owners:
             version, table_dir = key
-            older = [(number, name) for number, name in self._names.get(table_dir, {}).items() if number <= version]
-            table = self.table(max(older)[1] if older else stand_in_for(table_dir))
+            table = self.table(self._names[table_dir].before(version + 1) or stand_in_for(table_dir))
             self._owners[key] = table.key
+            # With its first files a table without a schema file is a stand-in.
+            self.renamings += not table.files.versions
             table.files.version(key)
         return self.tables[self._owners[key]]
 
@@ -221,10 +228,9 @@ class Catalog:
         Of several files of one version directory, the one that gives the structure of the rows in it counts.
         """
         key = definition.version, table_dir
-        names = self._names.setdefault(table_dir, {})
+        names = self._names[table_dir]
         # Without this very version: what the directory held before it.
-        older = [(number, name) for number, name in names.items() if number < definition.version]
-        before = max(older)[1] if older else None
+        before = names.before(definition.version)
         known = self.owner(key).files.version(key).definition if key in self._owners else None
         # A worse fit does not replace a better one, in whatever order the files arrive.
         if known is not None and _fits(definition, before) < _fits(known, before):
@@ -237,9 +243,11 @@ class Catalog:
         if key in self._owners and self._owners[key] != table.key:
             self._move(key, table)
         self._owners[key] = table.key
-        table.files.version(key).definition = definition
+        table.files.define(key, definition)
         self._note_exclusion(table)
+        known_as = table.name, table.status.named
         table.take_name(definition)
+        self.renamings += (table.name, table.status.named) != known_as
         return table
 
     def _note_exclusion(self, table: TableConsumer) -> None:
@@ -344,6 +352,7 @@ class Catalog:
             self._owners[key] = new_key
         if not old.files.versions:
             del self.tables[old_key]
+            self.renamings += 1
             old.retire(self.stored_checkpoint)
             self.to_be_stored += (old,) if new.status.state == TableState.LOST else (new, old)
 
@@ -352,6 +361,7 @@ class Catalog:
         old = self.tables[self._owners[key]]
         version = old.files.give_away(key)
         new.files.take_over(key, version)
+        self.renamings += 1
         # Files that were discarded for a table left out were never read, so a table that is taken now lacks their rows.
         unread = key in self._discarded and not new.status.left_out
         if unread or (version.pending and old.checkpoint < new.checkpoint):

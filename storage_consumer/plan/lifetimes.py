@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from storage_consumer.model import DdlKind, TableDefinition, TableName, folded_name
+from storage_consumer.plan.in_order import Numbers, Together
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.sql.parse import parsed
@@ -16,7 +17,7 @@ class Lifetimes:
 
     def __init__(self) -> None:
         """Start without any statement."""
-        self._ends = defaultdict[str, set[int]](set)
+        self._ends = defaultdict[str, Numbers](Numbers)
         self._created: dict[str, int] = {}
         self._databases = defaultdict[str, dict[int, str]](dict)
 
@@ -37,9 +38,9 @@ class Lifetimes:
         # The earliest one: whatever came later, the bucket's own statements had made the database by then.
         self._created[name] = min(version, self._created.get(name, version))
 
-    def ends_of(self, table: TableConsumer) -> set[int]:
+    def ends_of(self, table: TableConsumer) -> Together:
         """Return the versions of the statements that ended the table, including those that dropped its database."""
-        return self._ends[table.key] | self._ends[key_of(replace(table.name, table=""))]
+        return Together(self._ends[table.key], self._ends[key_of(replace(table.name, table=""))])
 
     def database_statements(self, schema: str, version: int) -> tuple[str, ...]:
         """Return the statements up to a version (inclusive) that created the database and changed its defaults, in order."""

@@ -12,7 +12,7 @@ from storage_consumer.plan.covered import covered_renames, gives_away, is_covere
 from storage_consumer.plan.ddl_backlog import LATE, DdlBacklog, StoppedDdl
 from storage_consumer.plan.directories import Catalog, Commands, Restart, plain_command
 from storage_consumer.plan.lifetimes import Lifetimes, is_dropped_after
-from storage_consumer.plan.planner import Position, barriers, ready_ddls, target_of
+from storage_consumer.plan.planner import Position, ready_ddls, target_of
 from storage_consumer.plan.quarantined import QuarantinedTables
 from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.shared_names import collisions
@@ -73,10 +73,10 @@ class ConsumerManager:
     ) -> list[DdlStep]:
         """Hand new schema files (path → table directory in `table_dirs`) and data files to their tables; return late DDL."""
         # Older definitions first: whose a directory is depends on the older ones beside it.
-        taken, before = sorted(definitions, key=lambda d: (d.version, d.path)), len(self.tables)
+        taken = sorted(definitions, key=lambda d: (d.version, d.path))
         defined = [self._define(table_dirs[definition.path], definition) for definition in taken]
         # After all definitions, in whatever order they came: one of them may create the table of a structure taken before it.
-        self.backlog.drop_structures(self.tables, self.lifetimes)
+        dropped = self.backlog.drop_structures(self.tables, self.lifetimes) if taken else []
         for file in files:
             table = self.catalog.owner(file.version_key)
             if table.status.excluded:
@@ -89,9 +89,7 @@ class ConsumerManager:
             self.finished_files += not self.catalog.offer(table, file)
         self.catalog.look_at_copies(again=self._dispatched)
         self._dispatched = True
-        # Statements that wait may name a table that has come only now.
-        if taken or len(self.tables) != before:
-            self.touches.renew()
+        self.touches.update(self.backlog.take_queued(), dropped)
         return [step for step in defined if step is not None]
 
     def _define(self, table_dir: str, definition: TableDefinition) -> DdlStep | None:
@@ -146,6 +144,8 @@ class ConsumerManager:
             if not table.status.excluded:
                 table.copies.hold(step.version)
             self.catalog.to_be_stored.append(table)
+        for step in done:
+            self.touches.forget(step)
         return done
 
     def refuse_places(self) -> dict[str, str]:
@@ -153,7 +153,10 @@ class ConsumerManager:
         errors = {table.key: table.status.nowhere for table in self.tables.values() if table.status.nowhere}
         colliding = collisions(self.touches.names.alike, self.tables, self.selection.routes, self.lifetimes)
         for key, error in colliding.items():
-            self.tables[key].misplace()
+            if not self.tables[key].status.misplaced:
+                self.tables[key].misplace()
+                # It holds up nobody who has the same name.
+                self.touches.renew()
             errors.setdefault(key, error)
         return {key: error for key, error in errors.items() if not self.tables[key].status.is_halted}
 
@@ -186,12 +189,11 @@ class ConsumerManager:
         Tables without files in their commit range advance immediately.
         """
         pending = self.touches.pending()
-        barrier = barriers(pending)
         steps = []
         for table in self.tables.values():
             if table.status.blocked:
                 continue
-            target = target_of(table.key, barrier, storage_checkpoint)
+            target = target_of(table.key, pending.barriers, storage_checkpoint)
             if step := table.row_step(target):
                 steps.append(step)
             else:
@@ -213,16 +215,17 @@ class ConsumerManager:
         a DDL at exactly that ts counts too.
         """
         found: dict[str, str] = {}
-        # The highest version first: a lower one overwrites its entry.
-        for ddl in sorted(self.touches.pending(), key=lambda ddl: ddl.step.version, reverse=True):
-            step = ddl.step
-            if not ddl_is_stored(step.version, storage_checkpoint, is_stable=is_stable):
-                continue
-            touched = [self.tables[key] for key in sorted(ddl.touches & self.tables.keys())]
-            in_the_way = (t for t in touched if t.status.blocked and step.version >= t.files.first)
-            still = ", ".join(str(table.name) for table in in_the_way)
-            why = f"waits for the DDL of {step.name} with version {step.version}{still and f' (halted or waiting: {still})'}"
-            found |= dict.fromkeys((table.key for table in touched), why)
+        pending = self.touches.pending()
+        for version in sorted(set(pending.barriers.values())):
+            if not ddl_is_stored(version, storage_checkpoint, is_stable=is_stable):
+                break
+            for ddl in pending.at(version):
+                touched = [self.tables[key] for key in sorted(ddl.touches & self.tables.keys())]
+                in_the_way = (t for t in touched if t.status.blocked and version >= t.files.first)
+                still = ", ".join(str(table.name) for table in in_the_way)
+                why = f"waits for the DDL of {ddl.step.name} with version {version}{still and f' (halted or waiting: {still})'}"
+                # A table that an earlier one touches waits for that one.
+                found |= {table.key: why for table in touched if pending.barriers[table.key] == version}
         return found
 
     # (6) acknowledge: what was done

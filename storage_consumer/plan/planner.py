@@ -7,11 +7,14 @@ tables have all arrived.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
+from storage_consumer.model import DdlId
 from storage_consumer.plan.barriers import in_dependency_order
+from storage_consumer.plan.in_order import Numbers
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.tso import ddl_is_stored
 
@@ -37,13 +40,66 @@ class Position:
     """Lowest version known of it: an earlier DDL, such as its database's, has nothing to wait for in it."""
 
 
-def barriers(pending: Sequence[PendingDdl]) -> dict[str, int]:
-    """Return per table key the version of the first DDL that has not run."""
-    first: dict[str, int] = {}
-    for ddl in pending:
+class PendingDdls:
+    """The DDL that have not run, in the order in which they were added; and for each table the first of them.
+
+    A step costs as much as the tables that its DDL touch, however many others wait behind them.
+    """
+
+    def __init__(self, pending: Iterable[PendingDdl] = ()) -> None:
+        """Begin with these."""
+        self.barriers: Final[dict[str, int]] = {}
+        """Table key → version of the first DDL that has not run; read only."""
+        self._all: dict[DdlId, PendingDdl] = {}
+        self._at: dict[int, dict[DdlId, PendingDdl]] = {}
+        # Table key → how many DDL of each version touch the table.
+        self._touching: dict[str, Counter[int]] = {}
+        self._versions: dict[str, Numbers] = {}
+        for ddl in pending:
+            self.add(ddl)
+
+    def __iter__(self) -> Iterator[PendingDdl]:
+        """Yield all."""
+        return iter(self._all.values())
+
+    def at(self, version: int) -> list[PendingDdl]:
+        """Return those of one version."""
+        return list(self._at.get(version, {}).values())
+
+    def add(self, ddl: PendingDdl) -> None:
+        """Add one, in place of the one with its identity."""
+        self.remove(ddl.step.identity)
+        version, identity = ddl.step.version, ddl.step.identity
+        self._all[identity] = ddl
+        self._at.setdefault(version, {})[identity] = ddl
         for key in ddl.touches:
-            first[key] = min(first.get(key, ddl.step.version), ddl.step.version)
-    return first
+            self._touching.setdefault(key, Counter())[version] += 1
+            self._versions.setdefault(key, Numbers()).add(version)
+            self.barriers[key] = min(self.barriers.get(key, version), version)
+
+    def remove(self, identity: DdlId) -> None:
+        """Remove one that has run; one that is not there is ignored."""
+        if (ddl := self._all.pop(identity, None)) is None:
+            return
+        version = ddl.step.version
+        del self._at[version][identity]
+        if not self._at[version]:
+            del self._at[version]
+        for key in ddl.touches:
+            self._touching[key][version] -= 1
+            # Others of its version may touch the table too.
+            if not self._touching[key][version]:
+                self._pass(key, version)
+
+    def _pass(self, key: str, version: int) -> None:
+        """Note that no DDL of a version touches a table any more."""
+        del self._touching[key][version]
+        self._versions[key].discard(version)
+        first = self._versions[key].first
+        if first is None:
+            del self._touching[key], self._versions[key], self.barriers[key]
+        else:
+            self.barriers[key] = first
 
 
 def target_of(key: str, barrier: Mapping[str, int], storage_checkpoint: int) -> int:
@@ -53,19 +109,17 @@ def target_of(key: str, barrier: Mapping[str, int], storage_checkpoint: int) -> 
 
 
 def ready_ddls(
-    pending: Sequence[PendingDdl], positions: Mapping[str, Position], storage_checkpoint: int, *, is_stable: bool
+    pending: PendingDdls, positions: Mapping[str, Position], storage_checkpoint: int, *, is_stable: bool
 ) -> tuple[tuple[DdlStep, ...], ...]:
     """Return the DDL whose tables have all arrived, grouped by version, each group in dependency order, groups by version."""
-    barrier = barriers(pending)
-    groups: dict[int, list[PendingDdl]] = defaultdict(list)
-    for ddl in pending:
-        if ddl_is_stored(ddl.step.version, storage_checkpoint, is_stable=is_stable):
-            groups[ddl.step.version].append(ddl)
+    barrier = pending.barriers
+    # No other version can run: each of its DDL has an earlier one before it.
+    first = (v for v in set(barrier.values()) if ddl_is_stored(v, storage_checkpoint, is_stable=is_stable))
     ready = []
-    for version in sorted(groups):
+    for version in sorted(first):
         steps = [
             ddl.step
-            for ddl in _whole_groups(groups[version])
+            for ddl in _whole_groups(pending.at(version))
             if all(_arrived(t, version, barrier, positions) for t in ddl.touches)
         ]
         if steps:

@@ -74,7 +74,7 @@ class TableConsumer:
         if self._status.excluded:
             self.files.close()
         # The name follows the newest file: it may differ from the older ones in case.
-        newest = definition.version >= max(number for number, _ in self.files.versions)
+        newest = definition.version >= (self.files.versions.numbers.last or 0)
         if newest and not parsed(definition).is_astray:
             self._name = definition.name
 
@@ -167,12 +167,11 @@ class TableConsumer:
 
     def finish(self, file: DataFile, *, max_ts: int, next_ts: int) -> None:
         """Note that a file was read up to the table's checkpoint; it is finished unless it holds later rows."""
-        version = self.files.version(file.version_key)
         if max_ts <= self._checkpoint:
-            version.finish(file)
+            self.files.finish(file)
         else:
             # It holds rows beyond the checkpoint, and is read again once the lowest of these may be applied.
-            version.sequences[file.sequence].defer(file, next_ts)
+            self.files.version(file.version_key).sequences[file.sequence].defer(file, next_ts)
 
     def pass_statement(self, version: int, *, dropped: bool) -> None:
         """Note that a statement of this version took effect; `dropped`: whether the table is gone after it."""

@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from storage_consumer.model import DataFile, TableDefinition, VersionKey, folder_of
 from storage_consumer.plan.file_sequence import FileSequences
+from storage_consumer.plan.open_versions import OpenVersions
+from storage_consumer.plan.table_partitions import TablePartitions
 from storage_consumer.plan.table_version import TableVersionConsumer
-from storage_consumer.sql.parse import parsed
+from storage_consumer.plan.table_versions import TableVersions, makes_global_index
 from storage_consumer.tso import may_hold_rows
 
 _SEVERAL = 2
 
 
 class TableFiles:
-    """The version directories of one table, with their files."""
+    """The version directories of one table, with their files.
+
+    A file or a target is looked up by version: no answer takes longer the more versions are finished.
+    """
 
     def __init__(self, known: FileSequences, *, tells_time: bool = True) -> None:
         """Begin without a directory. `known`: the sequences of the whole bucket; `tells_time`: rows carry a commit-ts, if only to the millisecond."""
-        self.versions: dict[VersionKey, TableVersionConsumer] = {}
+        self.versions: Final = TableVersions()
         self._known = known
         self._tells_time = tells_time
-        self._open: dict[VersionKey, TableVersionConsumer] = {}
-        self._first = 0
+        self._open = OpenVersions(tells_time=tells_time)
+        # Sequence → the directory that it is in.
+        self._homes: dict[str, TableVersionConsumer] = {}
+        self._partitions = TablePartitions()
         self._closed = False
 
     @property
     def first(self) -> int:
         """Lowest version known, with or without a schema file; 0 while there is none."""
-        return self._first
+        return self.versions.numbers.first or 0
 
     # directories
 
@@ -37,19 +45,34 @@ class TableFiles:
         if key not in self.versions:
             self.take_over(key, TableVersionConsumer(*key, self._known))
         # Whoever asks for a version may add to it, so it is looked at again.
-        self._open[key] = self.versions[key]
+        else:
+            self._open.put(key, self.versions[key])
         return self.versions[key]
+
+    def define(self, key: VersionKey, definition: TableDefinition) -> None:
+        """Set the definition of a version directory, created on first use."""
+        if key in self.versions:
+            self.versions.define(key, definition)
+            self._open.put(key, self.versions[key])
+        else:
+            version = TableVersionConsumer(*key, self._known)
+            version.define(definition)
+            self.take_over(key, version)
 
     def take_over(self, key: VersionKey, version: TableVersionConsumer) -> None:
         """Add a version directory that belongs to this table from now on."""
-        self.versions[key] = self._open[key] = version
-        self._first = min(number for number, _ in self.versions)
+        self.versions.put(key, version)
+        self._open.put(key, version)
+        self._homes.update(dict.fromkeys(version.sequences, version))
+        self._partitions.add(key, version)
 
     def give_away(self, key: VersionKey) -> TableVersionConsumer:
         """Remove and return a version directory that belongs to another table from now on."""
-        self._open.pop(key, None)
-        version = self.versions.pop(key)
-        self._first = min((number for number, _ in self.versions), default=0)
+        version = self.versions.remove(key)
+        self._open.discard(key)
+        for sequence in version.sequences:
+            self._homes.pop(sequence, None)
+        self._partitions.remove(key, version, self.versions)
         return version
 
     def close(self) -> None:
@@ -58,18 +81,23 @@ class TableFiles:
 
     def open_versions(self) -> list[TableVersionConsumer]:
         """Return the versions without a schema file and those with an open sequence, in order: few, however many are known."""
-        if self._closed:
-            return []
-        # Versions leave `_open` here and return by `version`: a long history then costs nothing in each round.
-        for key in [key for key, v in self._open.items() if v.definition is not None and not v.open_sequences()]:
-            del self._open[key]
-        return [version for _, version in sorted(self._open.items(), key=lambda item: item[0])]
+        return [] if self._closed else self._open.all()
 
     # files
 
     def offer(self, file: DataFile) -> bool:
         """Take a data file; return False for one that an earlier run finished in its present state."""
-        return self.version(file.version_key).offer(file)
+        version = self.version(file.version_key)
+        taken = version.offer(file)
+        self._homes[file.sequence] = version
+        self._partitions.note(version, file)
+        return taken
+
+    def finish(self, file: DataFile) -> None:
+        """Note that all rows of a file are applied."""
+        version = self.version(file.version_key)
+        version.finish(file)
+        self._partitions.note(version, file)
 
     @property
     def pending(self) -> int:
@@ -96,7 +124,7 @@ class TableFiles:
         """Return the files that may hold rows up to `target` (inclusive), in order, and the definition of each directory that has one."""
         files: list[DataFile] = []
         definitions: dict[VersionKey, TableDefinition] = {}
-        for version in self.open_versions():
+        for version in () if self._closed else self._open.upto(target):
             definition = version.definition
             if definition is None or not may_hold_rows(
                 version.version, target, is_ddl=version.is_ddl or not self._tells_time
@@ -112,16 +140,10 @@ class TableFiles:
 
         The order covers all sequences of a partition: version, date, number. A version without partitions is compared with any.
         """
-        oldest = min(file.version for file in files)
-        # Partitions of younger versions from which files were applied; None for files outside any partition's directory.
-        later = [(n, partition) for (n, _), v in self.versions.items() if n > oldest for partition in v.applied]
-        for file in files:
-            if self.versions[file.version_key].is_behind(file) or any(
-                number > file.version and (partition == file.partition or None in (partition, file.partition))
-                for number, partition in later
-            ):
-                return file.stored.path
-        return ""
+        behind = (
+            f for f in files if self.versions[f.version_key].is_behind(f) or self._partitions.is_younger_applied(f)
+        )
+        return next((file.stored.path for file in behind), "")
 
     def crossing(self, files: Sequence[DataFile]) -> str:
         """Return the path of a statement by which rows of one key may be in several of the table's partitions; empty if there is none.
@@ -130,10 +152,11 @@ class TableFiles:
         """
         if all(file.partition is None for file in files):
             return ""
-        if len(set[int]().union(*(version.partitions for version in self.versions.values()))) < _SEVERAL:
+        spreading = self.versions.spreading.first
+        if spreading is None or len(self._partitions) < _SEVERAL:
             return ""
-        known = (version.definition for version in self.versions.values())
-        return next((d.path for d in known if d is not None and parsed(d).makes_global_index), "")
+        found = (v.definition for v in self.versions.at(spreading).values() if makes_global_index(v))
+        return next((definition.path for definition in found if definition is not None), "")
 
     # what is missing
 
@@ -146,23 +169,26 @@ class TableFiles:
         """Return the incomplete sequences: sequence, number reached, number needed; `wanted`: sequence → number needed (inclusive)."""
         found = []
         for sequence, upto in wanted.items():
-            known = [version.reached(sequence) for version in self.versions.values() if sequence in version.sequences]
+            home = self._homes.get(sequence)
             # A sequence of which no file is listed any more still counts by what is stored of it.
-            reached = max([self._known[sequence].done_upto, *known])
+            reached = max(self._known[sequence].done_upto, home.reached(sequence) if home is not None else 0)
             found += [(sequence, reached, upto)] if reached < upto else []
         return found
 
     def pass_over(self, upto: Mapping[str, int]) -> None:
         """Stop waiting for absent files; `upto`: sequence → number up to which (inclusive) none is expected any more."""
         for sequence, number in upto.items():
-            for version in self.versions.values():
-                if sequence in version.sequences:
-                    version.sequences[sequence].pass_over(number)
+            if sequence in self._homes:
+                self._homes[sequence].sequences[sequence].pass_over(number)
 
     def is_before(self, sequence: str, version: int) -> bool:
         """Return whether a sequence belongs to an older version; nothing shows it for an unknown sequence."""
-        # With a slash behind it, so that version 44 is not found in 449.
-        folder = f"{folder_of(sequence)}/"
+        parts = folder_of(sequence).split("/")
+        # Which part is the version is not known here: what stands before it is the table's directory.
         return any(
-            number < version and folder.startswith(f"{table_dir}/{number}/") for number, table_dir in self.versions
+            part.isdecimal()
+            and int(part) < version
+            and str(int(part)) == part
+            and (int(part), "/".join(parts[:at])) in self.versions
+            for at, part in enumerate(parts)
         )

@@ -17,16 +17,27 @@ class TableVersionConsumer:
         """Begin without files. `known`: the sequences of the whole bucket."""
         self.version = version
         self.table_dir = table_dir
-        self.definition: TableDefinition | None = None
         self.sequences: dict[str, FileSequence] = {}
         self.partitions: set[int] = set()
         """Partitions of the known files; files outside any partition's directory do not count."""
+        self.applied: set[int | None] = set()
+        """Partitions of which files were applied; None stands for files outside any partition's directory."""
+        self._definition: TableDefinition | None = None
         self._known = known
         # Directory and dispatcher → sequences of every index width.
         self._numberings: dict[str, list[FileSequence]] = defaultdict(list)
         # Sequences that may have something open: they come in by `offer` and leave in `open_sequences`.
         self._open: dict[str, FileSequence] = {}
         self._applied: dict[tuple[int | None, str], tuple[str, int]] = {}
+
+    @property
+    def definition(self) -> TableDefinition | None:
+        """The content of the schema file that gives the structure of the rows; None while there is none."""
+        return self._definition
+
+    def define(self, definition: TableDefinition) -> None:
+        """Set the definition. Where the directory belongs to a table, `TableVersions.define` does it."""
+        self._definition = definition
 
     @property
     def is_ddl(self) -> bool:
@@ -36,7 +47,8 @@ class TableVersionConsumer:
     @property
     def structure(self) -> TableDefinition | None:
         """The definition, where it gives the structure of this very table at this version."""
-        return None if self.definition is None or parsed(self.definition).is_astray else self.definition
+        definition = self._definition
+        return None if definition is None or parsed(definition).is_astray else definition
 
     def offer(self, file: DataFile) -> bool:
         """Take a listed file; return False for one that an earlier run finished in its present state."""
@@ -61,11 +73,7 @@ class TableVersionConsumer:
     def _note_applied(self, file: DataFile, number: int) -> None:
         key = file.partition, file.dispatcher
         self._applied[key] = max(self._applied.get(key, ("", 0)), (file.date, number))
-
-    @property
-    def applied(self) -> set[int | None]:
-        """The partitions of which files were applied."""
-        return {partition for partition, _ in self._applied}
+        self.applied.add(file.partition)
 
     def is_behind(self, file: DataFile) -> bool:
         """Return whether TiCDC writes such a file before an applied one of the same partition: by date, then by number."""

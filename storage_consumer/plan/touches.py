@@ -9,7 +9,7 @@ from functools import cached_property
 from storage_consumer.model import DdlId, TableName, folded_name
 from storage_consumer.plan.barriers import KnownTables, renamed_keys, touched_keys
 from storage_consumer.plan.directories import Catalog
-from storage_consumer.plan.planner import PendingDdl
+from storage_consumer.plan.planner import PendingDdl, PendingDdls
 from storage_consumer.plan.routes import Routes
 from storage_consumer.plan.shared_names import sharing_a_name
 from storage_consumer.plan.steps import DdlStep, key_of
@@ -59,9 +59,25 @@ class Touches:
         self.renew()
 
     def renew(self) -> None:
-        """Note that tables or statements were added."""
+        """Note that there are other tables than before, or other names in the target, or statements that `update` was not told of."""
         self.names = TableNames(self._catalog.tables, self._routes)
         self._known: dict[DdlId, frozenset[str]] | None = None
+        self._pending: PendingDdls | None = None
+        self._renamings = self._catalog.renamings
+
+    def update(self, queued: Iterable[DdlStep], dropped: Iterable[DdlStep]) -> None:
+        """Note that statements were queued, or dropped from the queue."""
+        # Statements that wait may name a table that has come only now.
+        if self._catalog.renamings != self._renamings:
+            self.renew()
+        if self._known is None:
+            return
+        for step in dropped:
+            self.forget(step)
+        for step in queued:
+            self._known[step.identity] = self._touched_by(step)
+            if self._pending is not None:
+                self._pending.add(_with_touches(step, self._known))
 
     def of(self, step: DdlStep) -> frozenset[str]:
         """Return the tables, by key, that a queued statement, or one inferred from those, is a barrier for."""
@@ -85,14 +101,15 @@ class Touches:
     def forget(self, step: DdlStep) -> None:
         """Note that a statement is done."""
         self._all().pop(step.identity, None)
+        if self._pending is not None:
+            self._pending.remove(step.identity)
 
-    def pending(self) -> list[PendingDdl]:
+    def pending(self) -> PendingDdls:
         """Return the statements that have not run, each with the tables that it touches and with names that exist only during a rename."""
-        known = self._all()
-        return [
-            PendingDdl(step=step, touches=known[step.identity] | renamed_keys(step.definition))
-            for step in self._backlog
-        ]
+        if self._pending is None:
+            known = self._all()
+            self._pending = PendingDdls(_with_touches(step, known) for step in self._backlog)
+        return self._pending
 
     def _all(self) -> dict[DdlId, frozenset[str]]:
         if self._known is None:
@@ -121,3 +138,8 @@ class Touches:
         # A table that begins after the statement cannot be beyond it.
         known = [t for t in tables if 0 < t.files.first <= step.version]
         return [str(t.name) for t in known if t.checkpoint > step.version or t.copies.copied_at >= step.version]
+
+
+def _with_touches(step: DdlStep, known: Mapping[DdlId, frozenset[str]]) -> PendingDdl:
+    # With names that exist only during a rename, and so belong to no table.
+    return PendingDdl(step=step, touches=known[step.identity] | renamed_keys(step.definition))

@@ -152,8 +152,8 @@ def test_equal_at_every_window(shape: Shape, data: st.DataObject, protocol: Prot
         (START + border, "ALTER TABLE `orders` COMMENT 'x'" if is_ddl else ""),
     ):
         described = definition(shape, version, query)
-        structure = table.files.version((version, TABLE_DIR))
-        structure.definition = structure.definition if structure.is_ddl and not described.is_ddl else described
+        if described.is_ddl or not table.files.version((version, TABLE_DIR)).is_ddl:
+            table.files.define((version, TABLE_DIR), described)
     keys = [tuple(f"c{place}" for place in places) for places in shape.keys]
     cluster = Cluster(shape, protocol, rng, MemoryWriter({NAME: keys}, same=same if shape.loose else str), options)
     visible = 0

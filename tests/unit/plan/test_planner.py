@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.plan.planner import PendingDdl, Position, barriers, ready_ddls, target_of
+from storage_consumer.plan.planner import PendingDdl, PendingDdls, Position, ready_ddls, target_of
 from tests.unit.building import key, step
 
 SQL = "ALTER TABLE `t` COMMENT 'x'"
@@ -20,13 +20,13 @@ def ready(
 ) -> list[list[str]]:
     """Directories of the groups that can run; ``a=True`` says that s/a stands still."""
     positions = {key(f"s/{t}"): Position(checkpoint=c, blocked=still.get(t, False)) for t, c in checkpoints.items()}
-    groups = ready_ddls(statements, positions, storage, is_stable=is_stable)
+    groups = ready_ddls(PendingDdls(statements), positions, storage, is_stable=is_stable)
     return [[s.table_dir for s in group] for group in groups]
 
 
 def test_barriers() -> None:
     """A table stops at the first statement that touches it, and at none that does not."""
-    found = barriers([pending("s/a", 20), pending("s/a", 10, "s/b"), pending("s/c", 5)])
+    found = PendingDdls([pending("s/a", 20), pending("s/a", 10, "s/b"), pending("s/c", 5)]).barriers
     assert found == {key("s/a"): 10, key("s/b"): 10, key("s/c"): 5}
     assert [target_of(key(t), found, 8) for t in ("s/a", "s/c", "s/d")] == [8, 5, 8]
 
@@ -95,6 +95,6 @@ def test_a_table_that_begins_later() -> None:
         key("s"): Position(checkpoint=10, blocked=False),
         key("s/a"): Position(checkpoint=0, blocked=True, first=11),
     }
-    assert ready_ddls([pending("s", 10, "s/a")], positions, 50, is_stable=False)
+    assert ready_ddls(PendingDdls([pending("s", 10, "s/a")]), positions, 50, is_stable=False)
     positions[key("s/a")] = Position(checkpoint=0, blocked=True, first=10)
-    assert not ready_ddls([pending("s", 10, "s/a")], positions, 50, is_stable=False)
+    assert not ready_ddls(PendingDdls([pending("s", 10, "s/a")]), positions, 50, is_stable=False)

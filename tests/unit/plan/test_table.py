@@ -18,7 +18,7 @@ SQL = "ALTER TABLE `t` COMMENT 'x'"
 
 def define(table: TableConsumer, definition: TableDefinition) -> None:
     """A schema file is there."""
-    table.files.version((definition.version, "s/t")).definition = definition
+    table.files.define((definition.version, "s/t"), definition)
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_structure_without_a_statement(table: TableConsumer) -> None:
 def test_stays_after(table: TableConsumer) -> None:
     """It was there all the time if what follows does not make it; of one version the statement tells, not a bare structure."""
     assert not table.timeline.stays_after(5), "nothing follows"
-    table.files.version((9, "S/t")).definition = definition("S/t", 9)
+    table.files.define((9, "S/t"), definition("S/t", 9))
     assert table.timeline.stays_after(5)
     define(table, definition("s/t", 9, "RENAME TABLE `s`.`x` TO `s`.`t`", RENAME))
     assert not table.timeline.stays_after(5)
