@@ -174,7 +174,7 @@ class KeylessTable:
         return RowRefused(
             f"{self._work.name}: the delete with commit ts {commit_ts} found no row with exactly these values in the "
             "target; somebody else changed the table, or its rows were not complete at the start. Run "
-            "`storage-consumer table pause`, reload the table, then run `storage-consumer table reload-done`"
+            "`storage-consumer table pause`, export the table after that, then run `storage-consumer load` with --replace"
         )
 
     # deletes

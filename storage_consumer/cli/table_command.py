@@ -24,9 +24,9 @@ _INDENT = " " * 4
 _AHEAD_MS = 10 * 60 * 1000
 """Milliseconds by which clocks may differ: rows up to the TSO of a copy are no longer taken from files."""
 _PROMISES = {
-    "pause": "it is paused, also across restarts, until `table resume` or `table reload-done`; the checkpoint stays with it",
+    "pause": "it is paused, also across restarts, until `table resume` or `load`; the checkpoint stays with it",
     "skip": "it is left out, also across restarts: neither its rows nor its statements are applied, and the checkpoint goes on "
-    "without it. A fresh copy and `table reload-done` bring it back",
+    "without it. A copy brings it back: `load`",
     "resume": "it is tried again from where it stopped",
     "accept-keys": "its unique keys in the target are taken as they are, and it is tried again",
     "moved": "its rows are expected there; give the route that leads to it",

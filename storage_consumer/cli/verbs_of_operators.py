@@ -66,20 +66,20 @@ the state schema. A running consumer obeys in its next round, without a restart;
             ("list", "show what is halted, paused or waiting"),
             (
                 "pause",
-                "stop the table, also across restarts, until `resume` or `reload-done`; it holds back the checkpoint",
+                "stop the table, also across restarts, until `resume` or a copy; it holds back the checkpoint",
             ),
             ("resume", "try the table again from where it stopped; ends a pause"),
             (
                 "skip",
                 (
                     "leave the table out for good: its rows and statements are not applied, and it does not hold back "
-                    "the checkpoint; a fresh copy and `reload-done` bring it back"
+                    "the checkpoint; a copy brings it back: `load`"
                 ),
             ),
             (
                 "reload-done",
                 (
-                    "you reloaded the table in the target from a copy as of the TSO --at: all rows and statements up to "
+                    "you gave the target a copy of the table as of the TSO --at yourself: all rows and statements up to "
                     "there count as done, and files that hold nothing later are not waited for"
                 ),
             ),

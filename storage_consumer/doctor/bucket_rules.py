@@ -163,7 +163,7 @@ def gaps(facts: BucketFacts) -> Outcome:
         return fail(
             f"files are missing: {'; '.join(lost[:_SHOWN])}{more}",
             "Restore them from a copy of the bucket. If they expired unread, the tables need a fresh copy: "
-            "storage-consumer table reload-done --help",
+            "storage-consumer load --help",
         )
     return ok("every file after the finished ones is there")
 

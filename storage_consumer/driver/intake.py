@@ -73,7 +73,7 @@ class Intake:
             text = (
                 f"TiCDC deletes files after {days} day(s), and the target is further behind the bucket than that, at "
                 f"{tso_time(stored)}: rows in between may have been deleted unread. Compare the tables with the "
-                "source, and reload those that differ (`storage-consumer table pause`, then `table reload-done`)"
+                "source (`storage-consumer verify`), and load those that differ anew (`storage-consumer load`)"
             )
             _log.warning("storage_warning", text=text)
 

@@ -17,6 +17,10 @@ from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.telemetry import Log
 
 _log = Log("load")
+_IN_FEED = (
+    "If the rows may go, empty the tables; if they are the source's as of a known TSO, run without --dump, and say so for each table by "
+    "`storage-consumer load --at TSO`"
+)
 _NAMED = 5
 """Most tables that a message names."""
 
@@ -40,7 +44,7 @@ class LoadStarts:
             raise ConfigError(f"--dump {uri}: {gap}")
         selection = self.context.manager.selection
         wanted = [key for key, table in copy.tables.items() if not selection.filter.leaves_out(table.definition.name)]
-        self._refuse_rows([copy.tables[key].definition.name for key in wanted])
+        self._refuse_rows([copy.tables[key].definition.name for key in wanted], _IN_FEED)
         loads = loads_to_begin(uri, copy, wanted, uuid.uuid4().hex, replaces=False)
         self.context.state.loads.begin(loads, by=by, floor=copy.snapshot)
         for note in copy.notes:
@@ -87,20 +91,19 @@ class LoadStarts:
         if gap := gap_proof(copy.snapshot, 0 if checkpoint else self.context.config.loading.start_ts, seen):
             raise ConfigError(f"{load.source}: {gap}")
         if not load.replaces:
-            self._refuse_rows([load.name])
+            self._refuse_rows([load.name], "To empty the table first, request it with --replace")
         (found,) = loads_to_begin(load.source, copy, [load.table_key], load.load_id, replaces=load.replaces)
         return replace(found, phase=LoadPhase.LOADING)
 
-    def _refuse_rows(self, names: Iterable[TableName]) -> None:
+    def _refuse_rows(self, names: Iterable[TableName], remedy: str) -> None:
         """Raise `ConfigError` if the target has rows in one of these tables: they would stay among those of the copy."""
         there = described(names, self.context.manager, self.context.target)
         full = [str(table.name) for table in there.values() if not table.is_view and self.loading.has_rows(table.name)]
         if full:
             more = f" and {len(full) - _NAMED} more" if len(full) > _NAMED else ""
             raise ConfigError(
-                f"the target already has rows in {', '.join(sorted(full)[:_NAMED])}{more}: a copy is loaded into empty tables. If they "
-                "may go, empty them; if they are the source's as of a known TSO, run without the copy, and give them as copies with "
-                "`storage-consumer table reload-done`"
+                f"the target already has rows in {', '.join(sorted(full)[:_NAMED])}{more}: a copy is loaded into empty "
+                f"tables. {remedy}"
             )
 
     def _log(self, loads: Iterable[Load]) -> None:

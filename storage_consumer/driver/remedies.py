@@ -33,7 +33,7 @@ def ddl_command(verb: str, step: DdlStep, downstream: Downstream) -> str:
 
 def table_command(verb: Verb, name: TableName, downstream: Downstream) -> str:
     """Return ``storage-consumer table VERB …`` for a table; the TSO of a copy is left to be filled in."""
-    return f"{plain_command(verb, name)} {shlex.join(reaching(downstream))}"
+    return plain_command(verb, name, shlex.join(reaching(downstream)))
 
 
 def quarantine_ways(name: TableName, downstream: Downstream) -> str:
@@ -51,7 +51,7 @@ def missing_table(name: TableName, place: TableName, downstream: Downstream) -> 
     pause, done = (table_command(verb, name, downstream) for verb in _AGAIN)
     return (
         f"the table {name} does not exist in the target{there} at this time. If somebody dropped it, run: {pause} -- "
-        f"reload it from the source, then run this with the TSO of the copy: {done}"
+        f"then give it a copy of the source. From an export: {done}"
     )
 
 

@@ -19,6 +19,7 @@ from storage_consumer.plan.loads import OPEN, Load, LoadPhase
 from storage_consumer.plan.selection import AT_A_START
 from storage_consumer.plan.table_decisions import Verb, shown_state
 from storage_consumer.plan.table_state import TableState
+from storage_consumer.plan.table_words import OR_BY_HAND
 
 FRESH = 30.0
 """Seconds after which a report no longer tells what its writer is doing."""
@@ -286,7 +287,7 @@ def _next_steps(
     if AT_A_START in reason:
         return named
     if state == TableState.LOST:
-        return named or (command("reload-done", table.name),)
+        return named or tuple(command("reload-done", table.name).split(OR_BY_HAND))
     return named if named and (again in named or _AGAIN not in reason) else (again, *named)
 
 

@@ -19,7 +19,7 @@ from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.table_decisions import Verb
 from storage_consumer.plan.table_state import TableState, TableStatus
-from storage_consumer.plan.table_words import table_flag
+from storage_consumer.plan.table_words import OR_BY_HAND, copy_ways, table_flag
 from storage_consumer.sql.parse import parsed
 
 _WAS_LEFT_OUT = "the filter left this table out until now, so its earlier rows are missing. Leave it out again, or {}"
@@ -41,16 +41,18 @@ _RESTORED = (
     "missing, and the target's table itself is that copy. To avoid this, run `storage-consumer rebind --restored` before "
     "the start the next time. Now run: {}"
 )
-_COPY = "reload the table from the source as of now or later, then run this with the TSO of the copy: {}"
+_COPY = "give the table a copy of the source as of now or later. From an export: {}"
 _LONGEST = 100
 """Characters of a stand-in's name; TiDB's names have 64 at most."""
 Commands = Callable[[Verb, TableName], str]
 """Returns the command for a decision about a table."""
 
 
-def plain_command(verb: Verb, name: TableName) -> str:
-    """Return the command without the options that lead to the target."""
-    return f"storage-consumer table {verb} {table_flag(name)}{' --at TSO' if verb == 'reload-done' else ''}"
+def plain_command(verb: Verb, name: TableName, reach: str = "") -> str:
+    """Return the command; for a copy both commands, the one for a copy that somebody made last. `reach`: what leads to the target."""
+    if verb == "reload-done":
+        return copy_ways(name, reach)
+    return f"storage-consumer table {verb} {table_flag(name)} {reach}".rstrip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,7 +329,8 @@ class Catalog:
         same = all(file.number in self.sequences[file.sequence].same_size for file in files)
         error = _OVERWRITTEN.format(first.stored.path, table.checkpoint, self._copy(table.name))
         if same:
-            as_it_is = self.command("reload-done", table.name).replace("--at TSO", f"--at {table.checkpoint}")
+            by_hand = self.command("reload-done", table.name).rpartition(OR_BY_HAND)[2]
+            as_it_is = by_hand.replace("--at TSO", f"--at {table.checkpoint}")
             error += _RESTORED.format(as_it_is)
         # With equal sizes a copy as of the table's own checkpoint is enough: the table itself may be that copy.
         table.lose(error, table.checkpoint if same else self.now)

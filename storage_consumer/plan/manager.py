@@ -24,7 +24,7 @@ from storage_consumer.tso import ddl_is_stored
 
 NOT_IN_COPY = (
     "the copy that this feed began with does not hold the table of {}, and no statement since then creates it: its earlier rows "
-    "are missing. Leave the table out, or reload it from the source, then run this with the TSO of the copy: {}"
+    "are missing. Leave the table out, or give it a copy of the source. From an export: {}"
 )
 
 
@@ -178,7 +178,7 @@ class ConsumerManager:
                 late[table.key] = (
                     f"{reason} is missing and did not arrive within {self._gap_timeout:g} s: data was lost at the source. If the "
                     f"file still exists somewhere, restore it and run: {command('resume', table.name)} -- otherwise "
-                    "reload the table from the source as of now or later, and run this with the TSO of the copy: "
+                    "give the table a copy of the source as of now or later. From an export: "
                     f"{command('reload-done', table.name)}"
                 )
         return late

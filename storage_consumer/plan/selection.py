@@ -24,7 +24,7 @@ from storage_consumer.errors import NotReplicable
 from storage_consumer.model import DdlKind, TableDefinition, TableName
 from storage_consumer.plan.routes import Routes
 from storage_consumer.plan.steps import key_of
-from storage_consumer.plan.table_words import table_flag
+from storage_consumer.plan.table_words import copy_commands
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import Token, find_words, tokens
 
@@ -216,8 +216,8 @@ class Selection:
     def _entering(self, definition: TableDefinition, out: TableName, taken: TableName) -> str:
         return (
             f"the DDL of {definition.path} brings rows of {out}, which {self.filter.who_leaves_out(out)} leaves out, into {taken}: "
-            f"those rows were not read. Reload {taken} from the source as of version {definition.version} or later, then run: "
-            f"storage-consumer table reload-done {table_flag(taken)} --at TSO"
+            f"those rows were not read. Give {taken} a copy of the source as of version {definition.version} or later, from an export by "
+            f"`{copy_commands(taken)[0]}`, or with the TSO of one that you made yourself: {copy_commands(taken)[1]}"
         )
 
     def _reading(self, definition: TableDefinition) -> Judgement:

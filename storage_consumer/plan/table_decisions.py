@@ -12,7 +12,7 @@ from typing import Literal
 from storage_consumer.model import TableName, folded_name
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.table_state import TableState
-from storage_consumer.plan.table_words import table_flag
+from storage_consumer.plan.table_words import copy_commands, table_flag
 
 Verb = Literal["pause", "resume", "skip", "reload-done", "accept-keys", "moved"]
 _PAUSED = ("paused by ", "held by ")
@@ -161,8 +161,8 @@ def _needs_a_copy(table: StoredTable) -> str:
         return ""
     why = f"is {table.error}, and lacks" if is_skipped(table.state, table.error) else "lacks"
     return (
-        f"{table.name} {why} rows that no file will bring: reload it, then run `storage-consumer table reload-done "
-        f"{table_flag(table.name)} --at TSO`"
+        f"{table.name} {why} rows that no file will bring: give it a copy by `{copy_commands(table.name)[0]}`, or, after one that you made "
+        f"yourself, by `{copy_commands(table.name)[1]}`"
     )
 
 
@@ -188,14 +188,13 @@ def obeyed(table: StoredTable, decision: TableDecision, running: int) -> StoredT
 def held(decision: TableDecision, why: str = "") -> str:
     """Return why a table is halted that an operator paused; `why`: the refusal of a decision that could not be obeyed."""
     return why or (
-        f"paused by {decision.decided_by} since {_since(decision)}, until `storage-consumer table resume` or `storage-consumer "
-        "table reload-done`"
+        f"paused by {decision.decided_by} since {_since(decision)}, until `storage-consumer table resume` or `storage-consumer load`"
     )
 
 
 def skipped(decision: TableDecision) -> str:
     """Return what is stored as the error of a table that an operator leaves out."""
-    return f"{_SKIPPED}{decision.decided_by} since {_since(decision)}, until `storage-consumer table reload-done`"
+    return f"{_SKIPPED}{decision.decided_by} since {_since(decision)}, until `storage-consumer load`"
 
 
 def is_skipped(state: str, error: str) -> bool:

@@ -12,6 +12,8 @@ from storage_consumer.plan.steps import key_of
 from storage_consumer.sql.tokens import quote
 from storage_consumer.telemetry import UNSEEN, escaped
 
+OR_BY_HAND = " -- or, after a copy that you made yourself, with its TSO: "
+"""What stands between the two ways in which a table gets a copy."""
 _PART = r"(?:`((?:[^`]|``)+)`|([^`.]+))"
 _QUOTED = re.compile(rf"{_PART}(?:\.{_PART})?")
 
@@ -36,6 +38,17 @@ def shell_word(text: str) -> str:
 def table_flag(name: TableName) -> str:
     """Return ``--table NAME`` for a shell."""
     return f"--table {shell_word(table_word(name))}"
+
+
+def copy_commands(name: TableName) -> tuple[str, str]:
+    """Return how a table gets a copy, without the options that lead to the target: from an export, and after one that somebody made."""
+    flag = table_flag(name)
+    return f"storage-consumer load {flag} --dump URI --replace", f"storage-consumer table reload-done {flag} --at TSO"
+
+
+def copy_ways(name: TableName, reach: str) -> str:
+    """Return both commands as a message has them, the one for a copy that somebody made last. `reach`: the options that lead to the target."""
+    return OR_BY_HAND.join(f"{command} {reach}".rstrip() for command in copy_commands(name))
 
 
 def parsed(given: str) -> TableName | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from storage_consumer.plan.table_words import table_flag
+from storage_consumer.plan.table_words import copy_ways, table_flag
 from storage_consumer.verifying.result import TableResult
 
 
@@ -16,8 +16,6 @@ def heal_command(result: TableResult, reaching: Sequence[str]) -> str:
     """
     if not result.different_rows and not result.structure:
         return ""
-    pause, done = (
-        " ".join(["storage-consumer", "table", verb, table_flag(result.table), *more, shlex.join(reaching)]).strip()
-        for verb, more in (("pause", ()), ("reload-done", ("--at TSO",)))
-    )
-    return f"{pause} -- reload the table from the source, then run this with the TSO of the copy: {done}"
+    reach = shlex.join(reaching)
+    pause = f"storage-consumer table pause {table_flag(result.table)} {reach}".strip()
+    return f"{pause} -- export the table after that, then run: {copy_ways(result.table, reach)}"

@@ -127,7 +127,7 @@ def test_rows_that_a_rename_would_bring_in() -> None:
     world.bucket.metadata(ts(9))
     (table,) = world.once().halted
     assert "brings rows of shop.a, which an operator leaves out, into shop.c" in table.error
-    assert "Reload shop.c" in table.error
+    assert "Give shop.c a copy" in table.error
 
 
 def left_out(table: str) -> World:

@@ -79,7 +79,7 @@ def test_statements_that_bring_rows_over_the_edge(where: str, query: str, kind: 
     with pytest.raises(NotReplicable) as caught:
         SHOP.judged(definition(where, 7, query, kind))
     assert "which the filter leaves out, into shop." in str(caught.value)
-    assert "from the source as of version 7" in str(caught.value)
+    assert "of the source as of version 7" in str(caught.value)
 
 
 def test_statements_that_read_over_the_edge() -> None:

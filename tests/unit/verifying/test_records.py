@@ -12,6 +12,7 @@ from storage_consumer.config.source_server import PASSWORD_VARIABLE, source_serv
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
+from storage_consumer.plan.table_words import OR_BY_HAND
 from storage_consumer.verifying.cut import TableLook, obstacle
 from storage_consumer.verifying.healing import heal_command
 from storage_consumer.verifying.result import Outcome, RowDifference, Span, TableResult, result_from
@@ -44,12 +45,17 @@ def test_stored_and_read_again() -> None:
     "result", [RESULT, replace(RESULT, structure=()), replace(RESULT, differences=(), differing=0)]
 )
 def test_healing(result: TableResult) -> None:
-    """The first command pauses the table, the last one tells that it was reloaded; a shell takes both as they are."""
-    pause, done = heal_command(result, ["--downstream-uri", "mysql://root@db/"]).split(
-        " -- reload the table from the source, then run this with the TSO of the copy: "
+    """The table is paused, then loaded, or told to be a copy that somebody made; a shell takes each command as it is."""
+    pause, rest = heal_command(result, ["--downstream-uri", "mysql://root@db/"]).split(
+        " -- export the table after that, then run: "
     )
+    load, done = rest.split(OR_BY_HAND)
     target = ["--downstream-uri", "mysql://root@db/"]
     assert shlex.split(pause) == ["storage-consumer", "table", "pause", "--table", "`shop`.`o``r.ders`", *target]
+    assert shlex.split(load) == [
+        *("storage-consumer", "load", "--table", "`shop`.`o``r.ders`", "--dump", "URI", "--replace"),
+        *target,
+    ]
     assert shlex.split(done) == [
         *("storage-consumer", "table", "reload-done", "--table", "`shop`.`o``r.ders`", "--at", "TSO"),
         *target,
