@@ -11,6 +11,7 @@ CAMPAIGNS = {
     "faults": "faults",
     "fuzz": "fuzz",
     "grammar": "grammar",
+    "handovers": "handovers",
     "hidden": "hidden_table",
     "kills": "kills",
     "memory": "memory",

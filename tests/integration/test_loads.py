@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import tarfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from storage_consumer import Consumer
-from storage_consumer.config.settings import Loading
 from storage_consumer.plan.loads import LoadPhase
 from tests.harness.corpora import FIXTURES, CorpusSource, available, chosen
+from tests.harness.dumps import Dump
+from tests.harness.handovers import Handover, prepared
 from tests.harness.replay import Replay
 from tests.harness.servers import KINDS, DatabaseServer
 
@@ -23,33 +19,6 @@ pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("sp
 HANDOVERS = FIXTURES / "exports" / "handovers.txz"
 CASES = {"shop": ("sql", 2), "keyless": ("sql", 2)}
 """Workload → form of its export, and the number of the cut that it is of, from 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class Handover:
-    """A recording, and an export of one of its cuts."""
-
-    replay: Replay
-    export: Path
-    cut: int
-
-    @contextmanager
-    def consumer(self) -> Iterator[Consumer]:
-        """The program, which is given the export."""
-        with self.replay.consumer() as consumer:
-            loading = Loading(dump=f"{self.export.as_uri()}?time-zone=UTC", start_ts=1)
-            loaded = consumer._loaded
-            consumer._loaded = replace(loaded, config=replace(loaded.config, loading=loading))
-            yield consumer
-
-    def goes_on(self) -> None:
-        """Round by round the target is as the source was at each cut from the export's on."""
-        corpus = self.replay.corpus
-        with self.consumer() as consumer:
-            for cut in corpus.cuts[self.cut - 1 :]:
-                corpus.materialise(cut, self.replay.bucket)
-                summary = self.replay.round_to(cut, consumer)
-                assert summary.checkpoint == cut.checkpoint_ts
 
 
 def handover(source: CorpusSource, server: DatabaseServer, folder: Path) -> Handover:
@@ -61,11 +30,8 @@ def handover(source: CorpusSource, server: DatabaseServer, folder: Path) -> Hand
         # Python 3.11.3 and older know no filter.
         tar.extraction_filter = getattr(tarfile, "data_filter", None)
         tar.extractall(folder)  # noqa: S202 - an archive of this repository
-    export = folder / corpus.workload / f"{form}-cut{number}" / "dump"
-    metadata = export / "metadata"
-    pos = f"Pos: {corpus.cuts[number - 1].checkpoint_ts}"
-    metadata.write_text(re.sub(r"Pos: \S+", pos, metadata.read_text(encoding="utf-8")), encoding="utf-8")
-    return Handover(Replay(corpus=corpus, server=server, folder=folder / "replay"), export, number)
+    uri, number = prepared(Dump(folder / corpus.workload / f"{form}-cut{number}"), corpus, folder / "export")
+    return Handover(Replay(corpus=corpus, server=server, folder=folder / "replay"), uri, number)
 
 
 SOURCES = chosen(available(FIXTURES), workloads=tuple(CASES), variants=("csv", "json"))

@@ -1,0 +1,102 @@
+"""Handovers: a feed that begins with an export of one cut of a recording, and goes on with the rest of the recorded bucket."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from storage_consumer import Consumer
+from storage_consumer.config.export_uris import OF_DUMPLING
+from storage_consumer.errors import ExportRefused
+from tests.harness.corpora import Corpus
+from tests.harness.dumps import Dump
+from tests.harness.replay import Replay
+
+_NOT_WHOLE = (
+    "--where",
+    "--no-data",
+    "--no-schemas",
+    "--filter",
+    "-f",
+    "--sql",
+    "--output-filename-template",
+    "--tables-list",
+    "-T",
+)
+"""Options with which an export lacks something, or does not say what it has."""
+_CUT = re.compile(r"-cut(\d+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """A recording, and an export of one of its cuts."""
+
+    replay: Replay
+    uri: str
+    cut: int
+    """Number of the cut, from 1."""
+
+    @contextmanager
+    def consumer(self) -> Iterator[Consumer]:
+        """The program, which is given the export."""
+        with self.replay.consumer(dump=self.uri, start_ts=1) as consumer:
+            yield consumer
+
+    def goes_on(self) -> None:
+        """Round by round the target is as the source was at each cut from the export's on."""
+        corpus = self.replay.corpus
+        with self.consumer() as consumer:
+            for cut in corpus.cuts[self.cut - 1 :]:
+                corpus.materialise(cut, self.replay.bucket)
+                summary = self.replay.round_to(cut, consumer)
+                assert summary.checkpoint == cut.checkpoint_ts
+
+
+def export_uri(folder: Path, dump: Dump) -> str:
+    """The URI of an export, with what whoever exported knows of it."""
+    said = {
+        name.removeprefix("--"): value or ("" if name.startswith("--csv") else "true") for name, value in dump.command
+    }
+    parameters = {name: value for name, value in said.items() if name in OF_DUMPLING} | {
+        "time-zone": dump.zone or "UTC"
+    }
+    return f"{folder.as_uri()}?" + "&".join(f"{name}={quote(value, safe='+:/')}" for name, value in parameters.items())
+
+
+def cut_of(dump: Dump, corpus: Corpus) -> int:
+    """The number of the cut that an export is of: what its name says, else the last."""
+    found = _CUT.search(dump.folder.name)
+    return int(found[1]) if found else len(corpus.cuts)
+
+
+def is_whole(dump: Dump) -> bool:
+    """Whether an export holds all tables of its workload and says as of when."""
+    if dump.about["exit"] or dump.has_option(*_NOT_WHOLE):
+        return False
+    try:
+        return bool(dump.read().snapshot)
+    except ExportRefused:
+        return False
+
+
+def prepared(dump: Dump, corpus: Corpus, folder: Path) -> tuple[str, int]:
+    """Copy an export into a folder, as of the recording's own cut; its URI and the number of the cut.
+
+    The export is of another run of the same workload, so its snapshot has another TSO.
+    """
+    number = cut_of(dump, corpus)
+    shutil.copytree(dump.folder / "dump", folder)
+    metadata = folder / "metadata"
+    pos = f"Pos: {corpus.cuts[number - 1].checkpoint_ts}"
+    metadata.write_text(re.sub(r"Pos: \S+", pos, metadata.read_text(encoding="utf-8")), encoding="utf-8")
+    return export_uri(folder, dump), number
+
+
+def of_workload(dumps: Sequence[Dump], workload: str) -> list[Dump]:
+    """The whole exports of a workload."""
+    return [dump for dump in dumps if dump.folder.parent.name == workload and is_whole(dump)]
