@@ -422,7 +422,7 @@ def _loading(loaded: Loaded, database: TargetDatabase, ddl: Ddl) -> Loading:
         origin = export_origin(uri, loaded.config.upstream)
         storage = open_storage(origin, loaded.secrets)
         export = read_export(storage, wanted=is_taken)
-        origin = with_form(origin, export)
+        origin = with_form(origin, export, loaded.config.upstream.time_zone)
         refuse_unsaid(storage, export, origin, said=parse_export(uri).parameters)
         return copy_of(export, origin)
 

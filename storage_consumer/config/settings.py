@@ -56,6 +56,8 @@ class DumpOptions:
     """How a CSV file has bytes: as they are, or by ``--csv-output-dialect`` of snowflake and redshift, or of bigquery."""
     time_zone: str = ""
     """Zone that the head of each SQL file has to name if it names one (``SET TIME_ZONE``); empty: any."""
+    bucket_time_zone: str = "UTC"
+    """`Upstream.time_zone` of the bucket whose changes follow: the target's session is in that zone, or in UTC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from storage_consumer.decode.canonical_text import Spelling
 from storage_consumer.decode.file_splits import RowBoundary
+from storage_consumer.decode.time_zone import UTC
 from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.model import CommitRange, TableColumn, TableName
 
@@ -41,7 +42,9 @@ class RowLayout:
     listed: tuple[str, ...] = ()
     """Names of all columns of the schema file, in order: a CSV header line may also name columns that rows lack."""
     zone: str = ""
-    """Zone whose TIMESTAMP texts become UTC during decoding; empty: they stay as they are."""
+    """Zone whose TIMESTAMP texts become those of `session` during decoding; empty: they stay as they are."""
+    session: str = UTC
+    """Zone of the target's session, as an offset."""
     spelled: tuple[Spelling | None, ...] = ()
     """Per column, the spelling of its texts during decoding (see `job.key_forms`); empty: all stay as they are."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from storage_consumer.config.settings import Upstream
 from storage_consumer.config.table_filter import unselected
 from storage_consumer.decode.decoder import RowLayout
-from storage_consumer.decode.time_zone import converted_zone
+from storage_consumer.decode.time_zone import UTC, converted_zone, session_zone
 from storage_consumer.decode.values import is_known
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn, TableDefinition, folded_name
@@ -33,13 +33,24 @@ def row_layout(definition: TableDefinition, virtual: frozenset[str], upstream: U
     for column in columns:
         _check_type(definition, column)
         _check_zone(definition, column, upstream.time_zone)
+    zone, session = zones(upstream)
     return RowLayout(
         table=definition.name,
         columns=columns,
         unselected=frozenset(folded_name(name) for name in lacking),
         listed=tuple(column.name for column in definition.columns),
-        zone=converted_zone(upstream.time_zone),
+        zone=zone,
+        session=session,
     )
+
+
+def zones(upstream: Upstream) -> tuple[str, str]:
+    """Return `RowLayout.zone` and `RowLayout.session`: the session is in the bucket's zone, which an export need not be in."""
+    if upstream.protocol not in ("dump-sql", "dump-csv"):
+        return converted_zone(upstream.time_zone), UTC
+    session = session_zone(upstream.dump.bucket_time_zone)
+    is_same = session_zone(upstream.time_zone) == session and not converted_zone(upstream.time_zone)
+    return ("" if is_same else upstream.time_zone), session
 
 
 def _check_type(definition: TableDefinition, column: TableColumn) -> None:

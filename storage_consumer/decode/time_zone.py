@@ -93,9 +93,14 @@ def occurs_twice(zone: str, text: str) -> bool:
     return first.utcoffset() != first.replace(fold=1).utcoffset()
 
 
-def to_utc(zone: str) -> partial[str]:
-    """Return `utc_of` for one zone."""
-    return partial(utc_of, zone)
+def between(zone: str, into: str, text: str) -> str:
+    """Return the same time of `zone` as wall-clock time of another one; see `utc_of` and `from_utc`."""
+    return from_utc(into, utc_of(zone, text))
+
+
+def to_session(zone: str, session: str) -> partial[str]:
+    """Return `between` from one zone to that of a session, or `utc_of` where that is UTC."""
+    return partial(utc_of, zone) if session == UTC else partial(between, zone, session)
 
 
 @lru_cache(maxsize=1 << 15)

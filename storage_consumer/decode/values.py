@@ -19,7 +19,7 @@ from typing import Literal
 
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.canonical_text import Spelling
-from storage_consumer.decode.time_zone import to_utc
+from storage_consumer.decode.time_zone import UTC, to_session
 from storage_consumer.errors import NotReplicable
 from storage_consumer.kernels.arrays import FLOAT_FIELD, INTEGER_FIELD, UNSIGNED_FIELD, YEAR_FIELD
 from storage_consumer.model import TableColumn
@@ -217,14 +217,16 @@ def converter(
     *,
     binary_encoding: BinaryEncoding = "base64",
     zone: str = "",
+    session: str = UTC,
     spelling: Spelling | None = None,
 ) -> Converter | None:
     """Return the function from the text in the file to wire text; None if the text stays as it is.
 
     The text is expected to match `grammar`. `binary_encoding` is TiCDC's ``binary-encoding-method``; canal-json has
-    none, and for exports it is how the decoder gives the bytes. `zone`, `spelling`: see `RowLayout`.
+    none, and for exports it is how the decoder gives the bytes. `zone`, `session`, `spelling`: see `RowLayout`.
     """
-    found = _converter(column, protocol, binary_encoding, zone)
+    is_moved = zone and column.type == "TIMESTAMP"
+    found = to_session(zone, session) if is_moved else _converter(column, protocol, binary_encoding)
     # First the value as the target takes it, then its one spelling: a spelling knows wire texts only.
     if spelling is None or found is None:
         return found if spelling is None else spelling.spell
@@ -232,11 +234,9 @@ def converter(
     return lambda text: spelling.spell(convert(text))
 
 
-def _converter(column: TableColumn, protocol: Protocol, binary_encoding: BinaryEncoding, zone: str) -> Converter | None:
-    """Return `converter` without a spelling."""
+def _converter(column: TableColumn, protocol: Protocol, binary_encoding: BinaryEncoding) -> Converter | None:
+    """Return `converter` without a zone and a spelling."""
     rule = _rule(column)
-    if zone and column.type == "TIMESTAMP":
-        return to_utc(zone)
     if protocol == "canal-json":
         return rule.canal
     if rule is _BITS and protocol != "csv":

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from storage_consumer.config.settings import Upstream
-from storage_consumer.decode.time_zone import utc_of
+from storage_consumer.decode.time_zone import utc_of, zone_caveat
 from storage_consumer.driver.copies import CopiedTable, OpenCopy
 from storage_consumer.errors import ExportRefused
 from storage_consumer.exports.export import Export, ExportTable
@@ -26,14 +26,18 @@ def copy_of(export: Export, origin: Upstream) -> OpenCopy:
         databases={folded_name(database.name.schema): database for database in export.databases},
         # After the tables: each view after those that it selects from.
         tables={**tables, **{key_of(view.name): CopiedTable(definition=view) for view in export.views}},
-        notes=export.notes,
+        notes=(*export.notes, *filter(None, [zone_caveat(origin.time_zone)])),
     )
 
 
-def with_form(origin: Upstream, export: Export) -> Upstream:
+def with_form(origin: Upstream, export: Export, bucket_time_zone: str) -> Upstream:
     """Return the origin of an export with what its files show of how they are written; the zone that they state comes first."""
     options = replace(
-        origin.dump, file_format=export.file_format, compression=export.compression, time_zone=export.time_zone
+        origin.dump,
+        file_format=export.file_format,
+        compression=export.compression,
+        time_zone=export.time_zone,
+        bucket_time_zone=bucket_time_zone,
     )
     return replace(
         origin,

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from storage_consumer.config.settings import Protocol, Upstream
 from storage_consumer.decode.decoder import RowLayout
-from storage_consumer.decode.layout import row_layout
-from storage_consumer.decode.time_zone import converted_zone
+from storage_consumer.decode.layout import row_layout, zones
 from storage_consumer.decode.values import FLOAT_TYPES, INTEGER_TYPES, wire_kind
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.key_forms import KeyForms, key_forms, lasting_form
@@ -112,7 +111,7 @@ def _forms(
     # Without a key rows are compared whole, which needs one spelling only where there are several structures.
     if not (is_key or _others(step)):
         return {}
-    zone, there = converted_zone(upstream.time_zone), {folded_name(column.name): column for column in target.columns}
+    (zone, _), there = zones(upstream), {folded_name(column.name): column for column in target.columns}
     newest = {folded_name(column.name): column for column in step.current.columns}
     columns: dict[str, dict[VersionKey, TableColumn]] = {name: {} for name in names}
     for version, definition in step.definitions.items():

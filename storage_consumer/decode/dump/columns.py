@@ -59,7 +59,12 @@ def readers_of(layout: RowLayout, protocol: Protocol, encoding: Literal["hex", "
             holds_bytes=holds_bytes(column),
             grammar=re.compile(form) if (form := grammar(column, protocol)) else None,
             convert=converter(
-                column, protocol, binary_encoding=encoding, zone=layout.zone, spelling=layout.spelling(place)
+                column,
+                protocol,
+                binary_encoding=encoding,
+                zone=layout.zone,
+                session=layout.session,
+                spelling=layout.spelling(place),
             ),
             is_spelled=layout.spelling(place) is not None,
         )

@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_consumer.decode.time_zone import converted_zone, offset_at, session_zone, to_utc, utc_of, zone_caveat
+from storage_consumer.config.settings import DumpOptions, Upstream
+from storage_consumer.decode.layout import zones
+from storage_consumer.decode.time_zone import converted_zone, offset_at, session_zone, to_session, utc_of, zone_caveat
+from storage_consumer.decode.values import converter
+from storage_consumer.model import TableColumn
 from tests.unit.decode.encoders import TS, Row, canal_line, canal_message, csv_row, from_canal, from_csv
 
 JANUARY, JULY = 1_704_067_200_000, 1_719_792_000_000
@@ -98,7 +102,7 @@ def test_back_and_forth(moment: dt.datetime, zone: str) -> None:
     local = moment.replace(tzinfo=dt.UTC).astimezone(zoneinfo.ZoneInfo(zone))
     text = local.replace(tzinfo=None, fold=0).isoformat(" ")
     first = local.replace(fold=0).astimezone(dt.UTC).replace(tzinfo=None)
-    assert to_utc(zone)(text) == first.isoformat(" ")
+    assert to_session(zone, "+00:00")(text) == first.isoformat(" ")
     assert local.fold or first == moment
 
 
@@ -125,3 +129,32 @@ def test_both_decoders() -> None:
 def test_caveat(zone: str, told: bool) -> None:  # noqa: FBT001 - a column of the table
     """A zone in which an hour occurs twice is warned of, and no other one."""
     assert bool(zone_caveat(zone)) is told
+
+
+@pytest.mark.parametrize(
+    ("bucket", "export", "zones_of_rows", "text"),
+    [
+        ("UTC", "UTC", ("", "+00:00"), "2024-01-01 10:00:00.5"),
+        ("UTC", "+00:00", ("", "+00:00"), "2024-01-01 10:00:00.5"),
+        ("+08:00", "+08:00", ("", "+08:00"), "2024-01-01 10:00:00.5"),
+        ("UTC", "+08:00", ("+08:00", "+00:00"), "2024-01-01 02:00:00.5"),
+        ("Asia/Shanghai", "+08:00", ("+08:00", "+00:00"), "2024-01-01 02:00:00.5"),
+        ("+08:00", "UTC", ("UTC", "+08:00"), "2024-01-01 18:00:00.5"),
+        ("+05:30", "America/New_York", ("America/New_York", "+05:30"), "2024-01-01 20:30:00.5"),
+        ("-12:30", "+14:00", ("+14:00", "-12:30"), "2023-12-31 07:30:00.5"),
+    ],
+)
+def test_an_export_in_another_zone_than_the_bucket(
+    bucket: str, export: str, zones_of_rows: tuple[str, str], text: str
+) -> None:
+    """The session is in the bucket's zone, so an export's times become those, whatever zone they are in; a zero date is one in each."""
+    upstream = Upstream(
+        scheme="file", root="/e", protocol="dump-sql", time_zone=export, dump=DumpOptions(bucket_time_zone=bucket)
+    )
+    assert zones(upstream) == zones_of_rows
+    zone, session = zones_of_rows
+    column = TableColumn(name="at", type="TIMESTAMP")
+    found = converter(column, "dump-sql", binary_encoding="hex", zone=zone, session=session)
+    given_text, zero = "2024-01-01 10:00:00.5", "0000-00-00 00:00:00"
+    assert (found(given_text) if found else given_text) == text
+    assert (found(zero) if found else zero) == zero

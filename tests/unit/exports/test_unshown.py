@@ -31,7 +31,9 @@ def judged(content: bytes | None, *, form: str = "sql", columns: str = COLUMNS, 
     storage = MemoryStorage(files)
     export = read_export(storage)
     try:
-        refuse_unsaid(storage, export, with_form(export_origin(uri, BUCKET), export), parse_export(uri).parameters)
+        refuse_unsaid(
+            storage, export, with_form(export_origin(uri, BUCKET), export, "UTC"), parse_export(uri).parameters
+        )
     except ExportRefused as fault:
         return str(fault)
     return ""
