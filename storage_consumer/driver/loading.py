@@ -6,7 +6,7 @@ and the next round reads that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from storage_consumer.driver.context import RoundContext
@@ -20,7 +20,6 @@ from storage_consumer.model import (
     DataFile,
     DdlKind,
     TableDefinition,
-    TableName,
     TableVersion,
     folded_name,
 )
@@ -121,19 +120,15 @@ class LoadJobs:
             self.ledger.halt(load.table_key, str(fault), kind="ddl")
             return False
         self.loading.created.add(load.load_id)
+        if load.source == self.context.config.loading.dump:
+            self.loading.databases.add(load.source)
         return True
 
     def _statements(self, load: Load, copy: OpenCopy) -> list[DdlStep]:
         """Return what has to run before the rows of a load can be written."""
         table, name = copy.tables[load.table_key], load.name
         manager, target = self.context.manager, self.context.target
-        place = manager.selection.routes.target(name)
-        database = TableName(schema=place.schema, table="")
-        steps = []
-        made = copy.databases.get(folded_name(name.schema))
-        # Under a route the database is another one, which the statement does not name.
-        if made is not None and place.schema == name.schema and database.folded() not in target.existing([database]):
-            steps.append(_ddl(load, made))
+        steps = list(self._databases(load, copy))
         there = described([name], manager, target).get(name.folded())
         # A restart finds the table of its own load: with rows, which stay.
         if there is None or there.is_view:
@@ -141,6 +136,19 @@ class LoadJobs:
         if load.replaces and not load.done:
             steps += _emptying(load, table.definition, there)
         return steps
+
+    def _databases(self, load: Load, copy: OpenCopy) -> Iterator[DdlStep]:
+        """Yield the statements for the databases that are to exist: that of the table; all of them, the empty ones too, if the feed begins so."""
+        filter_, routes = self.context.manager.selection.filter, self.context.manager.selection.routes
+        own = copy.databases.get(folded_name(load.name.schema))
+        begins = load.source == self.context.config.loading.dump
+        wanted = [made for made in copy.databases.values() if not filter_.leaves_out(made.name)] if begins else [own]
+        # Under a route the database may be another one, which the statement does not name.
+        named = [made for made in wanted if made is not None and made.name.schema in routes.databases(made.name.schema)]
+        if load.source in self.loading.databases or not named:
+            return
+        there = self.context.target.existing([made.name for made in named])
+        yield from (_ddl(load, made) for made in named if made.name.folded() not in there)
 
     def _run(self, step: DdlStep, copy: OpenCopy) -> bool:
         """Run one statement of a copy; return False when asked to end before it. Raise `TableError` if it cannot run."""

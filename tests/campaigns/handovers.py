@@ -19,9 +19,8 @@ from tests.harness.choosing import words
 from tests.harness.corpora import Corpus, available, chosen
 from tests.harness.dumps import Dump
 from tests.harness.dumps import available as available_dumps
-from tests.harness.handovers import Handover, of_workload, prepared
+from tests.harness.handovers import begun, of_workload
 from tests.harness.local_spark import local_spark
-from tests.harness.replay import Replay
 from tests.harness.servers import SERVERS, DatabaseServer, learn_zone
 
 
@@ -60,15 +59,16 @@ def _shown(dump: Dump, corpus: Corpus, server: DatabaseServer, folder: Path) -> 
     learn_zone(server, "+00:00" if corpus.timezone == "UTC" else corpus.timezone)
     folder.mkdir()
     try:
-        uri, cut = prepared(dump, corpus, folder / "export")
-        (folder / "replay").mkdir()
-        Handover(Replay(corpus=corpus, server=server, folder=folder / "replay"), uri, cut).goes_on()
+        handover = begun(dump, corpus, server, folder)
+        handover.goes_on()
     except Exception as error:  # noqa: BLE001 - one that fails must not hide the others
         print(f"DIFFERS {corpus} {dump} {server.kind}: {type(error).__name__}: {error}", flush=True)
         return False
     finally:
         shutil.rmtree(folder)
-    print(f"equal   {corpus} {dump} {server.kind} from cut {cut} ({time.monotonic() - began:.1f} s)", flush=True)
+    print(
+        f"equal   {corpus} {dump} {server.kind} from cut {handover.cut} ({time.monotonic() - began:.1f} s)", flush=True
+    )
     return True
 
 

@@ -6,7 +6,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,8 @@ class Replay:
     """Scratch."""
     structures: StructureCheck | None = None
     """Told to look at the structure as well."""
+    without: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Table → columns that are not compared, besides those of `IRREPRODUCIBLE`."""
 
     @property
     def bucket(self) -> Path:
@@ -82,7 +84,7 @@ class Replay:
             self.server,
             self.corpus.golden(cut),
             time_zone="+00:00" if self.corpus.timezone == "UTC" else self.corpus.timezone,
-            without=IRREPRODUCIBLE.get(self.corpus.workload, {}),
+            without={**IRREPRODUCIBLE.get(self.corpus.workload, {}), **self.without},
             null=null_like(self.corpus),
         )
         found = [one for one in found if one.what != NOT_AT_SOURCE or not stays_though_dropped(self.corpus, one.table)]

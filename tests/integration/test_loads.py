@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession
 from storage_consumer.plan.loads import LoadPhase
 from tests.harness.corpora import FIXTURES, CorpusSource, available, chosen
 from tests.harness.dumps import Dump
-from tests.harness.handovers import Handover, prepared
-from tests.harness.replay import Replay
+from tests.harness.handovers import Handover, begun
 from tests.harness.servers import KINDS, DatabaseServer
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -24,14 +23,12 @@ CASES = {"shop": ("sql", 2), "keyless": ("sql", 2)}
 def handover(source: CorpusSource, server: DatabaseServer, folder: Path) -> Handover:
     """The export of a workload, with the checkpoint of its cut, and an empty bucket."""
     corpus = source.open(folder / "corpora")
-    (folder / "replay").mkdir()
     form, number = CASES[corpus.workload]
     with tarfile.open(HANDOVERS) as tar:
         # Python 3.11.3 and older know no filter.
         tar.extraction_filter = getattr(tarfile, "data_filter", None)
         tar.extractall(folder)  # noqa: S202 - an archive of this repository
-    uri, number = prepared(Dump(folder / corpus.workload / f"{form}-cut{number}"), corpus, folder / "export")
-    return Handover(Replay(corpus=corpus, server=server, folder=folder / "replay"), uri, number)
+    return begun(Dump(folder / corpus.workload / f"{form}-cut{number}"), corpus, server, folder)
 
 
 SOURCES = chosen(available(FIXTURES), workloads=tuple(CASES), variants=("csv", "json"))

@@ -47,6 +47,8 @@ class MemoryCopy:
     storage: MemoryStorage = field(default_factory=MemoryStorage)
     tables: dict[str, CopiedTable] = field(default_factory=dict)
     identity: str = "one"
+    empty: Sequence[str] = ()
+    """Databases without a table."""
     opened: int = 0
     """How often it was opened."""
     is_finished: bool = True
@@ -88,16 +90,16 @@ class MemoryCopy:
         if not self.is_finished:
             raise ExportUnfinished("the export has no metadata")
         databases = {
-            table.definition.name.schema: TableDefinition(
-                name=TableName(schema=table.definition.name.schema, table=""),
+            schema: TableDefinition(
+                name=TableName(schema=schema, table=""),
                 version=TableVersion(self.snapshot),
-                query=f"CREATE DATABASE `{table.definition.name.schema}`",
+                query=f"CREATE DATABASE `{schema}`",
                 ddl_type=DdlKind.CREATE_SCHEMA,
                 columns=(),
-                path=f"{table.definition.name.schema}-schema-create.sql",
+                path=f"{schema}-schema-create.sql",
                 checksum=1,
             )
-            for table in self.tables.values()
+            for schema in (*(table.definition.name.schema for table in self.tables.values()), *self.empty)
         }
         return OpenCopy(
             identity=self.identity,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import pytest
 
+from storage_consumer.config.settings import Selecting
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableColumn
 from storage_consumer.plan.loads import LoadPhase
@@ -102,6 +104,15 @@ def test_an_unfinished_export_is_waited_for(caplog: pytest.LogCaptureFixture) ->
         service.close()
     assert rounds == [False] * LONG + [True]
     assert sum("has no metadata" in text for text in caplog.messages) == 1
+
+
+def test_databases_without_tables_are_created_too() -> None:
+    """A later statement may move a table into one; those that the filter leaves out are not created."""
+    world = shop()
+    world.copy.empty = ("archive", "secret")
+    world.config = replace(world.config, selecting=Selecting(rules=("*.*", "!secret.*")))
+    world.once()
+    assert {"shop", "archive"} == set(world.records.databases)
 
 
 def test_a_second_run_writes_nothing_again() -> None:
