@@ -9,7 +9,7 @@ from contextlib import suppress
 from storage_consumer.config.settings import Upstream
 from storage_consumer.decode import export_decoder
 from storage_consumer.decode.decoder import FileRead, RowLayout
-from storage_consumer.decode.values import holds_bytes
+from storage_consumer.decode.values import grammar, holds_bytes
 from storage_consumer.errors import ExportRefused, UndecodableRow
 from storage_consumer.exports.export import Export, ExportTable, head_of
 from storage_consumer.model import CommitRange, TableColumn, folded_name
@@ -33,6 +33,7 @@ def refuse_unsaid(storage: Storage, export: Export, origin: Upstream, said: Coll
     where it is read.
     """
     _refuse_zone(export, origin)
+    _refuse_ambiguous(export, origin)
     largest = sorted(export.tables, key=lambda table: -sum(part.size for part in table.parts))[:_LOOKED_AT]
     for table in largest:
         if table.parts:
@@ -48,6 +49,29 @@ def _refuse_zone(export: Export, origin: Upstream) -> None:
                 raise ExportRefused(
                     f"no file of the export says in which time zone its TIMESTAMP values are, such as those of {table.name}.{column.name}: "
                     "give it, --dump-tz ZONE. It is the `time_zone` of the server's session that Dumpling had, by default the server's own"
+                )
+
+
+def _refuse_ambiguous(export: Export, origin: Upstream) -> None:
+    """Raise `ExportRefused` if options of a CSV export let two values look alike in one of its tables."""
+    options = origin.dump
+    if options.file_format != "csv" or options.delimiter:
+        return
+    # Only with escapes does a text begin otherwise than the marker that begins with a backslash.
+    is_marked = options.escape_backslash and options.null.startswith("\\")
+    for table in export.tables:
+        for column in table.definition.columns:
+            if not table.parts or grammar(column, "dump-csv") or folded_name(column.name) in table.generated:
+                continue
+            if not options.escape_backslash:
+                raise ExportRefused(
+                    f"nothing tells where a text of {table.name}.{column.name} ends: --csv-delimiter is empty, and --escape-backslash=false. Export "
+                    "again with one of them"
+                )
+            if column.nullable and not is_marked:
+                raise ExportRefused(
+                    f"NULL and the text {options.null!r} look alike in {table.name}.{column.name}, since --csv-delimiter is empty. Export again with "
+                    r"a delimiter, or with --csv-null-value '\N'"
                 )
 
 

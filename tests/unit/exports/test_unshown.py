@@ -114,6 +114,27 @@ def test_header_that_should_not_be() -> None:
     assert judged(b'1,"a",\\N\r\n', form="csv", query="no-header=true") == ""
 
 
+@pytest.mark.parametrize(
+    ("query", "columns", "reason"),
+    [
+        ("csv-delimiter=", COLUMNS, ""),
+        ("csv-delimiter=&csv-null-value=NULL", COLUMNS, "NULL and the text 'NULL' look alike in s.t.t"),
+        (
+            "csv-delimiter=&csv-null-value=NULL",
+            COLUMNS.replace("text", "text NOT NULL").replace("(40)", "(40) NOT NULL"),
+            "",
+        ),
+        ("csv-delimiter=&csv-null-value=NULL", "  `id` int NOT NULL,\n  `n` int,\n  PRIMARY KEY (`id`)", ""),
+        ("csv-delimiter=&escape-backslash=false", COLUMNS, "nothing tells where a text of s.t.t ends"),
+        ("csv-null-value=NULL&escape-backslash=false", COLUMNS, ""),
+    ],
+)
+def test_values_that_look_alike(query: str, columns: str, reason: str) -> None:
+    """Without a delimiter some values cannot be told apart: refused where a table has a column for them."""
+    found = judged(b"1,2\r\n", form="csv", columns=columns, query=f"no-header=true&{query}")
+    assert (reason in found) if reason else found == ""
+
+
 def test_time_zone() -> None:
     """A TIMESTAMP needs the zone, unless the files say it, or there is neither a value nor a default."""
     rows = sql("(1,'2024-01-01 00:00:00')")
