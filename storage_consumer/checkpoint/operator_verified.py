@@ -23,6 +23,7 @@ from storage_consumer.downstream.state_tables import (
 )
 from storage_consumer.model import TableName
 from storage_consumer.plan.journal import DONE, SKIPPED
+from storage_consumer.plan.loads import LoadPhase
 from storage_consumer.plan.table_decisions import may_touch
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.verifying.cut import TableLook
@@ -139,6 +140,9 @@ def _looked(tables: StateTables, table_key: str, rows: Rows) -> TableLook | None
     )
     entries = tables.quarantine.c
     ((quarantined,),) = rows(select(func.count()).select_from(tables.quarantine).where(entries.table_key == table_key))
+    loads = tables.loads.c
+    is_loading = (loads.table_key == table_key) & (loads.phase == LoadPhase.LOADING)
+    ((loading,),) = rows(select(func.count()).select_from(tables.loads).where(is_loading))
     return TableLook(
         table_key=table_key,
         table=name,
@@ -149,6 +153,7 @@ def _looked(tables: StateTables, table_key: str, rows: Rows) -> TableLook | None
         statement=last_that_may_touch(rows(begun_statements(tables, given_up=False)), name),
         statements=" ".join(map(str, mark)),
         quarantined=quarantined,
+        is_loaded=not loading,
         writer=bool(writer),
         error=error or "",
     )

@@ -106,10 +106,15 @@ class Snapshot:
 
         `checkpoint` does not count tables that are loaded, or that have not caught up since.
         """
-        own = {table.name.folded(): table.checkpoint for table in self.tables}
         loading = [load.low for load in self.loads if load.phase == LoadPhase.LOADING]
+        return min([self.slowest, *loading])
+
+    @property
+    def slowest(self) -> int:
+        """Commit ts up to which all tables are applied (inclusive) that are not being loaded: those that catch up since included."""
+        own = {table.name.folded(): table.checkpoint for table in self.tables}
         joining = [own.get(load.name.folded(), load.low) for load in self.loads if load.phase == LoadPhase.JOINING]
-        return min([self.checkpoint, *loading, *joining])
+        return min([self.checkpoint, *joining])
 
     def reached(self, table: Table) -> int:
         """Return the commit ts up to which a table is applied, inclusive."""

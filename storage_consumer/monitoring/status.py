@@ -155,7 +155,9 @@ def judged(
     tables = tuple(_tables(snapshot, command))
     stopped = [each for each in tables if each.state in STOPPED]
     lag = lag_of(snapshot.checkpoint, snapshot.now)
-    late = max_lag is not None and (lag is None or lag > max_lag)
+    # A table that catches up after its load counts for no checkpoint, but is behind all the same.
+    behind = lag_of(snapshot.slowest, snapshot.now)
+    late = max_lag is not None and (behind is None or behind > max_lag)
     lonely = needs_writer and not snapshot.writer
     health = next(
         health
@@ -214,8 +216,14 @@ def _reasons(status: Status, stopped: list[TableStatus], exceeded: float | None,
         rows = sum(table.quarantined for table in unequal)
         yield f"{_some(rows, 'row')} of {_some(len(unequal), 'table')} in the quarantine: the target is not equal to the source there"
     if exceeded is not None:
-        so_far = f"{span(status.lag)} old" if status.lag is not None else "not there yet"
-        yield f"the checkpoint is {so_far}, and at most {span(exceeded)} is allowed"
+        behind = lag_of(snapshot.slowest, snapshot.now)
+        so_far = f"{span(behind)} old" if behind is not None else "not there yet"
+        whose = (
+            "the checkpoint"
+            if snapshot.slowest == snapshot.checkpoint
+            else "that of a table that catches up after its load"
+        )
+        yield f"{whose} is {so_far}, and at most {span(exceeded)} is allowed"
     if snapshot.writer and not status.is_reported:
         yield _silence(snapshot)
     if status.source_lag is not None and status.source_lag > STALLED and snapshot.writer:

@@ -28,6 +28,8 @@ class TableLook:
     statements: str = ""
     """A mark of the journal: another one later on shows that a statement was begun or ended meanwhile."""
     quarantined: int = 0
+    is_loaded: bool = True
+    """Whether it has all rows of the copy that it goes on with, if any."""
     writer: bool = False
     """Whether a process holds the lease."""
     error: str = ""
@@ -51,6 +53,8 @@ def obstacle(look: TableLook) -> Obstacle | None:
             "`storage-consumer ddl`",
             passes=look.writer,
         )
+    if not look.is_loaded:
+        return Obstacle("it is being loaded from a copy: see `storage-consumer load`", passes=moves)
     if not look.checkpoint:
         return Obstacle("nothing of it is applied yet", passes=False)
     if not is_settled(look.noted, look.checkpoint):

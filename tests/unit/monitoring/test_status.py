@@ -13,7 +13,9 @@ from storage_consumer.monitoring.report import Phase, Report, Work
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
 from storage_consumer.monitoring.status import FRESH, STALLED, Health, Status, commands_in, judged, lag_of
 from storage_consumer.monitoring.wording import doing
+from storage_consumer.plan.loads import Load, LoadPhase, clock_of
 from storage_consumer.plan.selection import AT_A_START
+from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import table_word
 
@@ -335,3 +337,44 @@ def test_a_lag_needs_a_checkpoint() -> None:
     assert lag_of(0, NOW) is None
     assert lag_of(at(2), NOW) == 2.0
     assert lag_of(at(-2), NOW) == 0.0
+
+
+def load_of(name: str, phase: LoadPhase, **more: object) -> Load:
+    """A load of a table of database d, whose copy is ten minutes old."""
+    values: dict[str, object] = {"source": "file:///e", "low": at(600), "parts": 4, "done": clock_of(2, 0), **more}
+    table_name = TableName(schema="d", table=name)
+    return Load(table_key=key_of(table_name), name=table_name, load_id="1", phase=phase, **values)  # type: ignore[arg-type]
+
+
+def test_loads() -> None:
+    """What is loaded, refused or wished for is shown with its source; a load that has ended is not."""
+    tables = [table(name, "loading" if name == "a" else "running") for name in "abcde"]
+    phases = dict(
+        zip(
+            "abcde",
+            (LoadPhase.LOADING, LoadPhase.REFUSED, LoadPhase.REQUESTED, LoadPhase.DONE, LoadPhase.CANCELLED),
+            strict=True,
+        )
+    )
+    loads = tuple(load_of(name, phase, error="too old" if name == "b" else "") for name, phase in phases.items())
+    found = status(snapshot(*tables, loads=loads))
+    reasons = {str(each.name): each.reason for each in found.tables}
+    assert reasons == {
+        "d.a": "1 of 4 files of file:///e are written",
+        "d.b": "the load from file:///e was refused: too old",
+        "d.c": "the load from file:///e waits for a consumer",
+    }
+    assert (found.health, found.counts) == (Health.HEALTHY, {"loading": 1, "running": 4})
+
+
+def test_a_table_that_catches_up_after_its_load_is_behind() -> None:
+    """It counts for no checkpoint, yet a limit of the lag holds for it; while it is loaded, none does."""
+    joining = snapshot(table("a", checkpoint=at(400), follows=False), loads=(load_of("a", LoadPhase.JOINING),))
+    assert (joining.slowest, joining.needed) == (at(400), at(400))
+    found = status(joining, 300)
+    assert found.health == Health.BEHIND
+    assert found.reasons[0].startswith("that of a table that catches up after its load is 6m40s old")
+    assert status(joining, 500).health == Health.HEALTHY
+    loading = snapshot(table("a", "loading", checkpoint=0), loads=(load_of("a", LoadPhase.LOADING),))
+    assert (loading.slowest, loading.needed) == (at(3), at(600))
+    assert status(loading, 300).health == Health.HEALTHY

@@ -18,8 +18,7 @@ from tests.harness.pages import ROOT, Block, blocks, inline_code
 RUN_BY = re.compile(r"run by: (?P<path>tests/[\w/]+\.py)(?:::(?P<test>\w+))?")
 NOT_RUN = re.compile(r"not run: needs \S.*")
 OTHERS = {
-    "cdc",
-    "curl",
+    *("cdc", "curl", "dumpling"),
     "promtool",
     *("apt-get", "export", "install", "pip", "python3", "source", "spark-submit", "tar"),
     *("docker", "kubectl", "mariadb", "mariadb-dump", "systemctl", "systemd-sysusers"),

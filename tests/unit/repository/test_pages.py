@@ -25,6 +25,17 @@ STAGE = re.compile(r'"(\d) \w+<br/>(\w+)/"')
 FILE = re.compile(r"(?:[a-z_]+/)*[a-z_]+(?:\.py|/)|(?:tests|conf|docs|storage_consumer|fixtures)/[\w./-]+")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 ESCAPED = re.compile(r"\\([^\w\s])")
+DUMPLINGS = {
+    *(
+        "--complete-insert",
+        "--consistency",
+        "--no-views",
+        "--output-filename-template",
+        "--params",
+        "--snapshot",
+        "--sql",
+    ),
+}
 SPARKS = {"--conf", "--py-files"}
 """Flags of spark-submit."""
 DECISION = ["Context", "Choice", "Price", "Measured"]
@@ -160,8 +171,8 @@ def test_toml_examples_load(tmp_path: Path) -> None:
 
 
 def test_named_flags_exist() -> None:
-    """Each flag that stands in a sentence is one of the program, of spark-submit, or of a program below tests/."""
-    flags = {f"--{name}" for option in OPTIONS for name in (option.name, *option.aliases)} | SPARKS
+    """Each flag that stands in a sentence is one of the program, of spark-submit or Dumpling, or of a program below tests/."""
+    flags = {f"--{name}" for option in OPTIONS for name in (option.name, *option.aliases)} | SPARKS | DUMPLINGS
     flags |= {flag.name for verb in VERBS.values() for flag in verb.flags} | {"--help", "--version"}
     theirs = {
         flag for path in (ROOT / "tests").rglob("*.py") for flag in FLAG.findall(path.read_text(encoding="utf-8"))

@@ -79,6 +79,8 @@ def test_nothing_to_heal() -> None:
         (replace(LOOK, statement=5), True),
         (replace(LOOK, statement=5, writer=False), False),
         (replace(LOOK, checkpoint=0), False),
+        (replace(LOOK, is_loaded=False), True),
+        (replace(LOOK, is_loaded=False, state="halted"), False),
     ],
 )
 def test_the_cut(look: TableLook, passes: bool | None) -> None:  # noqa: FBT001 - a parameter of the test
