@@ -166,6 +166,10 @@ class Decisions(Protocol):
         """Return decisions on statements that are neither done nor skipped, by `DdlStep.identity`."""
         ...
 
+    def waiting(self) -> tuple[bool, bool]:
+        """Return whether decisions on tables wait, and whether loads are requested; asked in every round, so by one query."""
+        ...
+
     def apply_to_tables(self, busy: Collection[str] = (), *, tells_time: bool = True) -> list[Obeyed]:
         """Apply decisions on tables to the stored state, each once; return their results. `ProgressStore.load` returns the rest.
 

@@ -67,16 +67,23 @@ class StoredDecisions:
             made = map(_decision, connection.execute(waits).all())
             return [self._judged(connection, each, tells_time=tells_time, locks=False)[1] for each in made]
 
+    def waiting(self) -> tuple[bool, bool]:
+        """Return whether decisions about tables wait, and whether loads are requested; without the lease, so that an idle round takes no lock."""
+        made, loads = self._tables.table_decisions, self._tables.loads
+        decided = exists().where(made.c.obeyed_at.is_(None))
+        requested = exists().where(loads.c.phase == LoadPhase.REQUESTED)
+        with self._transactions.shared("looking for decisions about tables") as connection:
+            row = connection.execute(select(decided, requested)).one()
+        return bool(row[0]), bool(row[1])
+
     def apply_to_tables(self, busy: Collection[str] = (), *, tells_time: bool = True) -> list[Obeyed]:
         """Apply decisions to what is stored, each once. One that cannot be followed is noted and changes nothing.
 
         Decisions about tables that are `busy` wait. `tells_time` says whether rows carry their commit-ts.
         """
         waits = select(self._tables.table_decisions).where(self._tables.table_decisions.c.obeyed_at.is_(None))
-        # Look without the lease first: a round without new decisions takes no lock.
-        with self._transactions.shared("reading the decisions about tables") as connection:
-            if connection.execute(waits).first() is None:
-                return []
+        if not self.waiting()[0]:
+            return []
         with self._transactions.owned("applying a decision about a table") as connection:
             # Read again, under a lock: an operator may have replaced a decision since the first look.
             made = map(_decision, connection.execute(waits.with_for_update()).all())

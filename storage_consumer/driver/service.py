@@ -194,6 +194,11 @@ class ConsumerService:
                 _log.info("decision_obeyed", **fields, **copied)
         return any(not each.refusal for each in found)
 
+    def _is_decided(self) -> bool:
+        """Apply operators' decisions; return whether any took effect, or whether a load may begin."""
+        decided, requested = self._state.decisions.waiting()
+        return (decided and self._apply_decisions()) or (requested and self._is_load_requested())
+
     def _is_load_requested(self) -> bool:
         """Return whether a load may begin that an operator has requested."""
         busy = self._busy()
@@ -250,7 +255,7 @@ class ConsumerService:
     def _round(self, stop: StopSignal, *, once: bool) -> RoundSummary | None:
         """Run one round; return None when asked to stop before it began, or if its copy is not there yet."""
         # A decision changes what is stored, so what is in memory is out of date.
-        if self._context is not None and (self._apply_decisions() or self._is_load_requested()):
+        if self._context is not None and self._is_decided():
             self._drop()
         renewal = self._hold_lease(stop, once=once)
         if renewal is None:

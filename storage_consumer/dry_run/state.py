@@ -239,6 +239,10 @@ class _Decisions:
         """Return the decisions about statements that wait."""
         return {} if self._stored is None else self._stored.decisions.on_statements()
 
+    def waiting(self) -> tuple[bool, bool]:
+        """Return that there is nothing to apply, and nothing to load."""
+        return False, False
+
     def apply_to_tables(self, busy: Collection[str] = (), *, tells_time: bool = True) -> list[Obeyed]:  # noqa: ARG002 - none is applied
         """Apply none: the plan begins with what they make of the state."""
         return []

@@ -256,6 +256,11 @@ class MemoryDecisions:
         """Return what `apply_to_tables` would make now of the decisions that nobody has obeyed yet."""
         return foresee_decisions(self._owned.all, tells_time=tells_time)
 
+    def waiting(self) -> tuple[bool, bool]:
+        """Return whether decisions on tables wait, and whether loads are requested."""
+        records = self._owned.all
+        return bool(unobeyed(records)), any(each.phase == LoadPhase.REQUESTED for each in records.loads.values())
+
     def apply_to_tables(self, busy: Collection[str] = (), *, tells_time: bool = True) -> list[Obeyed]:
         """Apply decisions on tables, each once, except those on `busy` tables; return their results."""
         # A look without the lease first, as the real one does.
