@@ -36,7 +36,7 @@ _AGAIN = "`storage-consumer table resume"
 """How a message names the command, without the options that lead to the target."""
 _KILL = re.compile(r"`(KILL \d+)`")
 _PASSWORD_FILE = re.compile(r" --downstream-password-file ('(?:[^']|'\\'')*'|\S+)")
-_BEGINNING = re.compile(r"(?<!`)(?=storage-consumer (?:ddl|table|quarantine|rebind|inspect|run) )")
+_BEGINNING = re.compile(r"(?<!`)(?=storage-consumer (?:ddl|load|table|quarantine|rebind|inspect|run) )")
 # What ends a command may stand inside of a quoted word, such as the name of a table. A word that is never closed is none of ours.
 _COMMAND = re.compile(r"(?:\$'(?:[^'\\]|\\.)*'|'[^']*'|\"[^\"]*\"|\$(?!')|[^'\"$\n.; ]++|[.; ])*?(?= -- |[.;] |\.?$)")
 _TARGET = re.compile(r" --downstream-uri ('(?:[^']|'\\'')*'|\S+)")
