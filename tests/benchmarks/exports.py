@@ -39,14 +39,13 @@ def loaded(bench: Bench, order: Order, form: str, goal: float) -> Backlog:
         del profiled
         bench.session  # noqa: B018 - started before the clock
         server.drop_all()
-        options = {"dump": f"{folder.as_uri()}?csv-output-dialect=default", "start_ts": bucket.checkpoint}
-        uri = f"{empty.as_uri()}?protocol=csv"
         with (
             Consumer(
-                upstream_uri=uri,
+                upstream_uri=f"{empty.as_uri()}?protocol=csv",
                 downstream_uri=server.uri,
                 config={"sink": {"csv": {"include-commit-ts": True}}},
-                **options,
+                dump=f"{folder.as_uri()}?csv-output-dialect=default",
+                start_ts=bucket.checkpoint,
             ) as consumer,
             watched() as usage,
         ):
