@@ -115,10 +115,10 @@ campaigns() {
 
 tier=quick
 case "${1:-}" in quick | all | night) tier=$1 && shift ;; esac
-# Whole files go to each process, with servers of its own. What starts Spark or the program, or measures time, runs afterwards, one after another:
-# it stops, cuts and fills up what it runs on.
+# Whole files go to each process, with servers and a Spark session of its own. What runs the program or measures time runs afterwards, one after
+# another: it stops, cuts and fills up what it runs on.
 at_once=(--numprocesses=auto --maxprocesses=4 --dist=loadfile)
-by_itself='spark or acceptance or alone'
+by_itself='acceptance or alone'
 
 mkdir -p "$cache"
 has git || apt_install git # the guards ask it which files belong to the repository
