@@ -105,7 +105,7 @@ def test_a_wrong_copy_is_refused(mariadb: DatabaseServer, bucket: SmallBucket, t
         for table, why in {"d.a": "pause the table", "d.b": "does not hold the table d.b: it holds d.a"}.items():
             ask(table, early, mariadb)
             assert why in str(running.wait_for("load_refused", table=table)["error"])
-        assert command("load", server=mariadb).stdout.count("refused") == 2
+        assert command("load", server=mariadb).stdout.count("  refused  nothing was written") == 2
         bucket.rows("d.a", 2, row("d.a", 12, "9", '"new"'))
         bucket.metadata(ts(15))
         running.wait_for("round_finished", checkpoint=ts(15), halted=0)
