@@ -105,7 +105,7 @@ campaigns() {
   run tests.campaigns simulate --histories 100000 --seed "$seed" || status=$?
   run tests.campaigns kills --kills 200 --seed "$seed" || status=$?
   run tests.campaigns shuffles --count 200 --seed "$seed" || status=$?
-  run tests.campaigns fuzz canal-json csv exports growth paths schema --minutes 10 --seed "$seed" || status=$?
+  run tests.campaigns fuzz canal-json csv growth paths schema --minutes 10 --seed "$seed" || status=$?
   run tests.campaigns waves || status=$?
   run tests.campaigns corpora --all || status=$?
   run tests.campaigns faults || status=$?
@@ -115,10 +115,11 @@ campaigns() {
 
 tier=quick
 case "${1:-}" in quick | all | night) tier=$1 && shift ;; esac
-# Whole files go to each process, with servers and a Spark session of its own. What runs the program or measures time runs afterwards, one after
-# another: it stops, cuts and fills up what it runs on.
-at_once=(--numprocesses=auto --maxprocesses=4 --dist=loadfile)
-by_itself='acceptance or alone'
+pytest_tier=$([ "$tier" = quick ] && echo quick || echo all)
+# Whole files go to each process, with servers and a Spark session of its own. All other tests run one after another: they stop, cut and fill
+# up what they run on, and measure what that takes.
+at_once=()
+if [ "$tier" = quick ]; then at_once=(--numprocesses=auto --maxprocesses=4 --dist=loadfile); fi
 
 mkdir -p "$cache"
 has git || apt_install git # the guards ask it which files belong to the repository
@@ -138,15 +139,7 @@ say "set up in $((SECONDS - started)) s"
 cd "$here"
 status=0
 tests_started=$SECONDS
-if [ "$tier" = quick ]; then
-  run pytest --tier quick "${at_once[@]}" "$@" || status=$?
-else
-  run pytest --tier all "${at_once[@]}" -m "not ($by_itself)" "$@" || status=$?
-  second=0
-  run pytest --tier all -m "$by_itself" "$@" || second=$?
-  # 5: none of the tests that were asked for belongs there.
-  if [ "$status" = 5 ] || { [ "$status" = 0 ] && [ "$second" != 5 ]; }; then status=$second; fi
-fi
+run pytest --tier "$pytest_tier" "${at_once[@]}" "$@" || status=$?
 echo "tests: $((SECONDS - tests_started)) s, exit code $status"
 if [ "$tier" = night ]; then campaigns || status=$?; fi
 exit "$status"

@@ -24,9 +24,7 @@ def export(folder: Path, tick: int, tables: dict[str, list[str]], *, finished: b
     (folder / "d-schema-create.sql").write_text(f"{HEAD}CREATE DATABASE `d`;\n", encoding="utf-8")
     for table, parts in tables.items():
         body = "  `id` int NOT NULL,\n  `name` varchar(20) DEFAULT NULL,\n  PRIMARY KEY (`id`)"
-        schema = (
-            f"{HEAD}CREATE TABLE `{table}` (\n{body}\n) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;\n"
-        )
+        schema = f"{HEAD}CREATE TABLE `{table}` (\n{body}\n) ENGINE=InnoDB;\n"
         (folder / f"d.{table}-schema.sql").write_text(schema, encoding="utf-8")
         for number, rows in enumerate(parts):
             content = f"{HEAD}INSERT INTO `{table}` VALUES\n{rows};\n"

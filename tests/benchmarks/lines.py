@@ -15,7 +15,6 @@ from tests.benchmarks.backlogs import (
     measured,
 )
 from tests.benchmarks.cold import measure_cold
-from tests.benchmarks.exports import loaded
 from tests.benchmarks.idle import measure_idle
 from tests.benchmarks.measuring import Asked, Bench
 from tests.benchmarks.results import Result
@@ -46,19 +45,12 @@ def _loaded(about: str, protocol: str, profile: str, goal: float) -> Line:
     return _backlog(about, lambda bench, asked: against_load_data(bench, asked.order(protocol, profile), goal))
 
 
-def _copied(about: str, form: str, goal: float) -> Line:
-    """An export of the final rows beside LOAD DATA of them."""
-    return _backlog(about, lambda bench, asked: loaded(bench, asked.order("csv", "insert"), form, goal))
-
-
 LINES: dict[str, Line] = {
     "canal-json": _loaded(
         "mixed changes in canal-json, against LOAD DATA over two connections", "canal-json", "mixed", 0.5
     ),
     "csv": _loaded("the same in CSV", "csv", "mixed", 0.7),
     "insert": _loaded("inserts only, CSV, against the same", "csv", "insert", 0.8),
-    "dump-csv": _copied("loading an export in CSV, against LOAD DATA of the same rows", "csv", 0.6),
-    "dump-sql": _copied("the same in SQL", "sql", 0.45),
     "hot": _backlog(
         "updates of 1,000 rows, CSV, against decoding their keys alone in two processes",
         lambda bench, asked: against_keys_alone(

@@ -14,7 +14,6 @@ CAMPAIGNS = {
     "handovers": "handovers",
     "hidden": "hidden_table",
     "kills": "kills",
-    "load-kills": "load_kills",
     "memory": "memory",
     "plan": "plans",
     "refusals": "refusals",

@@ -12,10 +12,10 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from tests.campaigns.fuzzing import canal_json, csv, exports, growth, paths, schema
+from tests.campaigns.fuzzing import canal_json, csv, growth, paths, schema
 from tests.campaigns.fuzzing.engine import Report, Target, fuzz
 
-TARGETS = {module.TARGET.name: module.TARGET for module in (canal_json, csv, exports, growth, paths, schema)}
+TARGETS = {module.TARGET.name: module.TARGET for module in (canal_json, csv, growth, paths, schema)}
 MEMORY = 512 << 20
 """Bytes of address space that the process may take."""
 _SHOWN = 4000

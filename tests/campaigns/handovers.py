@@ -42,15 +42,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sources = chosen(available(), workloads=words(asked.workloads), variants=words(asked.variants), archs=("new",))
         servers = [stack.enter_context(SERVERS[kind]()) for kind in words(asked.servers)]
         stack.enter_context(local_spark())
-        outcomes = [
-            _shown(dump, corpus, server, scratch / "one")
-            for corpus in (source.open(scratch / "corpora") for source in sources)
-            for dump in of_workload(dumps, corpus.workload)
-            if not asked.dumps or dump.folder.name in words(asked.dumps)
-            for server in servers
-        ]
-        print(f"\n{sum(outcomes)} of {len(outcomes)} equal")
-        return 2 if not outcomes else 0 if all(outcomes) else 1
+        done = problems = 0
+        for source in sources:
+            corpus = source.open(scratch / "corpora")
+            wanted = [
+                d for d in of_workload(dumps, corpus.workload) if not asked.dumps or d.folder.name in words(asked.dumps)
+            ]
+            for dump in wanted:
+                for server in servers:
+                    done += 1
+                    problems += not _shown(dump, corpus, server, scratch / "one")
+        print(f"\n{done - problems} of {done} equal")
+        return 2 if not done else 1 if problems else 0
 
 
 def _shown(dump: Dump, corpus: Corpus, server: DatabaseServer, folder: Path) -> bool:

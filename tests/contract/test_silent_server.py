@@ -27,7 +27,7 @@ from tests.contract.test_rogue_server import OK, WITH_TLS, greeting_of
 from tests.harness.program import program
 from tests.harness.small_bucket import SmallBucket, ts
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 
 _TLS_HEAD = b"\x16\x03\x03\x40\x00"
 """The beginning of a record of TLS that is never complete."""

@@ -114,7 +114,6 @@ def test_journal_of_a_table(mariadb: DatabaseServer, rig: Rig) -> None:
     assert 0 <= found[1].ended_ago < 60
 
 
-@pytest.mark.alone
 def test_ten_thousand_tables(mariadb: DatabaseServer, rig: Rig) -> None:
     """Each page of a feed with ten thousand tables takes less than a second and two megabytes, the first look included."""
     owner = rig.owner(ME)

@@ -17,7 +17,7 @@ from tests.contract.test_status_page import now_ts
 from tests.harness.browser import Tab, chromium, tab
 from tests.harness.servers import DatabaseServer
 
-pytestmark = [pytest.mark.server, pytest.mark.alone]
+pytestmark = pytest.mark.server
 TABLES = 10_000
 HOSTILE = "<img src=evil onerror=alert(1)>"
 BROKEN = ("shop.t00007", "shop.t00021")

@@ -17,7 +17,6 @@ from storage_consumer.model import TableName
 from storage_consumer.operating.verification import Server, verified
 from storage_consumer.operating.verified_table import Wishes
 from storage_consumer.plan.journal import DONE, STARTED, Sent
-from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.verifying.result import Outcome
 from storage_consumer.verifying.side import KeyRange
 from tests.contract.state_rigs import statement
@@ -52,22 +51,6 @@ def test_a_half_written_window_is_not_compared(rig: VerifyRig) -> None:
     assert result.outcome is Outcome.NOT_COMPARED
     assert "a job that has not ended may have written rows up to" in result.reason
     assert "`storage-consumer run`" in result.reason
-
-
-@pytest.mark.parametrize("paused", [False, True])
-def test_a_table_that_is_being_loaded_is_not_compared(rig: VerifyRig, *, paused: bool) -> None:
-    """It has a part of its copy, whatever its checkpoint says, also while the load is paused."""
-    name = TableName(schema=SOURCE, table="t")
-    with closing(rig.state()) as state:
-        load = Load(table_key=rig.key("t"), name=name, load_id="1", source="file:///e", low=rig.now(), parts=2)
-        state.loads.begin([replace(load, phase=LoadPhase.LOADING)], by="op")
-        state.lease.release()
-    if paused:
-        rig.at_rest("t", state="halted")
-    rig.at_target("DELETE FROM t WHERE id > 5")
-    result = rig.one("t")
-    assert result.outcome is Outcome.NOT_COMPARED
-    assert "it is being loaded from a copy" in result.reason
 
 
 def test_a_window_that_ends_is_waited_for(rig: VerifyRig) -> None:

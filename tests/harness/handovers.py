@@ -31,8 +31,7 @@ _NOT_WHOLE = (
 )
 """Options with which an export lacks something, or does not say what it has."""
 _BY_THE_CLOCK: Mapping[str, Mapping[str, frozenset[str]]] = {
-    "ddl_storm": dict.fromkeys(("storm.t", "storm.t_new", "storm.t_older"), frozenset({"e", "ts"})),
-    "types": {"types_db.defs": frozenset({"c"})},
+    "ddl_storm": dict.fromkeys(("storm.t", "storm.t_new", "storm.t_older"), frozenset({"e", "ts"}))
 }
 """Workload → table → columns that hold the time of the run: the export and the recording are of two."""
 _CUT = re.compile(r"-cut(\d+)$")

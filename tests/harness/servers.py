@@ -120,10 +120,8 @@ class DatabaseServer:
             self.query(f"DROP DATABASE {quoted(name)}")
 
     def clear(self) -> None:
-        """Drop all databases, and the users that tests made; what they set for all sessions is as it was."""
+        """Drop all databases, and the users that tests made."""
         self.drop_all()
-        if self.kind == "tidb":
-            self.query("SET GLOBAL tidb_enable_check_constraint = OFF")
         for user, host in self.query("SELECT user, host FROM mysql.user"):
             if user not in _SYSTEM_USERS:
                 self.query(f"DROP USER '{user}'@'{host}'")

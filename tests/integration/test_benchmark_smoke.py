@@ -23,7 +23,7 @@ SMALL = (
     *("--stored", "20,40", "--stored-remote", "20,40", "--breakdown"),
 )
 
-pytestmark = [pytest.mark.server, pytest.mark.alone, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 
 @pytest.mark.timeout(400)

@@ -22,7 +22,7 @@ from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.harness.waiting import wait_until
 from tests.integration.rounds import consumer, content, once
 
-pytestmark = [pytest.mark.server, pytest.mark.alone, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark]
 KEYS = range(300)
 WRITTEN = [(key, str(key)) for key in KEYS]
 TABLES = ("d.a", "d.b")

@@ -16,7 +16,7 @@ from tests.harness.s3_server import S3Server
 from tests.harness.servers import DatabaseServer
 from tests.harness.servers import mariadb as own_mariadb
 
-pytestmark = [pytest.mark.server, pytest.mark.alone, pytest.mark.spark, pytest.mark.usefixtures("spark")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 OF_TARGET = {
     "server killed and started again": "before a DDL",
     "lock wait that ends": "a row of another transaction",

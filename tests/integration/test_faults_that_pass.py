@@ -14,7 +14,6 @@ from tests.harness.small_bucket import CREATE_TABLE, SmallBucket, column, row, t
 from tests.integration.rounds import consumer
 
 pytestmark = [
-    pytest.mark.alone,
     *(pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")),
     pytest.mark.parametrize("bucket", ["csv", "canal-json"], indirect=True),
 ]

@@ -15,7 +15,7 @@ from tests.harness.replay import Replay
 from tests.harness.servers import DatabaseServer
 from tests.harness.stopping import general_log
 
-pytestmark = [pytest.mark.server, pytest.mark.alone, pytest.mark.spark, pytest.mark.usefixtures("spark")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 CORPORA = [
     CorpusSource(path=FIXTURES / path)
     for path in (

@@ -13,7 +13,7 @@ from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.harness.waiting import wait_until
 
-pytestmark = [pytest.mark.server, pytest.mark.alone, pytest.mark.spark, pytest.mark.usefixtures("spark")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 
 def test_only_what_works_is_heard(mariadb: DatabaseServer, tmp_path: Path) -> None:
