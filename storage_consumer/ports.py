@@ -185,6 +185,13 @@ class Loads(Protocol):
         """Return the loads that no consumer has looked at, by table."""
         ...
 
+    def unsettled(self, load: Load) -> tuple[int, bool]:
+        """Return the version of the last statement that may touch the table of a load and is not known to have ended, 0 for none.
+
+        And whether the table is halted, so that nobody finds out what became of it until an operator decides.
+        """
+        ...
+
     def begin(self, loads: Collection[Load], *, by: str, floor: int = 0) -> None:
         """Store that these loads begin: nothing but their copies is written to their tables from here on.
 

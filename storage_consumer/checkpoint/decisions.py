@@ -114,6 +114,13 @@ class StoredDecisions:
             self._put_also(connection, stored, decision)
         return found.refusal
 
+    def end_pause(self, connection: Connection, table_key: str) -> None:
+        """Forget what keeps a table halted until it has a copy, which is to come now; a decision that nobody has obeyed yet stays."""
+        made = self._tables.table_decisions
+        refused = (made.c.verb == "reload-done") & made.c.refusal.is_not(None)
+        ends = (made.c.table_key == table_key) & (_is_paused(self._tables) | refused)
+        connection.execute(delete(made).where(ends))
+
     def _judged(
         self, connection: Connection, decision: TableDecision, *, tells_time: bool, locks: bool
     ) -> tuple[StoredTable, Foreseen]:
@@ -124,6 +131,9 @@ class StoredDecisions:
         stored = self._kept_only(connection, of) if row is None else stored_table(row)
         # What the verdict needs of the journal is read in the same transaction, so that no statement moves in between.
         stored = replace(stored, last_resolved=connection.execute(last_resolved(tables, of)).scalar_one() or 0)
+        loads = tables.loads.c
+        loading = select(loads.load_id).where(loads.table_key == of, loads.phase == LoadPhase.LOADING)
+        stored = replace(stored, loading=connection.execute(loading).first() is not None)
         begun = connection.execute(begun_statements(tables, given_up=needs_copy(stored.state))).all()
         stored = replace(stored, started=last_that_may_touch(begun, stored.name))
         if why := refusal(stored, decision, tells_time=tells_time):

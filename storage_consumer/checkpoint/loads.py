@@ -10,15 +10,14 @@ from sqlalchemy import func, select, update
 from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.engine import Connection
 
-from storage_consumer.checkpoint.decisions import StoredDecisions
+from storage_consumer.checkpoint.decisions import StoredDecisions, begun_statements, last_that_may_touch
 from storage_consumer.checkpoint.transactions import OwnedTransactions, larger
 from storage_consumer.downstream.state_tables import StateTables, put
 from storage_consumer.model import TableName
 from storage_consumer.plan.loads import OPEN, Load, LoadPhase
-from storage_consumer.plan.table_decisions import TableDecision
+from storage_consumer.plan.table_decisions import TableDecision, needs_copy
 from storage_consumer.plan.table_state import TableState
 
-_BASED = (LoadPhase.LOADING, LoadPhase.JOINING, LoadPhase.DONE)
 _DOING = "reading the loads of tables"
 
 
@@ -43,6 +42,15 @@ class StoredLoads:
         with self._transactions.shared("requesting a load") as connection:
             self._put(connection, load, requested_at=func.utc_timestamp(6), requested_by=by, ended_at=None)
 
+    def unsettled(self, load: Load) -> tuple[int, bool]:
+        """See `ports.Loads`."""
+        stored = self._tables.tables.c
+        query = select(stored.state).where(stored.table_key == load.table_key)
+        with self._transactions.shared(_DOING) as connection:
+            state = connection.execute(query).scalar_one_or_none() or ""
+            begun = connection.execute(begun_statements(self._tables, given_up=needs_copy(state))).all()
+        return last_that_may_touch(begun, load.name), state in (TableState.HALTED, TableState.LOST)
+
     def begin(self, loads: Collection[Load], *, by: str, floor: int = 0) -> None:
         """Store that these loads begin: nothing but their copies is written to their tables from here on.
 
@@ -64,6 +72,7 @@ class StoredLoads:
                 names = {"schema_name": load.name.schema, "table_name": load.name.table}
                 progress = insert(tables.tables).values({"table_key": load.table_key, "checkpoint": 0} | names | new)
                 connection.execute(progress.on_duplicate_key_update(**new))
+                self._decisions.end_pause(connection, load.table_key)
 
     def refuse(self, load: Load, error: str) -> None:
         """Store why a copy cannot be used."""
@@ -117,7 +126,7 @@ class StoredLoads:
 def loads_in(connection: Connection, tables: StateTables) -> tuple[dict[str, Load], frozenset[str]]:
     """Return the loads that are not ended, by table key, and the keys of all tables that have been loaded or are."""
     rows = [load_of(row) for row in connection.execute(select(tables.loads)).mappings().all()]
-    based = frozenset(load.table_key for load in rows if load.phase in _BASED)
+    based = frozenset(load.table_key for load in rows if load.low)
     return {load.table_key: load for load in rows if load.phase in OPEN}, based
 
 

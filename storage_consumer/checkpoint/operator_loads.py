@@ -50,7 +50,9 @@ class LoadInspector:
             found = self._locked(load.table_key)
             if found is not None and found.load.phase == LoadPhase.LOADING:
                 return found
-            values = asdict(load) | {"schema_name": load.name.schema, "table_name": load.name.table}
+            # What the table has of an earlier copy it keeps, whatever becomes of this one.
+            low = found.load.low if found is not None else 0
+            values = asdict(load) | {"low": low} | {"schema_name": load.name.schema, "table_name": load.name.table}
             del values["name"]
             wish = {"requested_at": func.utc_timestamp(6), "requested_by": by, "ended_at": None}
             self._connection.rows(put(self._loads, values | wish))

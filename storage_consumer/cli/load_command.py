@@ -146,7 +146,7 @@ def _listed(rows: Sequence[LoadRow], left_out: int, *, as_json: bool) -> str:
 
 def _lines(row: LoadRow) -> Iterator[str]:
     load = row.load
-    at = f"as of {load.low} ({tso_time(load.low)})" if load.low else ""
+    at = f"as of {load.as_of} ({tso_time(load.as_of)})" if load.as_of else ""
     yield from table([(str(load.name), str(load.phase), load_progress(load))], "  ")
     yield from wrapped(f"{load.source} {at}".rstrip(), _INDENT)
     yield from message(load.error, _INDENT) if load.error else ()
@@ -160,7 +160,7 @@ def _document(row: LoadRow) -> dict[str, object]:
         "table": str(load.name),
         "phase": str(load.phase),
         "source": load.source,
-        "as_of": load.low,
+        "as_of": load.as_of,
         "parts": load.parts,
         "parts_done": load.parts_done,
         "bytes": load.size,

@@ -58,8 +58,6 @@ class Loading:
     """By table key: those whose copies are being written."""
     created: set[str] = field(default_factory=set)
     """Ids of the loads whose tables exist."""
-    databases: set[str] = field(default_factory=set)
-    """URIs of the copies all of whose databases exist."""
     ended: bool = False
     """Whether a load ended since the state was read, so that it has to be read again."""
     rate: float = FIRST_RATE

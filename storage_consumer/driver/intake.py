@@ -51,11 +51,24 @@ class Intake:
         self._pass_over()
         self._save_moved(poll)
         self._record_covered(covered)
+        self._halt_older()
         # Last, since what was read just now may have closed a gap.
         missing = manager.look_for_gaps(self.ledger.storage_checkpoint, self.context.clock.monotonic())
         for key, error in missing.items():
             self.ledger.halt(key, error, kind="gap")
         return late
+
+    def _halt_older(self) -> None:
+        """Halt the tables that the copy lacks with which the feed began."""
+        manager, command = self.context.manager, self.context.manager.catalog.command
+        lacking = manager.older.lacking(
+            self.ledger.storage_checkpoint,
+            manager.tables,
+            manager.lifetimes.ends_of,
+            lambda table: command("reload-done", table.name),
+        )
+        for key, error in lacking.items():
+            self.ledger.halt(key, error, kind="schema")
 
     def _warn(self, poll: Poll) -> None:
         """Log what is odd about the bucket as a whole.

@@ -58,6 +58,8 @@ class RoundLedger:
     """Rows written and deleted."""
     size: int = 0
     """Bytes of the data files read."""
+    loaded: set[str] = field(default_factory=set)
+    """Keys of the tables whose copies were written to their end: what is stored of them is newer than what is known here."""
     locked: set[str] = field(default_factory=set)
     """Keys of the tables whose statement waits for locks of other sessions."""
     stages: Counter[str] = field(default_factory=Counter)
@@ -166,6 +168,8 @@ class RoundLedger:
         # A worker stores the tables of its statement before the round hears of its end. Here a table may still be as a DROP, or the
         # former step of a cycle of renames, left it, and that must not replace what the worker stored. A halt is stored all the same.
         moved = self.context.ddl_workers.moved
+        # The end of a load has moved its table, which the next round reads.
+        tables = [table for table in tables if table.key not in self.loaded]
         return [
             progress_of(
                 table,
@@ -304,7 +308,9 @@ def _reached(manager: ConsumerManager, reach: int) -> Checkpoints:
     """Return how far the tables are that count for the whole. `reach`: how far the round may go."""
     tables, stored = manager.tables.values(), manager.catalog.stored_checkpoint
     # A run that ends sooner than an earlier one takes nothing back. Where all tables are being loaded, no table is any further.
-    return checkpoints(tables, stored if is_all_apart(tables) else max(reach, stored))
+    found = checkpoints(tables, stored if is_all_apart(tables) else max(reach, stored))
+    # All tables that count have at least what the feed began with; one whose load was cancelled does not count.
+    return Checkpoints(lowest=max(found.lowest, manager.floor), running=max(found.running, manager.floor))
 
 
 def _join(manager: ConsumerManager, reached: Checkpoints) -> list[TableConsumer]:

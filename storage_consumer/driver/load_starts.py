@@ -8,18 +8,25 @@ from dataclasses import dataclass, replace
 
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.copies import Loading, OpenCopy, loads_to_begin
-from storage_consumer.driver.ddl_prepare import described
-from storage_consumer.errors import ConfigError
+from storage_consumer.driver.ddl_prepare import described, prepared
+from storage_consumer.driver.loading import OF_LOADS, database_steps
+from storage_consumer.errors import ConfigError, TableError
 from storage_consumer.loading.proof import gap_proof
 from storage_consumer.model import TableName
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.loads import Load, LoadPhase
+from storage_consumer.plan.table_words import table_flag
+from storage_consumer.ports import DdlContext
 from storage_consumer.telemetry import Log
 
 _log = Log("load")
 _IN_FEED = (
     "If the rows may go, empty the tables; if they are the source's as of a known TSO, run without --dump, and say so for each table by "
     "`storage-consumer load --at TSO`"
+)
+_UNSETTLED = (
+    "a statement with version {} that touches {} was started and is not known to have ended: it may still change the table. Decide "
+    "about it (`storage-consumer ddl` lists it) or run `storage-consumer table resume {}`, and request the load again once it is done"
 )
 _NAMED = 5
 """Most tables that a message names."""
@@ -45,11 +52,35 @@ class LoadStarts:
         selection = self.context.manager.selection
         wanted = [key for key, table in copy.tables.items() if not selection.filter.leaves_out(table.definition.name)]
         self._refuse_rows([copy.tables[key].definition.name for key in wanted], _IN_FEED)
-        loads = loads_to_begin(uri, copy, wanted, uuid.uuid4().hex, replaces=False)
+        load_id = uuid.uuid4().hex
+        self._create_databases(copy, load_id)
+        loads = loads_to_begin(uri, copy, wanted, load_id, replaces=False)
         self.context.state.loads.begin(loads, by=by, floor=copy.snapshot)
         for note in copy.notes:
             _log.warning("notice", text=f"{uri}: {note}")
         self._log(loads)
+
+    def _create_databases(self, copy: OpenCopy, load_id: str) -> None:
+        """Create the databases of a copy that the filter takes, those without tables too: a later statement may need them.
+
+        This comes before the feed begins: until then every start does it again, and after that the copy need not be opened for it.
+        """
+        context, filter_ = self.context, self.context.manager.selection.filter
+        wanted = [made for made in copy.databases.values() if not filter_.leaves_out(made.name)]
+        steps = database_steps(f"{OF_LOADS}{load_id}", wanted, context.manager, context.target)
+        if steps:
+            self.loading.ddl.fence()
+        for step in steps:
+            surroundings = DdlContext(
+                database_is_ours=True,
+                database_statements=(step.definition.query,),
+                table_was_seen=True,
+                should_continue=context.ddl_workers.should_continue,
+            )
+            try:
+                self.loading.ddl.run(prepared(step, context.manager, context.target), surroundings, ())
+            except TableError as fault:
+                raise ConfigError(f"the database {step.name.schema} of the copy cannot be created: {fault}") from fault
 
     def begin_requested(self, restart: Restart, busy: Collection[str] = ()) -> bool:
         """Begin the loads that operators have requested, or store why they cannot begin; return whether any began.
@@ -58,10 +89,12 @@ class LoadStarts:
         """
         begun = []
         for load in self.context.state.loads.requested():
-            if load.table_key in busy:
+            version, is_halted = self.context.state.loads.unsettled(load)
+            # Where nobody stands in the way, the next round finds out what became of it.
+            if load.table_key in busy or (version and not is_halted):
                 continue
             try:
-                found = self._judged(load, restart)
+                found = self._judged(load, restart, version)
             except ConfigError as fault:
                 self.context.state.loads.refuse(load, str(fault))
                 _log.error("load_refused", table=str(load.name), error=str(fault))
@@ -72,8 +105,13 @@ class LoadStarts:
             self._log(begun)
         return bool(begun)
 
-    def _judged(self, load: Load, restart: Restart) -> Load:
-        """Return a requested load as it begins; raise `ConfigError` where the copy cannot be used for the table."""
+    def _judged(self, load: Load, restart: Restart, unsettled: int) -> Load:
+        """Return a requested load as it begins; raise `ConfigError` where the copy cannot be used for the table.
+
+        `unsettled`: the version of a statement that may still change the table, 0 for none.
+        """
+        if unsettled:
+            raise ConfigError(_UNSETTLED.format(unsettled, load.name, table_flag(load.name)))
         copy = self.loading.copy_at(load.source)
         table = copy.tables.get(load.table_key)
         if table is None:
@@ -125,5 +163,9 @@ def _tables_of(copy: OpenCopy) -> str:
 
 def is_new_feed(restart: Restart, storage_checkpoint: int) -> bool:
     """Return whether nothing has been applied, loaded or seen of a feed yet."""
-    nothing = not (restart.checkpoint or restart.tables or restart.floor or restart.loads or restart.journalled)
+    # What is only requested does not make a feed begin.
+    begun = any(load.phase != LoadPhase.REQUESTED for load in restart.loads.values())
+    # The statements of copies are none of the feed: the databases of one are created before it begins.
+    ran = any(not identity.table_dir.startswith(OF_LOADS) for identity in restart.journalled)
+    nothing = not (restart.checkpoint or restart.tables or restart.floor or begun or ran)
     return nothing and not storage_checkpoint

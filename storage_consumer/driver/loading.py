@@ -6,7 +6,7 @@ and the next round reads that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from storage_consumer.driver.context import RoundContext
@@ -20,14 +20,16 @@ from storage_consumer.model import (
     DataFile,
     DdlKind,
     TableDefinition,
+    TableName,
     TableVersion,
     folded_name,
 )
 from storage_consumer.plan.loads import Load, Slice, clock_of, end_of, next_slices
+from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import DdlStep, RowStep, key_of
 from storage_consumer.plan.table import is_all_apart
 from storage_consumer.plan.table_state import TableState
-from storage_consumer.ports import DdlContext
+from storage_consumer.ports import DdlContext, Target
 from storage_consumer.sql.tokens import quote
 from storage_consumer.telemetry import Log
 
@@ -35,6 +37,8 @@ _log = Log("load")
 
 _ALONE, _BESIDE_OTHERS = 20.0, 2.0
 """Seconds that a job with parts of copies should take: while nothing else is to be done, and while other tables go on."""
+OF_LOADS = "load/"
+"""How the folder begins under which the journal has the statements of copies; none of the bucket's does."""
 _OTHER_COPY = (
     "{} holds another copy than the one that the load of {} began with. Put that one back, or begin again: give {} a copy as of "
     "now or later"
@@ -82,10 +86,13 @@ class LoadJobs:
         for load in self._open():
             if not (load.is_written and load.load_id in self.loading.created):
                 continue
+            # A late task goes by how far this load is, which another load of the table begins anew.
+            self.fence_rows()
             if why := self.context.state.loads.finish(load):
                 self.ledger.halt(load.table_key, why, kind="ddl")
                 continue
             del self.loading.loads[load.table_key]
+            self.ledger.loaded.add(load.table_key)
             self.loading.ended = True
             _log.info("load_finished", table=str(load.name), checkpoint=load.low, files=load.parts)
 
@@ -113,6 +120,8 @@ class LoadJobs:
             text = _OTHER_COPY.format(load.source, load.name, load.name)
             self.ledger.halt(load.table_key, text, kind="file")
             return False
+        if self._awaits_database(load):
+            return False
         try:
             if not all(self._run(step, copy) for step in self._statements(load, copy)):
                 return False
@@ -120,35 +129,54 @@ class LoadJobs:
             self.ledger.halt(load.table_key, str(fault), kind="ddl")
             return False
         self.loading.created.add(load.load_id)
-        if load.source == self.context.config.loading.dump:
-            self.loading.databases.add(load.source)
         return True
 
     def _statements(self, load: Load, copy: OpenCopy) -> list[DdlStep]:
         """Return what has to run before the rows of a load can be written."""
         table, name = copy.tables[load.table_key], load.name
         manager, target = self.context.manager, self.context.target
-        steps = list(self._databases(load, copy))
+        own = copy.databases.get(folded_name(name.schema))
+        steps = database_steps(f"{OF_LOADS}{load.load_id}", [own] if own is not None else [], manager, target)
         there = described([name], manager, target).get(name.folded())
+        create = _ddl(load, table.definition)
         # A restart finds the table of its own load: with rows, which stay.
-        if there is None or there.is_view:
-            return [*steps, _ddl(load, table.definition)]
-        if load.replaces and not load.done:
-            steps += _emptying(load, table.definition, there)
-        return steps
+        if there is None or there.is_view or self.context.state.journal.entry(create) is not None:
+            return [*steps, create]
+        if load.done:
+            return steps
+        drop = _emptying(load, table.definition, DdlKind.DROP_TABLE)
+        # One that has been sent goes on, whatever is known by now.
+        begun = self.context.state.journal.entry(drop) is not None
+        if begun or not self._is_as_copied(load, table.definition, there):
+            return [*steps, drop, create]
+        return [*steps, _emptying(load, table.definition, DdlKind.TRUNCATE_TABLE)] if load.replaces else steps
 
-    def _databases(self, load: Load, copy: OpenCopy) -> Iterator[DdlStep]:
-        """Yield the statements for the databases that are to exist: that of the table; all of them, the empty ones too, if the feed begins so."""
-        filter_, routes = self.context.manager.selection.filter, self.context.manager.selection.routes
-        own = copy.databases.get(folded_name(load.name.schema))
-        begins = load.source == self.context.config.loading.dump
-        wanted = [made for made in copy.databases.values() if not filter_.leaves_out(made.name)] if begins else [own]
-        # Under a route the database may be another one, which the statement does not name.
-        named = [made for made in wanted if made is not None and made.name.schema in routes.databases(made.name.schema)]
-        if load.source in self.loading.databases or not named:
-            return
-        there = self.context.target.existing([made.name for made in named])
-        yield from (_ddl(load, made) for made in named if made.name.folded() not in there)
+    def _is_as_copied(self, load: Load, wanted: TableDefinition, there: TargetTable) -> bool:
+        """Return whether a table that the target has can take the copy as it is, and then go on with what comes after it.
+
+        The statements that the copy holds will not run. So where some of them may be still to come, the table has to be created anew.
+        """
+        manager = self.context.manager
+        if load.low > manager.floor:
+            may_come = self.ledger.reach <= load.low
+            if may_come or any(s.table_key == load.table_key and s.version <= load.low for s in manager.backlog):
+                return False
+        columns = {folded_name(column.name) for column in wanted.columns}
+        return columns == {folded_name(column.name) for column in there.columns if not column.generated}
+
+    def _awaits_database(self, load: Load) -> bool:
+        """Return whether a statement of the bucket may still create the database of a load: it would find it there and fail."""
+        manager, database = self.context.manager, TableName(schema=load.name.schema, table="")
+        # What a feed began with holds the statements before it.
+        if load.low <= manager.floor:
+            return False
+        creating = (
+            step.version <= load.low and step.name.folded() == database.folded()
+            for step in manager.backlog
+            if step.definition.ddl_type == DdlKind.CREATE_SCHEMA
+        )
+        # Also one that was sent and whose outcome is not known yet. One at exactly the storage checkpoint may not be there yet.
+        return any(creating) or (self.ledger.reach <= load.low and not self.context.target.existing([database]))
 
     def _run(self, step: DdlStep, copy: OpenCopy) -> bool:
         """Run one statement of a copy; return False when asked to end before it. Raise `TableError` if it cannot run."""
@@ -178,7 +206,7 @@ class LoadJobs:
         load, table = part.load, self._table(part.load)
         # Rows carry the load's clock instead of a commit-ts, so no version may cut any of them off.
         plain = replace(table.definition, version=TableVersion(0), query="", ddl_type=0)
-        folder = f"load/{load.load_id}"
+        folder = f"{OF_LOADS}{load.load_id}"
         files = tuple(
             DataFile(
                 stored=table.parts[number - 1],
@@ -203,23 +231,33 @@ class LoadJobs:
         )
 
 
+def database_steps(
+    folder: str, wanted: Iterable[TableDefinition], manager: ConsumerManager, target: Target
+) -> list[DdlStep]:
+    """Return the statements that create those of these databases that the target lacks; `folder`: of their identities in the journal."""
+    routes = manager.selection.routes
+    # Under a route the database may be another one, which the statement does not name.
+    named = [made for made in wanted if made.name.schema in routes.databases(made.name.schema)]
+    there = target.existing([made.name for made in named]) if named else {}
+    return [
+        DdlStep(table_dir=f"{folder}/{key_of(made.name)}"[:500], table_key=key_of(made.name), definition=made)
+        for made in named
+        if made.name.folded() not in there
+    ]
+
+
 def _ddl(load: Load, definition: TableDefinition) -> DdlStep:
     """Return a statement of a copy; its identity in the journal is that of the load, so that another load runs it again."""
     name = definition.name
     # In the journal of statements it stands beside those of the bucket, whose directories never begin so.
     return DdlStep(
-        table_dir=f"load/{load.load_id}/{key_of(name)}"[:500], table_key=load.table_key, definition=definition
+        table_dir=f"{OF_LOADS}{load.load_id}/{key_of(name)}"[:500], table_key=load.table_key, definition=definition
     )
 
 
-def _emptying(load: Load, wanted: TableDefinition, there: TargetTable) -> Sequence[DdlStep]:
-    """Return the statements that empty a table: TRUNCATE where its columns are those of the copy, else it is created anew."""
-    columns = {folded_name(column.name) for column in wanted.columns}
-    needed = {folded_name(column.name) for column in there.columns if not column.generated}
-    same = columns == needed
-    name = wanted.name
-    verb, kind = ("TRUNCATE", DdlKind.TRUNCATE_TABLE) if same else ("DROP", DdlKind.DROP_TABLE)
-    query = f"{verb} TABLE {quote(name.schema)}.{quote(name.table)}"
+def _emptying(load: Load, wanted: TableDefinition, kind: DdlKind) -> DdlStep:
+    """Return the statement that empties a table, or removes it so that it can be created anew."""
+    verb = "DROP" if kind == DdlKind.DROP_TABLE else "TRUNCATE"
+    query = f"{verb} TABLE {quote(wanted.name.schema)}.{quote(wanted.name.table)}"
     # Another checksum than the CREATE's, which has the same version.
-    emptying = replace(wanted, query=query, ddl_type=kind, checksum=wanted.checksum ^ 1)
-    return [_ddl(load, emptying)] if same else [_ddl(load, emptying), _ddl(load, wanted)]
+    return _ddl(load, replace(wanted, query=query, ddl_type=kind, checksum=wanted.checksum ^ kind))

@@ -59,6 +59,8 @@ class ConsumerService:
         """Number of steps that took effect in all rounds."""
         self._load_ended = False
         """Whether a load has ended in the last round."""
+        self._touched: frozenset[str] = frozenset()
+        """The tables that running statements touched when what was known of tables was forgotten."""
         self._waits_for = ""
         """Why the copy of a new feed cannot be loaded yet, as it was logged."""
         self._rounds = 0
@@ -149,7 +151,8 @@ class ConsumerService:
         if is_new and given.dump:
             starts.begin_feed(given.dump, by=readable(self._me))
             return True
-        return starts.begin_requested(restart, self._busy())
+        # What was just read knows no names yet, by which a running statement would be seen to touch a table.
+        return starts.begin_requested(restart, self._touched if context.ddl_workers.running else ())
 
     def _read(self) -> tuple[RoundContext, Restart]:
         """Read the state, and return what the next rounds work with, and what was read."""
@@ -216,6 +219,8 @@ class ConsumerService:
     def _drop(self) -> None:
         """Forget everything but the lease."""
         if self._context is not None:
+            if not self._context.manager.is_new:
+                self._touched = self._busy()
             self._context.target.close()
         self._context = None
 

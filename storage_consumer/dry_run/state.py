@@ -200,6 +200,10 @@ class _Loads:
         """Return nothing."""
         return []
 
+    def unsettled(self, load: Load) -> tuple[int, bool]:  # noqa: ARG002 - nothing is requested
+        """Return that nothing may still change the table."""
+        return 0, False
+
     def begin(self, loads: Collection[Load], *, by: str, floor: int = 0) -> None:
         """Store nothing."""
 

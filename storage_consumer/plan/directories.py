@@ -179,6 +179,10 @@ class Catalog:
         if (load := restart.loads.get(key)) is not None and not left_out:
             loading, joining = load.phase == LoadPhase.LOADING, load.phase == LoadPhase.JOINING
             restored = replace(restored, loading=loading, joining=joining).released
+        # What others were told is beyond it, as it can only be after a copy: its load may have made way for another one since.
+        apart = key in restart.behind and restart.tables.get(key, 0) < restart.lowest
+        if apart and not (left_out or restored.lacks_past or dropped or restored.skipped):
+            restored = replace(restored, joining=not restored.loading)
         if key in restart.lost and not left_out:
             return replace(restored, state=TableState.LOST, error=_LOST.format(self._copy(name)))
         if restored.lacks_past:

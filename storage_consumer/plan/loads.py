@@ -52,7 +52,7 @@ class Load:
     identity: str = ""
     """What the copy is, by its content; empty until a consumer has looked at it."""
     low: int = 0
-    """The copy holds all changes up to this TSO, inclusive."""
+    """The copy holds all changes up to this TSO, inclusive. Of one that has not begun: that of the table's last copy, if it had one."""
     high: int = 0
     """The copy holds no change after this TSO; `low`, unless its parts were read at several times."""
     phase: LoadPhase = LoadPhase.REQUESTED
@@ -68,6 +68,11 @@ class Load:
     """Whether the target's table is emptied first."""
     error: str = ""
     """Why it was refused; empty if it was not."""
+
+    @property
+    def as_of(self) -> int:
+        """The TSO of the copy; 0 while nobody has looked at it."""
+        return self.low if self.identity else 0
 
     @property
     def parts_done(self) -> int:

@@ -12,6 +12,7 @@ from storage_consumer.plan.covered import covered_renames, gives_away, is_covere
 from storage_consumer.plan.ddl_backlog import LATE, DdlBacklog, StoppedDdl
 from storage_consumer.plan.directories import Catalog, Commands, Restart, plain_command
 from storage_consumer.plan.lifetimes import Lifetimes, is_dropped_after
+from storage_consumer.plan.older_tables import OlderTables
 from storage_consumer.plan.planner import Position, ready_ddls, target_of
 from storage_consumer.plan.quarantined import QuarantinedTables
 from storage_consumer.plan.selection import Selection
@@ -21,11 +22,6 @@ from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.touches import Touches
 from storage_consumer.sql.parse import parsed
 from storage_consumer.tso import ddl_is_stored
-
-NOT_IN_COPY = (
-    "the copy that this feed began with does not hold the table of {}, and no statement since then creates it: its earlier rows "
-    "are missing. Leave the table out, or give it a copy of the source. From an export: {}"
-)
 
 
 class ConsumerManager:
@@ -58,7 +54,10 @@ class ConsumerManager:
         self.lifetimes: Final = Lifetimes()
         self.quarantined: Final = QuarantinedTables()
         self._gap_timeout = gap_timeout
-        self._began_with_copy, self._based = bool(restart.floor), restart.based
+        self.floor: Final = restart.floor
+        """TSO of the copy that the feed began with, 0 for none."""
+        self._based = restart.based
+        self.older: Final = OlderTables(restart.floor)
         self._dispatched = False
 
     @property
@@ -101,9 +100,9 @@ class ConsumerManager:
             table.timeline.add(definition, ignored=ignored)
         self.lifetimes.ends(table.key, definition)
         step = DdlStep(table_dir=table_dir, table_key=table.key, definition=definition, ensure=not definition.is_ddl)
-        if step.ensure and self._is_needed(step, table) and self._began_with_copy and table.key not in self._based:
-            # Nothing in the bucket creates it, so it existed when the copy was made: created here, it would lack its rows.
-            table.halt(NOT_IN_COPY.format(definition.path, self.catalog.command("reload-done", table.name)), "schema")
+        if step.ensure and self._is_needed(step, table) and self.floor and table.key not in self._based:
+            # Nothing in the bucket creates it, so it existed before: created here, it would lack its rows.
+            self.older.note(step)
             return None
         late = self._is_needed(step, table) and self.backlog.take(step, table)
         if late:

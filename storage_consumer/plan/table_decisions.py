@@ -48,6 +48,8 @@ class StoredTable:
     follows: bool = True
     error: str = ""
     copies: Copies = field(default_factory=Copies)
+    loading: bool = False
+    """Whether a copy of it is being written, whatever its state says meanwhile."""
     last_resolved: int = 0
     """Version of its last statement that is done or skipped."""
     started: int = 0
@@ -179,7 +181,9 @@ def obeyed(table: StoredTable, decision: TableDecision, running: int) -> StoredT
     if decision.verb == "skip":
         return replace(stands, state=TableState.EXCLUDED, error=skipped(decision))
     if decision.verb in ("resume", "accept-keys"):
-        return replace(stands, state=TableState.RUNNING, error="") if table.state == TableState.HALTED else stands
+        # A table that is being loaded goes on with that.
+        goes_on = TableState.LOADING if table.loading else TableState.RUNNING
+        return replace(stands, state=goes_on, error="") if table.state == TableState.HALTED else stands
     return replace(
         stands, checkpoint=decision.at, state=TableState.RUNNING, error="", copies=table.copies.renewed(decision.at)
     )

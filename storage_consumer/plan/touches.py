@@ -92,9 +92,11 @@ class Touches:
 
         Nobody looks at a table that is left out, nor can an operator resume it.
         """
+        # First, since it is what makes the table of an inferred one known.
+        touched = self.of(step)
         if not self._catalog.tables[step.table_key].status.excluded:
             return [step.table_key]
-        named = {key_of(name.within(step.name.schema)) for name in step.ddl.names} & self.of(step)
+        named = {key_of(name.within(step.name.schema)) for name in step.ddl.names} & touched
         taken = [key for key in sorted(named) if not self._catalog.tables[key].status.excluded]
         return taken or [step.table_key]
 
@@ -135,8 +137,9 @@ class Touches:
         There are none unless the statement came late, or only some of the tables that it touches were copied.
         """
         tables = (self._catalog.tables[key] for key in sorted(self.of(step)))
-        # A table that begins after the statement cannot be beyond it.
-        known = [t for t in tables if 0 < t.files.first <= step.version]
+        gone = key_of(pair[0]) if (pair := step.ddl.renamed) is not None and pair[0] != pair[1] else ""
+        # A table that begins after the statement cannot be beyond it, unless a copy has taken the place of what the statement moves.
+        known = [t for t in tables if 0 < t.files.first <= step.version or (t.key == gone and t.files.first)]
         return [str(t.name) for t in known if t.checkpoint > step.version or t.copies.copied_at >= step.version]
 
 

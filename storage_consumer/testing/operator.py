@@ -27,8 +27,6 @@ from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import TableProgress
 from storage_consumer.testing.records import TargetRecords
 
-_BASED = (LoadPhase.LOADING, LoadPhase.JOINING, LoadPhase.DONE)
-
 
 def restart_of(records: TargetRecords) -> Restart:
     """Return what was saved."""
@@ -53,7 +51,7 @@ def restart_of(records: TargetRecords) -> Restart:
         done=dict(records.sequences),
         copies=dict(records.copies),
         loads={key: load for key, load in records.loads.items() if load.phase in OPEN},
-        based=frozenset(key for key, load in records.loads.items() if load.phase in _BASED),
+        based=frozenset(key for key, load in records.loads.items() if load.low),
         floor=records.floor,
         paused=frozenset(key for key, made in records.table_decisions.items() if _is_paused(records, made)),
         skipped={key: table.error for key, table in records.tables.items() if is_skipped(table.state, table.error)},
@@ -146,6 +144,7 @@ def _judged(records: TargetRecords, decision: TableDecision, progress: TableProg
         follows=progress.follows,
         error=progress.error,
         copies=records.copies.get(key, Copies()),
+        loading=key in records.loads and records.loads[key].phase == LoadPhase.LOADING,
         last_resolved=_last_resolved(records, key),
         started=_started(records, name, given_up=needs_copy(progress.state)),
     )
@@ -159,6 +158,12 @@ def _last_resolved(records: TargetRecords, key: str) -> int:
     done = [identity for identity, entry in records.journal.items() if entry.state in (DONE, SKIPPED)]
     kept = records.kept
     return max((i.version for i in done if i in kept and kept[i].is_ddl and key_of(kept[i].name) == key), default=0)
+
+
+def unsettled(records: TargetRecords, key: str, table: TableName) -> tuple[int, bool]:
+    """Return the version of the last statement that may touch a table and is not known to have ended; and whether the table is halted."""
+    state = records.tables[key].state if key in records.tables else ""
+    return _started(records, table, given_up=needs_copy(state)), state in (TableState.HALTED, TableState.LOST)
 
 
 def _started(records: TargetRecords, table: TableName, *, given_up: bool) -> int:

@@ -25,9 +25,11 @@ from storage_consumer.testing.operator import (
     put_tables,
     restart_of,
     unobeyed,
+    unsettled,
 )
 from storage_consumer.testing.records import TargetRecords
 
+_ENDED_BY_A_LOAD = ("pause", "reload-done")
 NO_STATEMENTS = TaskStatements(lock_slot="", claim_slot="", close_slot="", lock_checkpoint="", store_checkpoint="")
 """Those of a task on a twin, which has no tables to run them on."""
 
@@ -281,6 +283,10 @@ class MemoryLoads:
         loads = self._owned.all.loads
         return [load for _, load in sorted(loads.items()) if load.phase == LoadPhase.REQUESTED]
 
+    def unsettled(self, load: Load) -> tuple[int, bool]:
+        """Return the last statement that may touch the table and is not known to have ended; and whether the table is halted."""
+        return unsettled(self._owned.all, load.table_key, load.name)
+
     def begin(self, loads: Collection[Load], *, by: str, floor: int = 0) -> None:  # noqa: ARG002 - nobody reads it
         """Store that these loads begin, and with `floor` that the feed does."""
         records = self._owned.of_owner("beginning to load tables")
@@ -293,6 +299,10 @@ class MemoryLoads:
             )
             before = records.tables.get(load.table_key, new)
             records.tables[load.table_key] = replace(before, state=TableState.LOADING, follows=False, error="")
+            # What kept the table halted until it gets a copy does so no more.
+            made, seen = records.table_decisions.get(load.table_key), records.obeyed.get(load.table_key)
+            if made is not None and seen is not None and seen.decision == made and made.verb in _ENDED_BY_A_LOAD:
+                del records.table_decisions[load.table_key], records.obeyed[load.table_key]
 
     def refuse(self, load: Load, error: str) -> None:
         """Store why a copy cannot be used."""
@@ -322,7 +332,7 @@ class MemoryLoads:
         """Store that tables have caught up with the others since their loads."""
         loads = self._owned.of_owner("storing that loaded tables have caught up").loads
         for key in keys:
-            if loads[key].phase == LoadPhase.JOINING:
+            if key in loads and loads[key].phase == LoadPhase.JOINING:
                 loads[key] = replace(loads[key], phase=LoadPhase.DONE)
 
     def _end(self, loads: dict[str, Load], load: Load, phase: LoadPhase, error: str = "") -> None:

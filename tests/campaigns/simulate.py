@@ -60,7 +60,10 @@ def of_seed(seed: int, acts: int) -> tuple[Run, list[int]]:
     slow_workers = dice.random() < 0.4
     # By dice of its own, so that histories without a skip stay what they are.
     skips = random.Random(f"{seed} skips").random() < 0.2  # noqa: S311 - not for secrets
-    operator = Operator(pauses=more.random() < 0.3, skips=skips)
+    copies = random.Random(f"{seed} copies")  # noqa: S311 - not for secrets
+    begins, loads = copies.random() < 0.25, copies.random() < 0.3
+    late = begins and copies.random() < 0.4
+    operator = Operator(pauses=more.random() < 0.3, skips=skips, begins=begins, late=late, loads=loads)
     return partial(run, habits, slow_workers, operator), [dice.getrandbits(48) for _ in range(acts)]
 
 

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from tests.campaigns.simulate import ACTS, of_seed, simulate
+from tests.campaigns.simulation.load_plants import LOAD_PLANTS
 from tests.campaigns.simulation.plants import PLANTS, planted
 from tests.campaigns.simulation.remembered import remembered
 from tests.campaigns.simulation.shapes import csv_line
@@ -18,6 +19,8 @@ from tests.property.shrinking import cut_down, fault_in
 HISTORIES = 200
 MOST = 2_000
 """Histories in which a planted bug must be found."""
+FEW = 100
+"""Histories in which one must be found that is in the loading of tables."""
 LOGS = 100
 """What a sink is given to write."""
 RARE = {"workers-unfenced"}
@@ -40,7 +43,8 @@ def test_target_is_the_source() -> None:
         counts.late,
     )
     odd = (counts.refused, counts.alone, counts.repeated, counts.damaged, counts.collisions, counts.paused)
-    assert min(*happened, *odd) > 0
+    copied = (counts.begun, counts.requested, counts.exchanged, counts.loaded, counts.refused_loads)
+    assert min(*happened, *odd, *copied) > 0
 
 
 def test_the_same_seed_is_the_same_history() -> None:
@@ -79,8 +83,14 @@ def _written_away(source: Source, sink: Sink) -> list[Change]:
     return [row for row in rows if csv_line(row.operation, row.name, ts(row.tick), row.values).rstrip() not in kept]
 
 
+@pytest.mark.parametrize("plant", sorted(LOAD_PLANTS))
+def test_planted_bug_in_loads_is_found(plant: str) -> None:
+    """A program that loads tables with this bug does not get through a hundred histories."""
+    assert simulate(range(FEW), ACTS, [plant], until_one_fails=True).failed
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("plant", sorted(PLANTS.keys() - RARE))
+@pytest.mark.parametrize("plant", sorted(PLANTS.keys() - RARE - LOAD_PLANTS.keys()))
 def test_planted_bug_is_found(plant: str) -> None:
     """A program with this bug does not get through two thousand histories."""
     assert simulate(range(MOST), ACTS, [plant], until_one_fails=True).failed

@@ -138,8 +138,8 @@ class WithCopies(World):
         assert origin.root == "/copy"
         return self.copy.storage
 
-    def request(self, table: str, *, replaces: bool = False) -> None:
-        """Request that a table is loaded from the copy."""
+    def request(self, table: str, *, replaces: bool = False, low: int = 0) -> None:
+        """Request that a table is loaded from the copy; `low`: what the state knows of an earlier copy."""
         schema, _, name = table.partition(".")
         key = key_of(TableName(schema=schema, table=name))
         self.records.loads[key] = Load(
@@ -148,6 +148,7 @@ class WithCopies(World):
             load_id=f"request-{len(self.records.journal)}-{ts(0)}",
             source=URI,
             replaces=replaces,
+            low=low,
         )
 
 

@@ -40,11 +40,20 @@ class Bucket:
     """The checkpoint (a tick) in ``metadata``."""
     hid: bool = False
     """A file that can be missed has been hidden since the round began."""
+    is_early: bool = False
+    """There is no changefeed yet."""
     _shown: list[bool] = field(default_factory=list)
 
     def follow(self, dice: random.Random) -> None:
         """TiCDC takes some more of the log, and writes."""
-        self.sink.follow(dice)
+        if not self.is_early:
+            self.sink.follow(dice)
+
+    def begin(self, tick: int) -> None:
+        """There is a changefeed from now on, which begins at a tick."""
+        self.is_early = False
+        self.sink.begin(tick)
+        self.tell(f"the changefeed begins at {tick}")
 
     def fail_over(self, dice: random.Random) -> None:
         """TiCDC starts again from an earlier checkpoint."""

@@ -26,6 +26,15 @@ class Counts:
     """Tables that an operator paused."""
     skipped: int = 0
     """Tables that an operator left out for good."""
+    begun: int = 0
+    """Feeds that began with a copy."""
+    requested: int = 0
+    """Loads that an operator wanted."""
+    exchanged: int = 0
+    """Copies in whose place another one came while they were loaded."""
+    loaded: int = 0
+    """Loads that came to their end."""
+    refused_loads: int = 0
     crashes: int = 0
     takeovers: int = 0
     """By another process, while the writer was paused."""

@@ -67,15 +67,23 @@ PAUSES: Sequence[str] = (
 """Where it can be paused while another one takes over."""
 
 
-def some_faults(dice: random.Random, *, nested: bool) -> list[Fault]:
-    """What befalls a process in one round; `nested`: another one is paused meanwhile."""
+LOADS: Sequence[str] = (
+    "MemoryLoads.begin", "MemoryLoads.advance", "MemoryLoads.finish", "MemoryLoads.joined", "MemoryLoads.", "FencedWriter.write",
+    "execute_ddl", "",
+)  # fmt: skip
+"""Where a process that loads tables can be hit, or paused."""
+
+
+def some_faults(dice: random.Random, *, nested: bool, loads: bool = False) -> list[Fault]:
+    """What befalls a process in one round; `nested`: another one is paused meanwhile; `loads`: it loads tables."""
     kinds = ["crash", "crash", "lost", "lost", "away", "late", "send", "show"]
     kinds += [] if nested else ["pause", "pause", "pause", "pause"]
     count = dice.choice((0, 1, 1, 1, 2, 2))
     faults = []
     for _ in range(count):
         kind = dice.choice(kinds)
-        place = "" if kind in ("late", "send") else dice.choice(PAUSES if kind == "pause" else PLACES)
+        places = LOADS if loads and dice.random() < 0.5 else PAUSES if kind == "pause" else PLACES
+        place = "" if kind in ("late", "send") else dice.choice(places)
         most = 40 if kind not in ("late", "send") and not place else 2
         faults.append(Fault(kind, place, dice.randint(1, most)))
     return faults

@@ -11,7 +11,7 @@ from storage_consumer.config.settings import Limits
 from storage_consumer.decode.canal_json import decoder as canal_json
 from storage_consumer.decode.csv import scan
 from storage_consumer.driver import service as service_module
-from storage_consumer.errors import LeaseLost, NotTheWriter
+from storage_consumer.errors import ConfigError, ExportUnfinished, LeaseLost, NotTheWriter
 from storage_consumer.plan.table_decisions import TableDecision, Verb
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.summary import RoundSummary
@@ -20,7 +20,9 @@ from storage_consumer.testing.storage import FakeClock
 from tests.campaigns.simulation.bucket import Bucket
 from tests.campaigns.simulation.counts import Counts
 from tests.campaigns.simulation.faults import Crash, some_faults
-from tests.campaigns.simulation.judge import Judge, tick_of
+from tests.campaigns.simulation.judge import Judge
+from tests.campaigns.simulation.loaded import tick_of
+from tests.campaigns.simulation.loads import Loads
 from tests.campaigns.simulation.process import Beat, Process
 from tests.campaigns.simulation.sink import Habits, Sink
 from tests.campaigns.simulation.source import Source, Statement
@@ -31,6 +33,8 @@ _LIMITED = 0.2
 """Share of processes that end somewhere before everything is done."""
 _DECIDES = 0.2
 """Share of acts after which an operator decides."""
+_LOADS = 0.25
+"""Share of acts after which an operator has something to do with copies."""
 _SKIPS = 0.1
 """Share of acts after which an operator leaves a table out, if none was before."""
 
@@ -43,6 +47,17 @@ class Operator:
     """Pauses tables now and then, and lets them go on."""
     skips: bool = False
     """Leaves out one table for good."""
+    begins: bool = False
+    """Begins the feed with a copy."""
+    late: bool = False
+    """Creates the changefeed right before that, so that older tables come without the statements that created them."""
+    loads: bool = False
+    """Has tables loaded from copies."""
+
+    @property
+    def copies(self) -> bool:
+        """Whether tables are loaded at all."""
+        return self.begins or self.loads
 
 
 @dataclass(slots=True)
@@ -59,6 +74,7 @@ class History:
     source: Source = field(init=False)
     bucket: Bucket = field(init=False)
     judge: Judge = field(init=False)
+    loads: Loads = field(init=False)
     process: Process | None = None
     dice: random.Random = field(default_factory=random.Random)
     decided: int = 0
@@ -73,6 +89,8 @@ class History:
         self.source = Source(new=self.habits.new, raw=self.habits.raw, tells_old=self.habits.protocol == "canal-json")
         self.judge = Judge(self.source, self.records)
         self.bucket = Bucket(Sink(self.source, self.habits, self._applied), self.judge, self.tell)
+        self.bucket.is_early = self.operator.late
+        self.loads = Loads(self)
 
     def _applied(self) -> tuple[int, int]:
         """Up to which tick the target has all rows of all tables, by what is stored; and the highest checkpoint told."""
@@ -97,6 +115,8 @@ class History:
             self._decide(operator)
         if self.operator.skips and (operator := random.Random(number + 2)).random() < _SKIPS:  # noqa: S311 - not for secrets
             self._skip(operator)
+        if self.operator.loads and (operator := random.Random(number + 3)).random() < _LOADS:  # noqa: S311 - not for secrets
+            self.loads.act(operator)
 
     def _decide(self, dice: random.Random) -> None:
         """An operator pauses a table that the target knows, or lets a paused one go on."""
@@ -178,7 +198,7 @@ class History:
         if dice.random() < 0.7:
             self.bucket.show(dice)
         process = self._running(dice)
-        process.faults = some_faults(dice, nested=False)
+        process.faults = some_faults(dice, nested=False, loads=self.operator.copies)
         self.run(process, once=self.bucket.is_whole and dice.random() < 0.3)
 
     def quiet_round(self, dice: random.Random) -> None:
@@ -193,7 +213,10 @@ class History:
             seed = dice.getrandbits(32)
             own = random.Random(seed)  # noqa: S311 - not for secrets
             limits = Limits() if self._ends else self._limits(random.Random(seed + 1))  # noqa: S311 - not for secrets
-            self.process = Process(self, self.counts.processes, own, self.habits.protocol, self.slow_workers, limits)
+            dump, loads = self.loads.dump(own), self.operator.copies
+            self.process = Process(
+                self, self.counts.processes, own, self.habits.protocol, self.slow_workers, limits, dump, loads
+            )
         return self.process
 
     def _limits(self, dice: random.Random) -> Limits:
@@ -227,7 +250,7 @@ class History:
         hid_from_the_paused_one = self.bucket.hid and bool(self._depth)
         self.bucket.hid = hid_from_the_paused_one or bool(self.storage.hidden)
         # A decision is obeyed at the start of a round, or of the first one after a statement on its table.
-        had_decisions, written = self._has_decisions, len(self.bucket.sink.writes)
+        had_decisions, written = self._has_decisions or self.loads.is_any_open, len(self.bucket.sink.writes)
         try:
             summary = process.round(once=once)
         except Crash:
@@ -235,6 +258,13 @@ class History:
             self.tell(f"process {process.number} is killed")
             self._gone(process)
             self._down(process.dice)
+            return None
+        except ConfigError as fault:
+            # One that is the owner no more may find what the other one has loaded.
+            if not isinstance(fault, ExportUnfinished) and process.epoch == self.records.epoch:
+                raise
+            self._gone(process)
+            process.end()
             return None
         except NotTheWriter as fault:
             if process.epoch == self.records.epoch:
@@ -248,13 +278,17 @@ class History:
             process.notices = True  # it did nothing after the other one took over, and will be told before it does
             return None
         if summary is None:
+            if self.loads.waits:
+                return None
             raise Differs("a round ended before it began")
         self.tell(f"a round of process {process.number} to {self.bucket.told}")
         self.counts.repeated += summary.skipped.get("row: repeated delivery", 0)
         may_wait = self.bucket.hid or bool(process.ddl_workers.running)
         # It may have become another one while the process was paused, and whole again since.
         takes_last = once and self.bucket.is_whole and written == len(self.bucket.sink.writes)
-        stays = had_decisions or self._has_decisions
+        stays = had_decisions or self._has_decisions or self.loads.is_any_open
+        # What was loaded may be further than the bucket.
+        stays |= summary.storage_checkpoint < max(self.records.floor, self.judge.loaded.highest)
         self.judge.round_over(
             summary, may_wait=may_wait, takes_last=takes_last, until=process.limits.until, stays=stays
         )
@@ -296,7 +330,7 @@ class History:
             ):
                 self._do(act, dice)
             other = self._running(dice)
-            other.faults = some_faults(dice, nested=True)
+            other.faults = some_faults(dice, nested=True, loads=self.operator.copies)
             self.run(other)
         if dice.random() < 0.3:
             self.end_process(dice)
@@ -383,6 +417,7 @@ def run(habits: Habits, slow_workers: bool, operator: Operator, numbers: Iterabl
             for number in numbers:
                 history.act(number)
             history.finish()
+            history.loads.count()
         except BaseException as fault:
             history.story.append(f"statements that took effect: {history.records.effects}")
             fault.add_note("\n".join(history.story))

@@ -14,6 +14,7 @@ from storage_consumer.summary import RoundSummary
 from storage_consumer.testing.records import Row
 from storage_consumer.tso import is_settled
 from tests.campaigns.simulation.left_out import LeftOut
+from tests.campaigns.simulation.loaded import Loaded, tick_of
 from tests.campaigns.simulation.names import is_colliding
 from tests.campaigns.simulation.shapes import NULL, Image
 from tests.campaigns.simulation.source import Moment, Picture, Source, Table
@@ -21,14 +22,9 @@ from tests.campaigns.simulation.twins import Differs, Records
 from tests.harness.small_bucket import ts
 
 _STORES = frozenset(("MemoryProgress.save", "MemoryJournal.record", "MemoryLease.open_window", "MemoryJournal.refused"))
+_STORES |= frozenset(f"MemoryLoads.{call}" for call in ("begin", "refuse", "advance", "finish", "joined"))
 _WRITES = frozenset(("write_states", "write_together", "write_runs", "write_events"))
-_FIRST, _SECOND = ts(0), ts(1) - ts(0)
 Keyed = dict[str, Image]
-
-
-def tick_of(commit_ts: int) -> int:
-    """The tick of a commit ts; negative for none."""
-    return (commit_ts - _FIRST) // _SECOND
 
 
 class Owner(Protocol):
@@ -59,6 +55,8 @@ class Judge:
         """Highest commit-ts up to which any process has begun to write rows; one that was killed may have left such a window open."""
         self._tables: dict[str, int] = {}
         self.left_out = LeftOut(source)
+        self.loaded = Loaded(source, records)
+        self._lowest = 0
         self._paused_at: dict[TableDecision, int] = {}
         """Pauses that were obeyed → the stored checkpoint of their table then."""
         self._skipped: dict[TableName, list[Row]] = {}
@@ -69,6 +67,7 @@ class Judge:
     def called(self, where: str, process: Owner) -> None:
         """A call has taken effect: ``Class.method``."""
         method = where.partition(".")[2]
+        self.loaded.called(where)
         if method in _WRITES:
             self._only_in_its_window(where, process)
             reach = self._records.storage_checkpoint
@@ -107,13 +106,16 @@ class Judge:
             raise Differs(f"the stored checkpoint fell: {[(k, self._tables[k], stored.get(k)) for k in fell]}")
         if records.checkpoint < self._feed:
             raise Differs(f"the stored checkpoint fell: from {self._feed} to {records.checkpoint}")
-        for key, table in records.tables.items():
+        for key in records.tables.keys() - self.loaded.apart():
+            table = records.tables[key]
             reached = max(table.checkpoint, records.checkpoint if table.follows else 0)
             if table.state != TableState.EXCLUDED and reached < records.lowest:
                 raise Differs(f"{records.lowest} is told to others, but {key} is at {reached}")
         if records.lowest > records.checkpoint:
             raise Differs(f"{records.lowest} is told to others, but idle tables are at {records.checkpoint}")
-        self._tables, self._feed = stored, records.checkpoint
+        if records.lowest < self._lowest:
+            raise Differs(f"the checkpoint that is told to others fell: from {self._lowest} to {records.lowest}")
+        self._tables, self._feed, self._lowest = stored, records.checkpoint, records.lowest
 
     def _paused_stay(self) -> None:
         """A table that an operator paused goes no further, whoever writes."""
@@ -124,7 +126,9 @@ class Judge:
                 continue
             table = records.tables[key]
             # Before its CREATE TABLE a table has nothing that a pause could stop; it passes the statements of its database.
-            if TableName(schema=table.schema, table=table.table).folded() not in records.owners:
+            name = TableName(schema=table.schema, table=table.table).folded()
+            # By a statement that copies hold its name may have gone to another table.
+            if name not in records.owners or self.left_out.has(name):
                 continue
             reached = table.checkpoint
             if reached != self._paused_at.setdefault(decision, reached):
@@ -146,14 +150,15 @@ class Judge:
         self._skipped = {name: list(records.rows.get(name, [])) for name in skipped}
 
     def _watched(self) -> list[tuple[TableName, int]]:
-        """Names in the target and numbers of the tables that have nothing to do with a skipped one."""
+        """Names in the target and numbers of the tables that have nothing to do with a skipped one, and are not being loaded."""
         return [
             (name, uid)
             for name, uid in self._records.owners.items()
-            if uid not in self.left_out.uids and not self.left_out.has(name)
+            if uid not in self.left_out.uids and not self.left_out.has(name) and name not in self._records.begun
         ]
 
     def _look(self) -> None:
+        self.loaded.look()
         for name, uid in self._watched():
             self._is_at_its_place(name, self._source.known[uid], exactly=self._is_settled(name))
 
@@ -168,7 +173,7 @@ class Judge:
     def _position(self, name: TableName, uid: int) -> tuple[int, int]:
         """Ticks up to which rows and statements of a table are in the target, by what is stored and what took effect."""
         records = self._records
-        applied = records.applied.get(uid, 0)
+        applied = records.applied.get(name, 0)
         stored = records.tables.get(key_of(name))
         if self._has_passing_name(name, uid, applied):
             # A name that no files are of has progress of its own, which means nothing for this table.
@@ -234,12 +239,17 @@ class Judge:
         """Numbers of the tables that a statement touches."""
         return self._source.statements[tick_of(version)].uids
 
+    def copies(self, load_id: str, name: TableName) -> int:
+        """The number of the source's table that a load makes of a name."""
+        return self.loaded.copies(load_id, name)
+
     def begins(self, version: int, name: TableName) -> None:
         """A statement runs only when all rows of its table before it are in, and none after it."""
         tick, records = tick_of(version), self._records
+        self.loaded.begins(version, name)
         if (uid := records.owners.get(name)) is None or uid in self.left_out.uids or self.left_out.has(name):
             return
-        ran = records.applied.get(uid, 0) >= version
+        ran = records.applied.get(name, 0) >= version
         picture, _ = self._picture(self._source.known[uid], tick, tick if ran else tick - 1)
         if (found := self._rows(name, picture)) != picture.rows:
             raise Differs(f"the statement at {tick} begins when {name} has {found}, at the source {picture.rows}")
@@ -254,11 +264,13 @@ class Judge:
         `may_wait`: a file or a statement is not there yet. `takes_last`: a statement at this very ts has to run too.
         `until`: where the run is to end, 0 for nowhere. `stays`: an operator has paused a table, for which others may have to wait.
         """
-        if min([table.checkpoint for table in summary.tables] or [summary.checkpoint]) < summary.checkpoint:
+        behind_all = [table for table in summary.tables if table.checkpoint < summary.checkpoint]
+        if any(table.table not in self.loaded.names_apart for table in behind_all):
             raise Differs(f"{summary.checkpoint} is told, but not all tables are there: {summary.tables}")
         if summary.checkpoint > summary.checkpoint_running:
             raise Differs(f"{summary.checkpoint} is told, but running tables are at {summary.checkpoint_running}")
         apart = {str(TableName(schema=schema, table=table)) for schema, table in self.left_out.names}
+        apart |= self.loaded.may_halt
         stopped = [table for table in summary.halted if not is_colliding(table.table) and table.table not in apart]
         if stopped:
             raise Differs(f"halted: {[table.error for table in stopped]}")
@@ -273,7 +285,9 @@ class Judge:
         if summary.ended_early or stays or (waiting and may_wait):
             return
         if 0 < until < summary.storage_checkpoint:
-            self._is_at_the_end(summary, until, waiting)
+            # What is mixed with a table that is left out may stand anywhere.
+            if not waiting.keys() & apart:
+                self._is_at_the_end(summary, until, waiting)
             return
         rest = [table for table in summary.tables if not is_colliding(table.table)]
         # Whatever is mixed with a skipped table may stand, and so holds back the checkpoint.

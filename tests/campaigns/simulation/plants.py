@@ -30,6 +30,7 @@ from storage_consumer.testing import operator
 from storage_consumer.testing.records import TargetRecords
 from storage_consumer.testing.state import MemoryLease
 from storage_consumer.testing.writer import FencedWriter
+from tests.campaigns.simulation.load_plants import LOAD_PLANTS
 from tests.campaigns.simulation.remembered import everywhere
 from tests.campaigns.simulation.twins import OwnedTarget
 
@@ -279,6 +280,7 @@ PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
     "pauses-forgotten": _pauses_forgotten,
     "behind-for-ever": _behind_for_ever,
     "skips-forgotten": _skips_forgotten,
+    **LOAD_PLANTS,
 }
 """The bugs by name; the first ones are those that a simulation must find at the least."""
 

@@ -11,9 +11,11 @@ from typing import Any, Protocol
 
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config, CsvOptions, Downstream, Limits, Tuning, Upstream
+from storage_consumer.config.settings import Loading as LoadSettings
 from storage_consumer.config.settings import Protocol as Protocols
 from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.driver.context import RoundContext
+from storage_consumer.driver.copies import FIRST_RATE, Loading
 from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.renewal import Renewal
 from storage_consumer.driver.service import ConsumerService
@@ -22,6 +24,7 @@ from storage_consumer.job.spec import JobSpec, TablePlan
 from storage_consumer.pipeline import RowWriter
 from storage_consumer.plan.journal import DdlAnswer
 from storage_consumer.plan.manager import ConsumerManager
+from storage_consumer.plan.steps import DdlStep
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.ports import Lease
 from storage_consumer.summary import RoundSummary, Silent
@@ -32,6 +35,7 @@ from storage_consumer.testing.writer import FencedWriter
 from tests.campaigns.simulation.faults import Crash, Fault, fits, no_answer
 from tests.campaigns.simulation.judge import Judge
 from tests.campaigns.simulation.twins import LaggingStorage, OwnedTarget, Records, RetryingPipeline
+from tests.harness.small_bucket import ts
 from tests.unit.driving import Stop, each_watched
 
 UPSTREAMS: Mapping[Protocols, Upstream] = {
@@ -140,6 +144,26 @@ class WorkerTarget(OwnedTarget):
         return super().execute_ddl(statement, schema, version, ignorable)
 
 
+LOADER = -1
+"""Number of the worker that runs the statements of copies."""
+
+
+class LoadRunner:
+    """Runs the statements of copies, and has the target know of which load each is."""
+
+    def __init__(self, runner: Any, target: WorkerTarget) -> None:
+        """On a connection of its own."""
+        self._target = target
+        self.fence, self.refused, self.close = runner.fence, runner.refused, runner.close
+        self._run = runner.run
+
+    def run(self, step: DdlStep, *rest: Any) -> str:
+        """Run one statement."""
+        self._target.load_id = step.table_dir.split("/")[1]
+        found: str = self._run(step, *rest)
+        return found
+
+
 class Watched:
     """Tells of each call of a part, before it begins and after it has ended."""
 
@@ -199,6 +223,10 @@ class Process:
     """Statements run beside their round."""
     limits: Limits = field(default_factory=Limits)
     """Where its rounds end before everything is done."""
+    dump: str = ""
+    """The copy that a new feed begins with."""
+    loads: bool = False
+    """It can load tables."""
     faults: list[Fault] = field(default_factory=list)
     deferred: deque[Callable[[], None]] = field(default_factory=deque)
     """Statements that run beside the round."""
@@ -226,7 +254,8 @@ class Process:
     @property
     def config(self) -> Config:
         """Its settings."""
-        return replace(CONFIGS[self.protocol], limits=self.limits)
+        loading = LoadSettings(dump=self.dump, start_ts=ts(0) if self.dump else 0)
+        return replace(CONFIGS[self.protocol], limits=self.limits, loading=loading)
 
     @property
     def epoch(self) -> int:
@@ -244,11 +273,28 @@ class Process:
             state=state,
             target=self._watched(OwnedTarget(world.records, None, world.judge)),
             ddl_workers=self.ddl_workers,
-            pipeline=self._watched(RetryingPipeline(storage, config.upstream, self._writer, self.dice)),
+            pipeline=self._watched(
+                RetryingPipeline(storage, config.upstream, self._writer, self.dice, world.records.exports.storage_of)
+            ),
             server_info=FACTS,
             progress=Silent(),
             clock=world.clock,
             secrets_file="",
+            loading=self._loading(state) if self.loads else None,
+        )
+
+    def _loading(self, state: Any) -> Loading:
+        """What loads tables, with nothing loaded yet."""
+        records, clock = self.world.records, self.world.clock
+        target = WorkerTarget(self, LOADER)
+        database = self._watched(target)
+        runner = self._watched(DdlRunner(database, database, state.journal, FACTS.server_type, clock=clock))
+        return Loading(
+            open_copy=self._watched(records.exports).open,
+            ddl=LoadRunner(runner, target),
+            has_rows=lambda name: bool(records.rows.get(name.folded())),
+            # A part or two at first, or all at once.
+            rate=self.dice.choice((1.0, FIRST_RATE)),
         )
 
     def _writer(self, spec: JobSpec) -> Any:
@@ -266,7 +312,13 @@ class Process:
     def round(self, *, once: bool = False) -> RoundSummary | None:
         """One round, tried again where something does not answer."""
         service, stop = self.service, Stop()
-        return service._persistently(lambda: service._round(stop, once=once), stop)
+        found = service._persistently(lambda: service._round(stop, once=once), stop)
+        # As `run_once` does it.
+        while once and found is not None and service._load_ended:
+            service._load_ended = False
+            again = service._persistently(lambda: service._round(stop, once=once), stop)
+            found = again.following(found) if again is not None else found
+        return found
 
     def end(self) -> None:
         """End as one should."""

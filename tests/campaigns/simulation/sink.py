@@ -77,6 +77,11 @@ class Sink:
         """How many data files were written anew."""
         self._written = set[tuple[int, int]]()
 
+    def begin(self, tick: int) -> None:
+        """Begin a changefeed at a tick: it writes what comes after that, and nothing of before."""
+        self.start = tick
+        self._at = next((n for n, entry in enumerate(self._source.log) if entry.tick > tick), len(self._source.log))
+
     def follow(self, dice: random.Random) -> None:
         """Take some more of the log, and write some or all rows of it."""
         log = self._source.log

@@ -13,12 +13,13 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from storage_consumer.config.settings import Upstream
+from storage_consumer.decode import decoder_for
 from storage_consumer.errors import DdlFailed, TargetUnavailable, TransientError
 from storage_consumer.job.reports import FileReport, WriteReport, by_path
-from storage_consumer.job.spec import FileSplit, JobSpec
+from storage_consumer.job.spec import FileSplit, JobSpec, TablePlan
 from storage_consumer.job.target_table import TargetTable, UniqueKey
 from storage_consumer.model import StoredObject, TableName
 from storage_consumer.pipeline import RowWriter, file_blocks, read_files, write_bucket
@@ -28,6 +29,7 @@ from storage_consumer.summary import Progress
 from storage_consumer.testing.records import TargetRecords
 from storage_consumer.testing.storage import MemoryPipeline, MemoryStorage
 from storage_consumer.testing.target import _NAME, MemoryTarget, _Refused
+from tests.campaigns.simulation.exports import Exports
 from tests.harness.splits import cut_anywhere
 
 ATTEMPTS = 3
@@ -55,13 +57,22 @@ class Records(TargetRecords):
 
     owners: dict[TableName, int] = field(default_factory=dict)
     """Folded name → number of the source's table that is there."""
-    applied: dict[int, int] = field(default_factory=dict)
-    """Number of the source's table → version of the last statement on it that took effect."""
+    applied: dict[TableName, int] = field(default_factory=dict)
+    """Folded name → version of the last statement that took effect on the table there, or TSO of the copy that it was made from."""
+    begun: dict[TableName, str] = field(default_factory=dict)
+    """Folded name → id of the load that has emptied or created the table, until all of the copy is there."""
+    exports: Exports = field(default_factory=Exports)
+    """Copies of the source; they are no part of the target, and outlive processes as it does."""
     ran: dict[tuple[str, int], int] = field(default_factory=dict)
     """Text and version of the statements that took effect → how often."""
     in_flight: InFlight | None = None
     lock_holders: dict[int, object] = field(default_factory=dict)
     """Number of a DDL worker → the connection that holds its lock."""
+
+    def forget(self, name: TableName) -> None:
+        """Nothing is under a folded name any more."""
+        for noted in (self.owners, self.applied, self.begun):
+            noted.pop(name, None)
 
 
 class LaggingStorage(MemoryStorage):
@@ -86,7 +97,11 @@ class Watch(Protocol):
     """What a target tells, and asks."""
 
     def begins(self, version: int, name: TableName) -> None:
-        """A statement on a table is about to run; raises `Differs` where it must not."""
+        """A statement of the bucket on a table is about to run; raises `Differs` where it must not."""
+
+    def copies(self, load_id: str, name: TableName) -> int:
+        """A statement of a load on a table is about to run; the number of the source's table that it is; raises where it must not."""
+        ...
 
     def touched_by(self, version: int) -> frozenset[int]:
         """Numbers of the source's tables that a statement touches."""
@@ -104,6 +119,8 @@ class OwnedTarget(MemoryTarget):
         self._watch = watch
         self._version = 0
         self._holds = False
+        self.load_id = ""
+        """Of the load whose statements it runs, if any."""
         self._statements = (
             (rf"CREATE TABLE {_NAME.format('a')} \((?P<body>.*)\)", self._create_keyed),
             (rf"DROP TABLE {_NAME.format('a')}", self._dropped),
@@ -140,9 +157,12 @@ class OwnedTarget(MemoryTarget):
         """Have the server begin with a statement whose answer nobody will hear."""
         self._check_connection()
 
+        other = OwnedTarget(self._own, None, self._watch)
+        other.load_id = self.load_id
+
         def run() -> None:
             with suppress(DdlFailed):
-                OwnedTarget(self._own, None, self._watch).execute_ddl(statement, schema, version)
+                other.execute_ddl(statement, schema, version)
 
         self._own.in_flight = InFlight(run, statement, self._worker, looks)
 
@@ -160,23 +180,34 @@ class OwnedTarget(MemoryTarget):
         """Run one statement; `Differs` if it ran before and changes anything again."""
         self._check_connection()
         self._version, records = version, self._own
-        again = records.ran.get((statement, version), 0)
+        ran = (f"{self.load_id}{statement}", version)
+        again = records.ran.get(ran, 0)
         before = deepcopy((records.structures, records.rows)) if again else None
-        name, uid = _subject(statement, schema), None
-        if name is not None:
+        name = _subject(statement, schema)
+        if name is not None and self.load_id:
+            self._watch.copies(self.load_id, name)
+        elif name is not None:
             self._watch.begins(version, name)
-            uid = records.owners.get(name)
         answer = super().execute_ddl(statement, schema, version, ignorable)
         if answer.ignored:
             return answer
         if again and before != (records.structures, records.rows):
             raise Differs(f"took effect twice: {statement}")
-        records.ran[statement, version] = again + 1
-        if uid is None and name is not None:
-            uid = records.owners.get(name)
-        if uid is not None:
-            records.applied[uid] = version
+        records.ran[ran] = again + 1
+        if name is not None:
+            self._took_effect(name)
         return answer
+
+    def _took_effect(self, name: TableName) -> None:
+        """Note what a table is after a statement on it."""
+        records = self._own
+        if self.load_id:
+            records.begun[name] = self.load_id
+        if name in records.owners:
+            records.applied[name] = self._version
+            # What was another table until now is one of the copy.
+            if self.load_id:
+                records.owners[name] = self._watch.copies(self.load_id, name)
 
     def _create_keyed(self, name: TableName, found: re.Match[str]) -> None:
         """As the twin, with UNIQUE."""
@@ -190,11 +221,14 @@ class OwnedTarget(MemoryTarget):
         self._own.structures[name.folded()] = replace(
             table, columns=tuple(columns), unique_keys=(*table.unique_keys, *keys)
         )
-        (self._own.owners[name.folded()],) = self._watch.touched_by(self._version)
+        if self.load_id:
+            self._own.owners[name.folded()] = self._watch.copies(self.load_id, name.folded())
+        else:
+            (self._own.owners[name.folded()],) = self._watch.touched_by(self._version)
 
     def _dropped(self, name: TableName, found: re.Match[str]) -> None:
         self._drop(name, found)
-        del self._own.owners[name.folded()]
+        self._own.forget(name.folded())
 
     def _renamed(self, name: TableName, found: re.Match[str]) -> None:
         """As a server: the new name must be free, and its database must be there."""
@@ -207,7 +241,9 @@ class OwnedTarget(MemoryTarget):
         table, rows = records.structures.pop(name.folded()), records.rows.pop(name.folded(), [])
         records.structures[new.folded()] = replace(table, name=new)
         records.rows[new.folded()] = rows
-        records.owners[new.folded()] = records.owners.pop(name.folded())
+        records.owners[new.folded()] = records.owners[name.folded()]
+        records.forget(name.folded())
+        records.applied[new.folded()] = self._version
 
     def _drop_column(self, name: TableName, found: re.Match[str]) -> None:
         table: TargetTable = self._there(name)
@@ -230,10 +266,15 @@ class RetryingPipeline(MemoryPipeline):
     """A job whose tasks come in any order, and are tried again."""
 
     def __init__(
-        self, storage: Storage, upstream: Upstream, writer: Callable[[JobSpec], RowWriter], dice: random.Random
+        self,
+        storage: Storage,
+        upstream: Upstream,
+        writer: Callable[[JobSpec], RowWriter],
+        dice: random.Random,
+        others: Callable[[Upstream], Storage] | None = None,
     ) -> None:
         """As the twin."""
-        super().__init__(storage, upstream, writer)
+        super().__init__(storage, upstream, writer, others)
         self._dice = dice
 
     def run(self, spec: JobSpec, files: Sequence[FileSplit], progress: Progress) -> list[FileReport | WriteReport]:
@@ -241,10 +282,7 @@ class RetryingPipeline(MemoryPipeline):
         tables = {table.index: table for table in spec.tables}
         parts = cut_anywhere(files, self._dice)
         tasks = [[work] for work in parts] if self._dice.random() < 0.5 else [self._dice.sample(parts, len(parts))]
-        open_blocks = partial(file_blocks, self._storage)
-        items = [
-            item for task in tasks for item in read_files(task, tables, spec.partitions, open_blocks, self._decoder)
-        ]
+        items = [item for task in tasks for item in self._read(spec, tables, task)]
         items.sort(key=lambda item: item[0])
         reports: list[FileReport | WriteReport] = []
         for bucket in self._dice.sample(range(spec.partitions), spec.partitions):
@@ -253,6 +291,16 @@ class RetryingPipeline(MemoryPipeline):
         progress.advanced(files=len(files), rows=sum(r.applied for r in reports if isinstance(r, FileReport)))
         _account(files, list(by_path(reports).values()))
         return reports
+
+    def _read(self, spec: JobSpec, tables: dict[int, TablePlan], task: Sequence[FileSplit]) -> Iterator[Any]:
+        """Read some files, those of each origin by themselves."""
+        for number, origin in enumerate(spec.origins):
+            mine = [work for work in task if tables[work.table].origin == number]
+            if not number:
+                yield from read_files(mine, tables, spec.partitions, partial(file_blocks, self._storage), self._decoder)
+            elif mine and self._others is not None:
+                blocks = partial(file_blocks, self._others(origin))
+                yield from read_files(mine, tables, spec.partitions, blocks, decoder_for(origin))
 
     def _task(self, work: Callable[[], list[FileReport | WriteReport]]) -> list[FileReport | WriteReport]:
         for left in reversed(range(ATTEMPTS)):

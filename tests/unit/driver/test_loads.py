@@ -14,6 +14,7 @@ from storage_consumer.config.settings import Selecting
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableColumn
 from storage_consumer.plan.loads import LoadPhase
+from storage_consumer.plan.table_decisions import TableDecision
 from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.unit.copying import COLUMNS, KEYLESS, URI, MemoryCopy, WithCopies, names_in
 from tests.unit.driving import numbers, of
@@ -157,6 +158,20 @@ def test_a_table_that_neither_the_copy_nor_a_statement_brings_halts() -> None:
     assert names_in(world, "shop.a")["4"] == "new"
 
 
+def test_a_table_that_was_dropped_before_the_copy_is_not_missed() -> None:
+    """The changefeed wrote its structure, and then the statement that ended it: a copy from after that rightly lacks it."""
+    world = shop()
+    world.bucket.schema("shop.gone", ts(2), "", 0)
+    world.bucket.rows("shop.gone", 1, row("shop.gone", 3, "1", '"old"'), version=ts(2))
+    world.bucket.metadata(ts(3))
+    assert not world.once().halted
+    world.bucket.schema("shop.gone", ts(4), "DROP TABLE `gone`", 4)
+    world.bucket.metadata(ts(10))
+    summary = world.once()
+    assert not summary.halted
+    assert summary.checkpoint == ts(10)
+
+
 def test_a_table_that_is_created_after_the_copy_is_created_by_its_statement() -> None:
     """The copy need not hold it."""
     world = shop()
@@ -246,6 +261,47 @@ def test_another_copy_under_the_same_path_is_refused() -> None:
     world.clock.advance(100)
     world.copy.identity = "two"
     assert "another copy" in of(world.once(), "shop.a").error
+
+
+def test_what_is_requested_does_not_take_the_copy_from_a_new_feed() -> None:
+    """A load that somebody requested before the first start changes nothing about how the feed begins."""
+    world = shop()
+    world.copy.add("shop.b", [ONE])
+    world.request("shop.a", replaces=True)
+    assert not world.once().halted
+    assert numbers(world, "shop.b") == ["1"]
+
+
+def test_a_cancelled_load_takes_nothing_back() -> None:
+    """What others were told when the feed began stays, though the bucket is not as far as the copy yet."""
+    world = shop()
+    world.bucket.metadata(ts(3))
+    world.tick = Ending("before MemoryLoads.finish")
+    with pytest.raises(Killed):
+        world.killed(lambda service: service.run_once(world.stop))
+    world.tick = str
+    world.clock.advance(100)
+    made = TableDecision(table_key="`shop`.`a`", verb="skip", decided_at="1", decided_by="me")
+    world.records.table_decisions["`shop`.`a`"] = made
+    world.once()
+    assert world.records.lowest == ts(5)
+
+
+def test_a_copy_without_tables_brings_its_databases() -> None:
+    """Their statements precede the copy, so nothing else creates them; also if the process ends right after that."""
+    copy = MemoryCopy(snapshot=ts(5), empty=("shop",))
+    world = WithCopies(copy)
+    world.bucket.schema("shop", ts(3), "CREATE DATABASE `shop`", 1)
+    world.bucket.schema("shop.a", ts(7), "CREATE TABLE `a` (id INT PRIMARY KEY, name VARCHAR(20))", 3)
+    world.bucket.metadata(ts(10))
+    world.tick = Ending("before MemoryLoads.begin")
+    with pytest.raises(Killed):
+        world.killed(lambda service: service.run_once(world.stop))
+    world.tick = str
+    world.clock.advance(100)
+    assert not world.once().halted
+    assert world.records.floor == ts(5)
+    assert "shop.a" in {str(table.name) for table in world.records.structures.values()}
 
 
 class Killed(BaseException):

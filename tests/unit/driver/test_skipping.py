@@ -50,6 +50,19 @@ def test_a_running_table() -> None:
     assert (numbers(world, "shop.a"), skipped(world)) == (["1"], True)
 
 
+def test_a_cycle_of_renames_with_a_lost_name() -> None:
+    """A name that no file is of, and that leads to rows of a skipped table, halts what waits for it; the program goes on."""
+    world = two_tables()
+    world.once()
+    decide(world, "skip")
+    world.once()
+    steps = (("shop.b", "a", "c"), ("shop.a", "b", "a"), ("shop.b", "c", "b"))
+    for file, old, new in steps:
+        world.bucket.schema(file, ts(7), f"RENAME TABLE `shop`.`{old}` TO `shop`.`{new}`", RENAME)
+    world.bucket.metadata(ts(9))
+    assert "which an operator leaves out" in " ".join(table.error for table in world.once().halted)
+
+
 def test_a_halted_table() -> None:
     """It holds up nothing any more, not even the checkpoint that others see."""
     world = two_tables()

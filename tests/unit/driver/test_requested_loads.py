@@ -1,0 +1,238 @@
+"""Tables that are loaded from a copy while the feed runs, and what operators, statements and ends of processes do meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage_consumer.plan.journal import STARTED
+from storage_consumer.plan.loads import LoadPhase
+from storage_consumer.plan.table_decisions import TableDecision, Verb
+from storage_consumer.plan.table_state import TableState
+from tests.harness.small_bucket import ID_NAME, column, row, ts
+from tests.unit.copying import KEYLESS, MemoryCopy, WithCopies, names_in
+from tests.unit.driver.test_loads import BAG, ONE, TRUNCATE, TWO, Ending, Killed
+from tests.unit.driving import held, numbers
+
+DROP, CREATE, RENAME = 4, 3, 14
+A = "`shop`.`a`"
+
+
+def feed(*rows: str, snapshot: int = 12, until: int = 10) -> WithCopies:
+    """A feed of shop.a and shop.b up to a tick, and a copy of shop.a with two rows that nobody loads yet."""
+    copy = MemoryCopy(snapshot=ts(snapshot))
+    copy.add("shop.a", [ONE], [TWO])
+    world = WithCopies(copy, initial=False)
+    world.bucket.create("shop.a", "shop.b")
+    world.bucket.rows("shop.a", 1, *(rows or (row("shop.a", 2, "8", '"wrong"'),)))
+    world.bucket.rows("shop.b", 1, row("shop.b", 2, "1", '"one"'))
+    world.bucket.metadata(ts(until))
+    return world
+
+
+def decide(world: WithCopies, verb: Verb, *, at: int = 0) -> None:
+    """Have an operator decide about shop.a."""
+    made = TableDecision(table_key=A, verb=verb, at=at, decided_at=f"{verb} {at}", decided_by="me")
+    world.records.table_decisions[A] = made
+
+
+def killed_at(world: WithCopies, where: str, number: int = 1) -> None:
+    """Run a process until it ends at a call."""
+    world.tick = Ending(where, number)
+    with pytest.raises(Killed):
+        world.killed(lambda service: service.run_once(world.stop))
+    world.tick = str
+    world.clock.advance(100)
+
+
+def phase(world: WithCopies) -> LoadPhase:
+    """How far the load of shop.a is."""
+    return world.records.loads[A].phase
+
+
+def test_a_load_may_be_requested_before_the_first_start() -> None:
+    """What is stored at the end of a load stays: the statements that the copy holds do not run, and the table goes on after it."""
+    world = feed(row("shop.a", 2, "8", '"wrong"'), row("shop.a", 8, "2", '"new"', operation="U"), snapshot=5)
+    world.request("shop.a")
+    assert not world.once().halted
+    assert names_in(world, "shop.a") == {"1": "copy", "2": "new"}
+    assert numbers(world, "shop.b") == ["1"]
+
+
+def test_a_load_leaves_its_database_to_the_statement_that_creates_it() -> None:
+    """A statement up to the copy may still come that creates the database, and would find it there; until then the load waits."""
+    copy = MemoryCopy(snapshot=ts(5))
+    copy.add("depot.c", [ONE])
+    world = WithCopies(copy, initial=False)
+    world.bucket.create("shop.a")
+    world.bucket.metadata(ts(3))
+    world.request("depot.c")
+    world.once()
+    assert "depot" not in world.records.databases
+    world.bucket.schema("depot", ts(4), "CREATE DATABASE `depot`", 1)
+    world.bucket.schema("depot.c", ts(5), "CREATE TABLE `c` (id INT PRIMARY KEY, name VARCHAR(20))", CREATE)
+    world.bucket.metadata(ts(10))
+    assert not world.once().halted
+    assert numbers(world, "depot.c") == ["1"]
+
+
+def test_a_load_ends_the_pause_of_its_table() -> None:
+    """As the pause says of itself: until a resume, or a load."""
+    world = feed()
+    world.once()
+    decide(world, "pause")
+    world.once()
+    assert world.records.tables[A].state == TableState.HALTED
+    world.bucket.metadata(ts(20))
+    world.request("shop.a", replaces=True)
+    assert not world.once().halted
+    assert names_in(world, "shop.a") == {"1": "copy", "2": "copy"}
+    assert phase(world) == LoadPhase.DONE
+
+
+def test_a_load_stands_still_while_its_table_is_paused() -> None:
+    """A pause in the middle of a load keeps the rest of the copy from being written; after a resume the load comes to its end."""
+    world = feed()
+    world.once()
+    world.bucket.metadata(ts(20))
+    world.request("shop.a", replaces=True)
+    killed_at(world, "before MemoryLoads.finish")
+    decide(world, "pause")
+    world.once()
+    assert phase(world) == LoadPhase.LOADING
+    assert world.records.tables[A].state == TableState.HALTED
+    decide(world, "resume")
+    assert not world.once().halted
+    assert phase(world) == LoadPhase.DONE
+    assert names_in(world, "shop.a") == {"1": "copy", "2": "copy"}
+
+
+def test_a_table_that_catches_up_does_not_count_whatever_else_is_requested() -> None:
+    """A load that has to make way for a request leaves its table apart until it has caught up: what others are told never falls."""
+    world = feed()
+    world.once()
+    world.bucket.rows("shop.a", 2, row("shop.a", 15, "3", '"new"'))
+    world.bucket.metadata(ts(20))
+    world.request("shop.a", replaces=True)
+    # One round: all of the copy is written, and the table is behind the others.
+    world.killed(lambda service: service._round(world.stop, once=False))
+    world.clock.advance(100)
+    assert (phase(world), world.records.lowest) == (LoadPhase.JOINING, ts(20))
+    world.copy.tables.clear()
+    world.request("shop.a", replaces=True)
+    decide(world, "pause")
+    world.once()
+    assert phase(world) == LoadPhase.REFUSED
+    assert world.records.lowest == ts(20)
+    decide(world, "resume")
+    assert not world.once().halted
+    assert numbers(world, "shop.a") == ["1", "2", "3"]
+
+
+def test_a_table_of_the_first_copy_stays_one_of_it() -> None:
+    """A later load that is refused takes nothing away: a structure of the table is no sign that the first copy lacked it."""
+    copy = MemoryCopy(snapshot=ts(5))
+    copy.add("shop.idle", [ONE])
+    world = WithCopies(copy)
+    world.bucket.metadata(ts(10))
+    world.once()
+    world.request("shop.idle", replaces=True, low=world.records.loads["`shop`.`idle`"].low)
+    world.once()
+    assert world.records.loads["`shop`.`idle`"].phase == LoadPhase.REFUSED
+    world.bucket.schema("shop.idle", ts(1), "", 0)
+    world.bucket.rows("shop.idle", 1, row("shop.idle", 12, "2", '"new"'))
+    world.bucket.metadata(ts(13))
+    assert not world.once().halted
+    assert numbers(world, "shop.idle") == ["1", "2"]
+
+
+def test_a_load_waits_for_a_statement_that_may_still_run() -> None:
+    """The server may go on with it after its sender has died, and would change a table that is being loaded."""
+    world = feed()
+    world.bucket.schema("shop.a", ts(4), "TRUNCATE TABLE `a`", TRUNCATE)
+    killed_at(world, "after MemoryTarget.execute_ddl", 4)
+    assert [entry.state for entry in world.records.journal.values()].count(STARTED) == 1
+    world.request("shop.a", replaces=True)
+    begun = list[int]()
+
+    def hear(where: str) -> None:
+        if where == "before MemoryLoads.begin":
+            begun.append([entry.state for entry in world.records.journal.values()].count(STARTED))
+
+    world.tick = hear
+    world.once()
+    assert not begun
+    world.bucket.metadata(ts(20))
+    assert not world.once().halted
+    assert begun == [0]
+    assert names_in(world, "shop.a") == {"1": "copy", "2": "copy"}
+
+
+def test_a_table_becomes_what_the_copy_says() -> None:
+    """Statements that the copy holds do not run, so a table that lacks their effect is created anew, even if its columns are the same."""
+    world = feed(until=2)
+    world.once()
+    world.bucket.schema("shop.a", ts(3), "DROP TABLE `a`", DROP)
+    bag = (column("id", "INT"), ID_NAME[1])
+    assert bag == BAG
+    world.bucket.schema("shop.a", ts(4), "CREATE TABLE `a` (id INT, name VARCHAR(20))", CREATE, bag)
+    world.copy.add("shop.a", [ONE, ONE], columns=KEYLESS)
+    world.bucket.metadata(ts(2))
+    world.request("shop.a", replaces=True)
+    world.once()
+    world.bucket.metadata(ts(20))
+    assert not world.once().halted
+    assert numbers(world, "shop.a") == ["1", "1"]
+
+
+def test_late_tasks_of_a_load_write_nothing_after_its_end() -> None:
+    """They go by how far the load is; once another load of the table is requested, that would count from the beginning."""
+    world = feed()
+    world.once()
+    world.bucket.metadata(ts(20))
+    world.request("shop.a", replaces=True)
+    windows: dict[str, tuple[int, int]] = {}
+
+    def hear(where: str) -> None:
+        windows[where] = world.records.window
+
+    world.tick = hear
+    world.once()
+    assert windows["before FencedWriter.write_states"] < windows["before MemoryLoads.finish"]
+
+
+def test_a_statement_that_moves_rows_of_a_loaded_table_halts() -> None:
+    """A copy has taken the place of the rows that an older RENAME would move, also where the table of that name is a new one since."""
+    copy = MemoryCopy(snapshot=ts(3))
+    copy.add("shop.a", [ONE])
+    world = WithCopies(copy)
+    world.bucket.metadata(ts(3))
+    world.once()
+    copy.snapshot, copy.identity = ts(7), "two"
+    copy.add("shop.a", [TWO])
+    world.request("shop.a", replaces=True, low=ts(3))
+    world.once()
+    world.bucket.schema("shop.b", ts(5), "RENAME TABLE `shop`.`a` TO `shop`.`b`", RENAME)
+    world.bucket.schema("shop.a", ts(6), "CREATE TABLE `a` (id INT PRIMARY KEY, name VARCHAR(20))", CREATE)
+    world.bucket.metadata(ts(10))
+    assert [table.table for table in world.once().halted] == ["shop.b"]
+    assert numbers(world, "shop.a") == ["2"]
+
+
+def test_a_load_waits_for_a_statement_that_runs_beside_the_rounds() -> None:
+    """What a statement stores at its end of the tables that it touches must not pass for the state of one that is loaded meanwhile."""
+    world = feed()
+    works = held(world, 1)
+    service = world.service()
+    service._round(world.stop, once=False)
+    assert len(works) == 1
+    world.request("shop.a", replaces=True)
+    # After a fault everything is read again.
+    service._drop()
+    service._round(world.stop, once=False)
+    assert phase(world) == LoadPhase.REQUESTED
+    works.popleft()()
+    service._round(world.stop, once=False)
+    service.close()
+    world.bucket.metadata(ts(20))
+    assert not world.once().halted
+    assert phase(world) == LoadPhase.DONE
