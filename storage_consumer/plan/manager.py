@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from copy import copy
+from dataclasses import replace
 from itertools import chain
 from typing import Final
 
@@ -11,6 +12,7 @@ from storage_consumer.model import DataFile, DdlKind, TableDefinition
 from storage_consumer.plan.covered import covered_renames, gives_away, is_covered, leave_behind, pass_left_out
 from storage_consumer.plan.ddl_backlog import LATE, DdlBacklog, StoppedDdl
 from storage_consumer.plan.directories import Catalog, Commands, Restart, plain_command
+from storage_consumer.plan.early import Unbased, early_name, upcoming
 from storage_consumer.plan.lifetimes import Lifetimes, is_dropped_after
 from storage_consumer.plan.planner import Position, ready_ddls, target_of
 from storage_consumer.plan.quarantined import QuarantinedTables
@@ -58,7 +60,7 @@ class ConsumerManager:
         self.lifetimes: Final = Lifetimes()
         self.quarantined: Final = QuarantinedTables()
         self._gap_timeout = gap_timeout
-        self._began_with_copy, self._based = bool(restart.floor), restart.based
+        self._unbased = Unbased(restart.floor, restart.based)
         self._dispatched = False
 
     @property
@@ -101,9 +103,7 @@ class ConsumerManager:
             table.timeline.add(definition, ignored=ignored)
         self.lifetimes.ends(table.key, definition)
         step = DdlStep(table_dir=table_dir, table_key=table.key, definition=definition, ensure=not definition.is_ddl)
-        if step.ensure and self._is_needed(step, table) and self._began_with_copy and table.key not in self._based:
-            # Nothing in the bucket creates it, so it existed when the copy was made: created here, it would lack its rows.
-            table.halt(NOT_IN_COPY.format(definition.path, self.catalog.command("reload-done", table.name)), "schema")
+        if step.ensure and self._is_needed(step, table) and self._unbased.takes(table.key, definition):
             return None
         late = self._is_needed(step, table) and self.backlog.take(step, table)
         if late:
@@ -166,6 +166,9 @@ class ConsumerManager:
         """Let tables wait for what is missing; return table key → error for those that waited too long. `now` in seconds."""
         late = {}
         at, command = self.catalog.now, self.catalog.command
+        for key, structure in self._unbased.missing(storage_checkpoint, self.tables, self.lifetimes).items():
+            name = self.tables[key].name
+            self.tables[key].halt(NOT_IN_COPY.format(structure.path, command("reload-done", name)), "schema")
         for table in self.tables.values():
             # It had files listed before it was left out, and waits for none of them any more.
             if table.status.excluded:
@@ -195,7 +198,8 @@ class ConsumerManager:
                 continue
             target = target_of(table.key, pending.barriers, storage_checkpoint)
             if step := table.row_step(target):
-                steps.append(step)
+                early = early_name(table, pending, self.tables, self.lifetimes)
+                steps.append(replace(step, upcoming=upcoming(table, pending), early_name=early))
             else:
                 # No row up to the target is unread: `metadata` is read before the listing, so all files that the checkpoint promises were
                 # listed, and a table with a gap is blocked.

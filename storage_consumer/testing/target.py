@@ -36,6 +36,7 @@ class MemoryTarget:
             (rf"TRUNCATE TABLE {_NAME.format('a')}", self._truncate),
             (rf"RENAME TABLE {_NAME.format('a')} TO {_NAME.format('b')}", self._rename),
             (rf"ALTER TABLE {_NAME.format('a')} ADD COLUMN `?(?P<column>\w+)`? (?P<type>\w+)", self._add_column),
+            (rf"ALTER TABLE {_NAME.format('a')} DROP COLUMN `?(?P<column>\w+)`?", self._drop_column),
         )
 
     def describe(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
@@ -154,6 +155,15 @@ class MemoryTarget:
         for row in self._records.rows.get(name.folded(), []):
             # Existing rows get a NULL: the twin knows no defaults.
             row[column.name] = None
+
+    def _drop_column(self, name: TableName, found: re.Match[str]) -> None:
+        table, gone = self._there(name), found["column"]
+        if gone not in (column.name for column in table.columns):
+            raise _Refused(1091, f"there is no {gone}")
+        left = tuple(column for column in table.columns if column.name != gone)
+        self._records.structures[name.folded()] = replace(table, columns=left)
+        for row in self._records.rows.get(name.folded(), []):
+            row.pop(gone, None)
 
 
 def _column(name: str, kind: str, *, nullable: bool) -> TargetColumn:

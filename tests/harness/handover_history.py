@@ -22,21 +22,29 @@ from pymysql.converters import encoders
 from storage_consumer.config.settings import CsvOptions
 from storage_consumer.model import DdlKind, TableName
 from storage_consumer.poll.schema_file import parse_schema_file
+from tests.harness.comparing import STATE_SCHEMA
 from tests.harness.corpora import Corpus
 from tests.harness.dumps import Dump
+from tests.harness.handovers import Handover, export_uri
+from tests.harness.replay import Replay
 from tests.harness.servers import DatabaseServer, quoted
 from tests.harness.small_bucket import SmallBucket, column
+from tests.harness.structure_check import StructureCheck
 from tests.property.csv_encoding import Change, Source, Value
 
-_CONFIG = 'force-replicate = true\n[sink]\nprotocol = "csv"\n[sink.csv]\ninclude-commit-ts = true\noutput-old-value = true\n'
+_CONFIG = (
+    'force-replicate = true\n[sink]\nprotocol = "csv"\n[sink.csv]\ninclude-commit-ts = true\noutput-old-value = true\n'
+)
 _DATE = "2026-11-22"
 _ROWS_IN_FILE = 16
 """So few that a sequence has several files."""
 _WIDTHS = {"TINYINT": "4", "SMALLINT": "6", "MEDIUMINT": "9", "INT": "11", "BIGINT": "20"}
 _TYPE = re.compile(r"(?P<name>\w+)(?:\((?P<inner>.*)\))?(?P<unsigned> unsigned)?")
 _OF_DATABASES = (DdlKind.CREATE_SCHEMA, DdlKind.DROP_SCHEMA, DdlKind.ALTER_SCHEMA)
-_EXCHANGED = re.compile(r"exchange partition \w+ with table (\w+)\.(\w+)", re.IGNORECASE)
-_RENAMED = re.compile(r"rename table \S+ to (\w+)\.(\w+)", re.IGNORECASE)
+_EXCHANGED = re.compile(r"alter table `(\w+)`\.`(\w+)` exchange partition `\w+` with table `(\w+)`\.`(\w+)`")
+_RENAMED = re.compile(r"rename table \S+ to `(\w+)`\.`(\w+)`")
+_VIEW = "CREATE ALGORITHM = UNDEFINED DEFINER = CURRENT_USER SQL SECURITY DEFINER VIEW "
+_QUALIFIED = re.compile(r"\b([a-z]\w*)\.(\w+)")
 
 Row = tuple[Value, ...]
 
@@ -136,6 +144,38 @@ def recorded(history: History, server: DatabaseServer, folder: Path) -> Corpus:
     return Corpus(folder)
 
 
+def of_history(
+    history: History, dump: Dump, corpus: Corpus, server: DatabaseServer, folder: Path, check: StructureCheck | None
+) -> Handover:
+    """A handover from an export of the very run that the bucket was made of, in an empty folder."""
+    replay = Replay(corpus=corpus, server=server, folder=folder, structures=check)
+    uri = export_uri(dump.folder / "dump", dump)
+    return Handover(replay, uri, len(corpus.cuts), start_ts=history.start_ts)
+
+
+def journal_faults(history: History, dump: Dump, server: DatabaseServer, state_schema: str = STATE_SCHEMA) -> list[str]:
+    """What the program's journal says at the end that may not be: each statement takes effect once, by the copy or by itself."""
+    faults, snapshot = [], dump.read().snapshot
+    ran = Counter[int]()
+    for version, state, statement, note in server.query(
+        f"SELECT version, state, statement, note FROM {quoted(state_schema)}.ddl_journal"
+        " WHERE table_dir NOT LIKE 'load/%' AND query <> ''"
+    ):
+        ran[version] += bool(statement)
+        if state not in ("done", "skipped"):
+            faults.append(f"the statement of {version} is {state}: {note}")
+        if "holds its effect already" in note and not history.first_visible(version) <= snapshot < version:
+            faults.append(
+                f"the statement of {version} is taken for done, but the export of {snapshot} lacks its effect"
+            )
+    versions = [commit.ts for commit in history.commits if commit.kind]
+    return faults + [
+        f"the statement of {version} ran {ran[version]} times behind the export of {snapshot}"
+        for version in versions
+        if ran[version] != (version > snapshot)
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
     """A table of the server at one moment."""
@@ -193,20 +233,18 @@ class _Recorder:
                 found[name] = _view(cursor, name) if kind == "VIEW" else _table(cursor, name)
         return found
 
-    def _statement(
-        self, commit: Commit, before: Mapping[TableName, _Table], after: Mapping[TableName, _Table]
-    ) -> None:
+    def _statement(self, commit: Commit, before: Mapping[TableName, _Table], after: Mapping[TableName, _Table]) -> None:
         """Write the schema files of a statement."""
-        (query,), name = commit.statements, commit.name
+        query, name = _restored(*commit.statements), commit.name
         if commit.kind in _OF_DATABASES:
             self.bucket.schema(name.schema, commit.ts, query, commit.kind, ())
             return
         if renamed := _RENAMED.match(query):
             name = TableName(schema=renamed[1], table=renamed[2])
-        if exchanged := _EXCHANGED.search(query):
+        if exchanged := _EXCHANGED.match(query):
             # TiDB's job is about the table without partitions, TiCDC's statement about the other one.
-            partner = TableName(schema=exchanged[1], table=exchanged[2])
-            name = TableName(schema=partner.schema, table=re.split(r"[\s.]+", query)[3])
+            name = TableName(schema=exchanged[1], table=exchanged[2])
+            partner = TableName(schema=exchanged[3], table=exchanged[4])
             self._schema(partner, commit.ts, after[partner], "", 0)
         # The file of a DROP lists the columns that the table had.
         self._schema(name, commit.ts, after.get(name) or before[name], query, commit.kind)
@@ -237,6 +275,12 @@ class _Recorder:
                 last = f"CDC{number:020d}.csv"
                 self.bucket.write(f"{folder}/{last}", "".join(transactions[first : first + _ROWS_IN_FILE]))
             self.bucket.write(f"{folder}/meta/CDC.index", f"{last}\n")
+
+
+def _restored(query: str) -> str:
+    """A statement in the words that matter of those in which TiCDC writes it: names in backquotes, a view with all of its properties."""
+    quoted_names = _QUALIFIED.sub(r"`\1`.`\2`", re.sub("^create view ", _VIEW, query))
+    return re.sub(r"\bpartition (\w+)", r"partition `\1`", quoted_names)
 
 
 def _changes(ts: int, key: Sequence[int], before: Sequence[Row], after: Sequence[Row]) -> Iterator[Change]:
