@@ -258,9 +258,7 @@ def _others(step: RowStep) -> list[TableDefinition]:
 
 
 def _become_texts(step: RowStep) -> frozenset[str]:
-    """Return the folded names of columns that some directory of the commit range, or the next statement, has as texts; none if there is one
-    structure only.
-    """
+    """Return the folded names of columns that are texts in some structure of the commit range or in the next one; none if there is one only."""
     others = [*_others(step), *([step.upcoming] if step.upcoming is not None else [])]
     columns = (column for definition in (*others, *([step.current] if others else [])) for column in definition.columns)
     return frozenset(folded_name(column.name) for column in columns if is_text(column.type))

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from storage_consumer.model import DdlKind, TableDefinition, TableName
 from storage_consumer.plan.lifetimes import Lifetimes
 from storage_consumer.plan.planner import PendingDdls
-from storage_consumer.plan.steps import key_of
+from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table import TableConsumer
 
 SHOWS_EARLY = frozenset(
@@ -62,6 +62,15 @@ class Unbased:
             return False
         self._found.setdefault(key, definition)
         return True
+
+    def lacks_view(self, step: DdlStep, table: TableConsumer) -> bool:
+        """Return whether a statement creates a view that was there when the copy was made, and that the copy leaves out.
+
+        Dumpling exports no views unless told to. They have no rows, so the statement can still run.
+        """
+        is_covered = step.version <= self._floor and step.definition.ddl_type == DdlKind.CREATE_VIEW
+        is_last = not table.timeline.has_statement(step.version + 1, self._floor)
+        return is_covered and is_last and table.key not in self._based
 
     def missing(
         self, storage_checkpoint: int, tables: Mapping[str, TableConsumer], lifetimes: Lifetimes

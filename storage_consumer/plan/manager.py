@@ -119,6 +119,9 @@ class ConsumerManager:
         ends = self.lifetimes.ends_of(table)
         return not table.status.excluded and table.timeline.needs_table_before(step.definition, ends)
 
+    def _lacks_view(self, step: DdlStep) -> bool:
+        return self._unbased.lacks_view(step, self.tables[step.table_key])
+
     def covered(self) -> list[DdlStep]:
         """Return statements that came since the last call and whose effects are in copies of their tables; the others are queued."""
         copied = self.backlog.take_copied()
@@ -127,9 +130,8 @@ class ConsumerManager:
         # With those that are queued: a rename of the same version may be the one that hands a name on.
         waiting = [step for step in chain(copied, self.backlog) if gives_away(step)]
         together = covered_renames(waiting, self.tables, self.lifetimes.ends_of)
-        done = [
-            step for step in copied if not gives_away(step) and is_covered(step, self.tables, self.touches.of)
-        ] + together
+        alone = [step for step in copied if not gives_away(step) and not self._lacks_view(step)]
+        done = [step for step in alone if is_covered(step, self.tables, self.touches.of)] + together
         for step in copied:
             if step not in done:
                 self.backlog.put_back(step)

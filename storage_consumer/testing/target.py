@@ -32,6 +32,7 @@ class MemoryTarget:
         self._statements: tuple[tuple[str, Callable[[TableName, re.Match[str]], None]], ...] = (
             (r"CREATE DATABASE (?:IF NOT EXISTS )?`?(?P<a>\w+)`?", self._create_database),
             (rf"CREATE TABLE {_NAME.format('a')} \((?P<body>.*)\)", self._create),
+            (rf"CREATE .*VIEW {_NAME.format('a')} AS ", self._create_view),
             (rf"DROP TABLE {_NAME.format('a')}", self._drop),
             (rf"TRUNCATE TABLE {_NAME.format('a')}", self._truncate),
             (rf"RENAME TABLE {_NAME.format('a')} TO {_NAME.format('b')}", self._rename),
@@ -122,6 +123,12 @@ class MemoryTarget:
         key = tuple(c.name for c in columns if not c.nullable)
         keys = (UniqueKey(name="PRIMARY", columns=key, prefixes=(None,) * len(key)),) if key else ()
         self._records.structures[name.folded()] = TargetTable(name=name, columns=columns, unique_keys=keys)
+
+    def _create_view(self, name: TableName, _: re.Match[str]) -> None:
+        if name.folded() in self._records.structures:
+            raise _Refused(1050, f"{name} exists")
+        view = TargetTable(name=name, columns=(), unique_keys=(), is_view=True)
+        self._records.structures[name.folded()] = view
 
     def _there(self, name: TableName) -> TargetTable:
         if found := self._records.structures.get(name.folded()):

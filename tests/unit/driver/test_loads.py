@@ -18,7 +18,7 @@ from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.unit.copying import COLUMNS, KEYLESS, URI, MemoryCopy, WithCopies, names_in
 from tests.unit.driving import numbers, of
 
-DROP_TABLE, ALTER_ADD, DROP_COLUMN, TRUNCATE, RENAME = 4, 5, 6, 11, 14
+DROP_TABLE, ALTER_ADD, DROP_COLUMN, TRUNCATE, RENAME, CREATE_VIEW, DROP_VIEW = 4, 5, 6, 11, 14, 21, 24
 LONG = 4
 """Rounds that an export takes."""
 BAG = (column("id", "INT"), ID_NAME[1])
@@ -223,6 +223,23 @@ def test_a_table_that_is_not_in_the_copy_and_is_renamed_later_halts() -> None:
     world.bucket.schema("shop.was", ts(7), "ALTER TABLE `was` ADD COLUMN `more` INT", ALTER_ADD)
     world.copy.add("shop.is", [ONE])
     assert "does not hold the table" in of(world.once(), "shop.was").error
+
+
+VIEW = "CREATE ALGORITHM = UNDEFINED DEFINER = CURRENT_USER SQL SECURITY DEFINER VIEW `shop`.`seen` AS SELECT `id` FROM `shop`.`a`"
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_views_that_the_copy_leaves_out_are_created_by_their_statements(*, dropped: bool) -> None:
+    """Dumpling exports no views unless told to; one that was dropped before the copy was made is not created again."""
+    world = shop()
+    world.bucket.schema("shop.seen", ts(3), VIEW, CREATE_VIEW, (column("id", "UNSPECIFIED"),))
+    if dropped:
+        world.bucket.schema("shop.seen", ts(4), "DROP VIEW `shop`.`seen`", DROP_VIEW, ())
+    assert not world.once().halted
+    assert not world.once().halted
+    created = [effect for effect in world.records.effects if "VIEW" in effect]
+    assert len(created) == (0 if dropped else 1)
+    assert names_in(world, "shop.a")["4"] == "new"
 
 
 def test_a_table_that_is_created_after_the_copy_is_created_by_its_statement() -> None:
