@@ -38,6 +38,7 @@ from storage_consumer.errors import Abandoned, DdlFailed, TableError, TargetBusy
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import DdlKind, TableDefinition, TableName, folded_name
 from storage_consumer.plan.barriers import DROPS
+from storage_consumer.plan.early import SHOWS_EARLY
 from storage_consumer.plan.journal import (
     DONE,
     FAILED,
@@ -60,16 +61,8 @@ _log = Log("ddl")
 
 _NOTHING_THERE = frozenset((1008, 1051, 4092))
 """Answers to a DROP of a database, table or view that does not exist; MariaDB has a number of its own for views."""
-_SHOWS_EARLY = frozenset(
-    {
-        *(DdlKind.DROP_SCHEMA, DdlKind.DROP_TABLE, DdlKind.DROP_COLUMN, DdlKind.DROP_COLUMNS, DdlKind.DROP_INDEX),
-        *(DdlKind.DROP_FOREIGN_KEY, DdlKind.DROP_PRIMARY_KEY, DdlKind.DROP_PARTITION, DdlKind.DROP_VIEW),
-        *(DdlKind.RENAME_TABLE, DdlKind.RENAME_TABLES, DdlKind.MODIFY_COLUMN, DdlKind.MULTI_SCHEMA_CHANGE),
-    }
-)
-"""Statements whose effect a snapshot from before their version can show: TiDB carries them out in steps, and a snapshot sees each."""
 _EARLY = ALREADY_DONE | _NOTHING_THERE | {1146}
-"""Answers to such a statement where the copy has its effect; the last one is that to a rename whose old name is gone."""
+"""Answers to a statement whose effect the table's copy has; the last one is that to a rename whose old name is gone."""
 _LOOK = 1.0
 """Seconds between two looks at a statement that still runs."""
 _LOGGED_EVERY = 30.0
@@ -308,7 +301,7 @@ class DdlRunner:
         # After the fence, so no other statement of ours changes this until the statement is sent.
         before = self._structure.fingerprint(started.names)
         unmade = self._why_unmade(step, started.context)
-        early = started.context.after_copy and step.definition.ddl_type in _SHOWS_EARLY
+        early = started.context.after_copy and step.definition.ddl_type in SHOWS_EARLY
         # Only a statement that may have been sent before can meet its own effect, or one whose effect a copy may hold.
         ignorable = ALREADY_DONE if interrupted else _NOTHING_THERE if unmade else frozenset[int]()
         ignorable |= _EARLY if early else frozenset()

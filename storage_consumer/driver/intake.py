@@ -60,14 +60,7 @@ class Intake:
 
     def _halt_older(self) -> None:
         """Halt the tables that the copy lacks with which the feed began."""
-        manager, command = self.context.manager, self.context.manager.catalog.command
-        lacking = manager.older.lacking(
-            self.ledger.storage_checkpoint,
-            manager.tables,
-            manager.lifetimes.ends_of,
-            lambda table: command("reload-done", table.name),
-        )
-        for key, error in lacking.items():
+        for key, error in self.context.manager.not_in_copy(self.ledger.storage_checkpoint).items():
             self.ledger.halt(key, error, kind="schema")
 
     def _warn(self, poll: Poll) -> None:

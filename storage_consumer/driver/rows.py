@@ -99,7 +99,8 @@ class RowJobs:
 
     def _planned(self, steps: Sequence[RowStep]) -> list[_Planned]:
         """Return each step with the plan for its tasks; tables whose rows do not fit the target halt here."""
-        wanted = {step.name.folded(): step.name for step in steps}
+        names = [name for step in steps for name in (step.name, step.early_name) if name is not None]
+        wanted = {name.folded(): name for name in names}
         missing = [name for folded, name in wanted.items() if folded not in self._known]
         self._known |= described(missing, self.context.manager, self.context.target)
         # A commit-ts beyond this is damage: no source can have issued it yet.
@@ -135,9 +136,17 @@ class RowJobs:
     def _plan(self, index: int, step: RowStep) -> TablePlan:
         """Return the plan of one table; raise `TableError` if its rows do not fit the target."""
         there, upstream = self._known.get(step.name.folded()), self._origins[step.origin]
+        if there is None and step.early_name is not None:
+            there = self._known.get(step.early_name.folded())
         # Even if the target has a table of the name of a dropped one: at this time the source has none, so nothing may be written.
         if there is not None and not step.dropped:
-            plan = replace(table_work(index, step, there, upstream), origin=step.origin)
+            try:
+                plan = replace(table_work(index, step, there, upstream), origin=step.origin)
+            except NotReplicable as fault:
+                if step.upcoming is None:
+                    raise
+                # The copy may show the next statement's effect already. Then there is seldom a row between the two.
+                return unread_work(index, step, upstream, str(fault))
             return self._with_quarantine(step, plan)
         place = self.context.manager.selection.routes.target(step.name)
         return unread_work(index, step, upstream, missing_table(step.name, place, self.context.config.downstream))

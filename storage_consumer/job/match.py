@@ -57,6 +57,7 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
     protocol = upstream.protocol
     _refuse_view(newest.name, target)
     refuse_changes(newest.name, target)
+    target = _without_effect(target, step)
     become_texts = _become_texts(step)
     layout = row_layout(newest, target.virtual, upstream)
     written, key_columns = _written(newest, layout, target, become_texts, protocol), _key(newest, layout, target)
@@ -87,6 +88,25 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
         stripe_bits=_stripe_bits(target),
         version=newest.version,
     )
+
+
+def _without_effect(target: TargetTable, step: RowStep) -> TargetTable:
+    """Return the table so that rows from before the next statement fit where its copy shows that statement's effect already.
+
+    A column that is gone already is carried and not written, and one that is there already keeps its default: as a generated one.
+    Where columns came and others went, one may be the other's new name; then nothing is left out.
+    """
+    if step.upcoming is None:
+        return target
+    now, then = ({folded_name(c.name): c for c in each.columns} for each in (step.current, step.upcoming))
+    there = {folded_name(c.name) for c in target.columns}
+    gone = [column.name for name, column in now.items() if name not in there | then.keys()]
+    come = there & then.keys() - now.keys()
+    if (gone and come) or step.current.version >= step.upcoming.version:
+        return target
+    columns = (replace(c, generated="STORED") if folded_name(c.name) in come else c for c in target.columns)
+    unwritten = (TargetColumn(name=name, data_type="", nullable=True, generated="STORED") for name in gone)
+    return replace(target, columns=(*columns, *unwritten))
 
 
 def _key_part(
@@ -238,8 +258,8 @@ def _others(step: RowStep) -> list[TableDefinition]:
 
 
 def _become_texts(step: RowStep) -> frozenset[str]:
-    """Return the folded names of columns that some directory of the commit range has as texts; none if there is one structure only."""
-    others = _others(step)
+    """Return the folded names of columns that are texts in some structure of the commit range or in the next one; none if there is one only."""
+    others = [*_others(step), *([step.upcoming] if step.upcoming is not None else [])]
     columns = (column for definition in (*others, *([step.current] if others else [])) for column in definition.columns)
     return frozenset(folded_name(column.name) for column in columns if is_text(column.type))
 

@@ -18,6 +18,7 @@ class Lifetimes:
     def __init__(self) -> None:
         """Start without any statement."""
         self._ends = defaultdict[str, Numbers](Numbers)
+        self._renames = defaultdict[str, dict[int, TableName]](dict)
         self._created: dict[str, int] = {}
         self._databases = defaultdict[str, dict[int, str]](dict)
 
@@ -29,6 +30,7 @@ class Lifetimes:
         pair = parsed(definition).renamed
         if pair is not None and pair[0] != pair[1]:
             self._ends[key_of(pair[0])].add(definition.version)
+            self._renames[key_of(pair[0])][definition.version] = pair[1]
         if definition.ddl_type in (DdlKind.CREATE_SCHEMA, DdlKind.ALTER_SCHEMA):
             self._databases[folded_name(definition.name.schema)][definition.version] = definition.query
 
@@ -41,6 +43,10 @@ class Lifetimes:
     def ends_of(self, table: TableConsumer) -> Together:
         """Return the versions of the statements that ended the table, including those that dropped its database."""
         return Together(self._ends[table.key], self._ends[key_of(replace(table.name, table=""))])
+
+    def renamed_to(self, key: str, version: int) -> TableName | None:
+        """Return the folded name that the rename of a version gave to a table; None if it was not renamed by it."""
+        return self._renames.get(key, {}).get(version)
 
     def database_statements(self, schema: str, version: int) -> tuple[str, ...]:
         """Return the statements up to a version (inclusive) that created the database and changed its defaults, in order."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from copy import copy
+from dataclasses import replace
 from itertools import chain
 from typing import Final
 
@@ -11,8 +12,8 @@ from storage_consumer.model import DataFile, DdlKind, TableDefinition
 from storage_consumer.plan.covered import covered_renames, gives_away, is_covered, leave_behind, pass_left_out
 from storage_consumer.plan.ddl_backlog import LATE, DdlBacklog, StoppedDdl
 from storage_consumer.plan.directories import Catalog, Commands, Restart, plain_command
+from storage_consumer.plan.early import Unbased, early_name, upcoming
 from storage_consumer.plan.lifetimes import Lifetimes, is_dropped_after
-from storage_consumer.plan.older_tables import OlderTables
 from storage_consumer.plan.planner import Position, ready_ddls, target_of
 from storage_consumer.plan.quarantined import QuarantinedTables
 from storage_consumer.plan.selection import Selection
@@ -22,6 +23,11 @@ from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.touches import Touches
 from storage_consumer.sql.parse import parsed
 from storage_consumer.tso import ddl_is_stored
+
+NOT_IN_COPY = (
+    "the copy that this feed began with does not hold the table of {}, and no statement since then creates it: its earlier rows "
+    "are missing. Leave the table out, or give it a copy of the source. From an export: {}"
+)
 
 
 class ConsumerManager:
@@ -56,8 +62,7 @@ class ConsumerManager:
         self._gap_timeout = gap_timeout
         self.floor: Final = restart.floor
         """TSO of the copy that the feed began with, 0 for none."""
-        self._based = restart.based
-        self.older: Final = OlderTables(restart.floor)
+        self._unbased = Unbased(restart.floor, restart.based)
         self._dispatched = False
 
     @property
@@ -100,9 +105,7 @@ class ConsumerManager:
             table.timeline.add(definition, ignored=ignored)
         self.lifetimes.ends(table.key, definition)
         step = DdlStep(table_dir=table_dir, table_key=table.key, definition=definition, ensure=not definition.is_ddl)
-        if step.ensure and self._is_needed(step, table) and self.floor and table.key not in self._based:
-            # Nothing in the bucket creates it, so it existed before: created here, it would lack its rows.
-            self.older.note(step)
+        if step.ensure and self._is_needed(step, table) and self._unbased.takes(table.key, definition):
             return None
         late = self._is_needed(step, table) and self.backlog.take(step, table)
         if late:
@@ -118,6 +121,9 @@ class ConsumerManager:
         ends = self.lifetimes.ends_of(table)
         return not table.status.excluded and table.timeline.needs_table_before(step.definition, ends)
 
+    def _lacks_view(self, step: DdlStep) -> bool:
+        return self._unbased.lacks_view(step, self.tables[step.table_key])
+
     def covered(self) -> list[DdlStep]:
         """Return statements that came since the last call and whose effects are in copies of their tables; the others are queued."""
         copied = self.backlog.take_copied()
@@ -126,9 +132,8 @@ class ConsumerManager:
         # With those that are queued: a rename of the same version may be the one that hands a name on.
         waiting = [step for step in chain(copied, self.backlog) if gives_away(step)]
         together = covered_renames(waiting, self.tables, self.lifetimes.ends_of)
-        done = [
-            step for step in copied if not gives_away(step) and is_covered(step, self.tables, self.touches.of)
-        ] + together
+        alone = [step for step in copied if not gives_away(step) and not self._lacks_view(step)]
+        done = [step for step in alone if is_covered(step, self.tables, self.touches.of)] + together
         for step in copied:
             if step not in done:
                 self.backlog.put_back(step)
@@ -160,6 +165,14 @@ class ConsumerManager:
         return {key: error for key, error in errors.items() if not self.tables[key].status.is_halted}
 
     # (2) plan: the next wave
+
+    def not_in_copy(self, storage_checkpoint: int) -> dict[str, str]:
+        """Return the tables that the copy should hold with which the feed began, and does not, each once; key → error."""
+        lacking, command = self._unbased.missing(storage_checkpoint, self.tables, self.lifetimes), self.catalog.command
+        return {
+            key: NOT_IN_COPY.format(structure.path, command("reload-done", self.tables[key].name))
+            for key, structure in lacking.items()
+        }
 
     def look_for_gaps(self, storage_checkpoint: int, now: float) -> dict[str, str]:
         """Let tables wait for what is missing; return table key → error for those that waited too long. `now` in seconds."""
@@ -194,7 +207,8 @@ class ConsumerManager:
                 continue
             target = target_of(table.key, pending.barriers, storage_checkpoint)
             if step := table.row_step(target):
-                steps.append(step)
+                early = early_name(table, pending, self.tables, self.lifetimes)
+                steps.append(replace(step, upcoming=upcoming(table, pending), early_name=early))
             else:
                 # No row up to the target is unread: `metadata` is read before the listing, so all files that the checkpoint promises were
                 # listed, and a table with a gap is blocked.

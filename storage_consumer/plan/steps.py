@@ -84,6 +84,10 @@ class RowStep:
     """Path of a file of which later ones were applied: it came late or its content has changed. Empty if there is none."""
     origin: int = 0
     """Where its files are: 0 is the bucket, and above it are copies that tables are loaded from."""
+    upcoming: TableDefinition | None = None
+    """What the table's next statement leads to, if the target may have that already, from a copy; see `plan.early`."""
+    early_name: TableName | None = None
+    """The name that the next statement gives the table, if the target may have it by that already, from a copy."""
     crossing: str = ""
     """Path of the schema file by which one key's rows may be in several partitions, if the files are. Empty if there is none."""
 

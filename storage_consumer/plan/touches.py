@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
-from storage_consumer.model import DdlId, TableName, folded_name
+from storage_consumer.model import DdlId, DdlKind, TableName, folded_name
 from storage_consumer.plan.barriers import KnownTables, renamed_keys, touched_keys
 from storage_consumer.plan.directories import Catalog
 from storage_consumer.plan.planner import PendingDdl, PendingDdls
@@ -134,8 +134,10 @@ class Touches:
     def beyond(self, step: DdlStep) -> list[str]:
         """Return touched tables that were applied beyond a statement, or are copies that already hold its effects.
 
-        There are none unless the statement came late, or only some of the tables that it touches were copied.
+        There are none unless the statement came late, or only some of the tables that it touches were copied. A view only reads them.
         """
+        if step.definition.ddl_type == DdlKind.CREATE_VIEW:
+            return []
         tables = (self._catalog.tables[key] for key in sorted(self.of(step)))
         gone = key_of(pair[0]) if (pair := step.ddl.renamed) is not None and pair[0] != pair[1] else ""
         # A table that begins after the statement cannot be beyond it, unless a copy has taken the place of what the statement moves.

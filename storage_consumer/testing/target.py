@@ -32,10 +32,12 @@ class MemoryTarget:
         self._statements: tuple[tuple[str, Callable[[TableName, re.Match[str]], None]], ...] = (
             (r"CREATE DATABASE (?:IF NOT EXISTS )?`?(?P<a>\w+)`?", self._create_database),
             (rf"CREATE TABLE {_NAME.format('a')} \((?P<body>.*)\)", self._create),
+            (rf"CREATE .*VIEW {_NAME.format('a')} AS ", self._create_view),
             (rf"DROP TABLE {_NAME.format('a')}", self._drop),
             (rf"TRUNCATE TABLE {_NAME.format('a')}", self._truncate),
             (rf"RENAME TABLE {_NAME.format('a')} TO {_NAME.format('b')}", self._rename),
             (rf"ALTER TABLE {_NAME.format('a')} ADD COLUMN `?(?P<column>\w+)`? (?P<type>\w+)", self._add_column),
+            (rf"ALTER TABLE {_NAME.format('a')} DROP COLUMN `?(?P<column>\w+)`?", self._drop_column),
         )
 
     def describe(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
@@ -122,6 +124,12 @@ class MemoryTarget:
         keys = (UniqueKey(name="PRIMARY", columns=key, prefixes=(None,) * len(key)),) if key else ()
         self._records.structures[name.folded()] = TargetTable(name=name, columns=columns, unique_keys=keys)
 
+    def _create_view(self, name: TableName, _: re.Match[str]) -> None:
+        if name.folded() in self._records.structures:
+            raise _Refused(1050, f"{name} exists")
+        view = TargetTable(name=name, columns=(), unique_keys=(), is_view=True)
+        self._records.structures[name.folded()] = view
+
     def _there(self, name: TableName) -> TargetTable:
         if found := self._records.structures.get(name.folded()):
             return found
@@ -154,6 +162,15 @@ class MemoryTarget:
         for row in self._records.rows.get(name.folded(), []):
             # Existing rows get a NULL: the twin knows no defaults.
             row[column.name] = None
+
+    def _drop_column(self, name: TableName, found: re.Match[str]) -> None:
+        table, gone = self._there(name), found["column"]
+        if gone not in (column.name for column in table.columns):
+            raise _Refused(1091, f"there is no {gone}")
+        left = tuple(column for column in table.columns if column.name != gone)
+        self._records.structures[name.folded()] = replace(table, columns=left)
+        for row in self._records.rows.get(name.folded(), []):
+            row.pop(gone, None)
 
 
 def _column(name: str, kind: str, *, nullable: bool) -> TargetColumn:

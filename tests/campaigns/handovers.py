@@ -1,7 +1,8 @@
 """``python -m tests.campaigns handovers``: begins feeds with real exports, goes on with recorded buckets, and prints a table.
 
-Each export of a cut is loaded, and every later cut must be equal; exports of the end show each option of Dumpling. Exit code 0 when all are
-equal, 1 when one differs, 2 when nothing matches what was asked for.
+Each export of a cut is loaded, and every later cut must be equal; exports of the end show each option of Dumpling. Exports of chosen commits
+of a history go on with a bucket that is made of it, on TiDB where there is one: rows and structures must be equal at its end, and the journal
+must show that each statement took effect once. Exit code 0 when all are equal, 1 when one differs, 2 when nothing matches what was asked for.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from storage_consumer.errors import ExportRefused
@@ -20,12 +22,25 @@ from tests.harness.choosing import words
 from tests.harness.corpora import Corpus, available, chosen
 from tests.harness.dumps import Dump
 from tests.harness.dumps import available as available_dumps
+from tests.harness.handover_history import History, histories, journal_faults, of_history, recorded
 from tests.harness.handovers import begun, of_workload
 from tests.harness.local_spark import local_spark
-from tests.harness.servers import SERVERS, DatabaseServer, learn_zone
+from tests.harness.replay import NotEqual
+from tests.harness.servers import KINDS, SERVERS, DatabaseServer, learn_zone
+from tests.harness.structure_check import StructureCheck
 
 AMBIGUOUS = ("csv-tab", "csv-nodelim-nobs")
 """Exports in which a text may look like NULL, or have no end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    """An export that a feed begins with."""
+
+    dump: Dump
+    corpus: Corpus
+    play: Callable[[DatabaseServer, Path], str]
+    """Play it on a server, with all files in a folder, and return from where on; raises where it is not equal."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,29 +54,68 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="handovers-") as name, ExitStack() as stack:
         scratch = Path(name)
         dumps = available_dumps(scratch / "dumps")
-        sources = chosen(available(), workloads=words(asked.workloads), variants=words(asked.variants), archs=("new",))
+        wanted = [dump for dump in dumps if not asked.dumps or dump.folder.name in words(asked.dumps)]
         servers = [stack.enter_context(SERVERS[kind]()) for kind in words(asked.servers)]
+        sources = chosen(available(), workloads=words(asked.workloads), variants=words(asked.variants), archs=("new",))
+        cases = _of_recordings(wanted, [source.open(scratch / "corpora") for source in sources])
+        cases += _of_histories(wanted, words(asked.workloads), scratch / "histories")
         stack.enter_context(local_spark())
-        outcomes = [
-            _shown(dump, corpus, server, scratch / "one")
-            for corpus in (source.open(scratch / "corpora") for source in sources)
-            for dump in of_workload(dumps, corpus.workload)
-            if not asked.dumps or dump.folder.name in words(asked.dumps)
-            for server in servers
-        ]
+        outcomes = [_shown(case, server, scratch / "one") for case in cases for server in servers]
         print(f"\n{sum(outcomes)} of {len(outcomes)} equal")
         return 2 if not outcomes else 0 if all(outcomes) else 1
 
 
-def _shown(dump: Dump, corpus: Corpus, server: DatabaseServer, folder: Path) -> bool:
+def _of_recordings(dumps: Sequence[Dump], corpora: Sequence[Corpus]) -> list[_Case]:
+    """Exports of cuts of recordings."""
+
+    def case(dump: Dump, corpus: Corpus) -> _Case:
+        def play(server: DatabaseServer, folder: Path) -> str:
+            handover = begun(dump, corpus, server, folder)
+            handover.goes_on()
+            return f"cut {handover.cut}"
+
+        return _Case(dump=dump, corpus=corpus, play=play)
+
+    return [case(dump, corpus) for corpus in corpora for dump in of_workload(dumps, corpus.workload)]
+
+
+def _of_histories(dumps: Sequence[Dump], workloads: Sequence[str], folder: Path) -> list[_Case]:
+    """Exports of commits of histories, whose buckets are made in a folder."""
+    # TiDB is what the statements were written for.
+    source = "tidb" if "tidb" in KINDS else "mariadb"
+    check = StructureCheck(against_golden=False)
+    found = [history for history in histories(dumps) if not workloads or history.workload in workloads]
+    if not found:
+        return []
+    with SERVERS[source]() as server:
+        corpora = [recorded(history, server, folder / history.workload) for history in found]
+
+    def case(history: History, dump: Dump, corpus: Corpus) -> _Case:
+        def play(server: DatabaseServer, folder: Path) -> str:
+            check.learn(corpus, server)
+            handover = of_history(history, dump, corpus, server, folder, check)
+            handover.goes_on()
+            if faults := journal_faults(history, dump, server):
+                raise NotEqual("\n".join(faults))
+            return f"TSO {dump.read().snapshot}"
+
+        return _Case(dump=dump, corpus=corpus, play=play)
+
+    return [
+        case(history, dump, corpus)
+        for history, corpus in zip(found, corpora, strict=True)
+        for dump in of_workload(dumps, history.workload)
+    ]
+
+
+def _shown(case: _Case, server: DatabaseServer, folder: Path) -> bool:
     """Print the outcome of one handover; whether it was equal."""
-    began = time.monotonic()
+    began, corpus, dump = time.monotonic(), case.corpus, case.dump
     server.drop_all()
     learn_zone(server, "+00:00" if corpus.timezone == "UTC" else corpus.timezone)
     folder.mkdir()
     try:
-        handover = begun(dump, corpus, server, folder)
-        handover.goes_on()
+        start = case.play(server, folder)
     except ExportRefused as refusal:
         # What Dumpling wrote so that it means two things.
         print(f"refused {corpus} {dump}: {refusal}", flush=True)
@@ -71,9 +125,7 @@ def _shown(dump: Dump, corpus: Corpus, server: DatabaseServer, folder: Path) -> 
         return False
     finally:
         shutil.rmtree(folder)
-    print(
-        f"equal   {corpus} {dump} {server.kind} from cut {handover.cut} ({time.monotonic() - began:.1f} s)", flush=True
-    )
+    print(f"equal   {corpus} {dump} {server.kind} from {start} ({time.monotonic() - began:.1f} s)", flush=True)
     return True
 
 

@@ -46,11 +46,13 @@ class Handover:
     uri: str
     cut: int
     """Number of the cut, from 1."""
+    start_ts: int = 1
+    """As of when the changefeed began."""
 
     @contextmanager
     def consumer(self) -> Iterator[Consumer]:
         """The program, which is given the export."""
-        with self.replay.consumer(dump=self.uri, start_ts=1) as consumer:
+        with self.replay.consumer(dump=self.uri, start_ts=self.start_ts) as consumer:
             yield consumer
 
     def goes_on(self) -> None:

@@ -19,7 +19,7 @@ from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.unit.copying import COLUMNS, KEYLESS, URI, MemoryCopy, WithCopies, names_in
 from tests.unit.driving import numbers, of
 
-ALTER_ADD, DROP_COLUMN, TRUNCATE = 5, 6, 11
+DROP_TABLE, ALTER_ADD, DROP_COLUMN, TRUNCATE, RENAME, CREATE_VIEW, DROP_VIEW = 4, 5, 6, 11, 14, 21, 24
 LONG = 4
 """Rounds that an export takes."""
 BAG = (column("id", "INT"), ID_NAME[1])
@@ -172,6 +172,91 @@ def test_a_table_that_was_dropped_before_the_copy_is_not_missed() -> None:
     assert summary.checkpoint == ts(10)
 
 
+def of_before(*rows: str, at: int, query: str, kind: int) -> WithCopies:
+    """shop.a, and shop.was with a row at tick 3 and these rows, which is not in the copy and has a statement at a tick."""
+    world = shop()
+    world.bucket.schema("shop.was", ts(1), "", 0)
+    world.bucket.rows("shop.was", 1, row("shop.was", 3, "1", '"old"'), *rows)
+    table = "shop.is" if kind == RENAME else "shop.was"
+    world.bucket.schema(table, ts(at), query, kind)
+    return world
+
+
+RENAMED = "RENAME TABLE `shop`.`was` TO `shop`.`is`"
+
+
+@pytest.mark.parametrize("at", [4, 5])
+def test_a_table_that_was_gone_by_the_copy_need_not_be_in_it(at: int) -> None:
+    """It was there when the changefeed began, and dropped before the copy was made, or at its TSO."""
+    world = of_before(at=at, query="DROP TABLE `shop`.`was`", kind=DROP_TABLE)
+    assert not world.once().halted
+    assert not world.once().halted
+    assert names_in(world, "shop.a")["4"] == "new"
+
+
+def test_a_table_that_had_another_name_by_the_copy_need_not_be_in_it() -> None:
+    """The copy has it by its new name."""
+    world = of_before(at=4, query=RENAMED, kind=RENAME)
+    world.copy.add("shop.is", [ONE])
+    world.bucket.rows("shop.is", 1, row("shop.is", 8, "2", '"new"'), version=ts(4))
+    assert not world.once().halted
+    assert names_in(world, "shop.is") == {"1": "copy", "2": "new"}
+
+
+def test_a_table_is_not_missed_before_the_bucket_shows_what_came_before_the_copy() -> None:
+    """While the storage checkpoint is before the copy, a statement may still come that explains why the table is not in it."""
+    world = shop()
+    world.bucket.schema("shop.was", ts(1), "", 0)
+    world.bucket.metadata(ts(4))
+    assert not world.once().halted
+    world.bucket.schema("shop.was", ts(5), "DROP TABLE `shop`.`was`", DROP_TABLE)
+    world.bucket.metadata(ts(10))
+    assert not world.once().halted
+
+
+def test_a_copy_that_shows_a_rename_already() -> None:
+    """Rows by the old name, from before the version of the RENAME, go into the table that the copy has by the new one."""
+    between = row("shop.was", 6, "3", '"between"')
+    world = of_before(between, at=7, query=RENAMED, kind=RENAME)
+    world.copy.add("shop.is", [ONE])
+    world.bucket.rows("shop.is", 1, row("shop.is", 8, "2", '"new"'), version=ts(7))
+    assert not world.once().halted
+    assert names_in(world, "shop.is") == {"1": "copy", "2": "new", "3": "between"}
+    assert not world.once().halted
+
+
+def test_a_copy_that_shows_a_drop_already() -> None:
+    """The table is not in the copy, and nothing is missing: the next statement drops it."""
+    world = of_before(at=7, query="DROP TABLE `shop`.`was`", kind=DROP_TABLE)
+    assert not world.once().halted
+    assert not world.once().halted
+
+
+def test_a_table_that_is_not_in_the_copy_and_is_renamed_later_halts() -> None:
+    """Another table of the new name is in the copy: nothing shows that it is this one."""
+    world = of_before(at=9, query=RENAMED, kind=RENAME)
+    world.bucket.schema("shop.was", ts(7), "ALTER TABLE `was` ADD COLUMN `more` INT", ALTER_ADD)
+    world.copy.add("shop.is", [ONE])
+    assert "does not hold the table" in of(world.once(), "shop.was").error
+
+
+VIEW = "CREATE ALGORITHM = UNDEFINED DEFINER = CURRENT_USER SQL SECURITY DEFINER VIEW `shop`.`seen` AS SELECT `id` FROM `shop`.`a`"
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_views_that_the_copy_leaves_out_are_created_by_their_statements(*, dropped: bool) -> None:
+    """Dumpling exports no views unless told to; one that was dropped before the copy was made is not created again."""
+    world = shop()
+    world.bucket.schema("shop.seen", ts(3), VIEW, CREATE_VIEW, (column("id", "UNSPECIFIED"),))
+    if dropped:
+        world.bucket.schema("shop.seen", ts(4), "DROP VIEW `shop`.`seen`", DROP_VIEW, ())
+    assert not world.once().halted
+    assert not world.once().halted
+    created = [effect for effect in world.records.effects if "VIEW" in effect]
+    assert len(created) == (0 if dropped else 1)
+    assert names_in(world, "shop.a")["4"] == "new"
+
+
 def test_a_table_that_is_created_after_the_copy_is_created_by_its_statement() -> None:
     """The copy need not hold it."""
     world = shop()
@@ -189,6 +274,27 @@ def test_a_statement_after_the_copy_runs_in_its_place() -> None:
     world.bucket.rows("shop.a", 1, row("shop.a", 10, "5", '"new"', '"more"'), version=ts(9))
     assert not world.once().halted
     assert [(found["id"], found.get("more")) for found in world.rows("shop.a")][-1] == ("5", "more")
+
+
+def early_drop(*rows: str) -> WithCopies:
+    """shop.a, whose copy lacks a column that only a statement after it drops; `rows`: what the bucket has from before it."""
+    world = shop()
+    wider = (*ID_NAME, column("old", "INT"))
+    world.bucket.schema("shop.a", ts(2), "ALTER TABLE `a` ADD COLUMN `old` INT", ALTER_ADD, wider)
+    world.bucket.rows("shop.a", 1, row("shop.a", 3, "1", '"old"', "3"), *rows, version=ts(2))
+    world.bucket.rows("shop.a", 1, row("shop.a", 2, "1", '"old"'))
+    world.bucket.schema("shop.a", ts(7), "ALTER TABLE `a` DROP COLUMN `old`", DROP_COLUMN)
+    world.bucket.rows("shop.a", 1, row("shop.a", 8, "5", '"after"'), version=ts(7))
+    return world
+
+
+@pytest.mark.parametrize("rows", [(), (row("shop.a", 6, "4", '"between"', "3"),)], ids=["none", "one"])
+def test_a_copy_that_shows_the_next_statement_already(rows: tuple[str, ...]) -> None:
+    """TiDB shows the last steps of a DROP COLUMN before its version; rows from before the version go into what the copy has."""
+    world = early_drop(*rows)
+    assert not world.once().halted
+    between = {"4": "between"} if rows else {}
+    assert names_in(world, "shop.a") == {"1": "copy", "2": "copy", "3": "copy", **between, "5": "after"}
 
 
 @pytest.mark.parametrize("tick", [4, 5])

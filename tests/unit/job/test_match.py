@@ -14,7 +14,7 @@ from storage_consumer.errors import NotReplicable
 from storage_consumer.job.match import table_work, unread_work
 from storage_consumer.job.spec import Fold, Mode, TablePlan
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
-from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName
+from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, TableVersion
 from storage_consumer.plan.steps import RowStep
 from tests.unit.building import data_file, definition
 
@@ -335,3 +335,50 @@ def test_columns_that_only_full_case_folding_makes_equal() -> None:
         ("maße", 0),
         ("masse", 1),
     ]
+
+
+def ahead(target: TargetTable, now: TableDefinition, then: TableDefinition) -> TablePlan:
+    """The work of rows of a structure, where the next statement leads to another one, which the copy may have already."""
+    return table_work(0, replace(step(now), upcoming=replace(then, version=TableVersion(150))), target, upstream("csv"))
+
+
+BY_ID = unique("id")
+ID = col("id", pk=True)
+
+
+def test_a_copy_that_lacks_a_column_before_its_drop() -> None:
+    """Rows from before a DROP COLUMN that the copy shows already are written without the column."""
+    made = ahead(table(there("id"), there("b"), keys=(BY_ID,)), source(ID, col("old"), col("b")), source(ID, col("b")))
+    (version,) = made.versions.values()
+    assert [column.name for column in made.written] == ["id", "b"]
+    assert version.written == (0, 2)
+    assert not version.misfit
+
+
+def test_a_copy_that_has_columns_before_they_are_added() -> None:
+    """Rows from before an ADD COLUMN that the copy shows already leave the new column to its default."""
+    target = table(there("e"), there("id"), there("b"), keys=(BY_ID,))
+    made = ahead(target, source(ID, col("b")), source(col("e"), ID, col("b")))
+    (version,) = made.versions.values()
+    assert [column.name for column in made.written] == ["id", "b"]
+    assert version.written == (0, 1)
+    assert not version.misfit
+
+
+def test_a_copy_that_has_texts_before_numbers_become_texts() -> None:
+    """Rows from before a MODIFY that the copy shows already are written as their texts."""
+    target = table(there("id", data_type="int"), there("v", data_type="varchar"), keys=(BY_ID,))
+    made = ahead(target, source(ID, col("v", "INT")), source(ID, col("v", "VARCHAR")))
+    assert [column.kind for column in made.written] == [WireKind.TEXT, WireKind.TEXT]
+
+
+@pytest.mark.parametrize(
+    ("columns", "then"),
+    [(("id", "new"), (ID, col("new"))), (("id", "b", "x"), (ID, col("b"))), (("id",), (ID, col("b")))],
+    ids=["another name", "not added by it", "not dropped by it"],
+)
+def test_what_the_next_statement_does_not_explain(columns: tuple[str, ...], then: tuple[TableColumn, ...]) -> None:
+    """A column that may have another name is not left out, nor one that the next statement does not add or drop."""
+    target = table(*(there(name) for name in columns), keys=(BY_ID,))
+    with pytest.raises(NotReplicable):
+        ahead(target, source(ID, col("b")), source(*then))

@@ -1,0 +1,118 @@
+"""Statements whose effect a copy from before them can show already. No I/O.
+
+TiDB carries a statement out in steps, and a snapshot sees each of them: between the last steps the source's table is as the statement
+leaves it, while the statement's version is still to come. A copy from there holds the effect, and the bucket brings the statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from storage_consumer.model import DdlKind, TableDefinition, TableName
+from storage_consumer.plan.lifetimes import Lifetimes
+from storage_consumer.plan.planner import PendingDdls
+from storage_consumer.plan.steps import DdlStep, key_of
+from storage_consumer.plan.table import TableConsumer
+
+SHOWS_EARLY = frozenset(
+    {
+        *(DdlKind.DROP_SCHEMA, DdlKind.DROP_TABLE, DdlKind.DROP_COLUMN, DdlKind.DROP_COLUMNS, DdlKind.DROP_INDEX),
+        *(DdlKind.DROP_FOREIGN_KEY, DdlKind.DROP_PRIMARY_KEY, DdlKind.DROP_PARTITION, DdlKind.DROP_VIEW),
+        *(DdlKind.RENAME_TABLE, DdlKind.RENAME_TABLES, DdlKind.MODIFY_COLUMN, DdlKind.MULTI_SCHEMA_CHANGE),
+    }
+)
+"""Kinds of statements whose effect a snapshot from before their version can show."""
+
+
+def is_first_after_copy(table: TableConsumer, version: int) -> bool:
+    """Return whether nothing led to a table between its last copy and this version."""
+    return is_first_after(table, table.copies.copied_at, version)
+
+
+def is_first_after(table: TableConsumer, copied_at: int, version: int) -> bool:
+    """Return whether nothing led to a table between a copy as of a TSO (0 for none) and this version."""
+    return 0 < copied_at < version and not table.timeline.has_statement(copied_at + 1, version - 1)
+
+
+def upcoming(table: TableConsumer, pending: PendingDdls) -> TableDefinition | None:
+    """Return what the next statement of a table leads to, if the table's copy may show its effect already; else None."""
+    version = pending.barriers.get(table.key)
+    if version is None or not is_first_after_copy(table, version):
+        return None
+    own = (ddl.step.definition for ddl in pending.at(version) if ddl.step.table_key == table.key)
+    return next((definition for definition in own if definition.ddl_type in SHOWS_EARLY), None)
+
+
+class Unbased:
+    """Tables of which only a structure shows that they existed, in a feed that began with a copy: the copy has to hold them.
+
+    It need not hold a table that a statement up to its TSO ended, nor one whose next statement after that ends it or gives it the name
+    by which it is in the copy: that statement shows early. Created from its structure, any other would lack its rows.
+    """
+
+    def __init__(self, floor: int, based: Collection[str]) -> None:
+        """Begin with none. `floor`: the TSO of the copy, 0 for a feed without one; `based`: keys of the tables in copies."""
+        self._floor = floor
+        self._based = based
+        self._found: dict[str, TableDefinition] = {}
+
+    def takes(self, key: str, definition: TableDefinition) -> bool:
+        """Keep a structure that nothing in the bucket creates; return False if its table may be created from it."""
+        if not self._floor or key in self._based:
+            return False
+        self._found.setdefault(key, definition)
+        return True
+
+    def lacks_view(self, step: DdlStep, table: TableConsumer) -> bool:
+        """Return whether a statement creates a view that was there when the copy was made, and that the copy leaves out.
+
+        Dumpling exports no views unless told to. They have no rows, so the statement can still run.
+        """
+        is_covered = step.version <= self._floor and step.definition.ddl_type == DdlKind.CREATE_VIEW
+        is_last = not table.timeline.has_statement(step.version + 1, self._floor)
+        return is_covered and is_last and table.key not in self._based
+
+    def missing(
+        self, storage_checkpoint: int, tables: Mapping[str, TableConsumer], lifetimes: Lifetimes
+    ) -> dict[str, TableDefinition]:
+        """Return the structures, by table key, of the tables that the copy lacks, each once; none before the bucket is beyond the copy.
+
+        A statement up to the copy may have ended a table, and one at exactly the storage checkpoint may still come.
+        """
+        if storage_checkpoint <= self._floor:
+            return {}
+        found, self._found = self._found, {}
+        return {
+            key: structure
+            for key, structure in found.items()
+            if not tables[key].status.excluded
+            and not self._is_explained(tables[key], structure.version, tables, lifetimes)
+        }
+
+    def _is_explained(
+        self, table: TableConsumer, version: int, tables: Mapping[str, TableConsumer], lifetimes: Lifetimes
+    ) -> bool:
+        end = lifetimes.ends_of(table).after(version)
+        if end is None or end <= self._floor or not is_first_after(table, self._floor, end):
+            return end is not None and end <= self._floor
+        name = lifetimes.renamed_to(table.key, end)
+        if name is None:
+            return True
+        new = tables.get(key_of(name))
+        return new is not None and new.key in self._based and is_first_after(new, self._floor, end)
+
+
+def early_name(
+    table: TableConsumer, pending: PendingDdls, tables: Mapping[str, TableConsumer], lifetimes: Lifetimes
+) -> TableName | None:
+    """Return the name by which the target may have a table already, since its copy may show the next statement, a RENAME; else None."""
+    version = pending.barriers.get(table.key)
+    name = lifetimes.renamed_to(table.key, version) if version is not None else None
+    new = tables.get(key_of(name)) if name is not None else None
+    if (
+        version is None
+        or new is None
+        or not (is_first_after_copy(table, version) and is_first_after_copy(new, version))
+    ):
+        return None
+    return new.name
