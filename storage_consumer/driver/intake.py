@@ -60,7 +60,9 @@ class Intake:
 
     def _halt_older(self) -> None:
         """Halt the tables that the copy lacks with which the feed began."""
-        for key, error in self.context.manager.not_in_copy(self.ledger.storage_checkpoint).items():
+        manager, reached = self.context.manager, self.ledger.storage_checkpoint
+        lacking = manager.unbased.missing(reached, manager.tables, manager.lifetimes, manager.catalog.command)
+        for key, error in lacking.items():
             self.ledger.halt(key, error, kind="schema")
 
     def _warn(self, poll: Poll) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from storage_consumer.model import DdlKind, TableDefinition, TableName
+from storage_consumer.plan.directories import Commands
 from storage_consumer.plan.lifetimes import Lifetimes
 from storage_consumer.plan.planner import PendingDdls
 from storage_consumer.plan.steps import DdlStep, key_of
@@ -43,6 +44,12 @@ def upcoming(table: TableConsumer, pending: PendingDdls) -> TableDefinition | No
     return next((definition for definition in own if definition.ddl_type in SHOWS_EARLY), None)
 
 
+NOT_IN_COPY = (
+    "the copy that this feed began with does not hold the table of {}, and no statement since then creates it: its earlier rows "
+    "are missing. Leave the table out, or give it a copy of the source. From an export: {}"
+)
+
+
 class Unbased:
     """Tables of which only a structure shows that they existed, in a feed that began with a copy: the copy has to hold them.
 
@@ -73,9 +80,9 @@ class Unbased:
         return is_covered and is_last and table.key not in self._based
 
     def missing(
-        self, storage_checkpoint: int, tables: Mapping[str, TableConsumer], lifetimes: Lifetimes
-    ) -> dict[str, TableDefinition]:
-        """Return the structures, by table key, of the tables that the copy lacks, each once; none before the bucket is beyond the copy.
+        self, storage_checkpoint: int, tables: Mapping[str, TableConsumer], lifetimes: Lifetimes, command: Commands
+    ) -> dict[str, str]:
+        """Return the tables that the copy lacks, each once, key → error; none before the bucket is beyond the copy.
 
         A statement up to the copy may have ended a table, and one at exactly the storage checkpoint may still come.
         """
@@ -83,7 +90,7 @@ class Unbased:
             return {}
         found, self._found = self._found, {}
         return {
-            key: structure
+            key: NOT_IN_COPY.format(structure.path, command("reload-done", tables[key].name))
             for key, structure in found.items()
             if not tables[key].status.excluded
             and not self._is_explained(tables[key], structure.version, tables, lifetimes)

@@ -24,11 +24,6 @@ from storage_consumer.plan.touches import Touches
 from storage_consumer.sql.parse import parsed
 from storage_consumer.tso import ddl_is_stored
 
-NOT_IN_COPY = (
-    "the copy that this feed began with does not hold the table of {}, and no statement since then creates it: its earlier rows "
-    "are missing. Leave the table out, or give it a copy of the source. From an export: {}"
-)
-
 
 class ConsumerManager:
     """All tables of one bucket. One `TableConsumer` per table name; the same one for all data of that table.
@@ -62,7 +57,7 @@ class ConsumerManager:
         self._gap_timeout = gap_timeout
         self.floor: Final = restart.floor
         """TSO of the copy that the feed began with, 0 for none."""
-        self._unbased = Unbased(restart.floor, restart.based)
+        self.unbased: Final = Unbased(restart.floor, restart.based)
         self._dispatched = False
 
     @property
@@ -105,7 +100,7 @@ class ConsumerManager:
             table.timeline.add(definition, ignored=ignored)
         self.lifetimes.ends(table.key, definition)
         step = DdlStep(table_dir=table_dir, table_key=table.key, definition=definition, ensure=not definition.is_ddl)
-        if step.ensure and self._is_needed(step, table) and self._unbased.takes(table.key, definition):
+        if step.ensure and self._is_needed(step, table) and self.unbased.takes(table.key, definition):
             return None
         late = self._is_needed(step, table) and self.backlog.take(step, table)
         if late:
@@ -121,9 +116,6 @@ class ConsumerManager:
         ends = self.lifetimes.ends_of(table)
         return not table.status.excluded and table.timeline.needs_table_before(step.definition, ends)
 
-    def _lacks_view(self, step: DdlStep) -> bool:
-        return self._unbased.lacks_view(step, self.tables[step.table_key])
-
     def covered(self) -> list[DdlStep]:
         """Return statements that came since the last call and whose effects are in copies of their tables; the others are queued."""
         copied = self.backlog.take_copied()
@@ -132,7 +124,11 @@ class ConsumerManager:
         # With those that are queued: a rename of the same version may be the one that hands a name on.
         waiting = [step for step in chain(copied, self.backlog) if gives_away(step)]
         together = covered_renames(waiting, self.tables, self.lifetimes.ends_of)
-        alone = [step for step in copied if not gives_away(step) and not self._lacks_view(step)]
+        alone = [
+            step
+            for step in copied
+            if not gives_away(step) and not self.unbased.lacks_view(step, self.tables[step.table_key])
+        ]
         done = [step for step in alone if is_covered(step, self.tables, self.touches.of)] + together
         for step in copied:
             if step not in done:
@@ -165,14 +161,6 @@ class ConsumerManager:
         return {key: error for key, error in errors.items() if not self.tables[key].status.is_halted}
 
     # (2) plan: the next wave
-
-    def not_in_copy(self, storage_checkpoint: int) -> dict[str, str]:
-        """Return the tables that the copy should hold with which the feed began, and does not, each once; key → error."""
-        lacking, command = self._unbased.missing(storage_checkpoint, self.tables, self.lifetimes), self.catalog.command
-        return {
-            key: NOT_IN_COPY.format(structure.path, command("reload-done", self.tables[key].name))
-            for key, structure in lacking.items()
-        }
 
     def look_for_gaps(self, storage_checkpoint: int, now: float) -> dict[str, str]:
         """Let tables wait for what is missing; return table key → error for those that waited too long. `now` in seconds."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from storage_consumer.downstream.existing_names import PartNames
 from storage_consumer.errors import DdlFailed
@@ -32,7 +33,7 @@ class MemoryTarget:
         self._statements: tuple[tuple[str, Callable[[TableName, re.Match[str]], None]], ...] = (
             (r"CREATE DATABASE (?:IF NOT EXISTS )?`?(?P<a>\w+)`?", self._create_database),
             (rf"CREATE TABLE {_NAME.format('a')} \((?P<body>.*)\)", self._create),
-            (rf"CREATE .*VIEW {_NAME.format('a')} AS ", self._create_view),
+            (rf"CREATE .*VIEW {_NAME.format('a')} AS ", partial(_create_view, records)),
             (rf"DROP TABLE {_NAME.format('a')}", self._drop),
             (rf"TRUNCATE TABLE {_NAME.format('a')}", self._truncate),
             (rf"RENAME TABLE {_NAME.format('a')} TO {_NAME.format('b')}", self._rename),
@@ -124,12 +125,6 @@ class MemoryTarget:
         keys = (UniqueKey(name="PRIMARY", columns=key, prefixes=(None,) * len(key)),) if key else ()
         self._records.structures[name.folded()] = TargetTable(name=name, columns=columns, unique_keys=keys)
 
-    def _create_view(self, name: TableName, _: re.Match[str]) -> None:
-        if name.folded() in self._records.structures:
-            raise _Refused(1050, f"{name} exists")
-        view = TargetTable(name=name, columns=(), unique_keys=(), is_view=True)
-        self._records.structures[name.folded()] = view
-
     def _there(self, name: TableName) -> TargetTable:
         if found := self._records.structures.get(name.folded()):
             return found
@@ -171,6 +166,12 @@ class MemoryTarget:
         self._records.structures[name.folded()] = replace(table, columns=left)
         for row in self._records.rows.get(name.folded(), []):
             row.pop(gone, None)
+
+
+def _create_view(records: TargetRecords, name: TableName, _: re.Match[str]) -> None:
+    if name.folded() in records.structures:
+        raise _Refused(1050, f"{name} exists")
+    records.structures[name.folded()] = TargetTable(name=name, columns=(), unique_keys=(), is_view=True)
 
 
 def _column(name: str, kind: str, *, nullable: bool) -> TargetColumn:
