@@ -197,7 +197,7 @@ FAULTS = (
     fault("another protocol", "bucket-settings", FAIL, ("canal-json", "--config"), lambda there: given(upstream_uri=f"{there.bucket.root.as_uri()}?protocol=canal-json&enable-tidb-extension=true")(there)),
     fault("another delimiter", "bucket-settings", FAIL, "delimiter", given(delimiter="|")),
     fault("no time zone", "bucket-settings", FAIL, ("d.c", "--tz '<ZONE>'"), no_zone),
-    fault("a file is gone", "bucket-missing-files", FAIL, ("d/a/", "numbers 1 to 2", "reload-done"), removed("d.a", 1)),
+    fault("a file is gone", "bucket-missing-files", FAIL, ("d/a/", "numbers 1 to 2", "load --help"), removed("d.a", 1)),
     fault("something foreign", "bucket-layout", WARN, "strange.bin", written("d/a/strange.bin", "x")),
     fault("a damaged schema file", "bucket-layout", WARN, "schema", written("d/b/meta/schema_1_0000000001.json", "{")),
     fault("JAVA_HOME is wrong", "spark-java", FAIL, ("JAVA_HOME is /nowhere", "Unset"), environment(JAVA_HOME="/nowhere")),

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import product
 
 from storage_consumer.config.settings import DumpOptions
 from storage_consumer.decode import export_decoder
@@ -104,8 +105,8 @@ def seeds() -> Sequence[bytes]:
     """Files of each form, short and long."""
     # The loops are compiled before any input is timed.
     with _few_are_many():
-        for options in OPTIONS:
-            _read(PIECES[0], options, KINDS[2], 1 << 20, at_once=True)
+        for options, kinds, piece in product(OPTIONS, KINDS, PIECES[:7]):
+            _read(piece, options, kinds, 1 << 20, at_once=True)
     return list(PIECES)
 
 
