@@ -108,8 +108,7 @@ class History:
 
 def _commit(line: Mapping[str, Any], jobs: Mapping[int, Mapping[str, Any]]) -> Commit:
     ts = int(line["ts"])
-    rows: Mapping[str, Any] = {"type": 0, "schema": "", "table": ""}
-    job = jobs[ts] if line["kind"] == "ddl" else rows
+    job: Mapping[str, Any] = jobs[ts] if line["kind"] == "ddl" else {"type": 0, "schema": "", "table": ""}
     name = TableName(schema=job["schema"], table=job["table"])
     return Commit(ts=ts, statements=tuple(line["statements"]), kind=int(job["type"]), name=name)
 
@@ -155,7 +154,10 @@ def of_history(
 
 
 def journal_faults(history: History, dump: Dump, server: DatabaseServer, state_schema: str = STATE_SCHEMA) -> list[str]:
-    """What the program's journal says at the end that may not be: each statement takes effect once, by the copy or by itself."""
+    """What the program's journal says at the end that may not be: each statement takes effect once, by the copy or by itself.
+
+    A view that the export leaves out, as Dumpling does by default, is the one thing that a statement up to its TSO has to make.
+    """
     faults, snapshot = [], dump.read().snapshot
     ran = Counter[int]()
     for version, state, statement, note in server.query(

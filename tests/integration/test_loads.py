@@ -11,8 +11,10 @@ from pyspark.sql import SparkSession
 from storage_consumer.plan.loads import LoadPhase
 from tests.harness.corpora import FIXTURES, CorpusSource, available, chosen
 from tests.harness.dumps import Dump
+from tests.harness.handover_history import History, journal_faults, of_history, recorded
 from tests.harness.handovers import Handover, begun
 from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.structure_check import StructureCheck
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 HANDOVERS = FIXTURES / "exports" / "handovers.txz"
@@ -20,15 +22,31 @@ CASES = {"shop": ("sql", 2), "keyless": ("sql", 2)}
 """Workload → form of its export, and the number of the cut that it is of, from 1."""
 
 
-def handover(source: CorpusSource, server: DatabaseServer, folder: Path) -> Handover:
-    """The export of a workload, with the checkpoint of its cut, and an empty bucket."""
-    corpus = source.open(folder / "corpora")
-    form, number = CASES[corpus.workload]
+EARLY = {
+    "ho_add": "csv-ddl2-V-1",
+    "ho_dbs": "sql-ddl5-V",
+    "ho_drop": "sql-ddl1-V-1",
+    "ho_modify": "csv-ddl1-V-1",
+    "ho_parts": "sql-ddl3-V-1",
+    "ho_tables": "sql-ddl1-V-1",
+}
+"""History → an export of it: right before a statement that it shows already, or right at one that it does not hold."""
+
+
+def unpacked(folder: Path) -> Path:
+    """The folder, with the exports of the archive in it."""
     with tarfile.open(HANDOVERS) as tar:
         # Python 3.11.3 and older know no filter.
         tar.extraction_filter = getattr(tarfile, "data_filter", None)
         tar.extractall(folder)  # noqa: S202 - an archive of this repository
-    return begun(Dump(folder / corpus.workload / f"{form}-cut{number}"), corpus, server, folder)
+    return folder
+
+
+def handover(source: CorpusSource, server: DatabaseServer, folder: Path) -> Handover:
+    """The export of a workload, with the checkpoint of its cut, and an empty bucket."""
+    corpus = source.open(folder / "corpora")
+    form, number = CASES[corpus.workload]
+    return begun(Dump(unpacked(folder) / corpus.workload / f"{form}-cut{number}"), corpus, server, folder)
 
 
 SOURCES = chosen(available(FIXTURES), workloads=tuple(CASES), variants=("csv", "json"))
@@ -64,3 +82,20 @@ def test_a_program_that_ends_between_two_rounds_goes_on(
     assert len(mariadb.query("SELECT * FROM storage_consumer.table_load WHERE phase = 'done'")) == len(
         mariadb.query("SELECT * FROM storage_consumer.table_load")
     )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("workload", EARLY)
+def test_each_statement_near_the_export_takes_effect_once(
+    workload: str, kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Rows and structures are the source's at the end, and no statement ran whose effect the export holds by its TSO."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    history = History(unpacked(tmp_path) / workload)
+    dump = Dump(history.folder / EARLY[workload])
+    corpus = recorded(history, server, tmp_path / "corpus")
+    check = StructureCheck(against_golden=False)
+    check.learn(corpus, server)
+    (tmp_path / "replay").mkdir()
+    of_history(history, dump, corpus, server, tmp_path / "replay", check).goes_on()
+    assert not journal_faults(history, dump, server)
