@@ -16,13 +16,14 @@ from storage_consumer.config import parsers
 from storage_consumer.config.export_uris import with_time_zone
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
+from storage_consumer.monitoring.document import load_document
 from storage_consumer.monitoring.wording import load_progress
-from storage_consumer.plan.loads import OPEN, Load, LoadPhase
+from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_words import is_meant, parsed, refuse_several, table_flag
 from storage_consumer.telemetry import json_text, tso_time
 
-LIST, CANCEL = "list", "cancel"
+CANCEL = "cancel"
 _OF_TABLES = ("pause", "resume")
 """Actions that are decisions about the table."""
 _OWN = ("action", "table", "dump", "dump_tz", "at", "replace", "all", "json")
@@ -49,7 +50,7 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
         if action == CANCEL:
             return Answer(_cancelled(desk, _chosen(rows, own["table"]), environ, options, as_json=as_json))
         shown = [_chosen(rows, own["table"])] if "table" in own else rows
-        hidden = [row for row in shown if not _is_open(row)] if not {"all", "table"} & own.keys() else []
+        hidden = [row for row in shown if not row.load.is_pending] if not {"all", "table"} & own.keys() else []
         return Answer(_listed([row for row in shown if row not in hidden], len(hidden), as_json=as_json))
 
 
@@ -132,10 +133,6 @@ def _cancelled(
     return table_command.answer({**skipped, **also, "action": "skip", "table": str(options["table"])}, environ).text
 
 
-def _is_open(row: LoadRow) -> bool:
-    return row.load.phase in (*OPEN, LoadPhase.REFUSED)
-
-
 def _listed(rows: Sequence[LoadRow], left_out: int, *, as_json: bool) -> str:
     if as_json:
         return json_text({"loads": [_document(row) for row in rows]})
@@ -155,18 +152,5 @@ def _lines(row: LoadRow) -> Iterator[str]:
 
 
 def _document(row: LoadRow) -> dict[str, object]:
-    load = row.load
-    return {
-        "table": str(load.name),
-        "phase": str(load.phase),
-        "source": load.source,
-        "as_of": load.as_of,
-        "parts": load.parts,
-        "parts_done": load.parts_done,
-        "bytes": load.size,
-        "replaces": load.replaces,
-        "error": load.error,
-        "requested_at": row.requested_at,
-        "requested_by": row.requested_by,
-        "ended_at": row.ended_at or None,
-    }
+    more = {"replaces": row.load.replaces, "requested_at": row.requested_at, "requested_by": row.requested_by}
+    return load_document(row.load) | more | {"ended_at": row.ended_at or None}

@@ -49,11 +49,7 @@ def with_form(origin: Upstream, export: Export, bucket_time_zone: str) -> Upstre
 
 def _copied(table: ExportTable, zone: str) -> CopiedTable:
     """Return a table with the columns of its rows, which lack the generated ones. `zone`: that of its TIMESTAMP values."""
-    carried = tuple(
-        _as_in_files(column, zone)
-        for column in table.definition.columns
-        if folded_name(column.name) not in table.generated
-    )
+    carried = tuple(_as_in_files(column, zone) for column in table.carried)
     return CopiedTable(definition=replace(table.definition, columns=carried), parts=table.parts)
 
 

@@ -66,6 +66,11 @@ class ExportTable:
     parts: tuple[StoredObject, ...]
     """The data files in the order of their numbers; the ordinal of a part is its index + 1."""
 
+    @property
+    def carried(self) -> tuple[TableColumn, ...]:
+        """The columns of its rows, in order."""
+        return tuple(column for column in self.definition.columns if folded_name(column.name) not in self.generated)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:

@@ -12,7 +12,7 @@ from storage_consumer.decode.decoder import FileRead, RowLayout
 from storage_consumer.decode.values import grammar, holds_bytes
 from storage_consumer.errors import ExportRefused, UndecodableRow
 from storage_consumer.exports.export import Export, ExportTable, head_of
-from storage_consumer.model import CommitRange, TableColumn, folded_name
+from storage_consumer.model import CommitRange, TableColumn
 from storage_consumer.storage.base import Storage
 
 _LOOKED_AT = 50
@@ -60,8 +60,8 @@ def _refuse_ambiguous(export: Export, origin: Upstream) -> None:
     # Only with escapes does a text begin otherwise than the marker that begins with a backslash.
     is_marked = options.escape_backslash and options.null.startswith("\\")
     for table in export.tables:
-        for column in table.definition.columns:
-            if not table.parts or grammar(column, "dump-csv") or folded_name(column.name) in table.generated:
+        for column in table.carried:
+            if not table.parts or grammar(column, "dump-csv"):
                 continue
             if not options.escape_backslash:
                 raise ExportRefused(
@@ -85,10 +85,9 @@ def _look_at(storage: Storage, table: ExportTable, origin: Upstream, said: Colle
                 "--dump 'URI?escape-backslash=false'; if not, escape-backslash=true"
             )
         return
-    columns = tuple(column for column in table.definition.columns if folded_name(column.name) not in table.generated)
-    _refuse_header(head, columns, origin, part.path)
-    if "csv-output-dialect" not in said and any(map(holds_bytes, columns)):
-        _refuse_digits(head, table, columns, origin)
+    _refuse_header(head, table.carried, origin, part.path)
+    if "csv-output-dialect" not in said and any(map(holds_bytes, table.carried)):
+        _refuse_digits(head, table, origin)
 
 
 def _has_raw_texts(head: bytes) -> bool:
@@ -109,10 +108,10 @@ def _refuse_header(head: bytes, columns: tuple[TableColumn, ...], origin: Upstre
         )
 
 
-def _refuse_digits(head: bytes, table: ExportTable, columns: tuple[TableColumn, ...], origin: Upstream) -> None:
+def _refuse_digits(head: bytes, table: ExportTable, origin: Upstream) -> None:
     """Raise `ExportRefused` if all bytes of a file look as if they were written as digits."""
-    places = [place for place, column in enumerate(columns) if holds_bytes(column) and column.type != "BIT"]
-    found = [bytes.fromhex(row[place] or "") for row in _rows(head, table, columns, origin) for place in places]
+    places = [place for place, column in enumerate(table.carried) if holds_bytes(column) and column.type != "BIT"]
+    found = [bytes.fromhex(row[place] or "") for row in _rows(head, table, origin) for place in places]
     texts = [value.decode("latin-1") for value in found if value]
     for form, dialect in ((_HEX, "redshift (or snowflake)"), (_BASE64, "bigquery")):
         if texts and all(form.fullmatch(text) for text in texts):
@@ -122,11 +121,9 @@ def _refuse_digits(head: bytes, table: ExportTable, columns: tuple[TableColumn, 
             )
 
 
-def _rows(
-    head: bytes, table: ExportTable, columns: tuple[TableColumn, ...], origin: Upstream
-) -> Iterator[tuple[str | None, ...]]:
+def _rows(head: bytes, table: ExportTable, origin: Upstream) -> Iterator[tuple[str | None, ...]]:
     """Yield the values of the rows that a file begins with, up to one that is cut or cannot be read."""
-    layout = RowLayout(table=table.name, columns=tuple(columns))
+    layout = RowLayout(table=table.name, columns=table.carried)
     file = FileRead(blocks=[head], source=table.parts[0].path, layout=layout, commit_range=_ALL)
     with suppress(UndecodableRow):
         for _, _, _, values, _ in export_decoder(origin.dump).rows(file):

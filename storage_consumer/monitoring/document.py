@@ -45,7 +45,7 @@ def document(
         found["table"] = _chosen_document(chosen, shown, snapshot)
     loads = [load for load in snapshot.loads if chosen is None or load.name == chosen.name]
     if loads:
-        found["loads"] = [_load_document(load) for load in loads]
+        found["loads"] = [load_document(load) for load in loads]
     if snapshot.verified:
         shown_results = [each for each in snapshot.verified if chosen is None or each.table == chosen.name]
         found["verified"] = [_verified_document(each) for each in shown_results]
@@ -54,13 +54,13 @@ def document(
     return found
 
 
-def _load_document(load: Load) -> dict[str, object]:
-    """Return the last load of a table."""
+def load_document(load: Load) -> dict[str, object]:
+    """Return the last load of a table; ``as_of`` is the TSO of its copy, 0 while nobody has looked at it."""
     return {
         "table": str(load.name),
         "phase": str(load.phase),
         "source": load.source,
-        "as_of": load.low,
+        "as_of": load.as_of,
         "parts": load.parts,
         "parts_done": load.parts_done,
         "bytes": load.size,

@@ -15,7 +15,7 @@ from storage_consumer.clock import span
 from storage_consumer.model import TableName, physical_ms
 from storage_consumer.monitoring.report import Phase, Report
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
-from storage_consumer.plan.loads import OPEN, Load, LoadPhase
+from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.selection import AT_A_START
 from storage_consumer.plan.table_decisions import Verb, shown_state
 from storage_consumer.plan.table_state import TableState
@@ -262,7 +262,7 @@ def _tables(snapshot: Snapshot, command: Callable[[Verb, TableName], str]) -> It
         if state == TableState.RUNNING and str(table.name) in waiting:
             state = TableState.WAITING
         is_open = bool(table.decision) and (not table.obeyed or bool(table.refusal))
-        if state not in _BEHIND and not is_open and not table.quarantined and not _is_to_be_shown(load):
+        if state not in _BEHIND and not is_open and not table.quarantined and not (load and load.is_pending):
             continue
         checkpoint = snapshot.checkpoint_running if table.follows and state not in STOPPED else table.checkpoint
         found.append(
@@ -299,14 +299,9 @@ def _next_steps(
     return named if named and (again in named or _AGAIN not in reason) else (again, *named)
 
 
-def _is_to_be_shown(load: Load | None) -> bool:
-    """Return whether something is still to be done of a load, or to be decided."""
-    return load is not None and load.phase in (*OPEN, LoadPhase.REFUSED)
-
-
 def _of_load(load: Load | None) -> str:
     """Return what is to be said of a table's load; empty for nothing."""
-    if load is None or load.phase not in (*OPEN, LoadPhase.REFUSED):
+    if load is None or not load.is_pending:
         return ""
     if load.phase == LoadPhase.LOADING:
         return f"{load.parts_done:,} of {load.parts:,} files of {load.source} are written"

@@ -75,6 +75,11 @@ class Load:
         return self.low if self.identity else 0
 
     @property
+    def is_pending(self) -> bool:
+        """Whether something is still to be done of it, or, where it was refused, to be decided."""
+        return self.phase in (*OPEN, LoadPhase.REFUSED)
+
+    @property
     def parts_done(self) -> int:
         """Number of parts that are written to their end."""
         return part_before(self.done)

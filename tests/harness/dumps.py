@@ -126,8 +126,7 @@ def available(scratch: Path) -> list[Dump]:
 
 def layout_of(table: ExportTable, zone: str) -> RowLayout:
     """The columns of a table's rows."""
-    columns = tuple(c for c in table.definition.columns if folded_name(c.name) not in table.generated)
-    return RowLayout(table=table.name, columns=columns, zone=zone)
+    return RowLayout(table=table.name, columns=table.carried, zone=zone)
 
 
 def rows_of(dump: Dump, table: ExportTable, *, block: int = 1 << 20) -> Iterator[Row]:
