@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.copies import Loading, OpenCopy, loads_to_begin
 from storage_consumer.driver.ddl_prepare import described, prepared
-from storage_consumer.driver.loading import OF_LOADS, database_steps
+from storage_consumer.driver.loading import OF_LOADS, database_steps, surroundings_of
 from storage_consumer.errors import ConfigError, TableError
 from storage_consumer.loading.proof import gap_proof
 from storage_consumer.model import TableName
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.table_words import table_flag
-from storage_consumer.ports import DdlContext
 from storage_consumer.telemetry import Log
 
 _log = Log("load")
@@ -71,12 +70,7 @@ class LoadStarts:
         if steps:
             self.loading.ddl.fence()
         for step in steps:
-            surroundings = DdlContext(
-                database_is_ours=True,
-                database_statements=(step.definition.query,),
-                table_was_seen=True,
-                should_continue=context.ddl_workers.should_continue,
-            )
+            surroundings = surroundings_of(step, copy, context)
             try:
                 self.loading.ddl.run(prepared(step, context.manager, context.target), surroundings, ())
             except TableError as fault:

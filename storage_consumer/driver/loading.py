@@ -188,13 +188,7 @@ class LoadJobs:
             self.loading.fenced_for = epoch
         if not self.ledger.should_continue():
             return False
-        made = copy.databases.get(folded_name(step.name.schema))
-        surroundings = DdlContext(
-            database_is_ours=made is not None,
-            database_statements=(made.query,) if made is not None else (),
-            table_was_seen=True,
-            should_continue=self.context.ddl_workers.should_continue,
-        )
+        surroundings = surroundings_of(step, copy, self.context)
         self.context.progress.ddl(table=str(ready.name), query=ready.definition.query)
         _log.info("ddl_started", table=str(ready.name), version=step.version, query=ready.definition.query)
         self.loading.ddl.run(ready, surroundings, ())
@@ -239,20 +233,28 @@ def database_steps(
     # Under a route the database may be another one, which the statement does not name.
     named = [made for made in wanted if made.name.schema in routes.databases(made.name.schema)]
     there = target.existing([made.name for made in named]) if named else {}
-    return [
-        DdlStep(table_dir=f"{folder}/{key_of(made.name)}"[:500], table_key=key_of(made.name), definition=made)
-        for made in named
-        if made.name.folded() not in there
-    ]
+    return [_copied(folder, key_of(made.name), made) for made in named if made.name.folded() not in there]
+
+
+def surroundings_of(step: DdlStep, copy: OpenCopy, context: RoundContext) -> DdlContext:
+    """Return what a statement of a copy runs among."""
+    made = copy.databases.get(folded_name(step.name.schema))
+    return DdlContext(
+        database_is_ours=made is not None,
+        database_statements=(made.query,) if made is not None else (),
+        table_was_seen=True,
+        should_continue=context.ddl_workers.should_continue,
+    )
+
+
+def _copied(folder: str, table_key: str, definition: TableDefinition) -> DdlStep:
+    """Return a statement of a copy. `folder`: of its identity in the journal, where it stands beside those of the bucket."""
+    return DdlStep(table_dir=f"{folder}/{key_of(definition.name)}"[:500], table_key=table_key, definition=definition)
 
 
 def _ddl(load: Load, definition: TableDefinition) -> DdlStep:
     """Return a statement of a copy; its identity in the journal is that of the load, so that another load runs it again."""
-    name = definition.name
-    # In the journal of statements it stands beside those of the bucket, whose directories never begin so.
-    return DdlStep(
-        table_dir=f"{OF_LOADS}{load.load_id}/{key_of(name)}"[:500], table_key=load.table_key, definition=definition
-    )
+    return _copied(f"{OF_LOADS}{load.load_id}", load.table_key, definition)
 
 
 def _emptying(load: Load, wanted: TableDefinition, kind: DdlKind) -> DdlStep:

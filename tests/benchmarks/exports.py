@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from storage_consumer import Consumer
 from storage_consumer.downstream.batches import batched
-from tests.benchmarks.backlogs import Backlog
+from tests.benchmarks.backlogs import Backlog, against_load_data
 from tests.benchmarks.bucket import Bucket, FinalTable, Order, write_metadata
-from tests.benchmarks.limit import WrongResult, check, load_final_state
+from tests.benchmarks.limit import WrongResult, check
 from tests.benchmarks.measuring import Applied, Bench
-from tests.benchmarks.results import Goal
 from tests.benchmarks.shapes import DATABASE, Shape
 from tests.benchmarks.watching import watched
 
@@ -58,15 +58,8 @@ def loaded(bench: Bench, order: Order, form: str, goal: float) -> Backlog:
         check(bucket.final, server, bucket.order.shape.checksum)
         return Applied(seconds=seconds, usage=usage)
 
-    return Backlog(
-        bucket=bucket,
-        unit="rows/s",
-        against="LOAD DATA, 2 connections",
-        goal=Goal(value=goal),
-        units=bucket.rows,
-        reference=lambda: bucket.rows / load_final_state(bucket, server),
-        run=lambda profiled: run(profiled=profiled),
-    )
+    plain = against_load_data(bench, order, goal)
+    return replace(plain, unit="rows/s", run=lambda profiled: run(profiled=profiled))
 
 
 def write_export(bucket: Bucket, form: str, folder: Path) -> None:
