@@ -53,7 +53,7 @@ class ComparedTable:
         )
         return TableShape(
             kind=self._reading.kind,
-            columns=tuple(_column(*row) for row in columns),
+            columns=tuple(_column(self._reading.kind, *row) for row in columns),
             indexes=tuple(self._indexes(where, names)),
             collation=text_of(collation) if collation else "",
             is_view=is_view,
@@ -232,17 +232,19 @@ def _shown(column: SideColumn) -> str:
     return f"IF(LENGTH({text}) <= {_FEW_BYTES}, CONCAT('=', {text}), {long})"
 
 
-def _column(*row: Any) -> ColumnShape:
+def _column(kind: str, *row: Any) -> ColumnShape:
     name, data_type, column_type, nullable, default, extra, charset, collation, expression = row
     flags = text_of(extra or "")
     is_default = "DEFAULT_GENERATED" in flags
+    # MariaDB shows what may be NULL as if it said DEFAULT NULL; the text 'NULL' has quotation marks there.
+    has_none = default is None or (kind == "mariadb" and text_of(default) == "NULL")
     generated = any(word in flags.upper() for word in ("VIRTUAL", "STORED", "PERSISTENT"))
     return ColumnShape(
         name=text_of(name),
         data_type=text_of(data_type).lower(),
         column_type=text_of(column_type),
         nullable=text_of(nullable) == "YES",
-        default=None if default is None else text_of(default),
+        default=None if has_none else text_of(default),
         extra=flags,
         charset=text_of(charset) if charset else "",
         collation=text_of(collation) if collation else "",

@@ -197,7 +197,7 @@ def _is_moment(text: str | None) -> bool:
 def _default_of(column: ColumnShape, kind: str) -> str | None:
     """Return a default in one form for all servers, as far as there is one."""
     text = column.default
-    if text is None or (kind == "mariadb" and text == "NULL"):
+    if text is None:
         return None
     if (kind == "mariadb" or "DEFAULT_GENERATED" in column.extra) and (quoted := _QUOTED.match(text)):
         text = quoted[1].replace("''", "'").replace("\\\\", "\\").replace("\\'", "'").replace("\\0", "\0")

@@ -14,8 +14,8 @@ from tests.contract.verify_rigs import VerifyRig
 from tests.harness.servers import KINDS, DatabaseServer
 
 pytestmark = pytest.mark.server
-SOURCES = ("tidb",) if "tidb" in KINDS else ("mariadb",)
-"""Without a TiDB, a source that nobody writes to."""
+SOURCE = "tidb" if "tidb" in KINDS else "mysql"
+"""Without a TiDB, a source that nobody writes to. MariaDB can be none: it has no JSON."""
 EVERY_TYPE = """CREATE TABLE t (id BIGINT PRIMARY KEY, ti TINYINT, si SMALLINT UNSIGNED, mi MEDIUMINT, i INT, u BIGINT UNSIGNED, bo BOOLEAN,
     de DECIMAL(30,10), do DOUBLE, fl FLOAT, bi BIT(13), ye YEAR, da DATE, dt DATETIME(3), ts TIMESTAMP(6) NULL, tm TIME(2),
     ch CHAR(9), vc VARCHAR(40), ci VARCHAR(40) COLLATE utf8mb4_general_ci, la VARCHAR(40) CHARACTER SET latin1 COLLATE latin1_bin, tx TEXT, lt LONGTEXT,
@@ -38,9 +38,9 @@ ROWS = [
 INSERT = "INSERT INTO t VALUES (" + ", ".join(["%s"] * 28) + ")"
 
 
-@pytest.fixture(params=[(source, target) for source in SOURCES for target in KINDS], ids="-".join)
+@pytest.fixture(params=[(SOURCE, target) for target in KINDS], ids="-".join)
 def rig(request: pytest.FixtureRequest) -> VerifyRig:
-    """Each source with each target."""
+    """The source with each target."""
     source, target = request.param
     servers: Sequence[DatabaseServer] = [request.getfixturevalue(kind) for kind in dict.fromkeys((source, target))]
     return VerifyRig(servers[0], servers[-1])

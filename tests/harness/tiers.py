@@ -32,7 +32,8 @@ def is_quick(item: pytest.Item) -> bool:
 
 
 def _asked_for(item: pytest.Item) -> set[str]:
-    """Return the names of all fixtures that a test uses, and its parameters that are texts."""
+    """Return the names of all fixtures that a test uses, and its parameters that are texts or rows of texts."""
     chosen = getattr(item, "callspec", None)
-    texts = () if chosen is None else (value for value in chosen.params.values() if isinstance(value, str))
-    return {*getattr(item, "fixturenames", ()), *texts}
+    values = () if chosen is None else chosen.params.values()
+    several = [value if isinstance(value, (tuple, list)) else (value,) for value in values]
+    return {*getattr(item, "fixturenames", ()), *(each for row in several for each in row if isinstance(each, str))}

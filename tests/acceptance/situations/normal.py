@@ -16,6 +16,8 @@ _BEGIN = 1_795_428_000_000
 _STEP = 10_000
 _TSO = re.compile(r"(?<!\d)4\d{17}(?!\d)")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d([T ])\d\d:\d\d:\d\d(?:\.\d+)?")
+_NOW = re.compile(rf"(\bsince |\"time\": \")({_TIME.pattern})")
+"""Times of the machine's clock, which may happen to be those of a TSO."""
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _SPAN = re.compile(r"(?<![\w.-])(\d+)([dhms])(?:(\d\d)([hms]))?(?![\w-])")
 _SECONDS = re.compile(r"^(storage_consumer_\w*_seconds(?:\{[^}]*\})?) ([\d.e+]+)$", re.MULTILINE)
@@ -36,6 +38,7 @@ def normal(text: str, marks: Sequence[int], places: Mapping[str, str]) -> str:
     numbers = {mark: tick(number) for number, mark in enumerate(sorted(set(marks)), 1)}
     times = {tso_time(mark)[:19]: tso_time(shown)[:19] for mark, shown in numbers.items()}
     # Times before TSOs, whose digits they do not have.
+    text = _NOW.sub(lambda found: found[1] + _TIME.sub(lambda time: _time(time, {}), found[2]), text)
     text = _TIME.sub(lambda found: _time(found, times), text)
     text = _TSO.sub(lambda found: str(numbers.get(int(found[0]), tick(0))), text)
     text = re.sub(r"\bhost [\w.-]+, pid \d+", "host db1, pid 4711", text)
