@@ -325,8 +325,8 @@ class DdlContext:
     """Whether the bucket has the CREATE DATABASE of the statement's database, so that it need not be created here."""
     table_was_seen: bool
     """Whether the bucket has an earlier structure of the table, or anything of the database, so that it should exist."""
-    after_copy: bool = False
-    """Whether it is the first statement of its table after a copy: the copy may hold its effect already.
+    after_copy: int = 0
+    """The TSO of the copy after which it is the first statement of its table, 0 for none: the copy may hold its effect already.
 
     A statement of TiDB takes effect in steps, and a snapshot from right before its version can show the last ones already.
     """

@@ -195,6 +195,11 @@ EVENTS: dict[str, Event] = {
     ),
     "ddl_started": Event(meaning="A statement is about to run.", fields=("table", "version", "query")),
     "ddl_finished": Event(meaning="A statement ran.", fields=("table", "version", "query", "seconds", "note")),
+    "ddl_near_copy": Event(
+        meaning="A partition is emptied so soon after the table's copy that the copy may have rows from after it.",
+        fields=("table", "version", "text"),
+        levels=("warning",),
+    ),
     "ddl_waits": Event(
         meaning="Other sessions hold a lock that a statement needs. Its tables wait; the others go on.",
         fields=("table", "version", "error"),

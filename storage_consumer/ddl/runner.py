@@ -38,7 +38,7 @@ from storage_consumer.errors import Abandoned, DdlFailed, TableError, TargetBusy
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import DdlKind, TableDefinition, TableName, folded_name
 from storage_consumer.plan.barriers import DROPS
-from storage_consumer.plan.early import SHOWS_EARLY
+from storage_consumer.plan.early import SHOWS_EARLY, near_copy
 from storage_consumer.plan.journal import (
     DONE,
     FAILED,
@@ -305,6 +305,8 @@ class DdlRunner:
         # Only a statement that may have been sent before can meet its own effect, or one whose effect a copy may hold.
         ignorable = ALREADY_DONE if interrupted else _NOTHING_THERE if unmade else frozenset[int]()
         ignorable |= _EARLY if early else frozenset()
+        if doubt := near_copy(step.definition, started.context.after_copy):
+            _log.warning("ddl_near_copy", table=str(step.name), version=step.version, text=doubt)
         try:
             answer, seconds = self._sent(started, before, ignorable)
             # No fingerprint is empty, so "" accepts the answer whatever the structure.
@@ -318,6 +320,7 @@ class DdlRunner:
         after = self._structure.fingerprint(started.names)
         why = unmade or ("the table's copy holds its effect already" if early else "")
         note = f"nothing to do, because {why}: {answer.ignored}" if why and answer.ignored else answer.ignored
+        note = "; ".join(filter(None, (note, doubt)))
         return note, Outcome(structure_after=after, seconds=seconds, answer=str(answer))
 
     def _why_unmade(self, step: DdlStep, context: DdlContext) -> str:

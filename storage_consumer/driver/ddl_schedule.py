@@ -19,7 +19,7 @@ from storage_consumer.driver.rows import RowJobs
 from storage_consumer.errors import TableError
 from storage_consumer.model import DdlId
 from storage_consumer.plan.ddl_backlog import LATE
-from storage_consumer.plan.early import is_first_after_copy
+from storage_consumer.plan.early import copy_before
 from storage_consumer.plan.quarantined import may_run
 from storage_consumer.plan.renames import unfinished
 from storage_consumer.plan.steps import DdlStep
@@ -228,7 +228,7 @@ class DdlScheduler:
             database_is_ours=manager.creates_database(step),
             database_statements=manager.lifetimes.database_statements(step.name.schema, step.version),
             table_was_seen=was_seen(step, manager),
-            after_copy=any(is_first_after_copy(manager.tables[key], step.version) for key in manager.touches.of(step)),
+            after_copy=max(copy_before(manager.tables[key], step.version) for key in manager.touches.of(step)),
             made_by=manager.tables[step.table_key].timeline.made_before(step.version),
             decision=decision,
             resumes=manager.tables[manager.touches.held_up(step)[0]].name,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from storage_consumer.model import DdlKind, TableDefinition, TableName
+from storage_consumer.model import DdlKind, TableDefinition, TableName, physical_ms
 from storage_consumer.plan.directories import Commands
 from storage_consumer.plan.lifetimes import Lifetimes
 from storage_consumer.plan.planner import PendingDdls
@@ -23,6 +23,8 @@ SHOWS_EARLY = frozenset(
     }
 )
 """Kinds of statements whose effect a snapshot from before their version can show."""
+_NEAR = 3600
+"""Seconds after a copy in which an emptied partition is worth a word."""
 
 
 def is_first_after_copy(table: TableConsumer, version: int) -> bool:
@@ -30,9 +32,30 @@ def is_first_after_copy(table: TableConsumer, version: int) -> bool:
     return is_first_after(table, table.copies.copied_at, version)
 
 
+def copy_before(table: TableConsumer, version: int) -> int:
+    """Return the TSO of a table's last copy if nothing led to the table between it and this version, else 0."""
+    return table.copies.copied_at if is_first_after_copy(table, version) else 0
+
+
 def is_first_after(table: TableConsumer, copied_at: int, version: int) -> bool:
     """Return whether nothing led to a table between a copy as of a TSO (0 for none) and this version."""
     return 0 < copied_at < version and not table.timeline.has_statement(copied_at + 1, version - 1)
+
+
+def near_copy(definition: TableDefinition, copied_at: int) -> str:
+    """Return what a statement that empties a partition soon after a copy may do to the copy's rows, and how to find out; "" for all others.
+
+    Once a snapshot shows that a partition is empty, it also shows the rows that other sessions write into it before the statement's
+    version. Nothing in an export tells them from the rows before. TiDB takes milliseconds for it, or until the entries of a global index are gone.
+    """
+    apart = physical_ms(definition.version) - physical_ms(copied_at)
+    if definition.ddl_type != DdlKind.TRUNCATE_PARTITION or not copied_at or apart > _NEAR * 1000:
+        return ""
+    return (
+        f"the statement took effect {apart / 1000:.3f} s after the table's copy as of {copied_at}. If it began before that (START_TIME of "
+        "ADMIN SHOW DDL JOBS at the source), rows that were written into the partition in between are removed: compare the table with "
+        "`storage-consumer verify`"
+    )
 
 
 def upcoming(table: TableConsumer, pending: PendingDdls) -> TableDefinition | None:
