@@ -98,6 +98,7 @@ if "tidb" in KINDS:  # else there is no such source
     ) -> None:
         """Ranges of the key cover the table: each row is in one file, by a key of texts, by TiDB's row ids, and where there is none."""
         monkeypatch.setattr(exporting, "_FILE_BYTES", 1)
+        monkeypatch.setattr(exporting, "_FEWEST_ROWS", 100)
         folder = LocalStorage(str(tmp_path / "export"))
         heard: list[int] = []
         made = exported(
