@@ -248,7 +248,7 @@ EVENTS: dict[str, Event] = {
         levels=("error",),
     ),
     "load_waits": Event(
-        meaning="A load has to wait for a statement; told once. The other tables go on.",
+        meaning="A load has to wait for a statement. The other tables go on.",
         fields=("table", "text"),
     ),
     "load_finished": Event(

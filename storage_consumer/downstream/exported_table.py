@@ -8,7 +8,7 @@ from storage_consumer.downstream.compared_table import ComparedTable
 from storage_consumer.downstream.key_ranges import boundary, range_of
 from storage_consumer.downstream.reading import Reading
 from storage_consumer.errors import ConfigError, TableError
-from storage_consumer.model import TableName
+from storage_consumer.model import TableColumn, TableName
 from storage_consumer.sql.tokens import qualified, quote
 from storage_consumer.verifying.forms import Form
 from storage_consumer.verifying.layout import SideColumn, layout_of
@@ -50,7 +50,7 @@ class ExportedTable:
         else:
             self.key = (_ROW_ID,)
 
-    def row_bytes(self, columns: Sequence[str]) -> float:
+    def row_bytes(self, columns: Sequence[TableColumn]) -> float:
         """Return about how many bytes a row has; at least 1."""
         found = list(self._read(columns, "%s LIMIT %s", (1, _LOOKED_AT)))
         return max(1.0, sum(len(value or b"") for row in found for value in row) / max(1, len(found)))
@@ -63,7 +63,7 @@ class ExportedTable:
             keys = KeyRange(above=(end,))
         yield keys
 
-    def rows(self, columns: Sequence[str], keys: KeyRange) -> Iterator[Row]:
+    def rows(self, columns: Sequence[TableColumn], keys: KeyRange) -> Iterator[Row]:
         """Yield the values of these columns, as the server sends them, of the rows in a range."""
         where, arguments = range_of(self.key, keys)
         rows = 0
@@ -72,8 +72,8 @@ class ExportedTable:
             yield row
         self._reading.pace.spend(rows)
 
-    def _read(self, columns: Sequence[str], where: str, arguments: Sequence[object]) -> Iterator[Row]:
-        shown = ", ".join(quote(column).replace("%", "%%") for column in columns)
+    def _read(self, columns: Sequence[TableColumn], where: str, arguments: Sequence[object]) -> Iterator[Row]:
+        shown = ", ".join(_shown(column).replace("%", "%%") for column in columns)
         return self._reading.raw(f"SELECT {shown} FROM {self._from()} WHERE {where}", arguments)
 
     def _from(self) -> str:
@@ -87,3 +87,8 @@ class ExportedTable:
             raise ConfigError(
                 f"the statement of {self.name} is not UTF-8, as with the default of a binary column: export the table with Dumpling"
             ) from None
+
+
+def _shown(column: TableColumn) -> str:
+    """Return the expression that shows a column exactly: of a large FLOAT by itself TiDB shows six digits, of one as a DOUBLE all."""
+    return f"{quote(column.name)} + 0e0" if column.type == "FLOAT" else quote(column.name)

@@ -180,7 +180,10 @@ class LoadJobs:
             return True
         waits = self._awaits_database(load)
         if waits:
-            self.loading.tell_waiting(load, f"the bucket's CREATE DATABASE of {load.name.schema} has not run yet")
+            self.loading.tell_waiting(
+                load,
+                f"the bucket may still bring the CREATE DATABASE of {load.name.schema}, up to the copy's TSO {load.low}",
+            )
         return waits
 
     def _held_by_itself(self, load: Load) -> int:

@@ -18,8 +18,8 @@ from storage_consumer.sql.tokens import quote
 _HEAD = "/*!40014 SET FOREIGN_KEY_CHECKS=0*/;\n/*!40101 SET NAMES binary*/;\n/*!40103 SET TIME_ZONE='+00:00' */;\n"
 """What every file begins with; values of TIMESTAMP columns are in this zone."""
 _PLAIN = re.compile(r"[^A-Za-z0-9_\x80-\U0010ffff]")
-_SPECIAL = re.compile(rb"[\\'\0\n\r\x1a]")
-_ESCAPES = {b"\\": b"\\\\", b"'": b"\\'", b"\0": b"\\0", b"\n": b"\\n", b"\r": b"\\r", b"\x1a": b"\\Z"}
+_SPECIAL = re.compile(rb"[\\'\"\0\n\r\x1a]")
+_ESCAPES = {b"\\": b"\\\\", b"'": b"\\'", b'"': b'\\"', b"\0": b"\\0", b"\n": b"\\n", b"\r": b"\\r", b"\x1a": b"\\Z"}
 _STATEMENT_BYTES = 1 << 20
 """Bytes of rows after which a statement ends."""
 

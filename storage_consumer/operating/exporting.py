@@ -144,7 +144,7 @@ class _Work:
 
     def ranges(self) -> Iterator[tuple[int, KeyRange]]:
         """Yield the ranges of the files, with their numbers."""
-        rows = int(_FILE_BYTES / self.table.row_bytes([column.name for column in self.columns]))
+        rows = int(_FILE_BYTES / self.table.row_bytes(self.columns))
         yield from enumerate(self.table.ranges(min(max(rows, _FEWEST_ROWS), _MOST_ROWS)), 1)
 
 
@@ -180,7 +180,7 @@ def _all(work: _Work, source: Server, pace: Pace, folder: Folder, workers: int) 
 
 def _write(folder: Folder, table: ExportedTable, columns: Sequence[TableColumn], number: int, keys: KeyRange) -> int:
     """Write one data file; return the number of its rows."""
-    rows = list(table.rows([column.name for column in columns], keys))
+    rows = list(table.rows(columns, keys))
     if rows:
         file = data_file(table.name, number, columns, rows)
         folder.put(file.path, file.content)

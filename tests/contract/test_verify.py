@@ -294,10 +294,11 @@ def test_a_thousand_planted_differences(rig: VerifyRig) -> None:
     result = rig.one("t", chunk_rows=1000)
     assert (result.missing, result.extra, result.differing) == (100, 100, 700 + negative)
     assert negative in (0, 100)
-    assert result.structure == (
+    # MariaDB shows a default with its quotation marks.
+    assert [each.replace("'", "") for each in result.structure] == [
         "column v: default: x in the target, none at the source",
         "index also (n): the source does not have it",
-    )
+    ]
 
 
 def test_only_the_tables_that_are_meant(rig: VerifyRig) -> None:
