@@ -57,6 +57,10 @@ class RoundSummary:
     """Rows and objects skipped, counted by reason."""
     pending_bytes: int = 0
     """Their size, as far as they were listed."""
+    load_files: int = 0
+    """Files of the copies that tables are being loaded from."""
+    load_files_done: int = 0
+    """Those of them that are written."""
     stages: dict[str, float] = field(default_factory=dict)
     """Seconds of the round by what it was doing: ``poll``, ``plan``, ``rows``, ``ddl`` and ``checkpoint``."""
     ended_early: str = ""

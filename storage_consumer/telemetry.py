@@ -247,6 +247,10 @@ EVENTS: dict[str, Event] = {
         fields=("table", "error"),
         levels=("error",),
     ),
+    "load_waits": Event(
+        meaning="A load has to wait for a statement. The other tables go on.",
+        fields=("table", "text"),
+    ),
     "load_finished": Event(
         meaning="A table has all rows of its copy, and goes on with the changes after it.",
         fields=("table", "checkpoint", "files"),

@@ -54,7 +54,8 @@ class StoredLoads:
     def begin(self, loads: Collection[Load], *, by: str, floor: int = 0) -> None:
         """Store that these loads begin: nothing but their copies is written to their tables from here on.
 
-        `floor`: the TSO of the copy that a new feed begins with, 0 for one that has begun.
+        `by`: who wants them; empty for loads that were requested, which keep who did that and when. `floor`: the TSO of the copy that a
+        new feed begins with, 0 for one that has begun.
         """
         tables = self._tables
         with self._transactions.owned("beginning to load tables") as connection:
@@ -66,8 +67,10 @@ class StoredLoads:
                         floor=floor, checkpoint=larger(feed.c.checkpoint, floor), checkpoint_running=running
                     )
                 )
+            wishes = {} if by else self._wishes(connection, [load.table_key for load in loads])
             for load in loads:
-                self._put(connection, load, requested_at=func.utc_timestamp(6), requested_by=by, ended_at=None)
+                wished_at, wished_by = wishes.get(load.table_key, (func.utc_timestamp(6), by))
+                self._put(connection, load, requested_at=wished_at, requested_by=wished_by, ended_at=None)
                 new = {"state": TableState.LOADING, "follows": False, "error": ""}
                 names = {"schema_name": load.name.schema, "table_name": load.name.table}
                 progress = insert(tables.tables).values({"table_key": load.table_key, "checkpoint": 0} | names | new)
@@ -116,6 +119,14 @@ class StoredLoads:
         this = (loads.c.table_key == load.table_key) & (loads.c.load_id == load.load_id)
         ended = {"phase": phase, "error": error, "ended_at": func.utc_timestamp(6)}
         connection.execute(update(loads).where(this).values(ended))
+
+    def _wishes(self, connection: Connection, keys: Collection[str]) -> dict[str, tuple[Any, str]]:
+        """Return when and by whom the loads of these tables were requested."""
+        loads = self._tables.loads.c
+        rows = connection.execute(
+            select(loads.table_key, loads.requested_at, loads.requested_by).where(loads.table_key.in_(keys))
+        )
+        return {key: (at, by) for key, at, by in rows}
 
     def _put(self, connection: Connection, load: Load, **more: Any) -> None:
         values = asdict(load) | {"schema_name": load.name.schema, "table_name": load.name.table} | more

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 
 from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.operator_loads import LoadRow
-from storage_consumer.cli import table_command
+from storage_consumer.cli import table_command, table_export
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.ddl_command import who
 from storage_consumer.cli.layout import message, table, wrapped
@@ -18,15 +19,17 @@ from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.document import load_document
 from storage_consumer.monitoring.wording import load_progress
+from storage_consumer.operating.exporting import Exported
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.steps import key_of
+from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import is_meant, parsed, refuse_several, table_flag
 from storage_consumer.telemetry import json_text, tso_time
 
 CANCEL = "cancel"
 _OF_TABLES = ("pause", "resume")
 """Actions that are decisions about the table."""
-_OWN = ("action", "table", "dump", "dump_tz", "at", "replace", "all", "json")
+_OWN = ("action", "table", "dump", "dump_tz", "at", "replace", "all", "json", "upstream_uri", *table_export.OWN)
 _INDENT = " " * 4
 
 
@@ -43,9 +46,16 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
         return table_command.answer({**options, "action": "reload-done" if "at" in own else action}, environ)
     # Before the target is asked: what is wrong with a URI needs no server.
     source = with_time_zone(own["dump"], _zone(own)) if "dump" in own else ""
+    exported = None
+    if "source" in own:
+        with opened(options, environ, _OWN) as desk:
+            name = _name(desk, own["table"])
+            _refuse_running(next((row for row in desk.loads.all() if row.load.table_key == key_of(name)), None))
+            _refuse_moving(desk, name)
+        exported = table_export.export_table(name, own, options, environ)
     with opened(options, environ, _OWN) as desk:
         if source:
-            return Answer(_requested(desk, own, source, as_json=as_json))
+            return Answer(_requested(desk, own, source, exported, as_json=as_json))
         rows = desk.loads.all()
         if action == CANCEL:
             return Answer(_cancelled(desk, _chosen(rows, own["table"]), environ, options, as_json=as_json))
@@ -54,20 +64,43 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
         return Answer(_listed([row for row in shown if row not in hidden], len(hidden), as_json=as_json))
 
 
-def _requested(desk: StateInspector, own: Mapping[str, str], source: str, *, as_json: bool) -> str:
+def _refuse_running(row: LoadRow | None) -> None:
+    """Raise `ConfigError` if this is a load that has begun and not ended."""
+    if row is not None and row.load.phase == LoadPhase.LOADING:
+        raise ConfigError(
+            f"{row.load.name} is being loaded from {row.load.source} ({load_progress(row.load)}). To load it from elsewhere, first run: "
+            f"storage-consumer load cancel {table_flag(row.load.name)}"
+        )
+
+
+def _refuse_moving(desk: StateInspector, name: TableName) -> None:
+    """Raise `ConfigError` if changes of a table are being applied: it would soon be ahead of the export that is about to be made."""
+    states = {row.stored.table_key: row.stored.state for row in desk.tables.all()}
+    if states.get(key_of(name)) in (TableState.RUNNING, TableState.WAITING):
+        raise ConfigError(
+            f"{name} goes on, so it would be ahead of the export by the time that is finished. First run: storage-consumer table pause "
+            f"{table_flag(name)} -- the load ends the pause"
+        )
+
+
+def _requested(
+    desk: StateInspector, own: Mapping[str, str], source: str, exported: Exported | None, *, as_json: bool
+) -> str:
     """Store a wish, and return that in words; raise `ConfigError` where the table is being loaded already."""
     name = _name(desk, own["table"])
     wish = Load(table_key=key_of(name), name=name, load_id=uuid.uuid4().hex, source=source, replaces="replace" in own)
-    if running := desk.loads.request(wish, who()):
-        raise ConfigError(
-            f"{name} is being loaded from {running.load.source} ({load_progress(running.load)}). To load it from elsewhere, first run: "
-            f"storage-consumer load cancel {table_flag(name)}"
-        )
+    _refuse_running(desk.loads.request(wish, who()))
     if as_json:
-        return json_text({"outcome": "stored", "table": str(name), "source": source})
+        found = {"exported": asdict(exported)} if exported is not None else {}
+        return json_text({"outcome": "stored", "table": str(name), "source": source, **found})
     instead = ", in place of its rows in the target" if wish.replaces else ""
+    made = (
+        f"{name}: exported as of {exported.snapshot} ({tso_time(exported.snapshot)}): {exported.rows:,} rows in {exported.files:,} files\n"
+        if exported is not None
+        else ""
+    )
     return (
-        f"{name}: to be loaded from {source}{instead}\n"
+        f"{made}{name}: to be loaded from {source}{instead}\n"
         "a running consumer looks at the copy before its next round, a stopped one when it starts; `storage-consumer load` shows how far it is\n"
     )
 
@@ -83,6 +116,7 @@ def _check(action: str, own: Mapping[str, str]) -> None:
     for name in ("dump_tz", "replace"):
         if name in own and "dump" not in own:
             raise ConfigError(f"--{name.replace('_', '-')} goes with --dump")
+    table_export.check(own)
     if "table" not in own and (action in (CANCEL, *_OF_TABLES) or {"dump", "at"} & own.keys()):
         raise ConfigError("`load` needs --table; without --dump and --at it lists the tables that are being loaded")
 

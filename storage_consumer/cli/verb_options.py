@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from storage_consumer.cli.verb import Flag
 from storage_consumer.config.option import Group, Option
 from storage_consumer.config.options import OPTIONS
+from storage_consumer.config.parsers import Parser
+from storage_consumer.errors import ConfigError
 
 _OF_RUN = ("local-infile", "quarantine", "quarantine-limit")
 """Options about the target that only a run needs."""
@@ -32,6 +36,16 @@ def of_both_ends() -> tuple[Option, ...]:
     """Return the options that say where the bucket is and how it was written, and those that lead to the target."""
     ends = {*of_the_bucket(), *of_the_target()}
     return tuple(each for each in OPTIONS if each in ends)
+
+
+def number_of(own: Mapping[str, str], name: str, parser: Parser, default: float = 0.0) -> float:
+    """Return the number that a flag was given, by its keyword; raise `ConfigError`, which names the flag."""
+    if name not in own:
+        return default
+    try:
+        return float(parser(own[name]))  # type: ignore[arg-type] # the parsers used for flags return numbers
+    except ValueError as error:
+        raise ConfigError(f"--{name.replace('_', '-')}: {error}") from None
 
 
 JSON = Flag(name="--json", help="One JSON document instead of text.")

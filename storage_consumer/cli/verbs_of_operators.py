@@ -111,15 +111,17 @@ the state schema. A running consumer obeys in its next round, without a restart;
     ),
     Verb(
         name="load",
-        usage="[list|pause|resume|cancel] [--table S.T [--dump URI [--dump-tz ZONE] [--replace] | --at TSO]] --downstream-uri URI [option …]",
+        usage="[list|pause|resume|cancel] [--table S.T [--dump URI [--source URI] [--dump-tz ZONE] [--replace] | --at TSO]] "
+        "--downstream-uri URI [option …]",
         summary="load a table from an export while the others go on; list loads",
         description="""\
-Asks for a table to be loaded from an export by Dumpling or mydumper, which a consumer reads with the bucket's credentials, and shows how
-far loads are. It writes one row into the state schema. A running consumer begins before its next round, a stopped one when it starts; the
+Asks for a table to be loaded from an export by Dumpling or mydumper, or one that it makes of a live TiDB, and shows how far loads are. A
+consumer reads the export with the bucket's credentials. It writes one row into the state schema. A running consumer begins before its next round, a stopped one when it starts; the
 other tables go on, and the table goes on where the export ends, without a gap or a repeat.""",
         examples=(
             "load --table shop.orders --dump s3://bucket/full --downstream-uri mysql://root@127.0.0.1:3306/",
             "load --table shop.orders --dump s3://bucket/full --replace --downstream-uri mysql://root@127.0.0.1:3306/",
+            "load --table shop.orders --source tidb://reader@tidb:4000/ --dump s3://bucket/orders --upstream-uri s3://bucket/feed …",
             "load --downstream-uri mysql://root@127.0.0.1:3306/",
             "load cancel --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/",
         ),
@@ -149,6 +151,19 @@ other tables go on, and the table goes on where the export ends, without a gap o
                 help="Time zone of its TIMESTAMP values, where its files do not say it.",
             ),
             Flag(
+                name="--source",
+                metavar="URI",
+                help="The TiDB from which the table is exported first, as of now, into the empty folder that --dump names: nothing is locked or "
+                "written at the source, and no Dumpling is needed. Its password comes from STORAGE_CONSUMER_SOURCE_PASSWORD if not from here.",
+            ),
+            Flag(name="--source-password-file", metavar="FILE", help="File that holds the source's password."),
+            Flag(name="--workers", metavar="N", help="Connections on which --source is read; 2 if left out."),
+            Flag(
+                name="--rows-per-second",
+                metavar="N",
+                help="The most rows that are read from --source, by all workers together; 0, the default, for any number.",
+            ),
+            Flag(
                 name="--replace",
                 help="Empty the target's table first; without it, the table has to be empty or not there.",
             ),
@@ -160,7 +175,7 @@ other tables go on, and the table goes on where the export ends, without a gap o
             Flag(name="--all", help="List also loads that have ended."),
             JSON,
         ),
-        options=of_the_target(),
+        options=of_the_target("upstream-uri"),
         is_paged=True,
         module="load_command",
     ),

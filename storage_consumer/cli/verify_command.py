@@ -11,6 +11,7 @@ from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.failures import print_error
 from storage_consumer.cli.layout import wrapped
+from storage_consumer.cli.verb_options import number_of
 from storage_consumer.clock import span
 from storage_consumer.config import parsers
 from storage_consumer.config.load import load_target
@@ -65,7 +66,7 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
         return Answer(text, _code(report))
 
     if "every" in own:
-        return _repeated(compare, wishes, _number(own, "every", parsers.duration(low=1.0)), environ, own)
+        return _repeated(compare, wishes, number_of(own, "every", parsers.duration(low=1.0)), environ, own)
     return compare(wishes)
 
 
@@ -98,23 +99,14 @@ def _wishes(own: Mapping[str, str]) -> Wishes:
     return Wishes(
         tables=own.get("table", ""),
         how="quick" if "quick" in own else "sample" if "sample" in own else "full",
-        sample=float(_number(own, "sample", parsers.integer(low=1, high=100))) if "sample" in own else plain.sample,
-        workers=int(_number(own, "workers", parsers.integer(low=1, high=_MOST_WORKERS), plain.workers)),
-        rows_per_second=_number(own, "rows_per_second", parsers.integer(low=0, high=1 << 40), plain.rows_per_second),
-        chunk_rows=int(_number(own, "chunk_rows", parsers.integer(low=100, high=_MOST_ROWS), plain.chunk_rows)),
+        sample=float(number_of(own, "sample", parsers.integer(low=1, high=100))) if "sample" in own else plain.sample,
+        workers=int(number_of(own, "workers", parsers.integer(low=1, high=_MOST_WORKERS), plain.workers)),
+        rows_per_second=number_of(own, "rows_per_second", parsers.integer(low=0, high=1 << 40), plain.rows_per_second),
+        chunk_rows=int(number_of(own, "chunk_rows", parsers.integer(low=100, high=_MOST_ROWS), plain.chunk_rows)),
         resume="resume" in own,
         frozen="frozen" in own,
-        wait=_number(own, "wait", parsers.duration(low=0), plain.wait),
+        wait=number_of(own, "wait", parsers.duration(low=0), plain.wait),
     )
-
-
-def _number(own: Mapping[str, str], name: str, parser: parsers.Parser, default: float = 0.0) -> float:
-    if name not in own:
-        return default
-    try:
-        return float(parser(own[name]))  # type: ignore[arg-type] # the parsers used here return numbers
-    except ValueError as error:
-        raise ConfigError(f"--{name.replace('_', '-')}: {error}") from None
 
 
 def _repeated(

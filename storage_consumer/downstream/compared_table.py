@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from decimal import Decimal
 from typing import Any
 
 from storage_consumer.downstream.identifier_case import existing
+from storage_consumer.downstream.key_ranges import argument_of, boundary, name_of, range_of
 from storage_consumer.downstream.query import text_of
 from storage_consumer.downstream.reading import Reading
 from storage_consumer.errors import TableError
 from storage_consumer.model import TableName
-from storage_consumer.sql.tokens import qualified, quote
+from storage_consumer.sql.tokens import qualified
 from storage_consumer.verifying.layout import SideColumn, SideLayout
 from storage_consumer.verifying.side import ColumnShape, Digest, IndexShape, Key, KeyRange, Row, TableShape
 
@@ -101,7 +101,7 @@ class ComparedTable:
 
     def chunk(self, keys: KeyRange) -> Digest:
         """Return the digest of a range of keys."""
-        where, arguments = self._range(keys)
+        where, arguments = range_of(self._key(), keys)
         sums = ", ".join(_SUM.format(part) for part in ("LEFT(h, 16)", "SUBSTRING(h, 17, 16)"))
         ((rows, hashed, *found),) = self._reading.rows(
             f"SELECT COUNT(*), COUNT(h), {sums} FROM ({self._hashed(where)}) AS hashed", arguments
@@ -111,28 +111,18 @@ class ComparedTable:
 
     def rows(self, keys: KeyRange) -> Iterable[Row]:
         """Return the rows of a range of keys."""
-        return self._fetched(*self._range(keys))
+        return self._fetched(*range_of(self._key(), keys))
 
     def rows_at(self, keys: Sequence[Key]) -> Iterable[Row]:
         """Return the rows whose keys this side finds equal to one of these."""
         columns = self._key()
-        one = f"({' AND '.join(f'{_name(column)} = %s' for column in columns)})"
-        arguments = [_argument(column, value) for key in keys for column, value in zip(columns, key, strict=True)]
+        one = f"({' AND '.join(f'{name_of(column)} = %s' for column in columns)})"
+        arguments = [argument_of(column, value) for key in keys for column, value in zip(columns, key, strict=True)]
         return self._fetched(f"({' OR '.join([one] * len(keys))})", arguments)
 
     def boundary(self, keys: KeyRange, rows: int) -> Key | None:
         """Return the key of a range's row number `rows`, from 1; None if it has fewer."""
-        where, arguments = self._range(keys)
-        columns = self._key()
-        shown = ", ".join(column.form.fetched.replace("{}", _name(column)) for column in columns)
-        order = ", ".join(map(_name, columns))
-        found = list(
-            self._reading.raw(
-                f"SELECT {shown} FROM {self._from()} WHERE {where} ORDER BY {order} LIMIT %s OFFSET %s",
-                (*arguments, 1, rows - 1),
-            )
-        )
-        return tuple(value or b"" for value in found[0]) if found else None
+        return boundary(self._reading, self.name, self._key(), keys, rows)
 
     def buckets(self) -> dict[int, Digest]:
         """Return the digests of all rows, by the bucket into which a hash of their content puts them."""
@@ -177,55 +167,20 @@ class ComparedTable:
             yield row
         self._reading.pace.spend(rows)
 
-    def _range(self, keys: KeyRange) -> tuple[str, list[Any]]:
-        """Return the condition of a range and its arguments."""
-        parts, arguments = [], []
-        for key, way in (*((key, ">") for key in keys.above), *((key, "<") for key in keys.upto)):
-            condition, values = _beyond(list(zip(self._key(), key, strict=True)), way, inclusive=way == "<")
-            parts.append(condition)
-            arguments += values
-        # An argument in any case: the driver reads doubled percent signs only then.
-        return " AND ".join([*parts, "%s"]), [*arguments, 1]
-
-
-def _beyond(key: list[tuple[SideColumn, bytes]], way: str, *, inclusive: bool) -> tuple[str, list[Any]]:
-    """Return the condition that a row's key lies beyond a key, in one way."""
-    (column, value), *rest = key
-    name, argument = _name(column), _argument(column, value)
-    if not rest:
-        return f"{name} {way}{'=' if inclusive else ''} %s", [argument]
-    inner, values = _beyond(rest, way, inclusive=inclusive)
-    # The first part lets the server look the range up; what lies on the border is told apart by the second one.
-    return f"{name} {way}= %s AND ({name} {way} %s OR ({inner}))", [argument, argument, *values]
-
-
-def _name(column: SideColumn) -> str:
-    return quote(column.name).replace("%", "%%")
-
-
-def _argument(column: SideColumn, value: bytes) -> Any:
-    """Return a key's value as the driver takes it: a number as a number, since TiDB compares texts with numbers as floating-point ones."""
-    match column.literal:
-        case "bytes":
-            return value
-        case "number":
-            return int(value) if value.lstrip(b"-").isdigit() else Decimal(value.decode())
-    return value.decode()
-
 
 def _part(column: SideColumn) -> str:
     """Return the expression of a column in a row's hash: it shows where its text ends, and no text looks like NULL."""
-    text = column.form.summed.replace("{}", _name(column))
+    text = column.form.summed.replace("{}", name_of(column))
     if column.form.is_plain:
         return f"IFNULL({text}, 'N'), ';'"
     # A value that is larger than the server computes with must not look like a NULL: it makes the whole hash NULL.
     shown = f"SHA2({text}, 256)" if column.form.is_wide else f"CONCAT(LENGTH({text}), ':', {text})"
-    return f"IF({_name(column)} IS NULL, 'N', {shown})"
+    return f"IF({name_of(column)} IS NULL, 'N', {shown})"
 
 
 def _shown(column: SideColumn) -> str:
     """Return the expression that shows a column in a row."""
-    text = column.form.fetched.replace("{}", _name(column))
+    text = column.form.fetched.replace("{}", name_of(column))
     if not column.form.is_wide:
         return text
     long = f"CONCAT('#', LEFT({text}, 64), '... ', LENGTH({text}), ' bytes, SHA-256 ', SHA2({text}, 256))"

@@ -126,13 +126,14 @@ class Connection(BulkConnection):
 
     @contextmanager
     def undecoded(self) -> Iterator[Connection]:
-        """Yield this connection, returning text as bytes inside the block."""
+        """Yield this connection, returning every value as the bytes that the server sends inside the block."""
         # For this block only: SHOW CREATE may hold the default of a binary column, which is no text.
+        decoders, self.decoders = self.decoders, {}
         self.use_unicode = False
         try:
             yield self
         finally:
-            self.use_unicode = True
+            self.use_unicode, self.decoders = True, decoders
 
     def _read_query_result(self, unbuffered: bool = False) -> int:  # noqa: ARG002, FBT001, FBT002 - PyMySQL's signature
         """Read a result as PyMySQL does, with one that can feed; ours never reads unbuffered."""

@@ -53,11 +53,14 @@ class Pace:
 class Reading:
     """One connection; `whose` names the server in messages: ``target`` or ``source``."""
 
-    def __init__(self, downstream: Downstream, password: str, whose: str, pace: Pace | None = None) -> None:
-        """Take the settings; nothing connects before the first snapshot."""
+    def __init__(
+        self, downstream: Downstream, password: str, whose: str, pace: Pace | None = None, doing: str = "comparing"
+    ) -> None:
+        """Take the settings; nothing connects before the first snapshot. `doing`: what for, in messages."""
         # TIMESTAMP values are compared in UTC.
         self._settings = replace(downstream, time_zone="UTC")
         self._password = password
+        self._doing = doing
         self.whose = whose
         self.pace = pace or Pace()
         self._connection: Connection | None = None
@@ -129,7 +132,7 @@ class Reading:
         read_at = int(json.loads(text)["start_ts"])
         if read_at != ts:
             raise ConfigError(
-                f"the {self.whose} ignores tidb_snapshot: asked for {ts}, it read as of {read_at}. A comparison would be worth nothing"
+                f"the {self.whose} ignores tidb_snapshot: asked for {ts}, it read as of {read_at}. What is read would be worth nothing"
             )
 
     # queries
@@ -150,7 +153,7 @@ class Reading:
 
     @contextmanager
     def _translating(self) -> Iterator[None]:
-        doing = f"comparing, at the {self.whose} {self._settings.address}"
+        doing = f"{self._doing}, at the {self.whose} {self._settings.address}"
         try:
             yield
         except (pymysql.err.MySQLError, OSError, EOFError) as fault:
@@ -160,7 +163,7 @@ class Reading:
                 self.close()
             if is_denied(fault):
                 raise ConfigError(
-                    f"{doing}: {described(fault)} (verify needs SELECT on the tables that it compares)"
+                    f"{doing}: {described(fault)} (this needs SELECT on the tables that are read)"
                 ) from fault
             raise translated(fault, doing) from fault
 

@@ -9,7 +9,9 @@ from storage_consumer.config.settings import Upstream
 from storage_consumer.model import DdlKind, StoredObject, TableDefinition, TableName
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.ports import Ddl
+from storage_consumer.telemetry import Log
 
+_log = Log("load")
 FIRST_RATE = 1 << 20
 """Bytes in a second, until a job has shown it."""
 
@@ -58,6 +60,8 @@ class Loading:
     """By table key: those whose copies are being written."""
     created: set[str] = field(default_factory=set)
     """Ids of the loads whose tables exist."""
+    told: set[str] = field(default_factory=set)
+    """Ids of the loads of which it was logged that they wait."""
     ended: bool = False
     """Whether a load ended since the state was read, so that it has to be read again."""
     rate: float = FIRST_RATE
@@ -70,6 +74,12 @@ class Loading:
         if uri not in self.copies:
             self.copies[uri] = self.open_copy(uri)
         return self.copies[uri]
+
+    def tell_waiting(self, load: Load, why: str) -> None:
+        """Log once why a load waits."""
+        if load.load_id not in self.told:
+            self.told.add(load.load_id)
+            _log.info("load_waits", table=str(load.name), text=why)
 
     def origins(self) -> tuple[Upstream, ...]:
         """Return where the files of the open copies are, in the order of `origin_of`."""

@@ -241,6 +241,7 @@ class RoundLedger:
     def summary(self, reached: Checkpoints, stuck: Mapping[str, str]) -> RoundSummary:
         """Return the result of the round. `stuck`: table key → what blocks a table that does not wait itself."""
         manager, tables = self.context.manager, self._table_summaries(stuck)
+        loads = self.context.loading.loads.values() if self.context.loading is not None else ()
         return RoundSummary(
             rows=sum(table.rows for table in tables),
             files=sum(table.files for table in tables),
@@ -253,6 +254,8 @@ class RoundLedger:
             finished_files=manager.finished_files,
             pending_files=manager.pending_files,
             pending_bytes=manager.pending_bytes,
+            load_files=sum(load.parts for load in loads),
+            load_files_done=sum(load.parts_done for load in loads),
             stages=dict(self.stages),
             skipped={reason: count for reason, count in self.skipped.items() if count},
             ended_early=self.ended_early,

@@ -86,6 +86,8 @@ class LoadStarts:
             version, is_halted = self.context.state.loads.unsettled(load)
             # Where nobody stands in the way, the next round finds out what became of it.
             if load.table_key in busy or (version and not is_halted):
+                which = f"with version {version}" if version else "that runs now"
+                self.loading.tell_waiting(load, f"a statement {which} touches it and is not known to have ended")
                 continue
             try:
                 found = self._judged(load, restart, version)

@@ -29,6 +29,7 @@ from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import DdlStep, RowStep, key_of
 from storage_consumer.plan.table import is_all_apart
 from storage_consumer.plan.table_state import TableState
+from storage_consumer.plan.table_words import table_flag
 from storage_consumer.ports import DdlContext, Target
 from storage_consumer.sql.tokens import quote
 from storage_consumer.telemetry import Log
@@ -42,6 +43,13 @@ OF_LOADS = "load/"
 _OTHER_COPY = (
     "{} holds another copy than the one that the load of {} began with. Put that one back, or begin again: give {} a copy as of "
     "now or later"
+)
+
+
+_HOLDS_DATABASE = (
+    "the database {} is dropped and created again (version {}) before the copy, and neither can happen while this table waits for its load. "
+    "Leave the table out for now: storage-consumer table skip {} -- once the database is there again, request the load again, with --replace: "
+    "storage-consumer load {} --dump URI --replace"
 )
 
 
@@ -120,7 +128,7 @@ class LoadJobs:
             text = _OTHER_COPY.format(load.source, load.name, load.name)
             self.ledger.halt(load.table_key, text, kind="file")
             return False
-        if self._awaits_database(load):
+        if self._must_wait(load):
             return False
         try:
             if not all(self._run(step, copy) for step in self._statements(load, copy)):
@@ -163,6 +171,36 @@ class LoadJobs:
                 return False
         columns = {folded_name(column.name) for column in wanted.columns}
         return columns == {folded_name(column.name) for column in there.columns if not column.generated}
+
+    def _must_wait(self, load: Load) -> bool:
+        """Return whether a load cannot begin before its database is created; halt the table where that would be never."""
+        if version := self._held_by_itself(load):
+            flag = table_flag(load.name)
+            self.ledger.halt(load.table_key, _HOLDS_DATABASE.format(load.name.schema, version, flag, flag), kind="ddl")
+            return True
+        waits = self._awaits_database(load)
+        if waits:
+            self.loading.tell_waiting(
+                load,
+                f"the bucket may still bring the CREATE DATABASE of {load.name.schema}, up to the copy's TSO {load.low}",
+            )
+        return waits
+
+    def _held_by_itself(self, load: Load) -> int:
+        """Return the version of a CREATE DATABASE that the load waits for and that cannot run before it ends, 0 for none.
+
+        It stands behind a DROP DATABASE, which waits for the database's older tables, as this one is.
+        """
+        manager, table = self.context.manager, self.context.manager.tables[load.table_key]
+        held = (
+            step.version
+            for step in manager.backlog
+            if step.definition.ddl_type == DdlKind.CREATE_SCHEMA
+            and manager.floor < step.version <= load.low
+            and folded_name(step.name.schema) == folded_name(load.name.schema)
+            and 0 < table.files.first < step.version
+        )
+        return next(held, 0)
 
     def _awaits_database(self, load: Load) -> bool:
         """Return whether a statement of the bucket may still create the database of a load: it would find it there and fail."""

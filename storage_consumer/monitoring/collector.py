@@ -133,6 +133,8 @@ def _work(facts: Facts) -> dict[str, _Values]:
         "skipped_total": {reason: float(count) for reason, count in report.skipped.items()},
         "pending_files": report.pending_files,
         "pending_bytes": report.pending_bytes,
+        "load_files": facts.last.load_files,
+        "load_files_done": facts.last.load_files_done,
         "verified_tables": {outcome: float(count) for outcome, count in facts.compared.items()},
     }
 

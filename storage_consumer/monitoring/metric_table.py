@@ -82,6 +82,10 @@ METRICS: dict[str, Metric] = {
         "Files with rows beyond the storage checkpoint, or not yet read, at the end of the last round."
     ),
     "pending_bytes": _gauge("Their size, as far as they were listed."),
+    "load_files": _gauge(
+        "Files of the copies that tables are being loaded from, at the end of the last round; 0 if none is."
+    ),
+    "load_files_done": _gauge("Files of these that are written."),
     "tables": _gauge(
         "Tables by state at the end of the last round; those that the filter or an operator leaves out do not count.",
         "state",

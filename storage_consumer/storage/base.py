@@ -50,6 +50,13 @@ class Storage(Blocks, Protocol):
         ...
 
 
+class Folder(Storage, Protocol):
+    """A storage that also takes objects: a folder for an export. Nothing is ever written into a changefeed's bucket."""
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write an object, whole or not at all; one that exists is replaced."""
+
+
 def read_up_to(storage: Blocks, path: str, most: int) -> bytes:
     """Return the content of an object, or a beginning with more than `most` bytes."""
     content = bytearray()

@@ -83,6 +83,20 @@ class LocalStorage:
         except OSError as error:
             raise self._translated(error, path) from error
 
+    def put(self, path: str, content: bytes) -> None:
+        """Write a file, whole or not at all, and the folder if there is none; see `Folder.put`."""
+        place = Path(self._root, path)
+        part = place.with_name(f".{place.name}.part")
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with part.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(place)
+        except OSError as error:
+            raise self._translated(error, path) from error
+
     def _regular(self, path: str) -> str:
         """Return the full path of a regular file; raise `FileNotFoundError` for anything else: a pipe or device could block or never end."""
         place = f"{self._root}/{path}"

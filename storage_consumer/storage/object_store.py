@@ -100,6 +100,14 @@ class Bucket(ABC):
     def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
         """Yield pieces of up to `size` bytes, as `Storage.blocks` says; an object that is replaced meanwhile raises an error."""
 
+    def put(self, path: str, content: bytes) -> None:
+        """Write an object, whole or not at all; see `Folder.put`."""
+        place = f"{self._bucket}/{self._absolute(path)}"
+        try:
+            self._ask(path, lambda driver: driver._pipe_file(place, content))  # noqa: SLF001 - of fsspec's interface for asynchronous callers
+        except ConfigError as fault:
+            raise ConfigError(f"{fault} (an export is written there: that needs the right to create objects)") from None
+
     @abstractmethod
     def _open(self) -> Any:
         """Return the store's driver, an asynchronous file system of fsspec. Raises `ConfigError`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.storage.azure import AzureStorage
-from storage_consumer.storage.base import Storage
+from storage_consumer.storage.base import Folder, Storage
 from storage_consumer.storage.gcs import GcsStorage
 from storage_consumer.storage.local import LocalStorage
 from storage_consumer.storage.object_store import Bucket
@@ -15,6 +15,11 @@ _BUCKETS: dict[str, type[Bucket]] = {"s3": S3Storage, "gcs": GcsStorage, "azure"
 
 def open_storage(upstream: Upstream, secrets: Secrets) -> Storage:
     """Return the storage that `upstream` names. The call is cheap and asks nothing of the storage yet."""
+    return open_folder(upstream, secrets)
+
+
+def open_folder(upstream: Upstream, secrets: Secrets) -> Folder:
+    """Return the same storage as one that takes objects; for exports only."""
     if upstream.scheme == "file":
         return LocalStorage(upstream.root)
     return _BUCKETS[upstream.scheme](upstream, secrets)

@@ -32,6 +32,7 @@ class MemoryTarget:
         self._records = records
         self._statements: tuple[tuple[str, Callable[[TableName, re.Match[str]], None]], ...] = (
             (r"CREATE DATABASE (?:IF NOT EXISTS )?`?(?P<a>\w+)`?", self._create_database),
+            (r"DROP DATABASE `?(?P<a>\w+)`?", self._drop_database),
             (rf"CREATE TABLE {_NAME.format('a')} \((?P<body>.*)\)", self._create),
             (rf"CREATE .*VIEW {_NAME.format('a')} AS ", partial(_create_view, records)),
             (rf"DROP TABLE {_NAME.format('a')}", self._drop),
@@ -113,6 +114,13 @@ class MemoryTarget:
         if name.table in self._records.databases and "IF NOT EXISTS" not in found[0]:
             raise _Refused(1007, f"{name.table} exists")
         self._records.databases.add(name.table)
+
+    def _drop_database(self, name: TableName, found: re.Match[str]) -> None:
+        if name.table not in self._records.databases:
+            raise _Refused(1008, f"no database {name.table}")
+        self._records.databases.discard(name.table)
+        for table in [table for table in self._records.structures if table.schema == name.table]:
+            self._drop(table, found)
 
     def _create(self, name: TableName, found: re.Match[str]) -> None:
         if name.schema not in self._records.databases:

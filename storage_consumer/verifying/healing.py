@@ -18,4 +18,4 @@ def heal_command(result: TableResult, reaching: Sequence[str]) -> str:
         return ""
     reach = shlex.join(reaching)
     pause = f"storage-consumer table pause {table_flag(result.table)} {reach}".strip()
-    return f"{pause} -- export the table after that, then run: {copy_ways(result.table, reach)}"
+    return f"{pause} -- export the table after that, or add --source to the next command, then run: {copy_ways(result.table, reach)}"

@@ -22,6 +22,7 @@ CAMPAIGNS = {
     "simulate": "simulate",
     "soak": "soak",
     "stops": "stop_everywhere",
+    "verify-size": "verify_size",
     "waves": "waves",
 }
 """Name → module of this package that runs as a program."""

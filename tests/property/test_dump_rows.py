@@ -17,8 +17,21 @@ from storage_consumer.decode.decoder import Batch, RowLayout, Tally
 from storage_consumer.decode.dump import csv, sql
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import UndecodableRow
-from storage_consumer.model import CommitRange
-from tests.unit.decode.exporting import ALL_KINDS, CSV, EVERYTHING, SQL, CsvStyle, SqlStyle, expected, layout, read
+from storage_consumer.exports import writing
+from storage_consumer.exports.names import ExportFile, Kind, read_name
+from storage_consumer.model import CommitRange, TableName
+from tests.unit.decode.exporting import (
+    ALL_KINDS,
+    CSV,
+    EVERYTHING,
+    SQL,
+    CsvStyle,
+    SqlStyle,
+    expected,
+    layout,
+    read,
+    wire,
+)
 
 TRAPS = st.sampled_from(
     [
@@ -201,6 +214,37 @@ def test_sql(
     order = sorted(range(len(kinds)), key=lambda place: -place) if named else None
     style = SqlStyle(options=options, per_statement=per_statement, chance=chance, order=order)
     check(style.file(kinds, rows), kinds, rows, options, size)
+
+
+def sent(kind: str, value: object) -> bytes | None:
+    """A value as a server sends it."""
+    return value if value is None or isinstance(value, bytes) else (wire(kind, value) or "").encode()
+
+
+@settings(max_examples=300, deadline=None)
+@given(tables(), _SIZES)
+def test_own_exports(table: tuple[tuple[str, ...], list[tuple[object, ...]]], size: int) -> None:
+    """What `load --source` writes gives the rows that the server sent, in one statement or in several."""
+    kinds, rows = table
+    columns = layout(*kinds).columns
+    with pytest.MonkeyPatch.context() as patch:
+        for statement_bytes in (1 << 20, 40):
+            patch.setattr(writing, "_STATEMENT_BYTES", statement_bytes)
+            values = [[sent(kind, value) for kind, value in zip(kinds, row, strict=True)] for row in rows]
+            file = writing.data_file(TableName(schema="shop", table="orders"), 7, columns, values)
+            check(file.content, kinds, rows, SQL, size)
+
+
+@given(st.text(min_size=1), st.text(min_size=1), st.integers(1, 10**8))
+def test_names_of_own_exports(schema: str, table: str, number: int) -> None:
+    """Each name of a file tells whose rows it has, whatever the names are."""
+    name = TableName(schema=schema, table=table)
+    assert read_name(writing.database_file(schema, "").path) == ExportFile(
+        kind=Kind.DATABASE, name=TableName(schema=schema, table="")
+    )
+    assert read_name(writing.table_file(name, "").path) == ExportFile(kind=Kind.TABLE, name=name)
+    path = writing.data_file(name, number, (), ()).path
+    assert read_name(path) == ExportFile(kind=Kind.DATA, name=name, number=number, width=9)
 
 
 @settings(max_examples=300, deadline=None)

@@ -236,3 +236,33 @@ def test_a_load_waits_for_a_statement_that_runs_beside_the_rounds() -> None:
     world.bucket.metadata(ts(20))
     assert not world.once().halted
     assert phase(world) == LoadPhase.DONE
+
+
+@pytest.mark.parametrize("seen", [11, 13, 15, 25])
+def test_a_load_of_a_table_whose_database_is_created_again(seen: int) -> None:
+    """Statement and load would wait for each other: the table halts, and skipping it lets both happen, one after the other."""
+    copy = MemoryCopy(snapshot=ts(20))
+    copy.add("depot.c", [ONE], [TWO])
+    world = WithCopies(copy, initial=False)
+    world.bucket.create("depot.c")
+    world.bucket.metadata(ts(11))
+    world.once()
+    world.bucket.schema("depot", ts(12), "DROP DATABASE `depot`", 2)
+    world.bucket.schema("depot", ts(14), "CREATE DATABASE `depot`", 1)
+    world.bucket.schema("depot.c", ts(15), "CREATE TABLE `c` (id INT PRIMARY KEY, name VARCHAR(20))", CREATE)
+    world.bucket.rows("depot.c", 1, row("depot.c", 17, "1", '"old"'), row("depot.c", 22, "5", '"new"'), version=ts(15))
+    world.bucket.metadata(ts(seen))
+    world.request("depot.c", replaces=True)
+    (halted,) = world.once().halted
+    assert "storage-consumer table skip --table depot.c" in halted.error
+    key = "`depot`.`c`"
+    made = TableDecision(table_key=key, verb="skip", at=0, decided_at="now", decided_by="me")
+    world.records.table_decisions[key] = made
+    world.bucket.metadata(ts(30))
+    assert not world.once().halted
+    copy.snapshot, copy.identity = ts(31), "two"
+    copy.add("depot.c", [ONE], [TWO])
+    world.bucket.metadata(ts(35))
+    world.request("depot.c", replaces=True)
+    assert not world.once().halted
+    assert names_in(world, "depot.c") == {"1": "copy", "2": "copy"}

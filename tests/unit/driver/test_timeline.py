@@ -51,20 +51,8 @@ class Telling(MemoryTarget):
         """Note what is there, then run it."""
         rows = {str(name): sorted(r["id"] or "" for r in rows) for name, rows in self._kept.rows.items()}
         self._seen.rows.append((statement, rows))
-        if statement.startswith("DROP DATABASE"):
-            return self._drop_database(statement)
         if not _UNKNOWN.match(statement):
             return super().execute_ddl(statement, schema, version, ignorable)
-        self._kept.effects.append(statement)
-        return DdlAnswer()
-
-    def _drop_database(self, statement: str) -> DdlAnswer:
-        """A database goes with all its tables."""
-        schema = statement.split("`")[1]
-        for name in [name for name in self._kept.structures if name.schema == schema]:
-            del self._kept.structures[name]
-            self._kept.rows.pop(name, None)
-        self._kept.databases.discard(schema)
         self._kept.effects.append(statement)
         return DdlAnswer()
 

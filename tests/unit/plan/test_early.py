@@ -14,7 +14,9 @@ COPY = 469_237_760_524_288_000
 def statement(kind: DdlKind, version: int) -> TableDefinition:
     """A statement of this kind."""
     name = TableName(schema="shop", table="a")
-    return TableDefinition(name=name, version=TableVersion(version), columns=(), ddl_type=kind, query="", path="", checksum=1)
+    return TableDefinition(
+        name=name, version=TableVersion(version), columns=(), ddl_type=kind, query="", path="", checksum=1
+    )
 
 
 @pytest.mark.parametrize(

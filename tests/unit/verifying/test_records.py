@@ -47,7 +47,7 @@ def test_stored_and_read_again() -> None:
 def test_healing(result: TableResult) -> None:
     """The table is paused, then loaded, or told to be a copy that somebody made; a shell takes each command as it is."""
     pause, rest = heal_command(result, ["--downstream-uri", "mysql://root@db/"]).split(
-        " -- export the table after that, then run: "
+        " -- export the table after that, or add --source to the next command, then run: "
     )
     load, done = rest.split(OR_BY_HAND)
     target = ["--downstream-uri", "mysql://root@db/"]

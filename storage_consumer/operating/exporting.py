@@ -1,0 +1,187 @@
+"""An export of one table of a live TiDB, as of one TSO: for `load --source`, where nobody wants to run Dumpling.
+
+It locks nothing and writes nothing at the source. While it runs, a transaction that stays open keeps TiDB's garbage collection from the
+snapshot. The file ``metadata`` comes last, so an export that was broken off is never taken for a whole one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from queue import SimpleQueue
+
+from storage_consumer.downstream.exported_table import ExportedTable
+from storage_consumer.downstream.reading import Pace, Reading
+from storage_consumer.errors import ConfigError, StorageUnavailable
+from storage_consumer.exports.create_table import CreatedTable, read_create_table
+from storage_consumer.exports.writing import WrittenFile, data_file, database_file, metadata_file, table_file
+from storage_consumer.model import TableColumn, TableName, folded_name
+from storage_consumer.operating.verification import Server
+from storage_consumer.sql.tokens import qualified
+from storage_consumer.storage.base import Folder
+from storage_consumer.verifying.side import KeyRange
+
+_FILE_BYTES = 16 << 20
+"""About as many bytes of values as a file has."""
+_FEWEST_ROWS, _MOST_ROWS = 10, 200_000
+_AHEAD = 2
+"""Ranges per worker that are drawn ahead of their reading."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """A finished export."""
+
+    snapshot: int
+    """The TSO as of which it is."""
+    files: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportWishes:
+    """How the source is read."""
+
+    workers: int = 2
+    """Connections on which rows are read."""
+    rows_per_second: float = 0.0
+    """The most rows that all of them together read; 0 for any number."""
+
+
+def exported(
+    source: Server,
+    name: TableName,
+    folder: Folder,
+    wishes: ExportWishes,
+    heard: Callable[[int], object] = lambda _: None,
+) -> Exported:
+    """Export a table into an empty folder. `heard` is called with the rows of each file that is written.
+
+    Raises `ConfigError` where the source cannot be read as of a TSO, has no such table, or the folder holds anything; `SnapshotLost` where
+    the source's garbage collection was faster; and what storages and servers raise.
+    """
+    _refuse_files(folder)
+    pace = Pace(wishes.rows_per_second)
+    started = _local_time()
+    with closing(_reading(source, pace)) as keeper:
+        snapshot = _held(keeper)
+        with closing(_reading(source, pace)) as reading:
+            work = _Work.of(reading, name, snapshot)
+            for file in work.head():
+                folder.put(file.path, file.content)
+            files = rows = 0
+            for count in _all(work, source, pace, folder, wishes.workers):
+                # An empty range, as behind the last row, has no file.
+                files, rows = files + bool(count), rows + count
+                heard(count)
+        metadata = metadata_file(snapshot, started, _local_time())
+        folder.put(metadata.path, metadata.content)
+    return Exported(snapshot=snapshot, files=files, rows=rows)
+
+
+def _refuse_files(folder: Folder) -> None:
+    # A folder of a disk that is not there yet is made with the first file.
+    with suppress(StorageUnavailable):
+        if (found := next(iter(folder.listing(frozenset(), {})), None)) is not None:
+            raise ConfigError(
+                f"the folder for the export is not empty: it holds {found.path}. Give an empty one, or remove what an export that was "
+                "broken off has left"
+            )
+
+
+def _reading(source: Server, pace: Pace) -> Reading:
+    return Reading(source.settings, source.password, "source", pace, doing="exporting")
+
+
+def _held(keeper: Reading) -> int:
+    """Return the TSO of a snapshot that stays readable while this connection is open."""
+    if keeper.kind != "tidb":
+        raise ConfigError("--source is no TiDB, so it cannot be read as of a commit-ts")
+    keeper.begin()
+    ((snapshot,),) = keeper.rows("SELECT @@tidb_current_ts")
+    return int(snapshot)
+
+
+def _local_time() -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """What is exported."""
+
+    table: ExportedTable
+    database: str
+    """Its CREATE DATABASE."""
+    statement: str
+    """Its CREATE TABLE."""
+    created: CreatedTable
+    snapshot: int
+
+    @classmethod
+    def of(cls, reading: Reading, name: TableName, snapshot: int) -> _Work:
+        """Look at the table as of the snapshot."""
+        reading.begin_at(snapshot)
+        table = ExportedTable(reading, name)
+        database, statement = table.statements()
+        reading.refuse_ignored(snapshot, qualified(table.name))
+        table.find_key()
+        created = read_create_table(statement)
+        return cls(table=table, database=database, statement=statement, created=created, snapshot=snapshot)
+
+    @property
+    def columns(self) -> tuple[TableColumn, ...]:
+        """The columns that an export has: all that are not generated."""
+        return tuple(each for each in self.created.columns if folded_name(each.name) not in self.created.generated)
+
+    def head(self) -> Iterator[WrittenFile]:
+        """Yield the files of the statements."""
+        yield database_file(self.table.name.schema, self.database)
+        yield table_file(self.table.name, self.statement)
+
+    def ranges(self) -> Iterator[tuple[int, KeyRange]]:
+        """Yield the ranges of the files, with their numbers."""
+        rows = int(_FILE_BYTES / self.table.row_bytes(self.columns))
+        yield from enumerate(self.table.ranges(min(max(rows, _FEWEST_ROWS), _MOST_ROWS)), 1)
+
+
+def _all(work: _Work, source: Server, pace: Pace, folder: Folder, workers: int) -> Iterator[int]:
+    """Write the data files; yield the rows of each."""
+    free: SimpleQueue[Reading] = SimpleQueue()
+    for _ in range(workers):
+        free.put(_reading(source, pace))
+
+    def written(number: int, keys: KeyRange) -> int:
+        reading = free.get()
+        try:
+            reading.begin_at(work.snapshot)
+            table = ExportedTable(reading, work.table.name, work.table.key)
+            return _write(folder, table, work.columns, number, keys)
+        finally:
+            free.put(reading)
+
+    with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="export") as pool:
+        waiting: set[Future[int]] = set()
+        try:
+            for number, keys in work.ranges():
+                waiting.add(pool.submit(written, number, keys))
+                while len(waiting) >= workers * _AHEAD:
+                    done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                    yield from (each.result() for each in done)
+            yield from (each.result() for each in waiting)
+        finally:
+            pool.shutdown(cancel_futures=True)
+            while not free.empty():
+                free.get().close()
+
+
+def _write(folder: Folder, table: ExportedTable, columns: Sequence[TableColumn], number: int, keys: KeyRange) -> int:
+    """Write one data file; return the number of its rows."""
+    rows = list(table.rows(columns, keys))
+    if rows:
+        file = data_file(table.name, number, columns, rows)
+        folder.put(file.path, file.content)
+    return len(rows)

@@ -1,0 +1,135 @@
+"""``storage-consumer load --source`` as a process of its own: a table of a live TiDB, exported and loaded while both sides go on."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from pathlib import Path
+
+import pytest
+
+from storage_consumer.config.settings import Downstream
+from storage_consumer.errors import ConfigError
+from storage_consumer.exports.export import read_export
+from storage_consumer.model import TableName
+from storage_consumer.operating import exporting
+from storage_consumer.operating.exporting import ExportWishes, exported
+from storage_consumer.operating.verification import Server
+from storage_consumer.storage.local import LocalStorage
+from tests.acceptance.test_ddl_verbs import command, run_arguments
+from tests.contract.test_verify import EVERY_TYPE, INSERT, ROWS
+from tests.harness.program import program
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.small_bucket import SmallBucket, ts
+from tests.harness.waiting import wait_until
+
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
+MODES = "SET sql_mode = 'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES', time_zone = '+00:00'"
+TABLES = {
+    "t": EVERY_TYPE,
+    "words": "CREATE TABLE words (word VARCHAR(40) COLLATE utf8mb4_general_ci, n INT, v INT AS (n + 1), PRIMARY KEY (word, n) CLUSTERED)",
+    "loose": "CREATE TABLE loose (a INT, b VARCHAR(20))",
+    "od`d.na-schema": "CREATE TABLE `od``d.na-schema` (id BIGINT PRIMARY KEY, `a ``b` TEXT)",
+    "empty": "CREATE TABLE empty (id INT PRIMARY KEY)",
+}
+"""With every type, with a key of texts, without a key and with rows twice, with a name that needs care, without rows."""
+
+
+def now(source: DatabaseServer) -> int:
+    """A TSO of now."""
+    with source.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("SELECT @@tidb_current_ts")
+        ((found,),) = cursor.fetchall()
+        return int(found)
+
+
+@pytest.fixture
+def source(tidb: DatabaseServer) -> DatabaseServer:
+    """A TiDB with these tables."""
+    # Without it the embedded store ignores that it is to be read as of a commit-ts.
+    tidb.query("REPLACE INTO mysql.tidb VALUES ('tikv_gc_safe_point', '20260101-00:00:00 +0000', 'for tests')")
+    tidb.query("CREATE DATABASE shop CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+    with tidb.connect(database="shop") as connection, connection.cursor() as cursor:
+        cursor.execute(MODES)
+        for statement in TABLES.values():
+            cursor.execute(statement)
+        cursor.executemany(INSERT, ROWS)
+        words = [(f"{letter}{number}", number) for letter in "bAéz ß7'%" for number in range(400)]
+        cursor.executemany("INSERT INTO words (word, n) VALUES (%s, %s)", words)
+        cursor.executemany("INSERT INTO loose VALUES (%s, %s)", [(number % 7, "twice") for number in range(1500)])
+        cursor.executemany("INSERT INTO `od``d.na-schema` VALUES (%s, %s)", [(-5, "\\'"), (2**62, None), (7, "x")])
+    return tidb
+
+
+def server_of(source: DatabaseServer) -> Server:
+    """How it is reached."""
+    return Server(settings=Downstream(port=source.port))
+
+
+if "tidb" in KINDS:  # else there is no such source
+
+    def test_every_table_equals_its_source(mariadb: DatabaseServer, source: DatabaseServer, tmp_path: Path) -> None:
+        """Each is exported, loaded into a feed that runs, and equal by `verify`; what the source gets meanwhile is not in it."""
+        bucket = SmallBucket(root=tmp_path / "bucket")
+        bucket.metadata(ts(1))
+        (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
+        reach = ["--source", f"tidb://root@127.0.0.1:{source.port}/", "--upstream-uri", bucket.uri]
+        with program([*run_arguments(bucket, mariadb), "--flush-interval", "200ms"], tmp_path / "log") as running:
+            running.wait_for("round_finished", checkpoint=ts(1))
+            for number, table in enumerate(TABLES):
+                folder = tmp_path / f"export {number}"
+                asked = command(
+                    *("load", "--table", f"`shop`.`{table.replace('`', '``')}`", "--dump", folder.as_uri(), *reach),
+                    server=mariadb,
+                )
+                assert (asked.returncode, asked.stderr) == (0, "")
+                assert "exported as of" in asked.stdout
+            # The target lacks the database, and until the bucket is beyond the copies it may still bring the statement that creates it.
+            wait_until("all wait", lambda: command("load", server=mariadb).stdout.count("  loading  ") == len(TABLES))
+            bucket.metadata(now(source))
+            wait_until("the tables have caught up", lambda: "5 ended" in command("load", server=mariadb).stdout)
+            verified = command("verify", *reach[:2], "--json", server=mariadb)
+        found = {str(TableName(**each["names"][0])): each["outcome"] for each in json.loads(verified.stdout)["tables"]}
+        assert command("load", "--all", server=mariadb).stdout.count(f" UTC by {getpass.getuser()}@") == len(TABLES)
+        assert found == {str(TableName(schema="shop", table=table)): "equal" for table in TABLES}, verified.stdout
+        assert mariadb.query("SELECT COUNT(*) FROM shop.words") == ((3600,),)
+
+    @pytest.mark.parametrize(("table", "rows"), [("words", 3600), ("loose", 1500), ("empty", 0)])
+    def test_many_files(
+        source: DatabaseServer, tmp_path: Path, table: str, rows: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Ranges of the key cover the table: each row is in one file, by a key of texts, by TiDB's row ids, and where there is none."""
+        monkeypatch.setattr(exporting, "_FILE_BYTES", 1)
+        monkeypatch.setattr(exporting, "_FEWEST_ROWS", 100)
+        folder = LocalStorage(str(tmp_path / "export"))
+        heard: list[int] = []
+        made = exported(
+            server_of(source), TableName(schema="shop", table=table), folder, ExportWishes(workers=3), heard.append
+        )
+        assert (made.rows, sum(heard)) == (rows, rows)
+        assert made.files == -(-rows // 100)
+        read = read_export(folder)
+        assert (read.snapshot, len(read.tables[0].parts), read.time_zone) == (
+            made.snapshot,
+            made.files,
+            "+00:00" if rows else "",
+        )
+        texts = [folder.read(part.path).decode() for part in read.tables[0].parts]
+        lines = [line.rstrip(",;") for text in texts for line in text.splitlines() if line.startswith("(")]
+        assert len(lines) == rows
+        assert len(set(lines)) == (7 if table == "loose" else rows)
+
+    def test_what_is_refused(source: DatabaseServer, mariadb: DatabaseServer, tmp_path: Path) -> None:
+        """A folder that holds something, a table that the source lacks, a source that is no TiDB: nothing is written, and the reason is told."""
+        name = TableName(schema="shop", table="words")
+        (tmp_path / "full").mkdir()
+        (tmp_path / "full" / "metadata").write_text("", encoding="utf-8")
+        for server, table, folder, why in (
+            (server_of(source), name, "full", "is not empty: it holds metadata"),
+            (server_of(source), TableName(schema="shop", table="nothing"), "a", "has no table shop.nothing"),
+            (server_of(mariadb), name, "b", "no TiDB"),
+        ):
+            with pytest.raises(ConfigError, match=why):
+                exported(server, table, LocalStorage(str(tmp_path / folder)), ExportWishes())
+        assert [path.name for path in tmp_path.rglob("*")] == ["full", "metadata"]
