@@ -10,7 +10,8 @@ from tqdm import tqdm
 from storage_consumer.cli.verb_options import number_of
 from storage_consumer.config import parsers
 from storage_consumer.config.export_uris import export_origin
-from storage_consumer.config.load import load
+from storage_consumer.config.load import load, load_target
+from storage_consumer.config.settings import Upstream
 from storage_consumer.config.source_server import source_server
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
@@ -39,14 +40,36 @@ def export_table(
 ) -> Exported:
     """Export a table into the folder that --dump names, with the bucket's credentials, as a consumer will read it. Raises as `exported`."""
     bucket = load({key: options[key] for key in _OF_BUCKET if key in options}, environ, target=False)
+    target, _, _ = load_target(
+        {key: value for key, value in options.items() if key not in (*own, "upstream_uri")}, environ
+    )
     settings, password, hidden = source_server(
-        own["source"], own.get("source_password_file"), environ, frozen=False, allow_unverified_server=False
+        own["source"],
+        own.get("source_password_file"),
+        environ,
+        frozen=False,
+        allow_unverified_server=target.allow_unverified_server,
     )
     for secret in (*bucket.hidden, *hidden):
         register_secret(secret)
-    folder = open_folder(export_origin(own["dump"], bucket.config.upstream), bucket.secrets)
+    origin = export_origin(own["dump"], bucket.config.upstream)
+    _refuse_bucket(origin, bucket.config.upstream)
+    folder = open_folder(origin, bucket.secrets)
     with tqdm(desc=str(name), unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
         return exported(Server(settings=settings, password=password), name, folder, _wishes(own), heard=bar.update)
+
+
+def _refuse_bucket(origin: Upstream, bucket: Upstream) -> None:
+    """Raise `ConfigError` if an export would be written among the changefeed's files."""
+    is_same_store = (origin.scheme, origin.endpoint, origin.account_name) == (
+        bucket.scheme,
+        bucket.endpoint,
+        bucket.account_name,
+    )
+    if is_same_store and f"{origin.root}/".startswith(f"{bucket.root}/"):
+        raise ConfigError(
+            f"--dump {origin.identity} is in the changefeed's own folder, where nothing may be written: give another one, beside it"
+        )
 
 
 def _wishes(own: Mapping[str, str]) -> ExportWishes:

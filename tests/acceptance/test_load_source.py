@@ -133,3 +133,18 @@ if "tidb" in KINDS:  # else there is no such source
             with pytest.raises(ConfigError, match=why):
                 exported(server, table, LocalStorage(str(tmp_path / folder)), ExportWishes())
         assert [path.name for path in tmp_path.rglob("*")] == ["full", "metadata"]
+
+    def test_the_changefeeds_own_folder_is_refused(
+        mariadb: DatabaseServer, source: DatabaseServer, tmp_path: Path
+    ) -> None:
+        """An export among the changefeed's files would be taken for some of them: code 2, and nothing is written."""
+        bucket = SmallBucket(root=tmp_path / "bucket")
+        bucket.metadata(ts(1))
+        (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
+        with program([*run_arguments(bucket, mariadb), "--once"], tmp_path / "log") as running:
+            assert running.end() == 0
+        reach = ["--source", f"tidb://root@127.0.0.1:{source.port}/", "--upstream-uri", bucket.uri]
+        for folder in (bucket.root, bucket.root / "export"):
+            asked = command("load", "--table", "shop.words", "--dump", folder.as_uri(), *reach, server=mariadb)
+            assert (asked.returncode, "changefeed's own folder" in asked.stderr) == (2, True)
+        assert [path.name for path in bucket.root.iterdir()] == ["metadata"]
