@@ -20,7 +20,7 @@ from tests.acceptance.test_ddl_verbs import command, run_arguments
 from tests.contract.test_verify import EVERY_TYPE, INSERT, ROWS
 from tests.harness.program import program
 from tests.harness.servers import KINDS, DatabaseServer
-from tests.harness.small_bucket import SmallBucket, ts
+from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.harness.waiting import wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
@@ -148,3 +148,29 @@ if "tidb" in KINDS:  # else there is no such source
             asked = command("load", "--table", "shop.words", "--dump", folder.as_uri(), *reach, server=mariadb)
             assert (asked.returncode, "changefeed's own folder" in asked.stderr) == (2, True)
         assert [path.name for path in bucket.root.iterdir()] == ["metadata"]
+
+    def test_a_running_table_is_paused_first(mariadb: DatabaseServer, source: DatabaseServer, tmp_path: Path) -> None:
+        """Changes that are applied after the export would be lost in it: the command says so, and after a pause it heals the table."""
+        bucket = SmallBucket(root=tmp_path / "bucket")
+        bucket.create("d.a")
+        bucket.rows("d.a", 1, row("d.a", 2, "1", '"wrong"'))
+        bucket.metadata(ts(3))
+        (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
+        source.query("CREATE DATABASE d")
+        source.query("CREATE TABLE d.a (id INT PRIMARY KEY, name VARCHAR(20))")
+        source.query("INSERT INTO d.a VALUES (1, 'right'), (2, 'right')")
+        reach = ["--source", f"tidb://root@127.0.0.1:{source.port}/", "--upstream-uri", bucket.uri]
+        load = ["load", "--table", "d.a", "--replace", "--dump", (tmp_path / "export").as_uri(), *reach]
+        with program([*run_arguments(bucket, mariadb), "--flush-interval", "200ms"], tmp_path / "log") as running:
+            running.wait_for("round_finished", checkpoint=ts(3))
+            refused = command(*load, server=mariadb)
+            assert (refused.returncode, "storage-consumer table pause --table d.a" in refused.stderr) == (2, True)
+            assert not (tmp_path / "export").exists()
+            assert command("table", "pause", "--table", "d.a", server=mariadb).returncode == 0
+            wait_until("it is paused", lambda: "paused" in command("table", server=mariadb).stdout)
+            asked = command(*load, server=mariadb)
+            assert (asked.returncode, asked.stderr) == (0, "")
+            running.wait_for("load_finished", table="d.a")
+            bucket.metadata(now(source))
+            wait_until("it has caught up", lambda: "1 ended" in command("load", server=mariadb).stdout)
+        assert mariadb.query("SELECT * FROM d.a ORDER BY id") == ((1, "right"), (2, "right"))

@@ -9,10 +9,10 @@ from typing import Protocol
 
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.storage.azure import AzureStorage
-from storage_consumer.storage.base import Storage
+from storage_consumer.storage.base import Folder, Storage
 from storage_consumer.storage.gcs import GcsStorage
 from storage_consumer.storage.object_store import Bucket
-from storage_consumer.storage.open import open_storage
+from storage_consumer.storage.open import open_folder
 from storage_consumer.storage.s3 import S3Storage
 from storage_consumer.testing.storage import MemoryStorage
 from tests.harness.azure_server import ACCOUNT, AzureServer
@@ -26,6 +26,11 @@ class Rig(Protocol):
     @property
     def storage(self) -> Storage:
         """What is tested."""
+        ...
+
+    @property
+    def folder(self) -> Folder:
+        """The same, opened by one who may write."""
         ...
 
     def put(self, path: str, content: bytes) -> None:
@@ -54,6 +59,11 @@ class MemoryRig:
         """Without objects."""
         self.storage = MemoryStorage()
 
+    @property
+    def folder(self) -> Folder:
+        """The same: whoever reads here may write."""
+        return self.storage
+
     def put(self, path: str, content: bytes) -> None:
         """Write an object."""
         self.storage.put(path, content)
@@ -69,7 +79,12 @@ class LocalRig:
     def __init__(self, root: Path) -> None:
         """In `root`."""
         self.root = root
-        self.storage = open_storage(Upstream(scheme="file", root=str(root), protocol="csv"), Secrets())
+        self.storage = open_folder(Upstream(scheme="file", root=str(root), protocol="csv"), Secrets())
+
+    @property
+    def folder(self) -> Folder:
+        """The same: whoever reads here may write."""
+        return self.storage
 
     def put(self, path: str, content: bytes) -> None:
         """Write as TiCDC does: under another name, then renamed."""
@@ -107,6 +122,11 @@ class S3Rig:
         self.secrets = secrets(self.server.reader)
         self.storage = S3Storage(self.upstream, self.secrets)
 
+    @property
+    def folder(self) -> Folder:
+        """The same, with other keys."""
+        return S3Storage(self.upstream, secrets(self.server.writer))
+
     def put(self, path: str, content: bytes) -> None:
         """Write an object."""
         self.client.put_object(Bucket=self.bucket, Key=f"{self.prefix}/{path}", Body=content)
@@ -132,6 +152,11 @@ class GcsRig:
         )
         self.secrets = Secrets()
         self.storage: Bucket = GcsStorage(self.upstream, self.secrets)
+
+    @property
+    def folder(self) -> Folder:
+        """The same: whoever reads here may write."""
+        return self.storage
 
     def put(self, path: str, content: bytes) -> None:
         """Write an object."""
@@ -163,6 +188,11 @@ class AzureRig:
         )
         self.secrets = Secrets(sas_token=self.server.token(self.name, "rl"))
         self.storage: Bucket = AzureStorage(self.upstream, self.secrets)
+
+    @property
+    def folder(self) -> Folder:
+        """The same, with a token that lets it write."""
+        return AzureStorage(self.upstream, Secrets(sas_token=self.server.token(self.name, "rlcw")))
 
     def put(self, path: str, content: bytes) -> None:
         """Write an object."""

@@ -369,3 +369,10 @@ def test_part_whose_download_breaks_off(ranges: S3Storage, monkeypatch: pytest.M
     monkeypatch.setattr(ranges, "_wait_for", breaking)
     assert b"".join(ranges.blocks("a", 100_000, 1000, tag)) == content[1000:]
     assert reads > 6
+
+
+@pytest.mark.server
+def test_an_export_without_the_right_to_write(bucket: S3Rig) -> None:
+    """Keys that may only read are told what they lack."""
+    with pytest.raises(ConfigError, match="right to create objects"):
+        S3Storage(bucket.upstream, bucket.secrets).put("metadata", b"x")

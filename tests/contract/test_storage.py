@@ -37,6 +37,23 @@ def test_odd_names(rig: Rig, name: str) -> None:
     assert rig.storage.read(f"{name}/1/CDC000001.csv") == b"abc"
 
 
+# The drivers give their HTTP library a whole file of an export at once; nothing else waits for the event loop meanwhile.
+@pytest.mark.filterwarnings("ignore:Sending a large body directly with raw bytes:ResourceWarning")
+def test_exports_are_written(rig: Rig) -> None:
+    """What is put is listed and read, whole, in place of what was there."""
+    rig.put("before", b"1")
+    for path, content in (
+        ("metadata", b"12345"),
+        ("a.b-schema.sql", b""),
+        ("%2E ü.sql", bytes(range(256)) * 24_000),
+        ("before", b"22"),
+    ):
+        rig.folder.put(path, content)
+        assert listed(rig.storage)[path][0] == len(content)
+        assert b"".join(rig.storage.blocks(path, 1 << 20)) == content
+    assert sorted(listed(rig.storage)) == ["%2E ü.sql", "a.b-schema.sql", "before", "metadata"]
+
+
 HOSTILE = ["meta", "metadata", "CDC000001", "2024-01-01", str(V1), "schema_1_2.json", "a/b", "é %41 '\"`;\n.", "T", "t"]
 
 
