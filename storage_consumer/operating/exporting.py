@@ -7,7 +7,7 @@ snapshot. The file ``metadata`` comes last, so an export that was broken off is 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -164,18 +164,23 @@ def _all(work: _Work, source: Server, pace: Pace, folder: Folder, workers: int) 
             free.put(reading)
 
     with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="export") as pool:
-        waiting: set[Future[int]] = set()
         try:
-            for number, keys in work.ranges():
-                waiting.add(pool.submit(written, number, keys))
-                while len(waiting) >= workers * _AHEAD:
-                    done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                    yield from (each.result() for each in done)
-            yield from (each.result() for each in waiting)
+            yield from _results((pool.submit(written, *each) for each in work.ranges()), workers * _AHEAD)
         finally:
             pool.shutdown(cancel_futures=True)
             while not free.empty():
                 free.get().close()
+
+
+def _results(running: Iterable[Future[int]], most: int) -> Iterator[int]:
+    """Yield the results of all as they come; go on to another one while fewer than `most` have none yet."""
+    waiting: set[Future[int]] = set()
+    for each in running:
+        waiting.add(each)
+        if len(waiting) >= most:
+            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            yield from (one.result() for one in done)
+    yield from (each.result() for each in waiting)
 
 
 def _write(folder: Folder, table: ExportedTable, columns: Sequence[TableColumn], number: int, keys: KeyRange) -> int:

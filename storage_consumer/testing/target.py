@@ -32,7 +32,7 @@ class MemoryTarget:
         self._records = records
         self._statements: tuple[tuple[str, Callable[[TableName, re.Match[str]], None]], ...] = (
             (r"CREATE DATABASE (?:IF NOT EXISTS )?`?(?P<a>\w+)`?", self._create_database),
-            (r"DROP DATABASE `?(?P<a>\w+)`?", self._drop_database),
+            (r"DROP DATABASE `?(?P<a>\w+)`?", partial(_drop_database, records)),
             (rf"CREATE TABLE {_NAME.format('a')} \((?P<body>.*)\)", self._create),
             (rf"CREATE .*VIEW {_NAME.format('a')} AS ", partial(_create_view, records)),
             (rf"DROP TABLE {_NAME.format('a')}", self._drop),
@@ -115,13 +115,6 @@ class MemoryTarget:
             raise _Refused(1007, f"{name.table} exists")
         self._records.databases.add(name.table)
 
-    def _drop_database(self, name: TableName, found: re.Match[str]) -> None:
-        if name.table not in self._records.databases:
-            raise _Refused(1008, f"no database {name.table}")
-        self._records.databases.discard(name.table)
-        for table in [table for table in self._records.structures if table.schema == name.table]:
-            self._drop(table, found)
-
     def _create(self, name: TableName, found: re.Match[str]) -> None:
         if name.schema not in self._records.databases:
             raise _Refused(1049, f"no database {name.schema}")
@@ -174,6 +167,15 @@ class MemoryTarget:
         self._records.structures[name.folded()] = replace(table, columns=left)
         for row in self._records.rows.get(name.folded(), []):
             row.pop(gone, None)
+
+
+def _drop_database(records: TargetRecords, name: TableName, _: re.Match[str]) -> None:
+    if name.table not in records.databases:
+        raise _Refused(1008, f"no database {name.table}")
+    records.databases.discard(name.table)
+    for table in [table for table in records.structures if table.schema == name.table]:
+        del records.structures[table]
+        records.rows.pop(table, None)
 
 
 def _create_view(records: TargetRecords, name: TableName, _: re.Match[str]) -> None:
