@@ -14,6 +14,7 @@ CAMPAIGNS = {
     "handovers": "handovers",
     "hidden": "hidden_table",
     "kills": "kills",
+    "live": "live",
     "load-kills": "load_kills",
     "memory": "memory",
     "plan": "plans",
