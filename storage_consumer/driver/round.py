@@ -79,6 +79,7 @@ def _apply(
     """
     rows, ddls = working
     loads = LoadJobs(context, ledger, context.loading, rows.fence) if context.loading is not None else None
+    has_loaded = False
     while ledger.should_continue():
         # What ended meanwhile moves its tables: the wave has to be planned from where they are now.
         with ledger.stage("ddl"):
@@ -98,6 +99,10 @@ def _apply(
         # Nothing started, nothing ended, and nothing is to be written: the rest waits for a file, for time, or for an operator.
         if not (wave.rows or copied):
             break
+        # The bucket is polled again before more parts are loaded, so that the other tables keep up.
+        lasted = context.clock.monotonic() - ledger.began
+        if not wave.rows and has_loaded and not to_the_end and lasted >= context.config.tuning.flush_interval:
+            break
         with ledger.stage("rows"):
             # Stored before a job that may fail: after a fault the tables are as they were stored.
             ddls.store()
@@ -106,9 +111,6 @@ def _apply(
             written = rows.write([*taken, *copied])
         if loads is not None:
             loads.note(copied, written, context.clock.monotonic() - began)
-        # The bucket is polled again before more parts are loaded, so that the other tables keep up.
-        lasted = context.clock.monotonic() - ledger.began
-        if not wave.rows and not to_the_end and lasted >= context.config.tuning.flush_interval:
-            break
+            has_loaded = has_loaded or bool(copied)
     if loads is not None:
         loads.end_written()

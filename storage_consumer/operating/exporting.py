@@ -26,7 +26,7 @@ from storage_consumer.verifying.side import KeyRange
 
 _FILE_BYTES = 16 << 20
 """About as many bytes of values as a file has."""
-_FEWEST_ROWS, _MOST_ROWS = 10, 200_000
+_FEWEST_ROWS, _MOST_ROWS = 10, 100_000
 _AHEAD = 2
 """Ranges per worker that are drawn ahead of their reading."""
 

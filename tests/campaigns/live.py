@@ -29,7 +29,9 @@ from tests.harness.waiting import wait_until
 
 _TABLES = ("big", "s1", "s2", "s3")
 _FLUSH = 1.0
-"""Seconds between two files of a table, and the ``flush-interval`` of the program."""
+"""Seconds between two files of a table."""
+_INTERVAL = 5.0
+"""The ``flush-interval`` of the program, in seconds: its default."""
 _OF_A_TRANSACTION = 10
 _CREATE = "CREATE TABLE {} (id BIGINT PRIMARY KEY, name VARCHAR(20))"
 Event = tuple[str, str, int, str]
@@ -226,7 +228,7 @@ def _story(folder: Path, source: DatabaseServer, target: DatabaseServer, asked: 
     feed.prepare()
     (folder / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
     ends = ["--upstream-uri", bucket.uri, "--downstream-uri", target.uri]
-    run = [*ends, "--config", str(folder / "changefeed.toml"), "--tz", "UTC", "--flush-interval", f"{_FLUSH:g}s"]
+    run = [*ends, "--config", str(folder / "changefeed.toml"), "--tz", "UTC", "--flush-interval", f"{_INTERVAL:g}s"]
     watcher = Watcher(target=target, feed=feed)
     changing = threading.Thread(target=feed.run, daemon=True)
     with program(run, folder / "log") as running:
@@ -240,7 +242,7 @@ def _story(folder: Path, source: DatabaseServer, target: DatabaseServer, asked: 
         print(f"streaming: at most {watcher.since():.1f} s behind the bucket", flush=True)
         _load(folder, source, ends, target)
         print(
-            f"while one table is loaded: the others at most {watcher.since():.1f} s behind (flush-interval {_FLUSH:g} s)",
+            f"while one table is loaded: the others at most {watcher.since():.1f} s behind (flush-interval {_INTERVAL:g} s)",
             flush=True,
         )
         wrong = _compared(source, target, asked.minutes)
