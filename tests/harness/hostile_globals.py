@@ -79,7 +79,8 @@ _OWN = {
         "idle_readonly_transaction_timeout": "1",
         "tmp_disk_table_size": "1024",
         "tmp_memory_table_size": "1024",
-        "max_session_mem_used": "8192",
+        # MariaDB 10.11.19 may crash with less, at the first use of something that it then keeps.
+        "max_session_mem_used": "65536",
         "default_regex_flags": "'DOTALL,EXTENDED'",
         "old_mode": "'ZERO_DATE_TIME_CAST,NO_DUP_KEY_WARNINGS_WITH_IGNORE,NO_PROGRESS_INFO'",
         "sql_if_exists": "1",
