@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from queue import SimpleQueue
 
 from storage_consumer.downstream.exported_table import ExportedTable
 from storage_consumer.downstream.reading import Pace, Reading
-from storage_consumer.errors import ConfigError, StorageUnavailable
+from storage_consumer.errors import ConfigError
 from storage_consumer.exports.create_table import CreatedTable, read_create_table
 from storage_consumer.exports.writing import WrittenFile, data_file, database_file, metadata_file, table_file
 from storage_consumer.model import TableColumn, TableName, folded_name
@@ -83,13 +83,11 @@ def exported(
 
 
 def _refuse_files(folder: Folder) -> None:
-    # A folder of a disk that is not there yet is made with the first file.
-    with suppress(StorageUnavailable):
-        if (found := next(iter(folder.listing(frozenset(), {})), None)) is not None:
-            raise ConfigError(
-                f"the folder for the export is not empty: it holds {found.path}. Give an empty one, or remove what an export that was "
-                "broken off has left"
-            )
+    if (found := folder.any_object()) is not None:
+        raise ConfigError(
+            f"the folder for the export is not empty: it holds {found.path}. Give an empty one, or remove what an export that was "
+            "broken off has left"
+        )
 
 
 def _reading(source: Server, pace: Pace) -> Reading:

@@ -53,6 +53,10 @@ class Storage(Blocks, Protocol):
 class Folder(Storage, Protocol):
     """A storage that also takes objects: a folder for an export. Nothing is ever written into a changefeed's bucket."""
 
+    def any_object(self) -> StoredObject | None:
+        """Return an object that lies there; None for a folder that is empty, or not there yet."""
+        ...
+
     def put(self, path: str, content: bytes) -> None:
         """Write an object, whole or not at all; one that exists is replaced."""
 

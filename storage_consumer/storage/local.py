@@ -83,6 +83,16 @@ class LocalStorage:
         except OSError as error:
             raise self._translated(error, path) from error
 
+    def any_object(self) -> StoredObject | None:
+        """Return a file that lies there; None for a folder that is empty, or not there yet; see `Folder.any_object`."""
+        try:
+            os.stat(self._root)  # noqa: PTH116 - as in `_shown`
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._translated(error, self._root) from error
+        return next(self.listing(frozenset(), {}), None)
+
     def put(self, path: str, content: bytes) -> None:
         """Write a file, whole or not at all, and the folder if there is none; see `Folder.put`."""
         place = Path(self._root, path)

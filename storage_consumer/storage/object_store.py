@@ -100,6 +100,10 @@ class Bucket(ABC):
     def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
         """Yield pieces of up to `size` bytes, as `Storage.blocks` says; an object that is replaced meanwhile raises an error."""
 
+    def any_object(self) -> StoredObject | None:
+        """Return an object that lies there, None for none; see `Folder.any_object`."""
+        return next(self.listing(frozenset(), {}), None)
+
     def put(self, path: str, content: bytes) -> None:
         """Write an object, whole or not at all; see `Folder.put`."""
         place = f"{self._bucket}/{self._absolute(path)}"

@@ -77,6 +77,10 @@ class MemoryStorage:
         for path, content in (objects or {}).items():
             self.put(path, content)
 
+    def any_object(self) -> StoredObject | None:
+        """Return an object, None if there is none."""
+        return next(self.listing(frozenset(), {}), None)
+
     def put(self, path: str, content: bytes) -> None:
         """Write an object; even the same content gets a new tag."""
         # The tag is the number of the write, so a rewritten file is another one even with the same content.

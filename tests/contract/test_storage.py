@@ -40,8 +40,10 @@ def test_odd_names(rig: Rig, name: str) -> None:
 # The drivers give their HTTP library a whole file of an export at once; nothing else waits for the event loop meanwhile.
 @pytest.mark.filterwarnings("ignore:Sending a large body directly with raw bytes:ResourceWarning")
 def test_exports_are_written(rig: Rig) -> None:
-    """What is put is listed and read, whole, in place of what was there."""
+    """What is put is listed and read, whole, in place of what was there; an empty folder is known from one that holds something."""
+    assert rig.folder.any_object() is None
     rig.put("before", b"1")
+    assert rig.folder.any_object() == next(rig.storage.listing(frozenset(), {}))
     for path, content in (
         ("metadata", b"12345"),
         ("a.b-schema.sql", b""),
