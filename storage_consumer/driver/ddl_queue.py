@@ -24,7 +24,7 @@ class DdlQueue:
     workers: DdlWorkers
     _groups: list[deque[DdlStep]] = field(default_factory=list)
     _taken: set[DdlId] = field(default_factory=set)
-    """Statements that were added in this round, unless they were let go."""
+    """Statements that were added in this round: each is tried once in it."""
 
     def has(self, group: Sequence[DdlStep]) -> bool:
         """Return whether part of a group was added already, or still runs since an earlier round."""
@@ -52,12 +52,10 @@ class DdlQueue:
     def let_go(self, step: DdlStep) -> None:
         """Release a statement that had no effect: those of its group that may need it do not start in this round."""
         stopped = set(self.manager.touches.of(step))
-        self._taken.discard(step.identity)
         # Only the groups shrink here, never the list of them: `take_ready` may be in the middle of it.
         for group in self._groups:
             # Repeated until nothing is added: a statement that is held back may hold back others.
             while mates := [mate for mate in group if self.manager.touches.of(mate) & stopped]:
                 for mate in mates:
                     group.remove(mate)
-                    self._taken.discard(mate.identity)
                     stopped |= self.manager.touches.of(mate)

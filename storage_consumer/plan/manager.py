@@ -204,7 +204,9 @@ class ConsumerManager:
         if steps:
             return Wave(rows=tuple(steps), ddls=())
         positions = {
-            key: Position(checkpoint=t.checkpoint, blocked=t.status.blocked, first=t.files.first)
+            key: Position(
+                checkpoint=t.checkpoint, blocked=t.status.blocked, first=t.files.first, stopped=t.status.stopped
+            )
             for key, t in self.tables.items()
         }
         return Wave(rows=(), ddls=ready_ddls(pending, positions, storage_checkpoint, is_stable=is_stable))

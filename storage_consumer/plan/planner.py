@@ -26,6 +26,8 @@ class PendingDdl:
     step: DdlStep
     touches: frozenset[str]
     """Also keys without a known table: DDL of other versions that touch them come before or after it."""
+    stops: frozenset[str] = frozenset()
+    """The tables, by key, that stand still while it cannot run; see `Touches.held_up`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,8 @@ class Position:
     """Whether it is halted or waits: nothing of it may run, and no DDL that touches it."""
     first: int = 0
     """Lowest version known of it: an earlier DDL, such as its database's, has nothing to wait for in it."""
+    stopped: bool = False
+    """Whether it is halted or waits, perhaps for a DDL that had no effect: even one from before `first` is not tried again."""
 
 
 class PendingDdls:
@@ -121,6 +125,7 @@ def ready_ddls(
             ddl.step
             for ddl in _whole_groups(pending.at(version))
             if all(_arrived(t, version, barrier, positions) for t in ddl.touches)
+            and not any(key in positions and positions[key].stopped for key in ddl.stops)
         ]
         if steps:
             ready.append(in_dependency_order(steps))
@@ -154,4 +159,11 @@ def _whole_groups(group: Sequence[PendingDdl]) -> list[PendingDdl]:
     together: dict[str, set[str]] = defaultdict(set)
     for key in leader:
         together[led_by(key)].add(key)
-    return [replace(ddl, touches=frozenset(together[led_by(ddl.step.table_key)])) for ddl in group]
+    stops: dict[str, set[str]] = defaultdict(set)
+    for ddl in group:
+        stops[led_by(ddl.step.table_key)] |= ddl.stops
+    return [
+        replace(ddl, touches=frozenset(together[own]), stops=frozenset(stops[own]))
+        for ddl in group
+        for own in (led_by(ddl.step.table_key),)
+    ]

@@ -70,6 +70,11 @@ class TableStatus:
         return self.state in (TableState.HALTED, TableState.LOST)
 
     @property
+    def stopped(self) -> bool:
+        """Whether it is halted or waits, for whatever reason."""
+        return self.is_halted or self.state == TableState.WAITING
+
+    @property
     def blocked(self) -> bool:
         """Whether nothing of it may be done now."""
         return bool(self.nowhere) or self.state != TableState.RUNNING

@@ -77,7 +77,7 @@ class Touches:
         for step in queued:
             self._known[step.identity] = self._touched_by(step)
             if self._pending is not None:
-                self._pending.add(_with_touches(step, self._known))
+                self._pending.add(self._with_touches(step, self._known))
 
     def of(self, step: DdlStep) -> frozenset[str]:
         """Return the tables, by key, that a queued statement, or one inferred from those, is a barrier for."""
@@ -110,8 +110,13 @@ class Touches:
         """Return the statements that have not run, each with the tables that it touches and with names that exist only during a rename."""
         if self._pending is None:
             known = self._all()
-            self._pending = PendingDdls(_with_touches(step, known) for step in self._backlog)
+            self._pending = PendingDdls(self._with_touches(step, known) for step in self._backlog)
         return self._pending
+
+    def _with_touches(self, step: DdlStep, known: Mapping[DdlId, frozenset[str]]) -> PendingDdl:
+        # With names that exist only during a rename, and so belong to no table.
+        touches = known[step.identity] | renamed_keys(step.definition)
+        return PendingDdl(step=step, touches=touches, stops=frozenset(self.held_up(step)))
 
     def _all(self) -> dict[DdlId, frozenset[str]]:
         if self._known is None:
@@ -143,8 +148,3 @@ class Touches:
         # A table that begins after the statement cannot be beyond it, unless a copy has taken the place of what the statement moves.
         known = [t for t in tables if 0 < t.files.first <= step.version or (t.key == gone and t.files.first)]
         return [str(t.name) for t in known if t.checkpoint > step.version or t.copies.copied_at >= step.version]
-
-
-def _with_touches(step: DdlStep, known: Mapping[DdlId, frozenset[str]]) -> PendingDdl:
-    # With names that exist only during a rename, and so belong to no table.
-    return PendingDdl(step=step, touches=known[step.identity] | renamed_keys(step.definition))

@@ -34,7 +34,7 @@ from storage_consumer.testing.target import FACTS
 from storage_consumer.testing.writer import FencedWriter
 from tests.campaigns.simulation.faults import Crash, Fault, fits, no_answer
 from tests.campaigns.simulation.judge import Judge
-from tests.campaigns.simulation.twins import LaggingStorage, OwnedTarget, Records, RetryingPipeline
+from tests.campaigns.simulation.twins import Differs, LaggingStorage, OwnedTarget, Records, RetryingPipeline
 from tests.harness.small_bucket import ts
 from tests.unit.driving import Stop, each_watched
 
@@ -144,6 +144,8 @@ class WorkerTarget(OwnedTarget):
         return super().execute_ddl(statement, schema, version, ignorable)
 
 
+_MOST_CALLS = 20_000
+"""Calls in a round, before and after; the longest of a thousand histories has some hundreds."""
 LOADER = -1
 """Number of the worker that runs the statements of copies."""
 
@@ -234,6 +236,8 @@ class Process:
     """Its renewal runs; a process that wakes up may go on for a while before it does."""
     service: ConsumerService = field(init=False)
     ddl_workers: DdlWorkers = field(init=False)
+    _calls: int = 0
+    """In this round."""
     _state: MemoryState = field(init=False)
     _pending: list[str] = field(default_factory=list)
 
@@ -311,7 +315,7 @@ class Process:
 
     def round(self, *, once: bool = False) -> RoundSummary | None:
         """One round, tried again where something does not answer."""
-        service, stop = self.service, Stop()
+        self._calls, service, stop = 0, self.service, Stop()
         found = service._persistently(lambda: service._round(stop, once=once), stop)
         # As `run_once` does it.
         while once and found is not None and service._load_ended:
@@ -342,6 +346,9 @@ class Process:
 
     def _tick(self, when: str, call: str) -> None:
         """Told of each call, before it and after it."""
+        self._calls += 1
+        if self._calls > _MOST_CALLS:
+            raise Differs("a round does not end")
         if when == "after":
             self.world.judge.called(call, self)
         renewal = self.service._renewal

@@ -266,3 +266,28 @@ def test_a_load_of_a_table_whose_database_is_created_again(seen: int) -> None:
     world.request("depot.c", replaces=True)
     assert not world.once().halted
     assert names_in(world, "depot.c") == {"1": "copy", "2": "copy"}
+
+
+def test_a_cycle_through_the_name_of_a_loaded_table_is_tried_once() -> None:
+    """The loaded table has the name that an older cycle needs in between: it halts, and nothing is sent again before an operator decides."""
+    copy = MemoryCopy(snapshot=ts(12))
+    copy.add("depot.b", [ONE])
+    world = WithCopies(copy, initial=False)
+    world.bucket.create("shop.a", "shop.c", "depot.d")
+    world.bucket.metadata(ts(3))
+    world.once()
+    # The first step lies where the final name's files are, in the database of its own new name.
+    world.bucket.schema("depot.c", ts(8), "RENAME TABLE `shop`.`a` TO `depot`.`b`", RENAME)
+    world.bucket.schema("shop.a", ts(8), "RENAME TABLE `shop`.`c` TO `shop`.`a`", RENAME)
+    world.bucket.schema("shop.c", ts(8), "RENAME TABLE `depot`.`b` TO `shop`.`c`", RENAME)
+    world.bucket.schema("depot.b", ts(9), "CREATE TABLE `b` (id INT PRIMARY KEY, name VARCHAR(20))", CREATE)
+    world.request("depot.b")
+    world.once()
+    world.bucket.metadata(ts(20))
+    sent: list[str] = []
+    world.tick = sent.append
+    for _ in range(3):
+        (halted,) = world.once().halted
+        assert (halted.table, "depot.b exists" in halted.error) == ("depot.b", True)
+    assert sent.count("before OwnedTarget.execute_ddl") <= 1
+    assert names_in(world, "depot.b") == {"1": "copy"}

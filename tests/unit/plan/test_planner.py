@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from storage_consumer.plan.planner import PendingDdl, PendingDdls, Position, ready_ddls, target_of
@@ -98,3 +100,12 @@ def test_a_table_that_begins_later() -> None:
     assert ready_ddls(PendingDdls([pending("s", 10, "s/a")]), positions, 50, is_stable=False)
     positions[key("s/a")] = Position(checkpoint=0, blocked=True, first=10)
     assert not ready_ddls(PendingDdls([pending("s", 10, "s/a")]), positions, 50, is_stable=False)
+
+
+def test_a_statement_is_not_tried_again_while_its_table_is_stopped() -> None:
+    """A statement that had no effect stops a table, which may begin only after it; neither it nor those that go with it run."""
+    statements = [replace(pending("s/a", 10, "s/b"), stops=frozenset({key("s/b")})), pending("s/c", 10, "s/a")]
+    positions = {key(f"s/{t}"): Position(checkpoint=10, blocked=False, first=1) for t in "ac"}
+    for stopped in (False, True):
+        positions[key("s/b")] = Position(checkpoint=12, blocked=True, first=11, stopped=stopped)
+        assert bool(ready_ddls(PendingDdls(statements), positions, 50, is_stable=False)) is not stopped
