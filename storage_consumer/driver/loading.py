@@ -6,7 +6,7 @@ and the next round reads that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from storage_consumer.driver.context import RoundContext
@@ -191,30 +191,26 @@ class LoadJobs:
 
         It stands behind a DROP DATABASE, which waits for the database's older tables, as this one is.
         """
-        manager, table = self.context.manager, self.context.manager.tables[load.table_key]
-        held = (
-            step.version
-            for step in manager.backlog
-            if step.definition.ddl_type == DdlKind.CREATE_SCHEMA
-            and manager.floor < step.version <= load.low
-            and folded_name(step.name.schema) == folded_name(load.name.schema)
-            and 0 < table.files.first < step.version
-        )
-        return next(held, 0)
+        first = self.context.manager.tables[load.table_key].files.first
+        return next((version for version in self._creating(load) if 0 < first < version), 0)
 
     def _awaits_database(self, load: Load) -> bool:
         """Return whether a statement of the bucket may still create the database of a load: it would find it there and fail."""
-        manager, database = self.context.manager, TableName(schema=load.name.schema, table="")
         # What a feed began with holds the statements before it.
-        if load.low <= manager.floor:
+        if load.low <= self.context.manager.floor:
             return False
-        creating = (
-            step.version <= load.low and step.name.folded() == database.folded()
-            for step in manager.backlog
-            if step.definition.ddl_type == DdlKind.CREATE_SCHEMA
-        )
         # Also one that was sent and whose outcome is not known yet. One at exactly the storage checkpoint may not be there yet.
-        return any(creating) or (self.ledger.reach <= load.low and not self.context.target.existing([database]))
+        database = TableName(schema=load.name.schema, table="")
+        may_come = self.ledger.reach <= load.low and not self.context.target.existing([database])
+        return may_come or any(self._creating(load))
+
+    def _creating(self, load: Load) -> Iterator[int]:
+        """Yield the versions of the statements that have not run and create the database of a load, up to its copy."""
+        manager, database = self.context.manager, folded_name(load.name.schema)
+        for step in manager.backlog:
+            creates = step.definition.ddl_type == DdlKind.CREATE_SCHEMA
+            if creates and manager.floor < step.version <= load.low and folded_name(step.name.schema) == database:
+                yield step.version
 
     def _run(self, step: DdlStep, copy: OpenCopy) -> bool:
         """Run one statement of a copy; return False when asked to end before it. Raise `TableError` if it cannot run."""

@@ -48,6 +48,11 @@ class CreatedTable:
     generated: frozenset[str]
     """Folded names of its generated columns, virtual and stored."""
 
+    @property
+    def carried(self) -> tuple[TableColumn, ...]:
+        """The columns that rows in an export have, in order: all that are not generated."""
+        return tuple(column for column in self.columns if folded_name(column.name) not in self.generated)
+
 
 def is_temporary(statement: str) -> bool:
     """Return whether a statement creates a temporary table."""

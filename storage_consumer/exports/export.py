@@ -61,15 +61,10 @@ class ExportTable:
     name: TableName
     definition: TableDefinition
     """Its structure at the snapshot, and the CREATE TABLE. The default of a TIMESTAMP is in the zone of the export."""
-    generated: frozenset[str]
-    """Folded names of generated columns, virtual and stored, which the rows lack."""
+    carried: tuple[TableColumn, ...]
+    """The columns of its rows, in order; see `CreatedTable.carried`."""
     parts: tuple[StoredObject, ...]
     """The data files in the order of their numbers; the ordinal of a part is its index + 1."""
-
-    @property
-    def carried(self) -> tuple[TableColumn, ...]:
-        """The columns of its rows, in order."""
-        return tuple(column for column in self.definition.columns if folded_name(column.name) not in self.generated)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,7 +285,7 @@ class _Reading:
         return ExportTable(
             name=name,
             definition=self.definition(name, stored, content, query, DdlKind.CREATE_TABLE, created.columns),
-            generated=created.generated,
+            carried=created.carried,
             parts=objects,
         )
 

@@ -18,7 +18,7 @@ from storage_consumer.downstream.reading import Pace, Reading
 from storage_consumer.errors import ConfigError
 from storage_consumer.exports.create_table import CreatedTable, read_create_table
 from storage_consumer.exports.writing import WrittenFile, data_file, database_file, metadata_file, table_file
-from storage_consumer.model import TableColumn, TableName, folded_name
+from storage_consumer.model import TableColumn, TableName
 from storage_consumer.operating.verification import Server
 from storage_consumer.sql.tokens import qualified
 from storage_consumer.storage.base import Folder
@@ -130,11 +130,6 @@ class _Work:
         created = read_create_table(statement)
         return cls(table=table, database=database, statement=statement, created=created, snapshot=snapshot)
 
-    @property
-    def columns(self) -> tuple[TableColumn, ...]:
-        """The columns that an export has: all that are not generated."""
-        return tuple(each for each in self.created.columns if folded_name(each.name) not in self.created.generated)
-
     def head(self) -> Iterator[WrittenFile]:
         """Yield the files of the statements."""
         yield database_file(self.table.name.schema, self.database)
@@ -142,7 +137,7 @@ class _Work:
 
     def ranges(self) -> Iterator[tuple[int, KeyRange]]:
         """Yield the ranges of the files, with their numbers."""
-        rows = int(_FILE_BYTES / self.table.row_bytes(self.columns))
+        rows = int(_FILE_BYTES / self.table.row_bytes(self.created.carried))
         yield from enumerate(self.table.ranges(min(max(rows, _FEWEST_ROWS), _MOST_ROWS)), 1)
 
 
@@ -157,7 +152,7 @@ def _all(work: _Work, source: Server, pace: Pace, folder: Folder, workers: int) 
         try:
             reading.begin_at(work.snapshot)
             table = ExportedTable(reading, work.table.name, work.table.key)
-            return _write(folder, table, work.columns, number, keys)
+            return _write(folder, table, work.created.carried, number, keys)
         finally:
             free.put(reading)
 

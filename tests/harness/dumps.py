@@ -172,7 +172,8 @@ def differences(dump: Dump, export: Export, *, block: int = 1 << 20) -> list[str
     for table in export.tables:
         columns, rows = expected[table.name]
         layout = layout_of(table, dump.zone)
-        places = [i for i, c in enumerate(columns) if folded_name(c["name"]) not in table.generated]
+        carried = {folded_name(column.name) for column in table.carried}
+        places = [i for i, c in enumerate(columns) if folded_name(c["name"]) in carried]
         wanted = Counter(
             tuple(canonical(c, row[place]) for place, c in zip(places, layout.columns, strict=True)) for row in rows
         )
