@@ -87,6 +87,13 @@ class DdlBacklog:
         copied, self._copied = self._copied, []
         return copied
 
+    def recall(self, tables: Mapping[str, TableConsumer]) -> None:
+        """Take out the statements again that by now a copy of their table may hold; `take_copied` returns them."""
+        held = [step for step in self if step.version <= tables[step.table_key].copies.copied_at and not step.ensure]
+        for step in held:
+            self._dequeue(step)
+        self._copied += held
+
     def put_back(self, step: DdlStep) -> None:
         """Queue a statement that no copy holds."""
         self._queue(step)

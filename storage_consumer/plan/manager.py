@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import chain
@@ -18,7 +18,7 @@ from storage_consumer.plan.planner import Position, ready_ddls, target_of
 from storage_consumer.plan.quarantined import QuarantinedTables
 from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.shared_names import collisions
-from storage_consumer.plan.steps import DdlStep, RowStep, Wave
+from storage_consumer.plan.steps import DdlStep, RowStep, Wave, key_of
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.touches import Touches
 from storage_consumer.sql.parse import parsed
@@ -118,9 +118,16 @@ class ConsumerManager:
 
     def covered(self) -> list[DdlStep]:
         """Return statements that came since the last call and whose effects are in copies of their tables; the others are queued."""
-        copied = self.backlog.take_copied()
-        if not copied:
-            return []
+        done: list[DdlStep] = []
+        while copied := self.backlog.take_copied():
+            found = self._covered(copied)
+            done += found
+            # What a covered rename moved into a copy was led to by older statements, which the copy holds too.
+            if any(map(gives_away, found)):
+                self.backlog.recall(self.tables)
+        return done
+
+    def _covered(self, copied: Sequence[DdlStep]) -> list[DdlStep]:
         # With those that are queued: a rename of the same version may be the one that hands a name on.
         waiting = [step for step in chain(copied, self.backlog) if gives_away(step)]
         together = covered_renames(waiting, self.tables, self.lifetimes.ends_of)
@@ -136,6 +143,7 @@ class ConsumerManager:
                 self.touches.renew()
         for step in done:
             self.backlog.done(step)
+            self._know_old_name(step)
             if (old := leave_behind(step, self.tables)) is not None:
                 self.catalog.to_be_stored.append(old)
             self.catalog.to_be_stored += pass_left_out(step, self.tables, self.touches.of)
@@ -147,6 +155,13 @@ class ConsumerManager:
         for step in done:
             self.touches.forget(step)
         return done
+
+    def _know_old_name(self, step: DdlStep) -> None:
+        """Know the table again that is stored as halted under the name which a rename takes away: it may have existed only in between."""
+        pair = step.ddl.renamed
+        if pair is not None and (key := key_of(pair[0])) in self.catalog.stored_behind and key not in self.tables:
+            self.catalog.table(pair[0])
+            self.touches.renew()
 
     def refuse_places(self) -> dict[str, str]:
         """Mark the tables that can't be where their names lead in the target; return those that are not halted for it, key → error."""

@@ -267,6 +267,7 @@ class Judge:
         behind_all = [table for table in summary.tables if table.checkpoint < summary.checkpoint]
         if any(table.table not in self.loaded.names_apart for table in behind_all):
             raise Differs(f"{summary.checkpoint} is told, but not all tables are there: {summary.tables}")
+        self.loaded.note_caught_up()
         if summary.checkpoint > summary.checkpoint_running:
             raise Differs(f"{summary.checkpoint} is told, but running tables are at {summary.checkpoint_running}")
         apart = {str(TableName(schema=schema, table=table)) for schema, table in self.left_out.names}

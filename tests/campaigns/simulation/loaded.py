@@ -40,14 +40,17 @@ class Loaded:
 
     def apart(self) -> frozenset[str]:
         """Keys of the tables that do not count for the checkpoints of the whole: from the begin of a load until they have caught up."""
-        records = self._records
-        for key, load in records.loads.items():
-            table = records.tables.get(key)
-            if load.phase in APART:
-                self._apart.add(key)
-            elif table and max(table.checkpoint, records.checkpoint if table.follows else 0) >= records.lowest:
-                self._apart.discard(key)
+        self._apart |= {key for key, load in self._records.loads.items() if load.phase in APART}
         return frozenset(self._apart)
+
+    def note_caught_up(self) -> None:
+        """Look for tables that have caught up, at the end of a round: in the middle of one the others are about to go further."""
+        records = self._records
+        for key in self.apart():
+            table = records.tables.get(key)
+            reached = max(table.checkpoint, records.checkpoint if table.follows else 0) if table else 0
+            if records.loads[key].phase not in APART and reached >= records.lowest:
+                self._apart.discard(key)
 
     @property
     def names_apart(self) -> frozenset[str]:

@@ -291,3 +291,48 @@ def test_a_cycle_through_the_name_of_a_loaded_table_is_tried_once() -> None:
         assert (halted.table, "depot.b exists" in halted.error) == ("depot.b", True)
     assert sent.count("before OwnedTarget.execute_ddl") <= 1
     assert names_in(world, "depot.b") == {"1": "copy"}
+
+
+def test_a_halt_for_a_cycle_ends_when_copies_hold_all_of_it() -> None:
+    """The name in between is no table of the source: once the cycle counts as done, nothing is left of the halt under that name."""
+    copy = MemoryCopy(snapshot=ts(6))
+    copy.add("shop.c", [ONE])
+    world = WithCopies(copy, initial=False)
+    world.bucket.create("shop.b", "shop.c", "depot.d")
+    world.bucket.metadata(ts(3))
+    world.once()
+    world.request("shop.c", replaces=True)
+    world.once()
+    # The step from shop.c to shop.a lay in the folder of shop.b, where the last step has replaced it.
+    world.bucket.schema("shop.c", ts(5), "RENAME TABLE `shop`.`b` TO `shop`.`c`", RENAME)
+    world.bucket.schema("shop.b", ts(5), "RENAME TABLE `shop`.`a` TO `shop`.`b`", RENAME)
+    world.bucket.schema("depot.c", ts(7), "RENAME TABLE `shop`.`b` TO `depot`.`c`", RENAME)
+    world.bucket.metadata(ts(11))
+    assert [table.table for table in world.once().halted] == ["shop.a"]
+    copy.snapshot, copy.identity = ts(10), "two"
+    copy.add("depot.c", [TWO])
+    world.request("depot.c")
+    for _ in range(2):
+        assert not world.once().halted
+        assert (world.records.lowest, world.records.tables[A].state) == (ts(11), TableState.DROPPED)
+    assert (numbers(world, "shop.c"), numbers(world, "depot.c")) == (["1"], ["2"])
+
+
+def test_copies_hold_also_what_led_to_a_table_that_was_moved_into_one() -> None:
+    """The rename that moved the table is in a copy, and so are the older ones: they are found done at once, not only at the next start."""
+    copy = MemoryCopy(snapshot=ts(8))
+    copy.add("shop.c", [ONE])
+    copy.add("depot.c", [TWO])
+    world = WithCopies(copy, initial=False)
+    world.bucket.create("shop.b", "shop.c", "depot.d")
+    world.bucket.metadata(ts(3))
+    world.once()
+    for table in ("shop.c", "depot.c"):
+        world.request(table, replaces=True)
+    world.once()
+    world.bucket.schema("shop.c", ts(5), "RENAME TABLE `shop`.`b` TO `shop`.`c`", RENAME)
+    world.bucket.schema("shop.b", ts(5), "RENAME TABLE `shop`.`a` TO `shop`.`b`", RENAME)
+    world.bucket.schema("depot.c", ts(7), "RENAME TABLE `shop`.`b` TO `depot`.`c`", RENAME)
+    world.bucket.metadata(ts(11))
+    assert not world.once().halted
+    assert (numbers(world, "shop.c"), numbers(world, "depot.c")) == (["1"], ["2"])
