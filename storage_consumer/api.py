@@ -14,7 +14,6 @@ from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.reading import StateReader
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.clock import Clock, SystemClock
-from storage_consumer.config.export_uris import export_origin, parse_export
 from storage_consumer.config.keywords import Options
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.secrets import remove_secrets, write_secrets
@@ -31,7 +30,6 @@ from storage_consumer.downstream.tls import unverified
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.copies import Loading, OpenCopy
 from storage_consumer.driver.ddl_workers import WORKERS, DdlWorkers
-from storage_consumer.driver.export_copies import copy_of, with_form
 from storage_consumer.driver.first_look import wait_for_metadata
 from storage_consumer.driver.lease_holder import readable
 from storage_consumer.driver.service import ConsumerService
@@ -39,9 +37,7 @@ from storage_consumer.dry_run.hearing import Heard
 from storage_consumer.dry_run.planning import planned
 from storage_consumer.dry_run.result import Plan
 from storage_consumer.dry_run.sources import PlanSources
-from storage_consumer.errors import TransientError
-from storage_consumer.exports.export import read_export
-from storage_consumer.exports.unshown import refuse_unsaid
+from storage_consumer.errors import ConfigError, TransientError
 from storage_consumer.inspection.inspector import completed, inspect
 from storage_consumer.inspection.result import Bucket
 from storage_consumer.model import TableName
@@ -51,9 +47,11 @@ from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.monitoring.reporting import Reporting
 from storage_consumer.monitoring.showing import Showing
 from storage_consumer.monitoring.status import Status
+from storage_consumer.operating.exported_source import exported_source
 from storage_consumer.operating.looking import status_now, status_site
+from storage_consumer.operating.opened_export import opened_export
 from storage_consumer.operating.retries import QuarantineRetries
-from storage_consumer.operating.verification import Server, VerifyReport, verified
+from storage_consumer.operating.verification import Server, VerifyReport, live, verified
 from storage_consumer.operating.verified_table import VerifyOptions, Wishes
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.selection import Selection
@@ -219,28 +217,42 @@ class Consumer:
     def verify(
         self,
         *,
-        source: str,
+        source: str = "",
         source_password_file: str | None = None,
+        frozen: bool = False,
+        against: str = "",
         stop: threading.Event | None = None,
         **options: Unpack[VerifyOptions],
     ) -> VerifyReport:
         """Compare the target with its source, both as of one commit-ts for each table: what ``storage-consumer verify`` does.
 
-        `source` is the URI of the TiDB that the changefeed reads; `options` are the fields of `Wishes`. It may be called beside a running
-        consumer, also from another thread; once `stop` is set it raises `Abandoned`. Raises `ConfigError`, and `TransientError` if a server does not answer.
+        `source` is the URI of the TiDB that the changefeed reads, or with `frozen` of any server that nobody writes to; `against` is the
+        URI of an export instead. `options` are the fields of `Wishes`. It may be called beside a running consumer, also from another
+        thread; once `stop` is set it raises `Abandoned`. Raises `ConfigError`, and `TransientError` if a server or store does not answer.
         """
-        wishes, downstream = Wishes(**options), self._loaded.config.downstream
+        wishes, loaded = Wishes(**options), self._loaded
+        target = Server(settings=loaded.config.downstream, password=loaded.secrets.password)
+        if bool(source) == bool(against):
+            raise ConfigError(
+                "verify compares either with a server (source) or with an export (against): give one of the two"
+            )
+        if against:
+            return verified(
+                target,
+                exported_source(*opened_export(against, loaded.config.upstream, loaded.secrets)),
+                wishes,
+                stop=stop,
+            )
         settings, password, hidden = source_server(
             source,
             source_password_file,
             os.environ,
-            frozen=wishes.frozen,
-            allow_unverified_server=downstream.allow_unverified_server,
+            frozen=frozen,
+            allow_unverified_server=target.settings.allow_unverified_server,
         )
         for secret in hidden:
             register_secret(secret)
-        target = Server(settings=downstream, password=self._loaded.secrets.password)
-        return verified(target, Server(settings=settings, password=password), wishes, stop=stop)
+        return verified(target, live(Server(settings=settings, password=password), is_frozen=frozen), wishes, stop=stop)
 
     def running_statements(self) -> tuple[RunningStatement, ...]:
         """Return the statements that run on the target now; from any thread."""
@@ -419,12 +431,7 @@ def _loading(loaded: Loaded, database: TargetDatabase, ddl: Ddl) -> Loading:
         return not selection.filter.leaves_out(name)
 
     def opened_copy(uri: str) -> OpenCopy:
-        origin = export_origin(uri, loaded.config.upstream)
-        storage = open_storage(origin, loaded.secrets)
-        export = read_export(storage, wanted=is_taken)
-        origin = with_form(origin, export, loaded.config.upstream.time_zone)
-        refuse_unsaid(storage, export, origin, said=parse_export(uri).parameters)
-        return copy_of(export, origin)
+        return opened_export(uri, loaded.config.upstream, loaded.secrets, is_taken=is_taken)[0]
 
     selection = Selection.of(loaded.config.selecting, loaded.config.downstream.state_schema)
 

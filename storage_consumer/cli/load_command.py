@@ -8,13 +8,13 @@ from dataclasses import asdict
 
 from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.operator_loads import LoadRow
-from storage_consumer.cli import table_command, table_export
+from storage_consumer.cli import reading_source, table_command, table_export
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.ddl_command import who
 from storage_consumer.cli.layout import message, table, wrapped
+from storage_consumer.cli.reading_source import with_zone_of
 from storage_consumer.cli.target_state import opened
-from storage_consumer.config import parsers
-from storage_consumer.config.export_uris import with_time_zone
+from storage_consumer.config.load import with_files_read
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.document import load_document
@@ -29,7 +29,7 @@ from storage_consumer.telemetry import json_text, tso_time
 CANCEL = "cancel"
 _OF_TABLES = ("pause", "resume")
 """Actions that are decisions about the table."""
-_OWN = ("action", "table", "dump", "dump_tz", "at", "replace", "all", "json", "upstream_uri", *table_export.OWN)
+_OWN = ("action", "table", "dump", "dump_tz", "at", "replace", "all", "json", "upstream_uri", *reading_source.KEYWORDS)
 _INDENT = " " * 4
 
 
@@ -45,9 +45,11 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
     if "at" in own or action in _OF_TABLES:
         return table_command.answer({**options, "action": "reload-done" if "at" in own else action}, environ)
     # Before the target is asked: what is wrong with a URI needs no server.
-    source = with_time_zone(own["dump"], _zone(own)) if "dump" in own else ""
+    source = with_zone_of(own, own["dump"]) if "dump" in own else ""
     exported = None
     if "source" in own:
+        # Used more than once, and files that it names may be pipes.
+        options = with_files_read({k: v for k, v in options.items() if k not in _OWN or k == "upstream_uri"}, environ)
         with opened(options, environ, _OWN) as desk:
             name = _name(desk, own["table"])
             _refuse_running(next((row for row in desk.loads.all() if row.load.table_key == key_of(name)), None))
@@ -119,13 +121,6 @@ def _check(action: str, own: Mapping[str, str]) -> None:
     table_export.check(own)
     if "table" not in own and (action in (CANCEL, *_OF_TABLES) or {"dump", "at"} & own.keys()):
         raise ConfigError("`load` needs --table; without --dump and --at it lists the tables that are being loaded")
-
-
-def _zone(own: Mapping[str, str]) -> str:
-    try:
-        return parsers.time_zone(own["dump_tz"]) if "dump_tz" in own else ""
-    except ValueError as error:
-        raise ConfigError(f"--dump-tz: {error}") from None
 
 
 def _name(desk: StateInspector, given: str) -> TableName:

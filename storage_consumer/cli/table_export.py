@@ -7,28 +7,22 @@ from collections.abc import Mapping
 
 from tqdm import tqdm
 
-from storage_consumer.cli.verb_options import number_of
-from storage_consumer.config import parsers
+from storage_consumer.cli.reading_source import KEYWORDS, rows_per_second_of, server_of, workers_of
 from storage_consumer.config.export_uris import export_origin
 from storage_consumer.config.load import load, load_target
 from storage_consumer.config.settings import Upstream
-from storage_consumer.config.source_server import source_server
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
 from storage_consumer.operating.exporting import Exported, ExportWishes, exported
-from storage_consumer.operating.verification import Server
 from storage_consumer.storage.open import open_folder
 from storage_consumer.telemetry import register_secret
 
-OWN = ("source", "source_password_file", "workers", "rows_per_second")
-"""Keywords of the flags that say how the source is read."""
 _OF_BUCKET = ("upstream_uri", "config")
-_MOST_WORKERS = 64
 
 
 def check(own: Mapping[str, str]) -> None:
     """Refuse flags that mean nothing without --source or --dump; raise `ConfigError`."""
-    for name in OWN:
+    for name in KEYWORDS:
         if name in own and not {"source", "dump"} <= own.keys():
             needs = "--dump, the empty folder for the export" if name == "source" else "--source"
             raise ConfigError(f"--{name.replace('_', '-')} goes with {needs}")
@@ -38,25 +32,20 @@ def check(own: Mapping[str, str]) -> None:
 def export_table(
     name: TableName, own: Mapping[str, str], options: Mapping[str, object], environ: Mapping[str, str]
 ) -> Exported:
-    """Export a table into the folder that --dump names, with the bucket's credentials, as a consumer will read it. Raises as `exported`."""
+    """Export a table into the folder that --dump names, with the bucket's credentials, as a consumer will read it. Raises as `exported`.
+
+    `options`: those of the bucket and of the target, files that may be pipes already read.
+    """
     bucket = load({key: options[key] for key in _OF_BUCKET if key in options}, environ, target=False)
-    target, _, _ = load_target(
-        {key: value for key, value in options.items() if key not in (*own, "upstream_uri")}, environ
-    )
-    settings, password, hidden = source_server(
-        own["source"],
-        own.get("source_password_file"),
-        environ,
-        frozen=False,
-        allow_unverified_server=target.allow_unverified_server,
-    )
-    for secret in (*bucket.hidden, *hidden):
+    for secret in bucket.hidden:
         register_secret(secret)
+    target, _, _ = load_target({key: value for key, value in options.items() if key != "upstream_uri"}, environ)
+    source = server_of(own, environ, target)
     origin = export_origin(own["dump"], bucket.config.upstream)
     _refuse_bucket(origin, bucket.config.upstream)
     folder = open_folder(origin, bucket.secrets)
     with tqdm(desc=str(name), unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
-        return exported(Server(settings=settings, password=password), name, folder, _wishes(own), heard=bar.update)
+        return exported(source, name, folder, _wishes(own), heard=bar.update)
 
 
 def _refuse_bucket(origin: Upstream, bucket: Upstream) -> None:
@@ -75,6 +64,5 @@ def _refuse_bucket(origin: Upstream, bucket: Upstream) -> None:
 def _wishes(own: Mapping[str, str]) -> ExportWishes:
     plain = ExportWishes()
     return ExportWishes(
-        workers=int(number_of(own, "workers", parsers.integer(low=1, high=_MOST_WORKERS), plain.workers)),
-        rows_per_second=number_of(own, "rows_per_second", parsers.integer(low=0, high=1 << 40), plain.rows_per_second),
+        workers=workers_of(own, plain.workers), rows_per_second=rows_per_second_of(own, plain.rows_per_second)
     )

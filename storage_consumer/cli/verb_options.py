@@ -48,5 +48,8 @@ def number_of(own: Mapping[str, str], name: str, parser: Parser, default: float 
         raise ConfigError(f"--{name.replace('_', '-')}: {error}") from None
 
 
+SOURCE_PASSWORD_FILE = Flag(
+    name="--source-password-file", metavar="FILE", help="File that holds the source's password."
+)
 JSON = Flag(name="--json", help="One JSON document instead of text.")
 TABLE = Flag(name="--table", metavar="S.T", help="The table, as database.table, or a database alone.")

@@ -11,7 +11,14 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from storage_consumer.cli.verb import Flag, Verb
-from storage_consumer.cli.verb_options import JSON, TABLE, of_both_ends, of_the_bucket, of_the_target
+from storage_consumer.cli.verb_options import (
+    JSON,
+    SOURCE_PASSWORD_FILE,
+    TABLE,
+    of_both_ends,
+    of_the_bucket,
+    of_the_target,
+)
 from storage_consumer.cli.verbs_of_operators import DECISIONS
 from storage_consumer.config.options import OPTIONS
 from storage_consumer.config.parsers import did_you_mean
@@ -138,15 +145,17 @@ remote --spark-master, and may run beside a consumer. Of bucket and target one m
     ),
     Verb(
         name="verify",
-        usage="--source tidb://USER@HOST:4000/ --downstream-uri URI [--table RULE] [--quick|--sample N] [--json] [option …]",
+        usage="--source tidb://USER@HOST:4000/|--against URI --downstream-uri URI [--table RULE] [--quick|--sample N] [--json] [option …]",
         summary="compare the target with the source, while both go on",
         description="""\
 Compares tables with the TiDB that the changefeed reads, both as of the same commit-ts: a snapshot of the target in a moment at which no
 job writes the table, and the source as of the table's checkpoint. Structures and all rows are compared, by checksums that the servers
-compute. It writes nothing but its result into the state, needs SELECT on the source, and may run beside a consumer.""",
+compute. It writes nothing but its result into the state, needs SELECT on the source, and may run beside a consumer. With --against, an
+export by Dumpling or mydumper stands for the source.""",
         examples=(
             "verify --source tidb://reader@tidb:4000/ --downstream-uri mysql://root@127.0.0.1:3306/",
             "verify --table 'shop.*' --sample 10 --source tidb://reader@tidb:4000/ --downstream-uri mysql://root@127.0.0.1:3306/",
+            "verify --against s3://bucket/full --upstream-uri s3://bucket/feed --downstream-uri mysql://root@127.0.0.1:3306/",
             "verify --every 1h --rows-per-second 50000 --source tidb://reader@tidb:4000/ --downstream-uri mysql://root@127.0.0.1:3306/",
         ),
         flags=(
@@ -156,7 +165,18 @@ compute. It writes nothing but its result into the state, needs SELECT on the so
                 help="The TiDB to compare with, with the parameters of --downstream-uri: tidb://user@host:4000/?ssl-ca=… . "
                 "Its password comes from STORAGE_CONSUMER_SOURCE_PASSWORD if not from here.",
             ),
-            Flag(name="--source-password-file", metavar="FILE", help="File that holds the source's password."),
+            SOURCE_PASSWORD_FILE,
+            Flag(
+                name="--against",
+                metavar="URI",
+                help="An export to compare with instead, as --dump of `run` takes it: the tables that are at exactly its TSO. It is read with "
+                "the credentials of the bucket that --upstream-uri names, if that is given.",
+            ),
+            Flag(
+                name="--dump-tz",
+                metavar="ZONE",
+                help="Time zone of the export's TIMESTAMP values, where its files do not say it.",
+            ),
             Flag(
                 name="--table",
                 metavar="RULE",
@@ -188,7 +208,7 @@ compute. It writes nothing but its result into the state, needs SELECT on the so
             Flag(name="--every", metavar="DURATION", help="Compare again, so long after the last begin, until Ctrl-C."),
             JSON,
         ),
-        options=of_the_target(),
+        options=of_the_target("upstream-uri"),
         is_paged=True,
         module="verify_command",
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from storage_consumer.cli.verb import Flag, Verb
-from storage_consumer.cli.verb_options import JSON, TABLE, of_the_target
+from storage_consumer.cli.verb_options import JSON, SOURCE_PASSWORD_FILE, TABLE, of_the_target
 
 DECISIONS = (
     Verb(
@@ -156,7 +156,7 @@ other tables go on, and the table goes on where the export ends, without a gap o
                 help="The TiDB from which the table is exported first, as of now, into the empty folder that --dump names: nothing is locked or "
                 "written at the source, and no Dumpling is needed. Its password comes from STORAGE_CONSUMER_SOURCE_PASSWORD if not from here.",
             ),
-            Flag(name="--source-password-file", metavar="FILE", help="File that holds the source's password."),
+            SOURCE_PASSWORD_FILE,
             Flag(name="--workers", metavar="N", help="Connections on which --source is read; 2 if left out."),
             Flag(
                 name="--rows-per-second",

@@ -11,27 +11,30 @@ from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.failures import print_error
 from storage_consumer.cli.layout import wrapped
+from storage_consumer.cli.reading_source import KEYWORDS, rows_per_second_of, server_of, with_zone_of, workers_of
 from storage_consumer.cli.verb_options import number_of
 from storage_consumer.clock import span
 from storage_consumer.config import parsers
-from storage_consumer.config.load import load_target
-from storage_consumer.config.source_server import source_server
+from storage_consumer.config.load import load, load_target, with_files_read
+from storage_consumer.config.settings import Secrets
 from storage_consumer.errors import ConfigError, TransientError
 from storage_consumer.monitoring.wording import moment
-from storage_consumer.operating.verification import Server, VerifyReport, verified
+from storage_consumer.operating.exported_source import exported_source
+from storage_consumer.operating.opened_export import NO_BUCKET, opened_export
+from storage_consumer.operating.verification import OpensSource, Server, VerifyReport, live, verified
 from storage_consumer.operating.verified_table import Wishes
 from storage_consumer.telemetry import json_text, lines_escaped, redact, register_secret
 from storage_consumer.verifying.result import Outcome, RowDifference, TableResult
 
 _ONLY_HERE = (
     *(
-        "source",
-        "source_password_file",
+        *KEYWORDS,
+        "against",
+        "dump_tz",
+        "upstream_uri",
         "table",
         "quick",
         "sample",
-        "workers",
-        "rows_per_second",
         "chunk_rows",
         "resume",
     ),
@@ -42,7 +45,8 @@ _SHOWN_ROWS = 10
 _LONGEST = 60
 """Characters of a value that are shown."""
 _MOST_ROWS = 10_000_000
-_MOST_WORKERS = 64
+_OF_EXPORT = ("dump_tz", "upstream_uri")
+_OF_SERVER = ("source", "source_password_file", "frozen", "every")
 Compare = Callable[[Wishes], Answer]
 
 
@@ -52,7 +56,7 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
     Raises `ConfigError`, and `TransientError` where source or target do not answer.
     """
     own = {name: str(options[name]) for name in _ONLY_HERE if options.get(name) is not None}
-    target, source = _servers(options, environ, own)
+    target, source = _ends(options, environ, own)
     wishes = _wishes(own)
 
     def compare(wanted: Wishes) -> Answer:
@@ -70,23 +74,46 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
     return compare(wishes)
 
 
-def _servers(
+def _ends(
     options: Mapping[str, object], environ: Mapping[str, str], own: Mapping[str, str]
-) -> tuple[Server, Server]:
-    """Return target and source; raise `ConfigError`."""
-    settings, secrets, hidden = load_target({k: v for k, v in options.items() if k not in _ONLY_HERE}, environ)
-    if "source" not in own:
-        raise ConfigError("verify needs --source, the TiDB that the changefeed reads: tidb://user@host:4000/")
-    from_settings, password, also = source_server(
-        own["source"],
-        own.get("source_password_file"),
-        environ,
-        frozen="frozen" in own,
-        allow_unverified_server=settings.allow_unverified_server,
-    )
-    for secret in (*hidden, *also):
+) -> tuple[Server, OpensSource]:
+    """Return the target and what it is compared with; raise `ConfigError`."""
+    _check(own)
+    given = with_files_read({k: v for k, v in options.items() if k not in _ONLY_HERE or k == "upstream_uri"}, environ)
+    settings, secrets, hidden = load_target({k: v for k, v in given.items() if k != "upstream_uri"}, environ)
+    for secret in hidden:
         register_secret(secret)
-    return Server(settings=settings, password=secrets.password), Server(settings=from_settings, password=password)
+    target = Server(settings=settings, password=secrets.password)
+    if "against" in own:
+        return target, _export(own, given, environ)
+    is_frozen = "frozen" in own
+    return target, live(server_of(own, environ, settings, frozen=is_frozen), is_frozen=is_frozen)
+
+
+def _export(own: Mapping[str, str], given: Mapping[str, object], environ: Mapping[str, str]) -> OpensSource:
+    """Return what compares with the export that --against names."""
+    uri = with_zone_of(own, own["against"])
+    if "upstream_uri" not in own:
+        return exported_source(*opened_export(uri, NO_BUCKET, Secrets()))
+    bucket = load({k: v for k, v in given.items() if k in ("upstream_uri", "config")}, environ, target=False)
+    for secret in bucket.hidden:
+        register_secret(secret)
+    return exported_source(*opened_export(uri, bucket.config.upstream, bucket.secrets))
+
+
+def _check(own: Mapping[str, str]) -> None:
+    """Refuse flags that do not go together; raise `ConfigError`."""
+    if "against" not in own:
+        if "source" not in own:
+            raise ConfigError(
+                "verify needs --source, the TiDB that the changefeed reads: tidb://user@host:4000/ -- or --against, the URI of an export"
+            )
+        if alone := next((name for name in _OF_EXPORT if name in own), None):
+            raise ConfigError(f"--{alone.replace('_', '-')} goes with --against")
+    elif other := next((name for name in _OF_SERVER if name in own), None):
+        raise ConfigError(
+            f"--against compares with an export, which is as it is: leave out --{other.replace('_', '-')}"
+        )
 
 
 def _wishes(own: Mapping[str, str]) -> Wishes:
@@ -100,11 +127,10 @@ def _wishes(own: Mapping[str, str]) -> Wishes:
         tables=own.get("table", ""),
         how="quick" if "quick" in own else "sample" if "sample" in own else "full",
         sample=float(number_of(own, "sample", parsers.integer(low=1, high=100))) if "sample" in own else plain.sample,
-        workers=int(number_of(own, "workers", parsers.integer(low=1, high=_MOST_WORKERS), plain.workers)),
-        rows_per_second=number_of(own, "rows_per_second", parsers.integer(low=0, high=1 << 40), plain.rows_per_second),
+        workers=workers_of(own, plain.workers),
+        rows_per_second=rows_per_second_of(own, plain.rows_per_second),
         chunk_rows=int(number_of(own, "chunk_rows", parsers.integer(low=100, high=_MOST_ROWS), plain.chunk_rows)),
         resume="resume" in own,
-        frozen="frozen" in own,
         wait=number_of(own, "wait", parsers.duration(low=0), plain.wait),
     )
 

@@ -19,6 +19,7 @@ from storage_consumer.downstream.reading import Pace, Reading
 from storage_consumer.driver.remedies import reaching
 from storage_consumer.errors import ConfigError, StorageConsumerError, TransientError
 from storage_consumer.model import TableName
+from storage_consumer.operating.compared_source import ComparedSource, LiveSource
 from storage_consumer.operating.verified_table import Desk, Ends, TableVerification, Wishes
 from storage_consumer.verifying.cut import TableLook, is_compared
 from storage_consumer.verifying.healing import heal_command
@@ -26,6 +27,8 @@ from storage_consumer.verifying.result import Outcome, TableResult
 
 _AGAIN = 2
 T = TypeVar("T")
+OpensSource = Callable[[Pace], ComparedSource]
+"""Makes what a worker compares with; it keeps the pace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,11 @@ class VerifyReport:
     def differs(self) -> bool:
         """Whether a table differs."""
         return any(table.outcome is Outcome.DIFFERENT for table in self.tables)
+
+
+def live(source: Server, *, is_frozen: bool) -> OpensSource:
+    """Return what compares with a server. `is_frozen`: whether nothing writes to it, so that it need not be a TiDB."""
+    return lambda pace: LiveSource(Reading(source.settings, source.password, "source", pace), is_frozen=is_frozen)
 
 
 class _SharedDesk(Desk):
@@ -132,13 +140,13 @@ def _interrupted(results: Iterable[TableResult]) -> tuple[str, dict[str, TableRe
 
 def verified(
     target: Server,
-    source: Server,
+    source: OpensSource,
     wishes: Wishes,
     *,
     stop: threading.Event | None = None,
     heard: Callable[[TableResult], None] = lambda _: None,
 ) -> VerifyReport:
-    """Compare the tables of a feed with their source, and return what was found, by name.
+    """Compare the tables of a feed with their source, and return what was found, by name. `source` is what `live` returns, or another.
 
     `heard` is called with each result as soon as it is there, from any thread. Raises `ConfigError` and `TransientError`; what is known
     by then is stored. Once `stop` is set, it raises `Abandoned`, and the run can be resumed.
@@ -173,7 +181,7 @@ class _Run:
     """What the workers of a run share."""
 
     target: Server
-    source: Server
+    source: OpensSource
     wishes: Wishes
     desk: Desk
     stop: threading.Event
@@ -187,7 +195,7 @@ def _all(run: _Run, tables: Mapping[str, TableResult]) -> list[TableResult]:
     everyone = []
     for _ in range(min(run.wishes.workers, len(tables))):
         ends = Ends(
-            Reading(run.source.settings, run.source.password, "source", paces[0]),
+            run.source(paces[0]),
             Reading(run.target.settings, run.target.password, "target", paces[1]),
         )
         everyone.append(ends)

@@ -12,15 +12,15 @@ from typing import Literal, Protocol, TypedDict
 from storage_consumer.checkpoint.operator_verified import SnapshotState
 from storage_consumer.downstream.compared_table import ComparedTable
 from storage_consumer.downstream.reading import Reading
-from storage_consumer.errors import Abandoned, SnapshotLost, TableError, TransientError
+from storage_consumer.errors import Abandoned, TableError, TransientError
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, physical_ms
-from storage_consumer.sql.tokens import qualified
+from storage_consumer.operating.compared_source import ComparedSource, NotComparable
 from storage_consumer.verifying.comparing import Comparison, Found
 from storage_consumer.verifying.cut import TableLook, is_compared, moves_on, obstacle
-from storage_consumer.verifying.layout import TableLayout, layout_of
+from storage_consumer.verifying.layout import LaidOutSide, TableLayout
 from storage_consumer.verifying.result import Outcome, Span, TableResult
 from storage_consumer.verifying.side import Key, TableShape
-from storage_consumer.verifying.structure import StructureFound, compared
+from storage_consumer.verifying.structure import StructureFound
 
 PAUSE = 0.03
 """Seconds between two looks for a moment at which a table is at rest."""
@@ -54,8 +54,6 @@ class Wishes:
     chunk_rows: int = 50_000
     resume: bool = False
     """Whether to go on with the run that was broken off last."""
-    frozen: bool = False
-    """Whether nothing writes to the source, so that it is read as it is."""
     wait: float = 300.0
     """Seconds to wait for a moment at which a table is at rest."""
 
@@ -74,7 +72,6 @@ class VerifyOptions(TypedDict, total=False):
     rows_per_second: float
     chunk_rows: int
     resume: bool
-    frozen: bool
     wait: float
 
 
@@ -96,9 +93,9 @@ class Desk(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The two connections of a worker."""
+    """What a worker reads on."""
 
-    source: Reading
+    source: ComparedSource
     target: Reading
 
     def close(self) -> None:
@@ -107,24 +104,27 @@ class Ends:
         self.target.close()
 
 
-class _NotComparable(Exception):
-    """The table cannot be compared now; the message says why."""
-
-
 class _GivesWay(Exception):
     """A statement waits for the snapshot, or the table has another structure now."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class _Both:
+    """Both sides of a table, and their structures."""
+
+    source: LaidOutSide
+    target: LaidOutSide
+    shapes: tuple[TableShape, TableShape]
+
+
+@dataclass(frozen=True, slots=True)
 class _Cut:
-    """Both sides of a table at one commit-ts."""
+    """A table at one commit-ts."""
 
     look: TableLook
-    source: ComparedTable
-    target: ComparedTable
-    shapes: tuple[TableShape, TableShape] | None
-    """None where one side has no such table."""
     structure: StructureFound
+    both: _Both | None = None
+    """None where a side has no such table."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -153,7 +153,7 @@ class TableVerification:
         try:
             self._run()
         # What a server refuses about one table says nothing of the others.
-        except (_NotComparable, TableError) as why:
+        except (NotComparable, TableError) as why:
             self.result = replace(self.result, outcome=Outcome.NOT_COMPARED, reason=str(why))
         finally:
             self._end_snapshots()
@@ -195,11 +195,11 @@ class TableVerification:
 
     def _follow(self, cut: _Cut, restarts: int) -> int:
         """Begin anew where the structure is another one than that of the chunks so far; return how often that was."""
-        before, self._shapes = self._shapes, cut.shapes
-        if before is None or before == cut.shapes:
+        before, self._shapes = self._shapes, cut.both.shapes if cut.both is not None else None
+        if before is None or before == self._shapes:
             return restarts
         if restarts >= _RESTARTS:
-            raise _NotComparable("its structure changed again and again meanwhile: verify it later")
+            raise NotComparable("its structure changed again and again meanwhile: verify it later")
         return self._again(restarts)
 
     def _again(self, restarts: int) -> int:
@@ -218,7 +218,7 @@ class TableVerification:
 
         TiDB shows the effect of some statements before their version, and a table that has come to exactly the version of one has not run it.
         """
-        if self.wishes.frozen:
+        if not self.ends.source.shows_early:
             return False
         # Statements that would explain something must not have to wait for this.
         self._end_snapshots()
@@ -263,59 +263,42 @@ class TableVerification:
         self.ends.target.begin()
         look = SnapshotState(self.ends.target, self.schema).look(self.table_key)
         if look is None:
-            raise _NotComparable("the state does not know it any more")
+            raise NotComparable("the state does not know it any more")
         if not is_compared(look.state):
-            raise _NotComparable(f"it is {look.state}")
+            raise NotComparable(f"it is {look.state}")
         self.result = replace(self.result, table=look.table, target=look.target, checkpoint=look.checkpoint)
         found = obstacle(look)
         if found is not None and not found.passes:
-            raise _NotComparable(found.why)
+            raise NotComparable(found.why)
         return look, "" if found is None else found.why
 
     def _opened(self, look: TableLook) -> _Cut | None:
         """Return both sides at the checkpoint of a snapshot; None if a statement began meanwhile."""
-        source, target = ComparedTable(self.ends.source, look.table), ComparedTable(self.ends.target, look.target)
+        target = ComparedTable(self.ends.target, look.target)
         there = target.structure()
         # Statements are not part of a snapshot. Looking at the table took its lock, so whatever changes it from now on waits; what
         # was begun between the snapshot and the lock shows in the state by now.
         now = self.desk.now(self.table_key)
         if now is None or now.statements != look.statements:
             return None
-        here = self._source_at(source, look)
-        structure = StructureFound()
-        if here is None or there is None:
-            missing = "the source does not have the table" if here is None else "the target lacks the table"
-            if here is not there:
-                structure.differences.append(missing)
-        else:
-            structure = compared(here, there)
-        shapes = (here, there) if here is not None and there is not None else None
-        return _Cut(look, source, target, shapes, structure)
+        opened = self.ends.source.opened(look)
+        if opened is None or there is None:
+            return _Cut(look, self._lacking(is_here=opened is not None, is_there=there is not None))
+        source, here = opened
+        return _Cut(look, self.ends.source.structure(here, there), _Both(source, target, (here, there)))
 
-    def _source_at(self, source: ComparedTable, look: TableLook) -> TableShape | None:
-        """Read the source as of the table's checkpoint; return the table's structure there."""
-        reading = self.ends.source
-        if self.wishes.frozen:
-            reading.begin()
-            return source.structure()
-        try:
-            reading.begin_at(look.checkpoint)
-            here = source.structure()
-        except SnapshotLost as fault:
-            # Where the checkpoint stands still, another look finds the same.
-            if not look.writer:
-                raise _NotComparable(
-                    f"the source no longer has its rows of the checkpoint {look.checkpoint} ({fault}): let the consumer go on "
-                    "first, or raise tidb_gc_life_time at the source"
-                ) from fault
-            raise
-        if here is not None and not here.is_view:
-            reading.refuse_ignored(look.checkpoint, qualified(source.name))
-        return here
+    def _lacking(self, *, is_here: bool, is_there: bool) -> StructureFound:
+        """Return what it means that a side lacks the table."""
+        found = StructureFound()
+        if is_there and self.ends.source.is_partial:
+            raise NotComparable("the export does not hold it")
+        if is_here != is_there:
+            found.differences.append("the target lacks the table" if is_here else "the source does not have the table")
+        return found
 
     def _wait(self, why: str) -> None:
         if time.monotonic() >= self._deadline:
-            raise _NotComparable(f"it was not at rest for {self.wishes.wait:g} s (--wait): {why}")
+            raise NotComparable(f"it was not at rest for {self.wishes.wait:g} s (--wait): {why}")
         self._rest(PAUSE)
 
     def _rest(self, seconds: float) -> None:
@@ -334,43 +317,43 @@ class TableVerification:
             self.result,
             structure=tuple(cut.structure.differences),
             alike=tuple(sorted(cut.structure.used)),
-            notes=tuple(_notes(cut.look)),
+            notes=(*_notes(cut.look), *self.ends.source.notes),
         )
-        layout = self._layout(cut)
-        if layout is None:
-            self._finish(Outcome.DIFFERENT if cut.structure.differences else Outcome.NOT_COMPARED)
+        both, layout = cut.both, self._layout(cut)
+        if both is None or layout is None:
+            same = Outcome.EQUAL if both is None else Outcome.NOT_COMPARED
+            self._finish(Outcome.DIFFERENT if cut.structure.differences else same)
             return
-        cut.source.layout, cut.target.layout = layout.source, layout.target
+        both.source.layout, both.target.layout = layout.source, layout.target
         with closing(_Side()) as side:
             if self.wishes.how == "quick":
-                self.result = _counted(self.result, cut, side)
+                self.result = _counted(self.result, both, side)
             else:
-                self._compare_rows(cut, layout, side)
+                self._compare_rows(cut.look, Comparison((both.source, both.target), layout, self._found, side.executor))
         equal = not (self._found.counts.total() or self.result.structure or self.result.different_rows)
         self._finish(Outcome.EQUAL if equal else Outcome.DIFFERENT)
 
     def _layout(self, cut: _Cut) -> TableLayout | None:
         """Return what is compared; None if there are no rows to compare."""
-        if cut.shapes is None:
+        if cut.both is None:
             if not cut.structure.differences:
-                self.result = replace(self.result, reason="neither side has the table")
+                # As one that the source has dropped before the copy with which the feed began.
+                self.result = replace(self.result, notes=("neither side has the table",))
             return None
-        if any(shape.is_view for shape in cut.shapes):
+        if any(shape.is_view for shape in cut.both.shapes):
             self.result = replace(self.result, reason="it is a view, which has no rows of its own")
             return None
-        layout = layout_of(*cut.shapes)
+        layout = self.ends.source.layout(*cut.both.shapes)
         return layout if layout.columns else None
 
-    def _compare_rows(self, cut: _Cut, layout: TableLayout, side: _Side) -> None:
+    def _compare_rows(self, look: TableLook, comparison: Comparison) -> None:
         after = None if self.result.after is None else tuple(map(bytes.fromhex, self.result.after))
-        sides = (cut.source, cut.target)
-        comparison = Comparison(sides, layout, self._found, side.executor)
         self._looked = time.monotonic()
         for step in comparison.run(self.wishes.chunk_rows, after, self.wishes.sample):
-            self._note(cut.look.checkpoint, step.rows, step.after)
+            self._note(look.checkpoint, step.rows, step.after)
             if step.after is None:
                 return
-            self._may_go_on(cut.look)
+            self._may_go_on(look)
 
     def _note(self, checkpoint: int, rows: int, after: Key | None) -> None:
         """Note a chunk that was compared."""
@@ -418,11 +401,11 @@ class _Side:
         self.executor.shutdown()
 
 
-def _counted(result: TableResult, cut: _Cut, side: _Side) -> TableResult:
+def _counted(result: TableResult, both: _Both, side: _Side) -> TableResult:
     """Return the result with the numbers of rows of both sides."""
-    counted = side.executor.submit(cut.target.count)
+    counted = side.executor.submit(both.target.count)
     try:
-        source = cut.source.count()
+        source = both.source.count()
     finally:
         counted.exception()
     target = counted.result()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from storage_consumer.model import folded_name
 from storage_consumer.verifying.forms import BYTES, NUMBERS, ORDERLY, Form, PairedColumn, paired
-from storage_consumer.verifying.side import ColumnShape, IndexShape, Key, Row, TableShape
+from storage_consumer.verifying.side import ColumnShape, IndexShape, Key, Row, Side, TableShape
 
 _LONGEST = 1_000
 """Characters of a value that are kept."""
@@ -33,6 +33,12 @@ class SideLayout:
     columns: tuple[SideColumn, ...]
     key: tuple[int, ...]
     """Indexes of the key columns; empty for a table that is compared as a bag of rows."""
+
+
+class LaidOutSide(Side, Protocol):
+    """A side that has to be told what is compared, before rows are asked for."""
+
+    layout: SideLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ import pytest
 from storage_consumer.downstream.compared_table import ComparedTable
 from storage_consumer.errors import Abandoned, ConfigError
 from storage_consumer.model import TableName
-from storage_consumer.operating.verification import Server, verified
+from storage_consumer.operating.verification import Server, live, verified
 from storage_consumer.operating.verified_table import Wishes
 from storage_consumer.plan.journal import DONE, STARTED, Sent
 from storage_consumer.plan.loads import Load, LoadPhase
@@ -228,7 +228,7 @@ def test_every_result_is_stored(rig: VerifyRig) -> None:
 def test_a_limit_of_rows_per_second(rig: VerifyRig) -> None:
     """2,000 rows at 1,000 rows a second take two seconds; without a limit far less."""
     server = Server(settings=replace(rig.settings, port=rig.source.port))
-    wishes = Wishes(chunk_rows=200, rows_per_second=1000, frozen=not rig.is_live)
+    wishes = Wishes(chunk_rows=200, rows_per_second=1000)
     began = time.monotonic()
-    verified(Server(settings=rig.settings), server, wishes)
+    verified(Server(settings=rig.settings), live(server, is_frozen=not rig.is_live), wishes)
     assert time.monotonic() - began > 1.7

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.operating.verification import Server, verified
+from storage_consumer.operating.verification import Server, live, verified
 from storage_consumer.operating.verified_table import Wishes
 from storage_consumer.verifying.result import Outcome, TableResult
 from tests.harness import servers
@@ -39,7 +39,7 @@ def played() -> Iterator[DatabaseServer]:
 def compared(source: DatabaseServer, target: DatabaseServer) -> list[TableResult]:
     """What a comparison finds."""
     here, there = (Server(settings=Downstream(port=server.port)) for server in (target, source))
-    return [*verified(here, there, Wishes(frozen=True, chunk_rows=100)).tables]
+    return [*verified(here, live(there, is_frozen=True), Wishes(chunk_rows=100)).tables]
 
 
 if "tidb" in KINDS:  # else nobody can play a workload as the source did

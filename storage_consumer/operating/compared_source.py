@@ -1,0 +1,106 @@
+"""What a target is compared with: the server that the changefeed reads, as of the commit-ts that a table of the target has come to."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from storage_consumer.downstream.compared_table import ComparedTable
+from storage_consumer.downstream.reading import Reading
+from storage_consumer.errors import SnapshotLost
+from storage_consumer.sql.tokens import qualified
+from storage_consumer.verifying.cut import TableLook
+from storage_consumer.verifying.layout import LaidOutSide, TableLayout, layout_of
+from storage_consumer.verifying.side import TableShape
+from storage_consumer.verifying.structure import StructureFound, compared
+
+
+class NotComparable(Exception):
+    """The table cannot be compared now; the message says why."""
+
+
+class ComparedSource(Protocol):
+    """One worker's way to the source of the tables."""
+
+    shows_early: bool
+    """Whether it may show the effect of a statement before its version, so that another cut may find fewer differences."""
+    is_partial: bool
+    """Whether the source may have tables that are not in it."""
+    notes: tuple[str, ...]
+    """What should be known of every comparison with it."""
+
+    def opened(self, look: TableLook) -> tuple[LaidOutSide, TableShape] | None:
+        """Return a table as of the checkpoint of a look, and its structure there; None if there is none.
+
+        Raises `NotComparable`, and what reading raises.
+        """
+        ...
+
+    def structure(self, here: TableShape, there: TableShape) -> StructureFound:
+        """Return what differs in the structures of source and target."""
+        ...
+
+    def layout(self, here: TableShape, there: TableShape) -> TableLayout:
+        """Return what is compared of the rows."""
+        ...
+
+    def end(self) -> None:
+        """End what keeps others from going on; another look may follow."""
+        ...
+
+    def close(self) -> None:
+        """Give up whatever is open."""
+        ...
+
+
+class LiveSource:
+    """A server, see `ComparedSource`. Only a TiDB can be read as of a commit-ts."""
+
+    def __init__(self, reading: Reading, *, is_frozen: bool) -> None:
+        """Read on this connection; `is_frozen`: whether nothing writes to the server, so that it is read as it is."""
+        self._reading = reading
+        self._is_frozen = is_frozen
+        self.shows_early = not is_frozen
+        self.is_partial = False
+        self.notes: tuple[str, ...] = ()
+
+    def opened(self, look: TableLook) -> tuple[LaidOutSide, TableShape] | None:
+        """Read as of the table's checkpoint from now on; see `ComparedSource.opened`."""
+        table = ComparedTable(self._reading, look.table)
+        here = self._structure(table) if self._is_frozen else self._structure_at(table, look)
+        return (table, here) if here is not None else None
+
+    def _structure(self, table: ComparedTable) -> TableShape | None:
+        self._reading.begin()
+        return table.structure()
+
+    def _structure_at(self, table: ComparedTable, look: TableLook) -> TableShape | None:
+        try:
+            self._reading.begin_at(look.checkpoint)
+            here = table.structure()
+        except SnapshotLost as fault:
+            # Where the checkpoint stands still, another look finds the same.
+            if not look.writer:
+                raise NotComparable(
+                    f"the source no longer has its rows of the checkpoint {look.checkpoint} ({fault}): let the consumer go on "
+                    "first, or raise tidb_gc_life_time at the source"
+                ) from fault
+            raise
+        if here is not None and not here.is_view:
+            self._reading.refuse_ignored(look.checkpoint, qualified(table.name))
+        return here
+
+    def structure(self, here: TableShape, there: TableShape) -> StructureFound:
+        """Return what differs in the structures."""
+        return compared(here, there)
+
+    def layout(self, here: TableShape, there: TableShape) -> TableLayout:
+        """Return what is compared of the rows."""
+        return layout_of(here, there)
+
+    def end(self) -> None:
+        """End the snapshot."""
+        self._reading.end()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._reading.close()
