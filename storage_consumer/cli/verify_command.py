@@ -92,13 +92,16 @@ def _ends(
 
 def _export(own: Mapping[str, str], given: Mapping[str, object], environ: Mapping[str, str]) -> OpensSource:
     """Return what compares with the export that --against names."""
-    uri = with_zone_of(own, own["against"])
-    if "upstream_uri" not in own:
-        return exported_source(*opened_export(uri, NO_BUCKET, Secrets()))
-    bucket = load({k: v for k, v in given.items() if k in ("upstream_uri", "config")}, environ, target=False)
-    for secret in bucket.hidden:
-        register_secret(secret)
-    return exported_source(*opened_export(uri, bucket.config.upstream, bucket.secrets))
+    upstream, secrets = NO_BUCKET, Secrets()
+    if "upstream_uri" in own:
+        bucket = load({k: v for k, v in given.items() if k in ("upstream_uri", "config")}, environ, target=False)
+        for secret in bucket.hidden:
+            register_secret(secret)
+        upstream, secrets = bucket.config.upstream, bucket.secrets
+    try:
+        return exported_source(*opened_export(with_zone_of(own, own["against"]), upstream, secrets))
+    except ConfigError as error:
+        raise type(error)(str(error).replace("--dump ", "--against ")) from None
 
 
 def _check(own: Mapping[str, str]) -> None:

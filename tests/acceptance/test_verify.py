@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.test_ddl_verbs import command, run_arguments
+from tests.acceptance.test_load import export
 from tests.harness.program import ROOT, program
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
@@ -89,10 +90,39 @@ def test_again_and_again(mariadb: DatabaseServer, source: DatabaseServer, bucket
         assert repeating.wait(30) == 0
 
 
+def test_against_an_export(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:
+    """A target that was run up to the export's TSO is compared with its files; beyond it, that is refused with a way on."""
+    folder = export(tmp_path / "full", 2, {"a": ["(1,'one')"], "b": ["(1,'one')"]})
+    arguments = [*run_arguments(bucket, mariadb), "--once"]
+    words = ["verify", "--against", folder.as_uri()]
+    with program([*arguments, "--until", str(ts(2))], tmp_path / "log") as running:
+        running.wait_for("stopped")
+    equal = command(*words, "--upstream-uri", bucket.uri, server=mariadb)
+    assert (equal.returncode, equal.stderr) == (0, "")
+    assert "equal: d.a, 1 rows, at " in equal.stdout
+    assert "an export shows a structure only as a statement" in " ".join(equal.stdout.split())
+    mariadb.query("UPDATE d.a SET name = 'One'")
+    mariadb.query("DELETE FROM d.b")
+    different = command(*words, server=mariadb)
+    assert different.returncode == 4
+    assert "differs: id = '1': name is 'One', at the source 'one'" in different.stdout
+    assert "missing: id = '1'" in different.stdout
+    with program(arguments, tmp_path / "log2") as running:
+        running.wait_for("stopped")
+    later = command(*words, "--json", server=mariadb)
+    reasons = {table["reason"] for table in json.loads(later.stdout)["tables"]}
+    assert later.returncode == 1
+    assert all("take a newer export" in reason for reason in reasons)
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         ((), "verify needs --source"),
+        (("--against", "file:///no/such/export", "--source", "tidb://root@127.0.0.1:1/"), "leave out --source"),
+        (("--against", "file:///no/such/export", "--every", "1h"), "leave out --every"),
+        (("--against", "s3://bucket/export?secret-access-key=x"), "storage-consumer: --against s3://bucket/export"),
+        (("--source", "tidb://root@127.0.0.1:1/", "--dump-tz", "UTC"), "--dump-tz goes with --against"),
         (("--source", "mysql://root@127.0.0.1:1/"), "only with --frozen"),
         (("--source", "tidb://root@127.0.0.1:1/", "--sample", "0"), "--sample: "),
         (("--source", "tidb://root@127.0.0.1:1/", "--sample", "5", "--quick"), "give one of the two"),
