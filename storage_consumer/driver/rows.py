@@ -136,7 +136,7 @@ class RowJobs:
     def _plan(self, index: int, step: RowStep) -> TablePlan:
         """Return the plan of one table; raise `TableError` if its rows do not fit the target."""
         there, upstream = self._known.get(step.name.folded()), self._origins[step.origin]
-        if there is None and step.early_name is not None:
+        if step.early_name is not None and (step.is_early or there is None):
             there = self._known.get(step.early_name.folded())
         # Even if the target has a table of the name of a dropped one: at this time the source has none, so nothing may be written.
         if there is not None and not step.dropped:

@@ -7,12 +7,13 @@ leaves it, while the statement's version is still to come. A copy from there hol
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
-from storage_consumer.model import DdlKind, TableDefinition, TableName, physical_ms
+from storage_consumer.model import CommitRange, DdlKind, TableDefinition, physical_ms
 from storage_consumer.plan.directories import Commands
 from storage_consumer.plan.lifetimes import Lifetimes
 from storage_consumer.plan.planner import PendingDdls
-from storage_consumer.plan.steps import DdlStep, key_of
+from storage_consumer.plan.steps import DdlStep, RowStep, key_of
 from storage_consumer.plan.table import TableConsumer
 
 SHOWS_EARLY = frozenset(
@@ -132,17 +133,41 @@ class Unbased:
         return new is not None and new.key in self._based and is_first_after(new, self._floor, end)
 
 
-def early_name(
-    table: TableConsumer, pending: PendingDdls, tables: Mapping[str, TableConsumer], lifetimes: Lifetimes
-) -> TableName | None:
-    """Return the name by which the target may have a table already, since its copy may show the next statement, a RENAME; else None."""
+def beside_copies(
+    step: RowStep, pending: PendingDdls, tables: Mapping[str, TableConsumer], lifetimes: Lifetimes, floor: int
+) -> RowStep | None:
+    """Return the rows of a table with what copies may show of its next statement already; None if they have to wait for a copy.
+
+    If that is a RENAME, the copy that the feed began with, as of the TSO `floor`, may have the table under either name.
+    """
+    table = tables[step.table_key]
+    step = replace(step, upcoming=upcoming(table, pending))
     version = pending.barriers.get(table.key)
     name = lifetimes.renamed_to(table.key, version) if version is not None else None
     new = tables.get(key_of(name)) if name is not None else None
-    if (
-        version is None
-        or new is None
-        or not (is_first_after_copy(table, version) and is_first_after_copy(new, version))
-    ):
+    if version is None or new is None:
+        return step
+    if _shows_rename(new, table, version, lifetimes, floor):
+        return _behind_copy(step, new)
+    both = is_first_after_copy(table, version) and is_first_after_copy(new, version)
+    return replace(step, early_name=new.name) if both else step
+
+
+def _shows_rename(new: TableConsumer, table: TableConsumer, version: int, lifetimes: Lifetimes, floor: int) -> bool:
+    """Return whether a copy of its own of a table that a RENAME makes shows that before the version, since the name was free until then."""
+    ends, copied_at = lifetimes.ends_of(new), new.copies.copied_at
+    if not new.timeline.is_free_before(version, ends):
+        return False
+    if new.status.loading:
+        return True
+    is_own = copied_at > max(table.copies.copied_at, floor) and not ends.has_within(copied_at + 1, version - 1)
+    return is_own and is_first_after(table, copied_at, version) and is_first_after_copy(new, version)
+
+
+def _behind_copy(step: RowStep, new: TableConsumer) -> RowStep | None:
+    """Return the rows that the copy of the new name lacks, as rows of that one; None as long as it is being loaded."""
+    if new.status.loading:
         return None
-    return new.name
+    low, high = step.commit_range.low, step.commit_range.high
+    rest = CommitRange(low=min(max(low, new.copies.copied_at), high), high=high)
+    return replace(step, commit_range=rest, early_name=new.name, is_early=True)

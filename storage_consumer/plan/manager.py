@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 from itertools import chain
 from typing import Final
 
@@ -12,7 +11,7 @@ from storage_consumer.model import DataFile, DdlKind, TableDefinition
 from storage_consumer.plan.covered import covered_renames, gives_away, is_covered, leave_behind, pass_left_out
 from storage_consumer.plan.ddl_backlog import LATE, DdlBacklog, StoppedDdl
 from storage_consumer.plan.directories import Catalog, Commands, Restart, plain_command
-from storage_consumer.plan.early import Unbased, early_name, upcoming
+from storage_consumer.plan.early import Unbased, beside_copies
 from storage_consumer.plan.lifetimes import Lifetimes, is_dropped_after
 from storage_consumer.plan.planner import Position, ready_ddls, target_of
 from storage_consumer.plan.quarantined import QuarantinedTables
@@ -210,8 +209,8 @@ class ConsumerManager:
                 continue
             target = target_of(table.key, pending.barriers, storage_checkpoint)
             if step := table.row_step(target):
-                early = early_name(table, pending, self.tables, self.lifetimes)
-                steps.append(replace(step, upcoming=upcoming(table, pending), early_name=early))
+                if (ready := beside_copies(step, pending, self.tables, self.lifetimes, self.floor)) is not None:
+                    steps.append(ready)
             else:
                 # No row up to the target is unread: `metadata` is read before the listing, so all files that the checkpoint promises were
                 # listed, and a table with a gap is blocked.

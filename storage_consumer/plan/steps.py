@@ -88,6 +88,8 @@ class RowStep:
     """What the table's next statement leads to, if the target may have that already, from a copy; see `plan.early`."""
     early_name: TableName | None = None
     """The name that the next statement gives the table, if the target may have it by that already, from a copy."""
+    is_early: bool = False
+    """Whether it does have it by that name, beside whatever it has under the former one."""
     crossing: str = ""
     """Path of the schema file by which one key's rows may be in several partitions, if the files are. Empty if there is none."""
 

@@ -103,10 +103,14 @@ class Timeline:
 
     def is_passing_at(self, version: int, ends: Together) -> bool:
         """Return whether nothing is known of it right before a version or right after it; `ends`: versions that ended the table."""
-        last = highest(n.before(version) for n in (self._versions.numbers, self._statements.numbers, ends))
         # Files in the directory of this very version are rows that came after the statement.
         rows = any(found.sequences for found in self._versions.at(version).values())
-        return (last is None or last in ends) and not rows and not self.stays_after(version)
+        return self.is_free_before(version, ends) and not rows and not self.stays_after(version)
+
+    def is_free_before(self, version: int, ends: Together) -> bool:
+        """Return whether no table of this name is known right before a version; `ends`: versions that ended the table."""
+        last = highest(n.before(version) for n in (self._versions.numbers, self._statements.numbers, ends))
+        return last is None or last in ends
 
     def is_over(self, version: int, ends: Together) -> bool:
         """Return whether nothing is known of it after the last of the versions that ended it, `ends`, which was before `version`."""

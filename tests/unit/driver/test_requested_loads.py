@@ -336,3 +336,44 @@ def test_copies_hold_also_what_led_to_a_table_that_was_moved_into_one() -> None:
     world.bucket.metadata(ts(11))
     assert not world.once().halted
     assert (numbers(world, "shop.c"), numbers(world, "depot.c")) == (["1"], ["2"])
+
+
+@pytest.mark.parametrize("snapshot", [4, 5])
+def test_rows_that_a_rename_moves_into_a_loaded_table_come_after_its_copy(snapshot: int) -> None:
+    """The copy holds them, or shows the RENAME before its version: without a key, rows written beside it would be there twice."""
+    copy = MemoryCopy(snapshot=ts(3))
+    copy.add("shop.b", [ONE])
+    world = WithCopies(copy)
+    world.bucket.create("shop.b")
+    world.bucket.metadata(ts(3))
+    world.once()
+    world.bucket.schema("shop.a", ts(1), "", 0, BAG)
+    world.bucket.rows("shop.a", 1, *(row("shop.a", tick, str(tick), '"new"') for tick in (4, 5)), version=ts(1))
+    world.bucket.schema("shop.c", ts(5), "RENAME TABLE `shop`.`a` TO `shop`.`c`", RENAME, BAG)
+    world.bucket.metadata(ts(8))
+    copy.snapshot, copy.identity = ts(snapshot), "two"
+    copy.add("shop.c", [(str(tick), '"new"') for tick in range(4, snapshot + 1)], columns=KEYLESS)
+    world.request("shop.c")
+    for _ in range(2):
+        assert not world.once().halted
+        assert numbers(world, "shop.c") == ["4", "5"]
+
+
+@pytest.mark.parametrize("snapshot", [4, 5])
+def test_rows_before_an_early_rename_go_to_the_copy_of_the_new_name(snapshot: int) -> None:
+    """Also where the target still has the table by its former name, which the statement leaves behind."""
+    copy = MemoryCopy(snapshot=ts(snapshot))
+    world = WithCopies(copy, initial=False)
+    world.bucket.create("shop.b")
+    world.bucket.schema("shop.a", ts(1), "CREATE TABLE a (id INT, name VARCHAR(20))", CREATE, BAG)
+    found = [row("shop.a", tick, str(tick), '"new"') for tick in (2, 4, 5)]
+    world.bucket.rows("shop.a", 1, *found, version=ts(1))
+    world.bucket.metadata(ts(3))
+    world.once()
+    world.bucket.schema("shop.c", ts(5), "RENAME TABLE `shop`.`a` TO `shop`.`c`", RENAME, BAG)
+    world.bucket.metadata(ts(8))
+    copy.add("shop.c", [(str(tick), '"new"') for tick in (2, 4, 5) if tick <= snapshot], columns=KEYLESS)
+    world.request("shop.c")
+    for _ in range(2):
+        assert not world.once().halted
+        assert numbers(world, "shop.c") == ["2", "4", "5"]
