@@ -143,9 +143,10 @@ class RowJobs:
             try:
                 plan = replace(table_work(index, step, there, upstream), origin=step.origin)
             except NotReplicable as fault:
-                if step.upcoming is None:
+                # The copy may show the next statement's effect already, or be all that shows the structure before it. There is seldom a
+                # row between copy and statement.
+                if step.upcoming is None and not step.is_before_structure:
                     raise
-                # The copy may show the next statement's effect already. Then there is seldom a row between the two.
                 return unread_work(index, step, upstream, str(fault))
             return self._with_quarantine(step, plan)
         place = self.context.manager.selection.routes.target(step.name)

@@ -149,7 +149,8 @@ def beside_copies(
         return step
     if _shows_rename(new, table, version, lifetimes, floor):
         return _behind_copy(step, new)
-    both = is_first_after_copy(table, version) and is_first_after_copy(new, version)
+    is_there = not table.timeline.is_free_before(version, lifetimes.ends_of(table))
+    both = is_there and is_first_after_copy(table, version) and is_first_after_copy(new, version)
     return replace(step, early_name=new.name) if both else step
 
 

@@ -93,6 +93,11 @@ class RowStep:
     crossing: str = ""
     """Path of the schema file by which one key's rows may be in several partitions, if the files are. Empty if there is none."""
 
+    @property
+    def is_before_structure(self) -> bool:
+        """Whether `current` is what a statement leads to that comes only after these rows: nothing shows the one before it but a copy."""
+        return self.current.is_ddl and self.current.version >= self.commit_range.high
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wave:

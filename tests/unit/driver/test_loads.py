@@ -476,3 +476,15 @@ def test_a_feed_that_begins_late_says_that_a_copy_is_needed(caplog: pytest.LogCa
     world.once()
     said = [record for record in caplog.records if "no rows from before" in record.getMessage()]
     assert len(said) == 1
+
+
+def test_the_next_statement_does_not_judge_the_copy() -> None:
+    """A folder that only records a structure may hold rows from before the statement; as long as it holds none, nothing has to fit."""
+    world = shop()
+    added = (*ID_NAME, column("more", "INT"))
+    world.copy.add("shop.t", [ONE])
+    world.bucket.schema("shop.t", ts(7), "ALTER TABLE `t` ADD COLUMN `more` INT", ALTER_ADD, added)
+    world.bucket.schema("shop.t", ts(8), "", 0, added)
+    world.bucket.rows("shop.t", 1, row("shop.t", 9, "2", '"new",1'), version=ts(8))
+    assert not world.once().halted
+    assert numbers(world, "shop.t") == ["1", "2"]
