@@ -44,6 +44,11 @@ class OpenCopy:
     """What is left out, with reasons."""
 
 
+def unsettled(which: str) -> str:
+    """Return why a load waits for a statement."""
+    return f"a statement {which} may touch it and is not known to have ended: see `storage-consumer ddl`"
+
+
 @dataclass(slots=True)
 class Loading:
     """What lasts longer than a round: the copies that are open, and how far the loads of this process are."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from storage_consumer.driver.context import RoundContext
-from storage_consumer.driver.copies import Loading, OpenCopy, loads_to_begin
+from storage_consumer.driver.copies import Loading, OpenCopy, loads_to_begin, unsettled
 from storage_consumer.driver.ddl_prepare import described, prepared
 from storage_consumer.driver.loading import OF_LOADS, database_steps, surroundings_of
 from storage_consumer.errors import ConfigError, TableError
@@ -87,7 +87,7 @@ class LoadStarts:
             # Where nobody stands in the way, the next round finds out what became of it.
             if load.table_key in busy or (version and not is_halted):
                 which = f"with version {version}" if version else "that runs now"
-                self.loading.tell_waiting(load, f"a statement {which} touches it and is not known to have ended")
+                self.loading.tell_waiting(load, unsettled(which))
                 continue
             try:
                 found = self._judged(load, restart, version)

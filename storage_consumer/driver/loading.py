@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from storage_consumer.driver.context import RoundContext
-from storage_consumer.driver.copies import CopiedTable, Loading, OpenCopy
+from storage_consumer.driver.copies import CopiedTable, Loading, OpenCopy, unsettled
 from storage_consumer.driver.ddl_prepare import described, prepared
 from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.errors import TableError
@@ -93,6 +93,10 @@ class LoadJobs:
         """Let the tables go on whose copies are written."""
         for load in self._open():
             if not (load.is_written and load.load_id in self.loading.created):
+                continue
+            version, _ = self.context.state.loads.unsettled(load)
+            if version:
+                self.loading.tell_waiting(load, unsettled(f"with version {version}"))
                 continue
             # A late task goes by how far this load is, which another load of the table begins anew.
             self.fence_rows()

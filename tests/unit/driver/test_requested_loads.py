@@ -377,3 +377,24 @@ def test_rows_before_an_early_rename_go_to_the_copy_of_the_new_name(snapshot: in
     for _ in range(2):
         assert not world.once().halted
         assert numbers(world, "shop.c") == ["2", "4", "5"]
+
+
+def test_a_load_does_not_end_while_a_statement_that_may_touch_its_table_runs() -> None:
+    """A process that was killed had sent it, and it mentions the table's name; the table goes on once it is known to have ended."""
+    world = feed()
+    world.once()
+    added = (*ID_NAME, column("a", "INT"))
+    world.bucket.schema("shop.b", ts(11), "ALTER TABLE `b` ADD COLUMN `a` INT", 5, added)
+    world.bucket.metadata(ts(20))
+    world.request("shop.a", replaces=True)
+    killed_at(world, "after MemoryTarget.execute_ddl")
+    works = held(world, 1)
+    service = world.service()
+    service._round(world.stop, once=False)
+    assert (len(works), phase(world), world.records.tables[A].state) == (1, LoadPhase.LOADING, TableState.LOADING)
+    works.popleft()()
+    service._round(world.stop, once=False)
+    service.close()
+    assert not world.once().halted
+    assert phase(world) == LoadPhase.DONE
+    assert names_in(world, "shop.a") == {"1": "copy", "2": "copy"}
