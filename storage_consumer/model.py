@@ -248,7 +248,8 @@ class ParsedDdl:
     @property
     def mentioned(self) -> frozenset[TableName]:
         """The names that the statement touches or may touch, as spelled; a database statement touches its database."""
-        return self.others | {self.own}
+        # Not `own`: a table of that name has nothing to do with a step that lies under it.
+        return self.others | {self.subject}
 
     @property
     def touched(self) -> frozenset[TableName]:

@@ -398,3 +398,23 @@ def test_a_load_does_not_end_while_a_statement_that_may_touch_its_table_runs() -
     assert not world.once().halted
     assert phase(world) == LoadPhase.DONE
     assert names_in(world, "shop.a") == {"1": "copy", "2": "copy"}
+
+
+def test_a_step_of_a_cycle_does_not_touch_the_table_under_whose_name_it_lies() -> None:
+    """A table of that name that was loaded meanwhile is no reason for the cycle not to run."""
+    copy = MemoryCopy(snapshot=ts(7))
+    copy.add("depot.c", [ONE])
+    world = WithCopies(copy, initial=False)
+    world.bucket.create("shop.a", "shop.c", "depot.d")
+    world.bucket.rows("shop.a", 1, row("shop.a", 2, "5", '"a"'))
+    world.bucket.metadata(ts(3))
+    world.once()
+    world.bucket.schema("depot.c", ts(5), "RENAME TABLE `shop`.`a` TO `depot`.`b`", RENAME)
+    world.bucket.schema("shop.a", ts(5), "RENAME TABLE `shop`.`c` TO `shop`.`a`", RENAME)
+    world.bucket.schema("shop.c", ts(5), "RENAME TABLE `depot`.`b` TO `shop`.`c`", RENAME)
+    world.bucket.schema("depot.c", ts(6), "CREATE TABLE `c` (id INT PRIMARY KEY, name VARCHAR(20))", CREATE)
+    world.request("depot.c")
+    world.once()
+    world.bucket.metadata(ts(8))
+    assert not world.once().halted
+    assert (numbers(world, "shop.c"), numbers(world, "shop.a"), numbers(world, "depot.c")) == (["5"], [], ["1"])
