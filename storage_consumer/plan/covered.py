@@ -39,8 +39,11 @@ def covered_renames(
     renames: Iterable[DdlStep],
     tables: Mapping[str, TableConsumer],
     ends_of: Callable[[TableConsumer], Together],
+    floor: int = 0,
 ) -> list[DdlStep]:
     """Return the renames, of those that have not run, whose effects are all in copies. `ends_of`: versions of what ended a table.
+
+    `floor`: the TSO of the copy that the feed began with, 0 for none, which holds whatever was there under a name that is not known.
 
     Renames of one version with names in common are one statement, or run one after another: they are covered together or not at
     all. Each table that gets content by them needs a copy; a name that exists only in between does not. Only a cycle is sure to
@@ -51,7 +54,7 @@ def covered_renames(
     for group, keys in _connected(renames):
         version = group[0].version
         wanted = _taken(keys[1], tables) or _taken(keys[0], tables)
-        lacks = {key for key in wanted if key not in tables or tables[key].copies.copied_at < version}
+        lacks = {key for key in wanted if (tables[key].copies.copied_at if key in tables else floor) < version}
         # In a cycle the names taken and the names given are the same set.
         passing = {
             key

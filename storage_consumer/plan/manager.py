@@ -129,7 +129,7 @@ class ConsumerManager:
     def _covered(self, copied: Sequence[DdlStep]) -> list[DdlStep]:
         # With those that are queued: a rename of the same version may be the one that hands a name on.
         waiting = [step for step in chain(copied, self.backlog) if gives_away(step)]
-        together = covered_renames(waiting, self.tables, self.lifetimes.ends_of)
+        together = covered_renames(waiting, self.tables, self.lifetimes.ends_of, self.floor)
         alone = [
             step
             for step in copied
