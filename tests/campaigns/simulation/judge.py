@@ -109,7 +109,8 @@ class Judge:
         for key in records.tables.keys() - self.loaded.apart():
             table = records.tables[key]
             reached = max(table.checkpoint, records.checkpoint if table.follows else 0)
-            if table.state != TableState.EXCLUDED and reached < records.lowest:
+            # A table that is gone has nothing to reach.
+            if table.state not in (TableState.EXCLUDED, TableState.DROPPED) and reached < records.lowest:
                 raise Differs(f"{records.lowest} is told to others, but {key} is at {reached}")
         if records.lowest > records.checkpoint:
             raise Differs(f"{records.lowest} is told to others, but idle tables are at {records.checkpoint}")
