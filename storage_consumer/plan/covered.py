@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from storage_consumer.model import DdlKind, TableName
+from storage_consumer.plan.ddl_backlog import DdlBacklog
+from storage_consumer.plan.directories import Catalog
 from storage_consumer.plan.in_order import Together
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table import TableConsumer
+from storage_consumer.plan.touches import Touches
 
 
 def is_covered(
@@ -96,17 +99,40 @@ def gone_by(step: DdlStep, tables: Mapping[str, TableConsumer]) -> TableName | N
     return pair[0] if pair[0] != pair[1] and (old is None or old.status.dropped) else None
 
 
-def leave_behind(step: DdlStep, tables: Mapping[str, TableConsumer]) -> TableConsumer | None:
+def count_as_copied(
+    found: Sequence[DdlStep], renames: Iterable[DdlStep], plan: tuple[DdlBacklog, Catalog, Touches]
+) -> None:
+    """Note that copies hold all effects of these statements; `renames`: those of them that give a table another name."""
+    backlog, catalog, touches = plan
+    for step in found:
+        backlog.done(step)
+        if (old := _leave_behind(step, catalog)) is not None:
+            catalog.to_be_stored.append(old)
+        catalog.to_be_stored += _pass_left_out(step, catalog.tables, touches.of)
+    for step in renames:
+        table = catalog.tables[step.table_key]
+        if not table.status.excluded:
+            table.copies.hold(step.version)
+        catalog.to_be_stored.append(table)
+    for step in found:
+        touches.forget(step)
+
+
+def _leave_behind(step: DdlStep, catalog: Catalog) -> TableConsumer | None:
     """Advance and return the table whose name a covered statement took away, if any: its rows are in the copy."""
     pair = step.ddl.renamed
-    old = tables.get(key_of(pair[0])) if pair is not None and pair[0] != pair[1] else None
+    if pair is None or pair[0] == pair[1]:
+        return None
+    key = key_of(pair[0])
+    # One that existed only within a cycle may be known from its halt alone.
+    old = catalog.table(pair[0]) if key in catalog.stored_behind else catalog.tables.get(key)
     if old is None or old.checkpoint > step.version or old.copies.copied_at >= step.version:
         return None
     old.hand_on(step.version)
     return old
 
 
-def pass_left_out(
+def _pass_left_out(
     step: DdlStep, tables: Mapping[str, TableConsumer], touched: Callable[[DdlStep], frozenset[str]]
 ) -> list[TableConsumer]:
     """Advance and return the tables that are left out and that a covered statement touches: a copy from before it would lack it."""

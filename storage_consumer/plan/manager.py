@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from copy import copy
 from itertools import chain
 from typing import Final
 
 from storage_consumer.model import DataFile, DdlKind, TableDefinition
-from storage_consumer.plan.covered import covered_renames, gives_away, is_covered, leave_behind, pass_left_out
+from storage_consumer.plan.covered import count_as_copied, covered_renames, gives_away, is_covered
 from storage_consumer.plan.ddl_backlog import LATE, DdlBacklog, StoppedDdl
 from storage_consumer.plan.directories import Catalog, Commands, Restart, plain_command
 from storage_consumer.plan.early import Unbased, beside_copies
@@ -17,7 +17,7 @@ from storage_consumer.plan.planner import Position, ready_ddls, target_of
 from storage_consumer.plan.quarantined import QuarantinedTables
 from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.shared_names import collisions
-from storage_consumer.plan.steps import DdlStep, RowStep, Wave, key_of
+from storage_consumer.plan.steps import DdlStep, RowStep, Wave
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.touches import Touches
 from storage_consumer.sql.parse import parsed
@@ -119,48 +119,25 @@ class ConsumerManager:
         """Return statements that came since the last call and whose effects are in copies of their tables; the others are queued."""
         done: list[DdlStep] = []
         while copied := self.backlog.take_copied():
-            found = self._covered(copied)
+            # With those that are queued: a rename of the same version may be the one that hands a name on.
+            waiting = [step for step in chain(copied, self.backlog) if gives_away(step)]
+            together = covered_renames(waiting, self.tables, self.lifetimes.ends_of, self.floor)
+            alone = (
+                step
+                for step in copied
+                if not gives_away(step) and not self.unbased.lacks_view(step, self.tables[step.table_key])
+            )
+            found = [step for step in alone if is_covered(step, self.tables, self.touches.of)] + together
+            for step in copied:
+                if step not in found:
+                    self.backlog.put_back(step)
+                    self.touches.renew()
+            count_as_copied(found, together, (self.backlog, self.catalog, self.touches))
             done += found
-            # What a covered rename moved into a copy was led to by older statements, which the copy holds too.
-            if any(map(gives_away, found)):
+            # Older statements led to what a rename moved into a copy, which holds them too.
+            if together:
                 self.backlog.recall(self.tables)
         return done
-
-    def _covered(self, copied: Sequence[DdlStep]) -> list[DdlStep]:
-        # With those that are queued: a rename of the same version may be the one that hands a name on.
-        waiting = [step for step in chain(copied, self.backlog) if gives_away(step)]
-        together = covered_renames(waiting, self.tables, self.lifetimes.ends_of, self.floor)
-        alone = [
-            step
-            for step in copied
-            if not gives_away(step) and not self.unbased.lacks_view(step, self.tables[step.table_key])
-        ]
-        done = [step for step in alone if is_covered(step, self.tables, self.touches.of)] + together
-        for step in copied:
-            if step not in done:
-                self.backlog.put_back(step)
-                self.touches.renew()
-        for step in done:
-            self.backlog.done(step)
-            self._know_old_name(step)
-            if (old := leave_behind(step, self.tables)) is not None:
-                self.catalog.to_be_stored.append(old)
-            self.catalog.to_be_stored += pass_left_out(step, self.tables, self.touches.of)
-        for step in together:
-            table = self.tables[step.table_key]
-            if not table.status.excluded:
-                table.copies.hold(step.version)
-            self.catalog.to_be_stored.append(table)
-        for step in done:
-            self.touches.forget(step)
-        return done
-
-    def _know_old_name(self, step: DdlStep) -> None:
-        """Know the table again that is stored as halted under the name which a rename takes away: it may have existed only in between."""
-        pair = step.ddl.renamed
-        if pair is not None and (key := key_of(pair[0])) in self.catalog.stored_behind and key not in self.tables:
-            self.catalog.table(pair[0])
-            self.touches.renew()
 
     def refuse_places(self) -> dict[str, str]:
         """Mark the tables that can't be where their names lead in the target; return those that are not halted for it, key → error."""

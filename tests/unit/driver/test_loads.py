@@ -488,19 +488,3 @@ def test_the_next_statement_does_not_judge_the_copy() -> None:
     world.bucket.rows("shop.t", 1, row("shop.t", 9, "2", '"new",1'), version=ts(8))
     assert not world.once().halted
     assert numbers(world, "shop.t") == ["1", "2"]
-
-
-def test_a_table_may_be_skipped_whose_name_is_from_a_rename_before_the_copy() -> None:
-    """The copy holds what was there under the former name, of which no file of the bucket tells."""
-    world = shop(snapshot=8)
-    world.copy.add("shop.new", [ONE])
-    world.bucket.metadata(ts(4))
-    world.once()
-    key = "`shop`.`new`"
-    world.records.table_decisions[key] = TableDecision(table_key=key, verb="skip", decided_at="now", decided_by="me")
-    world.bucket.schema("shop.new", ts(5), "RENAME TABLE `shop`.`old` TO `shop`.`new`", RENAME)
-    world.bucket.metadata(ts(12))
-    for _ in range(2):
-        summary = world.once()
-        assert [table.table for table in summary.halted] == []
-        assert summary.checkpoint == ts(12)
