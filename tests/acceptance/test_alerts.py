@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.test_ddl_verbs import REFUSED, WIDER, command, run_arguments
+from tests.acceptance.test_ddl_verbs import REFUSED, WIDER, run_arguments
 from tests.harness.hook_server import HookServer, hook_server
-from tests.harness.program import program
+from tests.harness.program import command, program
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.harness.waiting import wait_until

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness.program import ROOT, program
+from tests.harness.program import command, program
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import ID_NAME, SmallBucket, column, row, ts
 
@@ -20,21 +17,6 @@ pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
 WIDER = (*ID_NAME, column("note", "VARCHAR", ColumnPrecision="20"))
 REFUSED = "ALTER TABLE `a` ADD COLUMN `note` VARCHAR(20) AFTER `nowhere`"
 STATE = "storage_consumer"
-
-
-def command(*words: str, server: DatabaseServer | None = None) -> subprocess.CompletedProcess[str]:
-    """Run one command to its end."""
-    reach = ["--downstream-uri", server.uri] if server else []
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith("STORAGE_CONSUMER_")}
-    return subprocess.run(
-        [sys.executable, "-m", "storage_consumer", *words, *reach],
-        cwd=ROOT,
-        env=inherited,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
 
 
 @pytest.fixture

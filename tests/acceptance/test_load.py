@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.test_ddl_verbs import command, run_arguments
-from tests.harness.program import program
+from tests.acceptance.test_ddl_verbs import run_arguments
+from tests.harness.program import command, program
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
 

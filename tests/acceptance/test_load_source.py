@@ -16,9 +16,9 @@ from storage_consumer.operating import exporting
 from storage_consumer.operating.exporting import ExportWishes, exported
 from storage_consumer.operating.verification import Server
 from storage_consumer.storage.local import LocalStorage
-from tests.acceptance.test_ddl_verbs import command, run_arguments
+from tests.acceptance.test_ddl_verbs import run_arguments
 from tests.contract.test_verify import EVERY_TYPE, INSERT, ROWS
-from tests.harness.program import program
+from tests.harness.program import command, program
 from tests.harness.servers import KINDS, DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.harness.waiting import wait_until
@@ -35,20 +35,10 @@ TABLES = {
 """With every type, with a key of texts, without a key and with rows twice, with a name that needs care, without rows."""
 
 
-def now(source: DatabaseServer) -> int:
-    """A TSO of now."""
-    with source.connect() as connection, connection.cursor() as cursor:
-        cursor.execute("BEGIN")
-        cursor.execute("SELECT @@tidb_current_ts")
-        ((found,),) = cursor.fetchall()
-        return int(found)
-
-
 @pytest.fixture
 def source(tidb: DatabaseServer) -> DatabaseServer:
     """A TiDB with these tables."""
-    # Without it the embedded store ignores that it is to be read as of a commit-ts.
-    tidb.query("REPLACE INTO mysql.tidb VALUES ('tikv_gc_safe_point', '20260101-00:00:00 +0000', 'for tests')")
+    tidb.allow_snapshots()
     tidb.query("CREATE DATABASE shop CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
     with tidb.connect(database="shop") as connection, connection.cursor() as cursor:
         cursor.execute(MODES)
@@ -87,7 +77,7 @@ if "tidb" in KINDS:  # else there is no such source
                 assert "exported as of" in asked.stdout
             # The target lacks the database, and until the bucket is beyond the copies it may still bring the statement that creates it.
             wait_until("all wait", lambda: command("load", server=mariadb).stdout.count("  loading  ") == len(TABLES))
-            bucket.metadata(now(source))
+            bucket.metadata(source.tso())
             wait_until("the tables have caught up", lambda: "5 ended" in command("load", server=mariadb).stdout)
             verified = command("verify", *reach[:2], "--json", server=mariadb)
         found = {str(TableName(**each["names"][0])): each["outcome"] for each in json.loads(verified.stdout)["tables"]}
@@ -171,6 +161,6 @@ if "tidb" in KINDS:  # else there is no such source
             asked = command(*load, server=mariadb)
             assert (asked.returncode, asked.stderr) == (0, "")
             running.wait_for("load_finished", table="d.a")
-            bucket.metadata(now(source))
+            bucket.metadata(source.tso())
             wait_until("it has caught up", lambda: "1 ended" in command("load", server=mariadb).stdout)
         assert mariadb.query("SELECT * FROM d.a ORDER BY id") == ((1, "right"), (2, "right"))

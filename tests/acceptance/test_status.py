@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.test_ddl_verbs import command, run_arguments
-from tests.harness.program import ROOT, program
+from tests.acceptance.test_ddl_verbs import run_arguments
+from tests.harness.program import ROOT, command, program
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.harness.waiting import wait_until

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
-import subprocess
 import sys
 import tempfile
 import threading
@@ -22,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from storage_consumer.model import physical_ms
-from tests.harness.program import ROOT, program
+from tests.harness.program import command, program
 from tests.harness.servers import DatabaseServer, mariadb, tidb
 from tests.harness.small_bucket import CREATE_TABLE, SmallBucket
 from tests.harness.waiting import wait_until
@@ -36,7 +34,6 @@ _OF_A_TRANSACTION = 10
 _CREATE = "CREATE TABLE {} (id BIGINT PRIMARY KEY, name VARCHAR(20))"
 Event = tuple[str, str, int, str]
 """Operation, table, id, name."""
-_SAFE_POINT = "REPLACE INTO mysql.tidb VALUES ('tikv_gc_safe_point', '20260101-00:00:00 +0000', 'for tests')"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +71,7 @@ class Changefeed:
     def prepare(self) -> None:
         """Make the tables, the rows of the large one, and the schema files."""
         query = self.source.query
-        query(_SAFE_POINT)
+        self.source.allow_snapshots()
         query("CREATE DATABASE d CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
         for table in _TABLES:
             query(_CREATE.format(f"d.{table}"))
@@ -84,7 +81,7 @@ class Changefeed:
             more = min(have, self.rows - have, 50_000)
             query(f"INSERT INTO d.big SELECT id + {have}, name FROM d.big WHERE id < {more}")
             have += more
-        self.began = self.committed = self._now()
+        self.began = self.committed = self.source.tso()
         self.bucket.schema("d", self.began - 2, "CREATE DATABASE `d`", 1)
         columns = [
             {"ColumnName": "id", "ColumnType": "BIGINT", "ColumnNullable": "false", "ColumnIsPk": "true"},
@@ -94,12 +91,6 @@ class Changefeed:
             told = ("", 0) if table == "big" else (_CREATE.format(f"`{table}`"), CREATE_TABLE)
             self.bucket.schema(f"d.{table}", self.began, *told, columns)
         self.bucket.metadata(self.began)
-
-    def _now(self) -> int:
-        with self.source.connect() as connection, connection.cursor() as cursor:
-            cursor.execute("BEGIN")
-            cursor.execute("SELECT @@tidb_current_ts")
-            return int(cursor.fetchall()[0][0])
 
     def run(self) -> None:
         """Go on until `stop`; then everything that was committed is in the bucket."""
@@ -305,9 +296,7 @@ def _uri(source: DatabaseServer) -> str:
 
 def _typed(*words: str) -> str:
     """Run a command to its end; return what it printed. An error of its own ends the campaign."""
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith("STORAGE_CONSUMER_")}
-    command = [sys.executable, "-m", "storage_consumer", *words]
-    done = subprocess.run(command, cwd=ROOT, env=inherited, capture_output=True, text=True, timeout=3600, check=False)
+    done = command(*words, seconds=3600)
     if done.stderr or done.returncode not in (0, 1, 4):
         raise SystemExit(f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}")
     return done.stdout

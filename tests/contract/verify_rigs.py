@@ -36,10 +36,7 @@ class VerifyRig:
     def __post_init__(self) -> None:
         """Make the databases."""
         if self.is_live:
-            # Without it the embedded store ignores that it is to be read as of a commit-ts.
-            self.source.query(
-                "REPLACE INTO mysql.tidb VALUES ('tikv_gc_safe_point', '20260101-00:00:00 +0000', 'for tests')"
-            )
+            self.source.allow_snapshots()
         for server, name in ((self.source, SOURCE), (self.target, TARGET)):
             server.query(f"CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
 
@@ -73,14 +70,7 @@ class VerifyRig:
 
     def now(self) -> int:
         """A TSO of now, at the source."""
-        if not self.is_live:
-            return _FROZEN_TSO
-        with self.source.connect() as connection, connection.cursor() as cursor:
-            cursor.execute("BEGIN")
-            cursor.execute("SELECT @@tidb_current_ts")
-            ((found,),) = cursor.fetchall()
-            cursor.execute("ROLLBACK")
-            return int(found)
+        return self.source.tso() if self.is_live else _FROZEN_TSO
 
     @property
     def settings(self) -> Downstream:

@@ -14,6 +14,7 @@ from pathlib import Path
 from signal import SIGKILL, Signals
 from typing import Any
 
+from tests.harness.servers import DatabaseServer
 from tests.harness.waiting import PATIENCE, TookTooLong
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,3 +112,18 @@ def program(
         yield running
     finally:
         running.kill()
+
+
+def command(*words: str, server: DatabaseServer | None = None, seconds: float = 90) -> subprocess.CompletedProcess[str]:
+    """Run one command to its end, on a target if one is given, and with no settings from the environment."""
+    reach = ["--downstream-uri", server.uri] if server else []
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("STORAGE_CONSUMER_")}
+    return subprocess.run(
+        [sys.executable, "-m", "storage_consumer", *words, *reach],
+        cwd=ROOT,
+        env=inherited,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )

@@ -105,6 +105,18 @@ class DatabaseServer:
             cursor.execute(sql)
             return tuple(cursor.fetchall())
 
+    def allow_snapshots(self) -> None:
+        """Let a TiDB be read as of a TSO: its embedded store keeps no safe point, and ignores `tidb_snapshot` without one."""
+        self.query("REPLACE INTO mysql.tidb VALUES ('tikv_gc_safe_point', '20260101-00:00:00 +0000', 'for tests')")
+
+    def tso(self) -> int:
+        """A TSO of now, of a TiDB."""
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute("SELECT @@tidb_current_ts")
+            ((found,),) = cursor.fetchall()
+            return int(found)
+
     @property
     def version(self) -> str:
         """As the server says it."""
