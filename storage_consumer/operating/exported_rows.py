@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial, reduce
 from hashlib import sha256
@@ -21,7 +23,7 @@ from storage_consumer.decode.layout import row_layout
 from storage_consumer.decode.values import BINARY_TYPES, INTEGER_TYPES
 from storage_consumer.downstream.reading import Pace
 from storage_consumer.driver.copies import CopiedTable
-from storage_consumer.errors import FilesMissing
+from storage_consumer.errors import Abandoned, FilesMissing
 from storage_consumer.model import CommitRange, TableColumn, folded_name
 from storage_consumer.storage.base import Storage, whole
 from storage_consumer.verifying.layout import SideColumn, SideLayout
@@ -39,18 +41,28 @@ _EMPTY = Digest(rows=0, sums=(0, 0))
 Stored = tuple[bytes | int | None, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files of an export, and how they are read."""
+
+    origin: Upstream
+    """Where they are, and how they are written."""
+    storage: Storage
+    pace: Pace
+    stop: threading.Event
+    """Once it is set, reading ends with `Abandoned`."""
+
+
 class ExportedRows:
     """A table of an export; a `verifying.layout.LaidOutSide`."""
 
-    def __init__(self, table: CopiedTable, shape: TableShape, origin: Upstream, storage: Storage, pace: Pace) -> None:
-        """Take the table; nothing is read before rows are asked for. `origin`: where its files are, and how they are written."""
+    def __init__(self, table: CopiedTable, shape: TableShape, files: Files) -> None:
+        """Take the table; nothing is read before rows are asked for."""
         self.layout = SideLayout(columns=(), key=())
         """What is compared of it; to be set before rows are asked for."""
         self._table = table
         self._shape = shape
-        self._origin = origin
-        self._storage = storage
-        self._pace = pace
+        self._files = files
         self._read_for: SideLayout | None = None
         self._folder: TemporaryDirectory[str] | None = None
         self._file: sqlite3.Connection | None = None
@@ -143,7 +155,9 @@ class ExportedRows:
         sql = f"INSERT INTO rows VALUES (?, ?, ?{', ?' * len(self.layout.columns)})"  # noqa: S608 - of this module
         for some in _batches(self._stored()):
             file.executemany(sql, some)
-            self._pace.spend(len(some))
+            self._files.pace.spend(len(some))
+            if self._files.stop.is_set():
+                raise Abandoned("the comparison was broken off")
         file.execute(f"CREATE INDEX way ON rows ({'key' if self.layout.key else 'bucket'})")
         file.execute("COMMIT")
         self._read_for = self.layout
@@ -151,15 +165,15 @@ class ExportedRows:
     def _stored(self) -> Iterator[Stored]:
         """Yield the rows as the file has them."""
         definition = self._table.definition
-        laid_out = row_layout(definition, frozenset(), self._origin)
+        laid_out = row_layout(definition, frozenset(), self._files.origin)
         places = {folded_name(column.name): place for place, column in enumerate(laid_out.columns)}
         read = [
             (places[folded_name(column.name)], _text_of(laid_out.columns[places[folded_name(column.name)]]), column)
             for column in self.layout.columns
         ]
-        decoder = export_decoder(self._origin.dump)
+        decoder = export_decoder(self._files.origin.dump)
         for part in self._table.parts:
-            blocks = whole(self._storage.blocks(part.path, _BLOCK), part)
+            blocks = whole(self._files.storage.blocks(part.path, _BLOCK, tag=part.tag), part)
             try:
                 for _, _, _, values, _ in decoder.rows(
                     FileRead(blocks=blocks, source=part.path, layout=laid_out, commit_range=_ALL)
@@ -167,7 +181,7 @@ class ExportedRows:
                     yield self._row([(values[place], text_of, column) for place, text_of, column in read])
             except FileNotFoundError as fault:
                 raise FilesMissing(
-                    f"{part.path} has vanished from the export: put it back, or take a new one"
+                    f"{part.path} was removed or replaced meanwhile: leave the export as it is, or take a new one"
                 ) from fault
 
     def _row(self, values: Sequence[tuple[str | None, Callable[[str], bytes], SideColumn]]) -> Stored:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from storage_consumer.downstream.reading import Pace
 from storage_consumer.driver.copies import OpenCopy
 from storage_consumer.model import DdlKind, TableColumn, TableDefinition, folded_name
 from storage_consumer.operating.compared_source import NotComparable
-from storage_consumer.operating.exported_rows import ExportedRows
+from storage_consumer.operating.exported_rows import ExportedRows, Files
 from storage_consumer.storage.base import Storage
 from storage_consumer.telemetry import tso_time
 from storage_consumer.verifying.cut import TableLook
@@ -33,14 +34,13 @@ CAVEAT = "an export shows a structure only as a statement: names of columns, typ
 class ExportSource:
     """The tables of an export, see `ComparedSource`."""
 
-    def __init__(self, copy: OpenCopy, storage: Storage, pace: Pace) -> None:
-        """Read this copy, whose files are in `storage`."""
+    def __init__(self, copy: OpenCopy, files: Files) -> None:
+        """Read this copy, which has these files."""
         self.shows_early = False
         self.is_partial = True
         self.notes: tuple[str, ...] = (CAVEAT,)
         self._copy = copy
-        self._storage = storage
-        self._pace = pace
+        self._files = files
         self._rows: ExportedRows | None = None
 
     def opened(self, look: TableLook) -> tuple[ExportedRows, TableShape] | None:
@@ -52,7 +52,7 @@ class ExportSource:
             raise NotComparable(_elsewhere(look.checkpoint, snapshot))
         self.close()
         shape = _shape(table.definition)
-        self._rows = ExportedRows(table, shape, self._copy.origin, self._storage, self._pace)
+        self._rows = ExportedRows(table, shape, self._files)
         return self._rows, shape
 
     def structure(self, here: TableShape, there: TableShape) -> StructureFound:
@@ -88,9 +88,9 @@ class ExportSource:
         self._rows = None
 
 
-def exported_source(copy: OpenCopy, storage: Storage) -> Callable[[Pace], ExportSource]:
+def exported_source(copy: OpenCopy, storage: Storage) -> Callable[[Pace, threading.Event], ExportSource]:
     """Return what compares with an export; see `verification.OpensSource`."""
-    return lambda pace: ExportSource(copy, storage, pace)
+    return lambda pace, stop: ExportSource(copy, Files(copy.origin, storage, pace, stop))
 
 
 def _elsewhere(checkpoint: int, snapshot: int) -> str:

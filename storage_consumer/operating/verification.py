@@ -27,8 +27,8 @@ from storage_consumer.verifying.result import Outcome, TableResult
 
 _AGAIN = 2
 T = TypeVar("T")
-OpensSource = Callable[[Pace], ComparedSource]
-"""Makes what a worker compares with; it keeps the pace."""
+OpensSource = Callable[[Pace, threading.Event], ComparedSource]
+"""Makes what a worker compares with; it keeps the pace, and ends early once the event is set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class VerifyReport:
 
 def live(source: Server, *, is_frozen: bool) -> OpensSource:
     """Return what compares with a server. `is_frozen`: whether nothing writes to it, so that it need not be a TiDB."""
-    return lambda pace: LiveSource(Reading(source.settings, source.password, "source", pace), is_frozen=is_frozen)
+    return lambda pace, _: LiveSource(Reading(source.settings, source.password, "source", pace), is_frozen=is_frozen)
 
 
 class _SharedDesk(Desk):
@@ -195,7 +195,7 @@ def _all(run: _Run, tables: Mapping[str, TableResult]) -> list[TableResult]:
     everyone = []
     for _ in range(min(run.wishes.workers, len(tables))):
         ends = Ends(
-            run.source(paces[0]),
+            run.source(paces[0], run.stop),
             Reading(run.target.settings, run.target.password, "target", paces[1]),
         )
         everyone.append(ends)
