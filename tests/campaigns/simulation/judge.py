@@ -155,8 +155,16 @@ class Judge:
         return [
             (name, uid)
             for name, uid in self._records.owners.items()
-            if uid not in self.left_out.uids and not self.left_out.has(name) and name not in self._records.begun
+            if uid not in self.left_out.uids
+            and not self.left_out.has(name)
+            and name not in self._records.begun
+            and not self._is_left_behind(name)
         ]
+
+    def _is_left_behind(self, name: TableName) -> bool:
+        """Whether the source has the table no more, so that whatever is there under its name is for an operator to drop."""
+        stored = self._records.tables.get(key_of(name))
+        return stored is not None and stored.state == TableState.DROPPED
 
     def _look(self) -> None:
         self.loaded.look()
