@@ -39,7 +39,8 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Dump]:
 def loaded(dump: Dump, server: DatabaseServer, folder: Path) -> str:
     """Load an export into a server that goes on to exactly its TSO; its URI. What the server cannot hold stays halted."""
     workload = dump.folder.parent.name
-    corpus = chosen(available(), workloads=(workload,), archs=("new",), variants=("csv",))[0].open(folder / "corpora")
+    source, *_ = chosen(available(), workloads=(workload,), archs=("new",), variants=("csv", "json"))
+    corpus = source.open(folder / "corpora")
     case = begun(dump, corpus, server, folder)
     corpus.materialise(corpus.cuts[case.cut - 1], case.replay.bucket)
     with case.consumer() as consumer:
