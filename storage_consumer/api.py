@@ -17,7 +17,6 @@ from storage_consumer.clock import Clock, SystemClock
 from storage_consumer.config.keywords import Options
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.secrets import remove_secrets, write_secrets
-from storage_consumer.config.source_server import source_server
 from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.csv.options import caveat
@@ -51,7 +50,7 @@ from storage_consumer.operating.exported_source import exported_source
 from storage_consumer.operating.looking import status_now, status_site
 from storage_consumer.operating.opened_export import opened_export
 from storage_consumer.operating.retries import QuarantineRetries
-from storage_consumer.operating.verification import Server, VerifyReport, live, verified
+from storage_consumer.operating.verification import Server, VerifyReport, live, server_at, verified
 from storage_consumer.operating.verified_table import VerifyOptions, Wishes
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.selection import Selection
@@ -243,16 +242,8 @@ class Consumer:
                 wishes,
                 stop=stop,
             )
-        settings, password, hidden = source_server(
-            source,
-            source_password_file,
-            os.environ,
-            frozen=frozen,
-            allow_unverified_server=target.settings.allow_unverified_server,
-        )
-        for secret in hidden:
-            register_secret(secret)
-        return verified(target, live(Server(settings=settings, password=password), is_frozen=frozen), wishes, stop=stop)
+        server = server_at(source, source_password_file, os.environ, target.settings, frozen=frozen)
+        return verified(target, live(server, is_frozen=frozen), wishes, stop=stop)
 
     def running_statements(self) -> tuple[RunningStatement, ...]:
         """Return the statements that run on the target now; from any thread."""

@@ -8,11 +8,11 @@ from dataclasses import asdict
 
 from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.operator_loads import LoadRow
-from storage_consumer.cli import reading_source, table_command, table_export
+from storage_consumer.cli import table_command, table_export
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.ddl_command import who
 from storage_consumer.cli.layout import message, table, wrapped
-from storage_consumer.cli.reading_source import with_zone_of
+from storage_consumer.cli.reading_source import KEYWORDS, with_zone_of
 from storage_consumer.cli.target_state import opened
 from storage_consumer.config.load import with_files_read
 from storage_consumer.errors import ConfigError
@@ -29,7 +29,7 @@ from storage_consumer.telemetry import json_text, tso_time
 CANCEL = "cancel"
 _OF_TABLES = ("pause", "resume")
 """Actions that are decisions about the table."""
-_OWN = ("action", "table", "dump", "dump_tz", "at", "replace", "all", "json", "upstream_uri", *reading_source.KEYWORDS)
+_OWN = ("action", "table", "dump", "dump_tz", "at", "replace", "all", "json", "upstream_uri", *KEYWORDS)
 _INDENT = " " * 4
 
 

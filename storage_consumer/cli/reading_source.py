@@ -8,10 +8,8 @@ from storage_consumer.cli.verb_options import number_of
 from storage_consumer.config import parsers
 from storage_consumer.config.export_uris import with_time_zone
 from storage_consumer.config.settings import Downstream
-from storage_consumer.config.source_server import source_server
 from storage_consumer.errors import ConfigError
-from storage_consumer.operating.verification import Server
-from storage_consumer.telemetry import register_secret
+from storage_consumer.operating.verification import Server, server_at
 
 KEYWORDS = ("source", "source_password_file", "workers", "rows_per_second")
 _MOST_WORKERS = 64
@@ -31,20 +29,8 @@ def rows_per_second_of(own: Mapping[str, str], default: float) -> float:
 def server_of(
     own: Mapping[str, str], environ: Mapping[str, str], target: Downstream, *, frozen: bool = False
 ) -> Server:
-    """Return the server that --source names, whose password is hidden from here on; raise `ConfigError`.
-
-    `target`: whether its certificate is checked counts for the source too. `frozen`: whether it need not be a TiDB.
-    """
-    settings, password, hidden = source_server(
-        own["source"],
-        own.get("source_password_file"),
-        environ,
-        frozen=frozen,
-        allow_unverified_server=target.allow_unverified_server,
-    )
-    for secret in hidden:
-        register_secret(secret)
-    return Server(settings=settings, password=password)
+    """Return the server that --source names; see `server_at`."""
+    return server_at(own["source"], own.get("source_password_file"), environ, target, frozen=frozen)
 
 
 def with_zone_of(own: Mapping[str, str], uri: str) -> str:

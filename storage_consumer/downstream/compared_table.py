@@ -12,11 +12,10 @@ from storage_consumer.downstream.reading import Reading
 from storage_consumer.errors import TableError
 from storage_consumer.model import TableName
 from storage_consumer.sql.tokens import qualified
+from storage_consumer.verifying.forms import BEGINNING, FEW_BYTES
 from storage_consumer.verifying.layout import SideColumn, SideLayout
 from storage_consumer.verifying.side import ColumnShape, Digest, IndexShape, Key, KeyRange, Row, TableShape
 
-_FEW_BYTES = 256
-"""Bytes of a wide value that are fetched as they are; of a longer one its beginning, its length and its hash."""
 _SUM = "BIT_XOR(CAST(CONV({}, 16, 10) AS UNSIGNED))"
 _TOTAL = "SUM(CAST(CONV({}, 16, 10) AS UNSIGNED))"
 
@@ -183,8 +182,8 @@ def _shown(column: SideColumn) -> str:
     text = column.form.fetched.replace("{}", name_of(column))
     if not column.form.is_wide:
         return text
-    long = f"CONCAT('#', LEFT({text}, 64), '... ', LENGTH({text}), ' bytes, SHA-256 ', SHA2({text}, 256))"
-    return f"IF(LENGTH({text}) <= {_FEW_BYTES}, CONCAT('=', {text}), {long})"
+    long = f"CONCAT('#', LEFT({text}, {BEGINNING}), '... ', LENGTH({text}), ' bytes, SHA-256 ', SHA2({text}, 256))"
+    return f"IF(LENGTH({text}) <= {FEW_BYTES}, CONCAT('=', {text}), {long})"
 
 
 def _column(kind: str, *row: Any) -> ColumnShape:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import partial, reduce
+from functools import reduce
 from hashlib import sha256
 from itertools import islice
 from operator import xor
@@ -26,14 +26,13 @@ from storage_consumer.driver.copies import CopiedTable
 from storage_consumer.errors import Abandoned, FilesMissing
 from storage_consumer.model import CommitRange, TableColumn, folded_name
 from storage_consumer.storage.base import Storage, whole
+from storage_consumer.verifying.forms import BEGINNING, FEW_BYTES
 from storage_consumer.verifying.layout import SideColumn, SideLayout
 from storage_consumer.verifying.side import Digest, Key, KeyRange, Row, TableShape
 
 _BLOCK = 1 << 22
 _AT_A_TIME = 2_000
 """Rows that are written into the file at a time."""
-_FEW_BYTES = 256
-"""See `ComparedTable`: a longer wide value is fetched as its beginning, its length and its hash."""
 _DIGITS_BEHIND = 30
 """Most digits behind the point of a DECIMAL."""
 _ALL = CommitRange(low=0, high=1 << 62)
@@ -201,11 +200,11 @@ def _shown(text: bytes | None, column: SideColumn) -> bytes | None:
     """Return a value as it is fetched."""
     if text is None or not column.form.is_wide:
         return text
-    if len(text) <= _FEW_BYTES:
+    if len(text) <= FEW_BYTES:
         return b"=" + text
-    beginning = text[:64]
+    beginning = text[:BEGINNING]
     with suppress(UnicodeDecodeError):
-        beginning = text.decode()[:64].encode()
+        beginning = text.decode()[:BEGINNING].encode()
     return b"#%b... %d bytes, SHA-256 %b" % (beginning, len(text), sha256(text).hexdigest().encode())
 
 
@@ -226,7 +225,7 @@ def _text_of(column: TableColumn) -> Callable[[str], bytes]:
         return _plain_decimal
     if column.type in BINARY_TYPES:
         return bytes.fromhex
-    return partial(_trimmed, blanks=" ") if column.type == "CHAR" else str.encode
+    return _unpadded if column.type == "CHAR" else str.encode
 
 
 def _plain_decimal(text: str) -> bytes:
@@ -234,8 +233,8 @@ def _plain_decimal(text: str) -> bytes:
     return format(Decimal(text), "f").encode()
 
 
-def _trimmed(text: str, blanks: str) -> bytes:
-    return text.rstrip(blanks).encode()
+def _unpadded(text: str) -> bytes:
+    return text.rstrip(" ").encode()
 
 
 # the order of keys

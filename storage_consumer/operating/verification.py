@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.config.settings import Downstream
+from storage_consumer.config.source_server import source_server
 from storage_consumer.config.table_filter import table_rules
 from storage_consumer.downstream.reading import Pace, Reading
 from storage_consumer.driver.remedies import reaching
@@ -21,6 +22,7 @@ from storage_consumer.errors import ConfigError, StorageConsumerError, Transient
 from storage_consumer.model import TableName
 from storage_consumer.operating.compared_source import ComparedSource, LiveSource
 from storage_consumer.operating.verified_table import Desk, Ends, TableVerification, Wishes
+from storage_consumer.telemetry import register_secret
 from storage_consumer.verifying.cut import TableLook, is_compared
 from storage_consumer.verifying.healing import heal_command
 from storage_consumer.verifying.result import Outcome, TableResult
@@ -56,6 +58,21 @@ class VerifyReport:
     def differs(self) -> bool:
         """Whether a table differs."""
         return any(table.outcome is Outcome.DIFFERENT for table in self.tables)
+
+
+def server_at(
+    uri: str, password_file: str | None, environ: Mapping[str, str], target: Downstream, *, frozen: bool = False
+) -> Server:
+    """Return the source at a URI, whose password is hidden from here on; raise `ConfigError`.
+
+    `target`: whether its certificate is checked counts for the source too. `frozen`: whether it need not be a TiDB.
+    """
+    settings, password, hidden = source_server(
+        uri, password_file, environ, frozen=frozen, allow_unverified_server=target.allow_unverified_server
+    )
+    for secret in hidden:
+        register_secret(secret)
+    return Server(settings=settings, password=password)
 
 
 def live(source: Server, *, is_frozen: bool) -> OpensSource:

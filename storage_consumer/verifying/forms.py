@@ -15,6 +15,10 @@ from typing import Any
 from storage_consumer.verifying.side import ColumnShape
 
 Normal = Callable[[bytes], bytes]
+FEW_BYTES = 256
+"""Bytes of a wide value that are fetched as they are; of a longer one its beginning, its length and its hash."""
+BEGINNING = 64
+"""Characters of a longer one."""
 
 
 def _same(value: bytes) -> bytes:
