@@ -107,21 +107,23 @@ class MalformedSchemaFile(TableError):
 class UndecodableRow(TableError):
     """A row of a data file does not parse.
 
-    `at_end` is True when the row is the last one of its file, which may be torn while the file is still being written.
+    `at_end` is True when the row is the last one of its file, which may be torn while the file is still being written. `commit_ts` is the
+    row's, None where it cannot be read.
     """
 
-    def __init__(self, message: str, *, at_end: bool = False) -> None:
+    def __init__(self, message: str, *, at_end: bool = False, commit_ts: int | None = None) -> None:
         """Store where the row is; `message` names the file, the row, the byte offset and an excerpt."""
         super().__init__(message)
         self.at_end = at_end
+        self.commit_ts = commit_ts
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Keep `at_end` when the error travels between processes."""
-        return (_undecodable, (str(self), self.at_end))
+        """Keep what is known of the row when the error travels between processes."""
+        return (_undecodable, (str(self), self.at_end, self.commit_ts))
 
 
-def _undecodable(message: str, at_end: bool) -> UndecodableRow:  # noqa: FBT001 - called by pickle only
-    return UndecodableRow(message, at_end=at_end)
+def _undecodable(message: str, at_end: bool, commit_ts: int | None) -> UndecodableRow:  # noqa: FBT001 - called by pickle only
+    return UndecodableRow(message, at_end=at_end, commit_ts=commit_ts)
 
 
 class FilesMissing(TableError):

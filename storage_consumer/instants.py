@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 from storage_consumer.model import TSO_PHYSICAL_SHIFT
 
+Instant = int | str | datetime
+"""A TSO, a time of RFC 3339 with its zone or a TSO in digits, or a time that knows its zone."""
 _LONGEST = 20
 """Digits of the largest 64-bit number."""
 _TIME = re.compile(r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?([Zz]|[+-]\d{2}:\d{2})?", re.ASCII)
@@ -14,11 +16,23 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def parse_instant(given: str) -> int:
+def tso_of_instant(instant: Instant, *, is_end: bool = False) -> int:
+    """Return the TSO of an instant; see `parse_instant`. Raises ValueError."""
+    if isinstance(instant, int):
+        return instant
+    if isinstance(instant, str):
+        return parse_instant(instant, is_end=is_end)
+    if instant.tzinfo is None:
+        raise ValueError(f"{instant} has no time zone, so it may mean several instants")
+    return _tso(instant - _EPOCH, str(instant), is_end=is_end)
+
+
+def parse_instant(given: str, *, is_end: bool = False) -> int:
     """Return the TSO of a text: a TSO in digits, or a time of RFC 3339 with its zone, such as ``2026-11-23T10:00:00Z``.
 
-    A time is cut to milliseconds, and means the first TSO of its millisecond, as in TiDB's ``AS OF TIMESTAMP``. Raises ValueError, which
-    says what is expected.
+    A time is cut to milliseconds, and means the first TSO of its millisecond, as in TiDB's ``AS OF TIMESTAMP``. `is_end`: it is the inclusive
+    end of a window, and means the last one, since times of changes are shown cut to milliseconds too. Raises ValueError, which says what is
+    expected.
     """
     text = given.strip()
     if text.isascii() and text.isdecimal():
@@ -37,9 +51,15 @@ def parse_instant(given: str) -> int:
         )
     try:
         moment = datetime.fromisoformat(f"{date}T{clock}{zone.upper().replace('Z', '+00:00')}")
-        since = moment - _EPOCH
+        since = moment - _EPOCH + int(f"{fraction or '':0<3}"[:3]) * _MILLISECOND
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{given!r} is no time: {error}") from None
+    return _tso(since, repr(given), is_end=is_end)
+
+
+def _tso(since: timedelta, shown: str, *, is_end: bool) -> int:
+    """Return the first or the last TSO of the millisecond at a distance from 1970."""
     if since < timedelta():
-        raise ValueError(f"{given!r} is before 1970, and a TSO counts from there")
-    return (since // _MILLISECOND + int(f"{fraction or '':0<3}"[:3])) << TSO_PHYSICAL_SHIFT
+        raise ValueError(f"{shown} is before 1970, and a TSO counts from there")
+    milliseconds = since // _MILLISECOND
+    return (milliseconds + 1 << TSO_PHYSICAL_SHIFT) - 1 if is_end else milliseconds << TSO_PHYSICAL_SHIFT

@@ -93,11 +93,11 @@ class RowWriter(Protocol):
 def file_blocks(storage: Blocks, work: FileSplit) -> Iterator[bytes]:
     """Yield a file's blocks, or those of one split; raise `StorageUnavailable` if it has fewer bytes than were listed.
 
-    A split requires the listed tag, so that all splits of a file read the same object version.
+    A split requires the listed tag, so that all splits of a file read the same object version; so does a part of a copy.
     """
     stored, span = work.file.stored, work.span
     if span == WHOLE:
-        return whole(storage.blocks(stored.path, READ_BLOCK), stored)
+        return whole(storage.blocks(stored.path, READ_BLOCK, tag=stored.tag if work.exact else ""), stored)
     most = work.size + _BEHIND_PART
     # Divide the range into equal requests, rounded up, so that none fetches only a few bytes.
     size = -(-most // -(-most // READ_BLOCK))

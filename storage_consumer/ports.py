@@ -330,6 +330,8 @@ class DdlContext:
 
     A statement of TiDB takes effect in steps, and a snapshot from right before its version can show the last ones already.
     """
+    in_doubt_by: int = 0
+    """The TSO of a copy from right before a RENAME, 0 for none: where the names in the target do not fit, it may be the reason."""
     made_by: DdlStep | None = None
     """The last statement before this one that created the table; it may not have run here."""
     database_statements: tuple[str, ...] = ()

@@ -122,7 +122,7 @@ class QuarantineStatements:
         }
         return {name: _text(text) for name, text in texts.items()} | {
             "version": work.version,
-            "commit_ts": row.place.commit_ts,
+            "commit_ts": rule.as_of or row.place.commit_ts,
             "row_in_file": row.place.row,
             "line": f"x'{row.line.hex()}'",
             "held_before": "NULL" if before is None else _text(before),

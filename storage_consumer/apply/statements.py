@@ -253,7 +253,7 @@ def delete_images(work: TablePlan, line: bytes, escape: Escape, *, json_equals: 
     ``{column}`` and ``{value}``.
     """
     conditions = [
-        _same(text, column, escape, json_equals) for text, column in zip(decode_line(line), work.written, strict=True)
+        same(text, column, escape, json_equals) for text, column in zip(decode_line(line), work.written, strict=True)
     ]
     return f"DELETE FROM {qualified(work.name)} WHERE {' AND '.join(conditions)} LIMIT {most}"
 
@@ -264,7 +264,7 @@ def json_equals(version: str) -> str:
     return "JSON_EQUALS({column}, {value})" if "MariaDB" in version else "{column} = CAST({value} AS JSON)"
 
 
-def _same(text: str | None, column: WireColumn, escape: Escape, json_equals: str) -> str:
+def same(text: str | None, column: WireColumn, escape: Escape, json_equals: str) -> str:
     """Return the condition that a column holds exactly this value."""
     name = quote(column.name)
     if text is None:

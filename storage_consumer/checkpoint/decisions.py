@@ -28,6 +28,7 @@ from storage_consumer.plan.table_decisions import (
     TableDecision,
     Verb,
     held,
+    leads_to,
     may_touch,
     needs_copy,
     obeyed,
@@ -97,6 +98,8 @@ class StoredDecisions:
         if not found.refusal:
             self._put(connection, found.table)
             self._put_also(connection, stored, decision)
+            if decision.verb == "reload-done":
+                close_copied(connection, tables, decision.table_key, decision.at)
         made = tables.table_decisions
         connection.execute(
             # In the transaction that changes the table: after a crash both are there, or the decision still waits.
@@ -130,10 +133,10 @@ class StoredDecisions:
         row = connection.execute(query.with_for_update() if locks else query).first()
         stored = self._kept_only(connection, of) if row is None else stored_table(row)
         # What the verdict needs of the journal is read in the same transaction, so that no statement moves in between.
-        stored = replace(stored, last_resolved=connection.execute(last_resolved(tables, of)).scalar_one() or 0)
+        stored = replace(stored, last_resolved=last_that_led_to(connection.execute(resolved_statements(tables, of))))
         loads = tables.loads.c
-        loading = select(loads.load_id).where(loads.table_key == of, loads.phase == LoadPhase.LOADING)
-        stored = replace(stored, loading=connection.execute(loading).first() is not None)
+        phase = connection.execute(select(loads.phase).where(loads.table_key == of)).scalar_one_or_none()
+        stored = replace(stored, loading=phase == LoadPhase.LOADING, joining=phase == LoadPhase.JOINING)
         begun = connection.execute(begun_statements(tables, given_up=needs_copy(stored.state))).all()
         stored = replace(stored, started=last_that_may_touch(begun, stored.name))
         if why := refusal(stored, decision, tells_time=tells_time):
@@ -156,8 +159,6 @@ class StoredDecisions:
         if decision.verb == "moved" and decision.to is not None:
             place = {"target_schema": decision.to.schema, "target_table": decision.to.table}
             connection.execute(put(targets, {"table_key": table.table_key} | place))
-        if decision.verb == "reload-done":
-            close_copied(connection, self._tables, table.table_key, decision.at)
         # Whatever was being loaded is no longer what the table goes on with.
         if decision.verb in ("reload-done", "skip"):
             loads = self._tables.loads
@@ -184,6 +185,10 @@ class StoredDecisions:
         connection.execute(put(self._tables.copies, {"table_key": table.table_key} | copy_values(table.copies)))
 
 
+_STRAYS = 100
+"""More statements than other tables' steps of a cycle of renames ever lie in one table's folder, one after the other."""
+
+
 def stored_tables(tables: StateTables) -> Select[Any]:
     """Return the query for stored tables, one row each; see `stored_table`."""
     progress, copies = tables.tables, tables.copies
@@ -204,13 +209,22 @@ def stored_table(row: Row[Any]) -> StoredTable:
     )
 
 
-def last_resolved(tables: StateTables, table_key: str) -> Select[Any]:
-    """Return the query for the version of a table's last statement that is done or skipped."""
+def resolved_statements(tables: StateTables, table_key: str) -> Select[Any]:
+    """Return the query for the last statements in a table's folder that are done or skipped; see `last_that_led_to`."""
     journal, kept = tables.journal.c, tables.structures.c
     same = same_statement(tables.structures, tables.journal)
-    found = select(func.max(journal.version)).join_from(tables.structures, tables.journal, same)
+    found = select(journal.version, journal.query, kept.schema_name, kept.table_name).join_from(
+        tables.structures, tables.journal, same
+    )
     # A structure without a statement is journaled too, but it is no change that a copy has to hold.
-    return found.where(kept.table_key == table_key, kept.query != "", journal.state.in_((DONE, SKIPPED)))
+    found = found.where(kept.table_key == table_key, kept.query != "", journal.state.in_((DONE, SKIPPED)))
+    return found.order_by(journal.version.desc()).limit(_STRAYS)
+
+
+def last_that_led_to(resolved: Iterable[Sequence[Any]]) -> int:
+    """Return the highest version of those statements that is one of the table itself, 0 for none."""
+    named = ((version, query, TableName(schema=schema, table=table)) for version, query, schema, table in resolved)
+    return next((version for version, query, name in named if leads_to(query, name)), 0)
 
 
 def begun_statements(tables: StateTables, *, given_up: bool) -> Select[Any]:

@@ -11,6 +11,7 @@ from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.engine import Connection
 
 from storage_consumer.checkpoint.decisions import StoredDecisions, begun_statements, last_that_may_touch
+from storage_consumer.checkpoint.quarantine import close_copied
 from storage_consumer.checkpoint.transactions import OwnedTransactions, larger
 from storage_consumer.downstream.state_tables import StateTables, put
 from storage_consumer.model import TableName
@@ -76,6 +77,8 @@ class StoredLoads:
                 progress = insert(tables.tables).values({"table_key": load.table_key, "checkpoint": 0} | names | new)
                 connection.execute(progress.on_duplicate_key_update(**new))
                 self._decisions.end_pause(connection, load.table_key)
+                # Now, and not when it ends: by then there may be rows of this very copy.
+                close_copied(connection, tables, load.table_key, load.low)
 
     def refuse(self, load: Load, error: str) -> None:
         """Store why a copy cannot be used."""

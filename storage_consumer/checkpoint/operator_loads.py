@@ -5,11 +5,12 @@ A wish is a row of the state. A running consumer looks at it before its next rou
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sqlalchemy import func, select, update
 
+from storage_consumer.checkpoint.decisions import begun_statements, last_that_may_touch
 from storage_consumer.checkpoint.loads import load_of
 from storage_consumer.checkpoint.operator_connection import OperatorConnection
 from storage_consumer.downstream.state_tables import put
@@ -26,6 +27,8 @@ class LoadRow:
     requested_by: str
     ended_at: str = ""
     """When it was refused or cancelled, or when all of its copy was written; empty before that."""
+    waits_for: int = 0
+    """The version of a statement that may touch its table and is not known to have ended: the load waits for it; 0 for none."""
 
 
 class LoadInspector:
@@ -42,7 +45,14 @@ class LoadInspector:
             return []
         loads = self._loads
         rows = self._connection.rows(select(loads).order_by(loads.c.schema_name, loads.c.table_name))
-        return [self._row(row) for row in rows]
+        found = [self._row(row) for row in rows]
+        if not any(row.load.is_pending for row in found):
+            return found
+        begun = self._connection.rows(begun_statements(self._connection.tables, given_up=True))
+        return [
+            replace(row, waits_for=last_that_may_touch(begun, row.load.name)) if row.load.is_pending else row
+            for row in found
+        ]
 
     def request(self, load: Load, by: str) -> LoadRow | None:
         """Store what somebody wants to be loaded, unless the table is being loaded; return that load then."""

@@ -13,8 +13,9 @@ from sqlalchemy import func, select, text
 from storage_consumer.checkpoint.copies import COLUMNS, copies_from
 from storage_consumer.checkpoint.decisions import (
     begun_statements,
-    last_resolved,
+    last_that_led_to,
     last_that_may_touch,
+    resolved_statements,
     stored_verb,
     verb_of,
 )
@@ -94,9 +95,9 @@ class TableInspector:
     def judged(self, table: StoredTable) -> StoredTable:
         """Return the table with what the consumer would look up about its statements before it follows a decision."""
         key = table.table_key
-        ((resolved,),) = self._connection.rows(last_resolved(self._tables, key))
+        resolved = last_that_led_to(self._connection.rows(resolved_statements(self._tables, key)))
         begun = self._connection.rows(begun_statements(self._tables, given_up=needs_copy(table.state)))
-        return replace(table, last_resolved=resolved or 0, started=last_that_may_touch(begun, table.name))
+        return replace(table, last_resolved=resolved, started=last_that_may_touch(begun, table.name))
 
     def decide_on(self, row: TableRow, decision: TableDecision) -> str:
         """Store a decision. Return ``stored``, or ``same`` if it was stored before and no consumer has seen it."""

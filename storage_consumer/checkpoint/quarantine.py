@@ -27,7 +27,11 @@ class AskedEntry:
     table: str
     """Its table's name in the target."""
     version: int
+    """Of the structure of the row; 0 for a row of a copy, which has that as of the copy."""
     commit_ts: int
+    """Of the row, or the TSO of the copy that it is of."""
+    path: str
+    """Of its file."""
     key: str
     key_columns: str
     """How its key is compared; see `order.key_digest.key_signature`."""
@@ -60,7 +64,7 @@ class StoredQuarantine:
         kept = self._tables.quarantine.c
         query = select(
             *(kept.table_key, kept.digest, kept.schema_name, kept.table_name, kept.version, kept.commit_ts),
-            *(kept.row_key, kept.key_columns, kept.written_columns, kept.line),
+            *(kept.path, kept.row_key, kept.key_columns, kept.written_columns, kept.line),
         ).where(kept.retry_asked_at.is_not(None))
         with self._transactions.shared(_DOING) as connection:
             rows = connection.execute(query.order_by(kept.commit_ts, kept.digest)).all()
@@ -96,7 +100,7 @@ def close_copied(connection: Connection, tables: StateTables, table_key: str, at
 
 
 def _asked(*row: Any) -> AskedEntry:
-    key, digest, schema, table, version, commit_ts, named, signature, written, line = row
+    key, digest, schema, table, version, commit_ts, path, named, signature, written, line = row
     return AskedEntry(
         table_key=key,
         digest=digest,
@@ -104,6 +108,7 @@ def _asked(*row: Any) -> AskedEntry:
         table=table,
         version=version,
         commit_ts=commit_ts,
+        path=path,
         key=named,
         key_columns=signature,
         written_columns=written,

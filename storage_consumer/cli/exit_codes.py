@@ -114,6 +114,19 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                 ),
             }
         ),
+        "changes": MappingProxyType(
+            {
+                ExitCode.DONE: Ending("all changes of the window were printed, or nobody reads them any more", ""),
+                ExitCode.FAILED: Ending(
+                    "the storage did not answer, has no metadata, or a file cannot be read; what came before was printed",
+                    "The message names file, row and table with the next step; with --table the files of other tables do not matter.",
+                ),
+                ExitCode.MISCONFIGURED: Ending(
+                    "the arguments are wrong, a setting is missing, or the window ends beyond the bucket's checkpoint",
+                    _ARGUMENTS,
+                ),
+            }
+        ),
         "doctor": MappingProxyType(
             {
                 ExitCode.DONE: Ending("no check failed; there may be warnings", "Start `storage-consumer run`."),

@@ -96,8 +96,13 @@ def _requested(
         found = {"exported": asdict(exported)} if exported is not None else {}
         return json_text({"outcome": "stored", "table": str(name), "source": source, **found})
     instead = ", in place of its rows in the target" if wish.replaces else ""
+    anew = (
+        "".join(f"{name}: a snapshot was lost, so a newer one was taken: {why}\n" for why in exported.lost)
+        if exported
+        else ""
+    )
     made = (
-        f"{name}: exported as of {exported.snapshot} ({tso_time(exported.snapshot)}): {exported.rows:,} rows in {exported.files:,} files\n"
+        f"{anew}{name}: exported as of {exported.snapshot} ({tso_time(exported.snapshot)}): {exported.rows:,} rows in {exported.files:,} files\n"
         if exported is not None
         else ""
     )
@@ -176,10 +181,14 @@ def _lines(row: LoadRow) -> Iterator[str]:
     yield from table([(str(load.name), str(load.phase), load_progress(load))], "  ")
     yield from wrapped(f"{load.source} {at}".rstrip(), _INDENT)
     yield from message(load.error, _INDENT) if load.error else ()
+    if row.waits_for:
+        waits = f"waits for the statement with version {row.waits_for}, which may touch the table: see `storage-consumer ddl`"
+        yield from message(waits, _INDENT)
     ended = f", ended at {row.ended_at} UTC" if row.ended_at else ""
     yield from wrapped(f"requested at {row.requested_at} UTC by {row.requested_by}{ended}", _INDENT)
 
 
 def _document(row: LoadRow) -> dict[str, object]:
     more = {"replaces": row.load.replaces, "requested_at": row.requested_at, "requested_by": row.requested_by}
+    more["waits_for"] = row.waits_for or None
     return load_document(row.load) | more | {"ended_at": row.ended_at or None}

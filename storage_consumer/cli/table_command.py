@@ -12,7 +12,8 @@ from storage_consumer.cli.target_state import opened
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
 from storage_consumer.instants import parse_instant
-from storage_consumer.model import TableName, physical_ms
+from storage_consumer.loading.proof import is_in_future
+from storage_consumer.model import TableName
 from storage_consumer.plan.table_decisions import TableDecision, is_skipped, refusal, shown_state
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import is_meant, parsed, refuse_several
@@ -21,8 +22,6 @@ from storage_consumer.telemetry import json_text, tso_time
 LIST = "list"
 _ONLY_HERE = ("action", "table", "at", "to", "all", "json")
 _INDENT = " " * 4
-_AHEAD_MS = 10 * 60 * 1000
-"""Milliseconds by which clocks may differ: rows up to the TSO of a copy are no longer taken from files."""
 _PROMISES = {
     "pause": "it is paused, also across restarts, until `table resume` or `load`; the checkpoint stays with it",
     "skip": "it is left out, also across restarts: neither its rows nor its statements are applied, and the checkpoint goes on "
@@ -58,7 +57,7 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
             decided_by=who(),
         )
         # By the target's clock, since this machine's may be wrong; a TSO in the future would have all rows until then left out.
-        if physical_ms(decision.at) > desk.tables.now_ms() + _AHEAD_MS:
+        if is_in_future(decision.at, desk.tables.now_ms()):
             raise ConfigError(
                 f"--at {own['at']} is {decision.at} ({tso_time(decision.at)}), which is in the future; give the TSO of the copy"
             )

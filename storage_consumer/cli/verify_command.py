@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from storage_consumer.cli import screen
 from storage_consumer.cli.answer import Answer
@@ -18,6 +18,7 @@ from storage_consumer.config import parsers
 from storage_consumer.config.load import load, load_target, with_files_read
 from storage_consumer.config.settings import Secrets
 from storage_consumer.errors import ConfigError, TransientError
+from storage_consumer.model import TableName
 from storage_consumer.monitoring.wording import moment
 from storage_consumer.operating.exported_source import exported_source
 from storage_consumer.operating.opened_export import NO_BUCKET, opened_export
@@ -183,6 +184,7 @@ def document(report: VerifyReport) -> dict[str, object]:
         "counts": {name: count for name, count in counts.items() if count},
         "seconds": report.seconds,
         "tables": [table.document() for table in report.tables],
+        "unknown": [str(name) for name in report.unknown],
     }
 
 
@@ -191,6 +193,8 @@ def _lines(report: VerifyReport) -> Iterator[str]:
     ranks = {Outcome.DIFFERENT: 0, Outcome.NOT_COMPARED: 1}
     for table in sorted(report.tables, key=lambda each: (ranks.get(each.outcome, 2), str(each.table))):
         yield from _of_table(table)
+    if report.unknown:
+        yield from wrapped(_of_unknown(report.unknown), further="  ")
     rows = sum(table.rows for table in report.tables)
     counts = ", ".join(
         f"{sum(table.outcome is outcome for table in report.tables):,} {outcome}"
@@ -199,6 +203,16 @@ def _lines(report: VerifyReport) -> Iterator[str]:
     )
     yield ""
     yield f"{counts}; {rows:,} rows in {span(report.seconds)}"
+
+
+def _of_unknown(names: Sequence[TableName]) -> str:
+    """Return what is said of tables that only the source has."""
+    shown = ", ".join(map(str, names[:_SHOWN_ROWS]))
+    more = f" and {len(names) - _SHOWN_ROWS:,} more (--json has them)" if len(names) > _SHOWN_ROWS else ""
+    return (
+        f"not in the bucket: {shown}{more}. The source has them, and no file names them: the changefeed's filter leaves them out, or nothing "
+        "of them has changed since it began. Then they need a copy: storage-consumer load"
+    )
 
 
 def _of_table(table: TableResult) -> Iterator[str]:

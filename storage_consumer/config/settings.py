@@ -55,7 +55,7 @@ class DumpOptions:
     binary: Literal["raw", "hex", "base64"] = "raw"
     """How a CSV file has bytes: as they are, or by ``--csv-output-dialect`` of snowflake and redshift, or of bigquery."""
     time_zone: str = ""
-    """Zone that the head of each SQL file has to name if it names one (``SET TIME_ZONE``); empty: any."""
+    """Zone of TIMESTAMP values, which the head of each SQL file has to name if it names one (``SET TIME_ZONE``); empty: any."""
     bucket_time_zone: str = "UTC"
     """`Upstream.time_zone` of the bucket whose changes follow: the target's session is in that zone, or in UTC."""
 
@@ -68,6 +68,16 @@ class ColumnSelector:
     """Rules of TiCDC's table filter, such as ``shop.*`` and ``!shop.items``."""
     columns: tuple[str, ...]
     """Patterns of column names, such as ``*`` and ``!secret``; the last one that fits a name decides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """Changes that TiCDC leaves out when it writes."""
+
+    matcher: tuple[str, ...]
+    """Rules of TiCDC's table filter for the tables."""
+    what: str
+    """Which changes, and where that is set: for messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +109,12 @@ class Upstream:
     """Whether to take files whose rows carry no commit-ts, with the weaker promise that goes with it."""
     column_selectors: tuple[ColumnSelector, ...] = ()
     """Selectors in the order of the changefeed's file; the first one whose matcher fits a table applies to it."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Changes of rows, and statements that remove rows, that TiCDC leaves out."""
     file_expiration_days: int = 0
     """Days after which TiCDC deletes files, read or not; 0: never, or not given."""
     case_sensitive: bool = False
-    """The changefeed's ``case-sensitive``: whether the matchers of column selectors distinguish upper and lower case."""
+    """The changefeed's ``case-sensitive``: whether matchers distinguish upper and lower case."""
 
     @property
     def has_commit_ts(self) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from storage_consumer.config.settings import ColumnSelector
+from storage_consumer.config.settings import ColumnSelector, LeftOut
 from storage_consumer.errors import ConfigError
 
 _TOKEN = re.compile(
@@ -179,6 +179,19 @@ def unselected(
             columns = table_rules(selector.columns, parts=1)
             return [name for name in names if not columns.matches(name)]
     return []
+
+
+def leaving_out(found: Iterable[LeftOut], table: tuple[str, str], *, case: bool) -> str:
+    """Return which changes of a table (schema, name) TiCDC leaves out; empty if none. `case`: see `unselected`."""
+    return next((each.what for each in found if _may_fit(each.matcher, table, case=case)), "")
+
+
+def _may_fit(matcher: tuple[str, ...], table: tuple[str, str], *, case: bool) -> bool:
+    try:
+        return table_rules(matcher, case=case).matches(*table)
+    except ValueError:
+        # Only TiCDC has to read them.
+        return True
 
 
 def check_selectors(selectors: Iterable[ColumnSelector]) -> None:

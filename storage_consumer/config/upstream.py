@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from storage_consumer.config import parsers, stores
 from storage_consumer.config.format_options import CSV_OPTIONS
+from storage_consumer.config.left_out import left_out
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.settings import ColumnSelector, CsvOptions, Upstream
 from storage_consumer.config.sources import Given, Sources
@@ -47,6 +48,7 @@ def upstream_settings(sources: Sources, time_zone: str) -> tuple[Upstream, Mappi
         date_separator=sources.explicit("date_separator"),
         partition_separator=sources.explicit("enable_partition_separator"),
         column_selectors=_selectors(sources),
+        left_out=left_out(sources),
         file_expiration_days=_days_kept(sources),
         case_sensitive=sources.settings.get("case-sensitive", (False, ""))[0] is True,
         time_zone=time_zone,

@@ -199,7 +199,7 @@ class DdlRunner:
             try:
                 self._execution.execute_ddl(statement, "", step.version)
             except DdlFailed as fault:
-                raise _refusal(step, statement, fault, context.resumes) from fault
+                raise _refusal(step, statement, fault, context) from fault
         return collation
 
     def _once(self, started: _Started, entry: JournalEntry | None) -> tuple[str, Outcome]:
@@ -316,7 +316,7 @@ class DdlRunner:
         except DdlFailed as fault:
             # The answer is noted before the error is worded for people: the journal keeps what the server said.
             self._journal.record(step, FAILED, note=str(fault), run=Outcome(answer=str(fault)))
-            raise _refusal(step, action.statement, fault, started.context.resumes) from fault
+            raise _refusal(step, action.statement, fault, started.context) from fault
         after = self._structure.fingerprint(started.names)
         why = unmade or ("the table's copy holds its effect already" if early else "")
         note = f"nothing to do, because {why}: {answer.ignored}" if why and answer.ignored else answer.ignored
@@ -429,16 +429,16 @@ def _unlike(definition: TableDefinition, there: TargetTable | None) -> str:
     return " and ".join(part for part in parts if part)
 
 
-def _refusal(step: DdlStep, statement: str, fault: DdlFailed, resumes: TableName | None) -> DdlFailed:
+def _refusal(step: DdlStep, statement: str, fault: DdlFailed, context: DdlContext) -> DdlFailed:
     """Return the error of a statement that the target refuses: its answer, the statement, and the next steps."""
     return DdlFailed(
         f"{step.name}: the target refused the DDL with version {step.version} ({step.definition.path}): {fault}. The "
-        f"statement is: {statement[:500]}. {fault.remedy or _remedy(step)}, then start again or run `storage-consumer "
-        f"table resume {table_flag(resumes or step.origin.name)}` to try it again"
+        f"statement is: {statement[:500]}. {fault.remedy or _remedy(step, context)}, then start again or run `storage-consumer "
+        f"table resume {table_flag(context.resumes or step.origin.name)}` to try it again"
     )
 
 
-def _remedy(step: DdlStep) -> str:
+def _remedy(step: DdlStep, context: DdlContext) -> str:
     """Return what makes the target take a statement; of one that creates something, also what if that is there already."""
     if step.definition.ddl_type == DdlKind.CREATE_SCHEMA:
         return (
@@ -450,5 +450,10 @@ def _remedy(step: DdlStep) -> str:
             "If the table already holds the source's rows as of a known TSO (from a copy, or because a state was "
             f"lost), run `storage-consumer table reload-done {table_flag(step.origin.name)} --at TSO`. If it is "
             "somebody else's, move it away. Otherwise make the target's table fit"
+        )
+    if context.in_doubt_by:
+        return (
+            f"The copy as of {context.in_doubt_by}, from right before the statement, may show it already. If the target's tables are as "
+            "the source has them after it, run the `ddl done` below. Otherwise give them the names that they had before it"
         )
     return "Make the target's table fit"

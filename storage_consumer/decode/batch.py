@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from storage_consumer.decode.decoder import FilesBatch, Tally, apart
 from storage_consumer.decode.wire_format import encode_field
-from storage_consumer.kernels.arrays import Flags, Offsets, Places
+from storage_consumer.kernels.arrays import Flags, Offsets, Packed, Places
 from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.model import CommitRange
 
@@ -35,6 +35,10 @@ class Rows(Protocol):
 
     def texts(self, place: int, rows: Places) -> list[str | None]:
         """Return the wire texts of a column in these rows. Raise `ValueError` for a text that is not a value of its type."""
+        ...
+
+    def packed(self, place: int, rows: Places) -> Packed | None:
+        """Return a column's values in these rows as `texts` means them, bytes as such; None where they have to be read one by one."""
         ...
 
     def lines(self, written: Sequence[int], rows: Places, converted: Mapping[int, list[bytes]]) -> Lines:
@@ -63,6 +67,10 @@ class RowsBatch:
     def texts(self, place: int, chosen: Places) -> list[str | None]:
         """See `decoder.Batch`."""
         return self.rows.texts(place, self.inside[chosen])
+
+    def packed(self, place: int, chosen: Places) -> Packed | None:
+        """See `decoder.Batch`."""
+        return self.rows.packed(place, self.inside[chosen])
 
     def lines(self, written: Sequence[int], chosen: Places) -> Lines:
         """See `decoder.Batch`."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from storage_consumer.decode.canonical_text import Spelling
 from storage_consumer.decode.file_splits import RowBoundary
 from storage_consumer.decode.time_zone import UTC
+from storage_consumer.kernels.arrays import Packed
 from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.model import CommitRange, TableColumn, TableName
 
@@ -142,6 +143,10 @@ class Batch(Protocol):
 
     def texts(self, place: int, chosen: NDArray[np.intp]) -> list[str | None]:
         """Return the wire texts of the layout's column at this index, for the changes at the `chosen` indexes."""
+        ...
+
+    def packed(self, place: int, chosen: NDArray[np.intp]) -> Packed | None:
+        """Return what `texts` does as bytes, one value after the other; None where the values have to be read one by one."""
         ...
 
     def lines(self, written: Sequence[int], chosen: NDArray[np.intp]) -> Lines:

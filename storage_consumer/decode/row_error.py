@@ -32,4 +32,5 @@ class RowPlace:
             f"{self.source}: row {self.number} at byte {self.offset}{known}: {reason}; "
             f"the row begins {self.start[:_EXCERPT_CHARACTERS]!r}",
             at_end=at_end,
+            commit_ts=self.commit_ts,
         )

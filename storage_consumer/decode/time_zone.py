@@ -25,6 +25,11 @@ def session_zone(zone: str) -> str:
     return zone if _OFFSET.fullmatch(zone) else UTC
 
 
+def is_utc(zone: str) -> bool:
+    """Return whether TIMESTAMP values of this zone (empty: not known) are those of UTC already."""
+    return zone.upper() in _UTC_NAMES or zone == UTC
+
+
 def converted_zone(zone: str) -> str:
     """Return `zone` if its TIMESTAMP values must become UTC during decoding; empty if the session's zone suffices."""
     # UTC and offsets within the servers' range need no conversion: the session's zone takes care of them.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from storage_consumer.downstream.identifier_case import existing
 from storage_consumer.downstream.key_ranges import argument_of, boundary, name_of, range_of
 from storage_consumer.downstream.query import text_of
 from storage_consumer.downstream.reading import Reading
+from storage_consumer.downstream.shown_defaults import with_constants
 from storage_consumer.errors import TableError
 from storage_consumer.model import TableName
 from storage_consumer.sql.tokens import qualified
@@ -50,9 +52,10 @@ class ComparedTable:
             f"generation_expression FROM information_schema.columns WHERE {where} ORDER BY ordinal_position",
             names,
         )
+        shapes = tuple(_column(self._reading.kind, *row) for row in columns)
         return TableShape(
             kind=self._reading.kind,
-            columns=tuple(_column(self._reading.kind, *row) for row in columns),
+            columns=shapes if is_view else with_constants(self._reading, self._from(), shapes),
             indexes=tuple(self._indexes(where, names)),
             collation=text_of(collation) if collation else "",
             is_view=is_view,
@@ -68,7 +71,8 @@ class ComparedTable:
             names,
         ):
             parts.setdefault(text_of(index), []).append(tuple(part))
-        everywhere = self._global_indexes(where, names)
+        everywhere = {name for name, _ in self._of_tidb("is_global", where, names)}
+        conditions = dict(self._of_tidb("predicate <> ''", where, names, "predicate"))
         for index, found in parts.items():
             yield IndexShape(
                 name=index,
@@ -77,18 +81,21 @@ class ComparedTable:
                 prefixes=tuple(None if prefix is None else int(prefix) for _, _, prefix, _ in found),
                 method=text_of(found[0][3] or ""),
                 is_global=index in everywhere,
+                condition=conditions.get(index, ""),
             )
 
-    def _global_indexes(self, where: str, names: tuple[str, str]) -> frozenset[str]:
+    def _of_tidb(
+        self, which: str, where: str, names: tuple[str, str], shown: str = "key_name"
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the names of indexes of a kind that only TiDB has, with another property of each."""
         if self._reading.kind != "tidb":
-            return frozenset()
-        try:
-            found = self._reading.rows(
-                f"SELECT key_name FROM information_schema.tidb_indexes WHERE {where} AND is_global", names
-            )
-        except TableError:  # an older TiDB has none
-            return frozenset()
-        return frozenset(text_of(name) for (name,) in found)
+            return
+        # An older TiDB has no such column, and no such indexes.
+        with suppress(TableError):
+            for name, value in self._reading.rows(
+                f"SELECT key_name, {shown} FROM information_schema.tidb_indexes WHERE {where} AND {which}", names
+            ):
+                yield text_of(name), text_of(value)
 
     # what is compared
 

@@ -108,6 +108,8 @@ class Reading:
             )
         self.rows("ROLLBACK")
         try:
+            # TiDB compares a TSO with what its garbage collection has left only where the setting changes.
+            self.rows("SET SESSION tidb_snapshot = ''")
             self.rows("SET SESSION tidb_snapshot = %s", (str(ts),))
         except TableError as fault:
             if _NO_SAFE_POINT in str(fault):

@@ -11,6 +11,7 @@ from dataclasses import replace
 from storage_consumer.gate.judging import refuse_strangers
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import NameAt, TableName, folded_name
+from storage_consumer.plan.early import copy_that_shows, in_doubt_by
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.renames import in_running_order
 from storage_consumer.plan.routes import routed
@@ -52,12 +53,28 @@ def in_order(group: Sequence[DdlStep], manager: ConsumerManager, target: Target)
         return (*out, *rest)
     # The temporary name of a cycle may be known to no file, so the order follows from the names that the target has now.
     spelled = _existing((name for pair in pairs for name in pair), manager, target)
-    return (*out, *in_running_order(rest, frozenset(spelled), manager.backlog.started))
+    infers = not any(in_doubt_by(step, manager.tables) for step in rest)
+    return (*out, *in_running_order(rest, frozenset(spelled), manager.backlog.started, infers=infers))
 
 
 def _is_left_out(step: DdlStep, manager: ConsumerManager) -> bool:
     rename, leaves_out = step.ddl.rename, manager.selection.filter.leaves_out
     return rename is not None and leaves_out(rename.old) and leaves_out(rename.new)
+
+
+def shown_by(step: DdlStep, manager: ConsumerManager) -> int:
+    """Return the TSO of the copy that may show a statement's effect already, 0 if none can.
+
+    None can where the statement's version hands a name on, from one table to another: the name is in a copy from before as in one from after.
+    """
+    # As it was typed: where a database was left open, the rows between copy and statement were not taken for the copy's table.
+    together = [each for each in manager.backlog if each.version == step.version]
+    typed = next((each for each in together if each.identity == step.identity), step)
+    names = set(typed.ddl.renamed or ())
+    others = (each for each in together if each is not typed)
+    if names and any(names & set(other.ddl.renamed or ()) and not _is_left_out(other, manager) for other in others):
+        return 0
+    return copy_that_shows(typed, manager.tables, manager.touches.of(step), manager.lifetimes, manager.early.based)
 
 
 def with_homes_of_names(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_outcomes import DdlOutcomes, kind_of
-from storage_consumer.driver.ddl_prepare import decided, in_order, prepared, was_seen, with_homes_of_names
+from storage_consumer.driver.ddl_prepare import decided, in_order, prepared, shown_by, was_seen, with_homes_of_names
 from storage_consumer.driver.ddl_queue import DdlQueue
 from storage_consumer.driver.ledger import RoundLedger, progress_of
 from storage_consumer.driver.remedies import quarantine_ways
@@ -19,10 +19,11 @@ from storage_consumer.driver.rows import RowJobs
 from storage_consumer.errors import TableError
 from storage_consumer.model import DdlId
 from storage_consumer.plan.ddl_backlog import LATE
-from storage_consumer.plan.early import copy_before
+from storage_consumer.plan.early import in_doubt_by
 from storage_consumer.plan.quarantined import may_run
 from storage_consumer.plan.renames import unfinished
 from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.table import TableConsumer
 from storage_consumer.ports import DdlContext, Decision
 from storage_consumer.telemetry import Log
 
@@ -183,11 +184,7 @@ class DdlScheduler:
             return
         # One that is not run changes no rows. An operator who decides about a statement answers for those that are beyond it.
         if decision is None and not ready.skip and (late := manager.touches.beyond(step)):
-            self._outcomes.refuse(
-                step,
-                f"the DDL of {step.definition.path} touches {', '.join(late)}, whose later rows were applied while it "
-                "could not be read; repair all of these tables manually",
-            )
+            self._outcomes.refuse(step, self._beyond(step, late))
             return
         surroundings = self._surroundings(step, decision)
         # Computed here, since the tables belong to the round's thread; the worker only stores it.
@@ -201,6 +198,21 @@ class DdlScheduler:
         self.context.progress.ddl(table=str(ready.name), query=ready.definition.query)
         _log.info("ddl_started", table=str(ready.name), version=step.version, query=ready.definition.query)
         self.context.ddl_workers.start(ready, surroundings, moved)
+
+    def _beyond(self, step: DdlStep, late: Sequence[TableConsumer]) -> str:
+        """Return why a statement may not run that comes after the rows of tables that it touches, with the next step."""
+        manager, names = self.context.manager, ", ".join(str(table.name) for table in late)
+        touches = f"the DDL of {step.definition.path} touches {names}"
+        lacking = sorted(manager.touches.of(step) - {table.key for table in late})
+        others = [table for key in lacking if (table := manager.tables[key]).name.table and not table.status.excluded]
+        # Where all that it touches has a copy that holds it, it is done.
+        if not others or any(table.copies.copied_at < step.version for table in late):
+            return f"{touches}, whose later rows were applied while it could not be read; repair all of these tables manually"
+        ways = " -- and ".join(manager.catalog.command("reload-done", table.name) for table in others)
+        return (
+            f"{touches}, whose copy holds what it does already. Give {' and '.join(str(table.name) for table in others)} a copy of the source "
+            f"too, as of now or later. From an export: {ways}"
+        )
 
     def _held_by_quarantine(self, step: DdlStep) -> str:
         """Return why a statement may not run while rows are in the quarantine; empty if it may."""
@@ -228,7 +240,8 @@ class DdlScheduler:
             database_is_ours=manager.creates_database(step),
             database_statements=manager.lifetimes.database_statements(step.name.schema, step.version),
             table_was_seen=was_seen(step, manager),
-            after_copy=max(copy_before(manager.tables[key], step.version) for key in manager.touches.of(step)),
+            after_copy=shown_by(step, manager),
+            in_doubt_by=in_doubt_by(step, manager.tables),
             made_by=manager.tables[step.table_key].timeline.made_before(step.version),
             decision=decision,
             resumes=manager.tables[manager.touches.held_up(step)[0]].name,

@@ -32,18 +32,19 @@ def copy_of(export: Export, origin: Upstream) -> OpenCopy:
 
 def with_form(origin: Upstream, export: Export, bucket_time_zone: str) -> Upstream:
     """Return the origin of an export with what its files show of how they are written; the zone that they state comes first."""
+    zone = export.time_zone or origin.time_zone
     options = replace(
         origin.dump,
         file_format=export.file_format,
         compression=export.compression,
-        time_zone=export.time_zone,
+        time_zone=zone,
         bucket_time_zone=bucket_time_zone,
     )
     return replace(
         origin,
         protocol="dump-csv" if export.file_format == "csv" else "dump-sql",
         dump=options,
-        time_zone=export.time_zone or origin.time_zone,
+        time_zone=zone,
     )
 
 

@@ -52,6 +52,8 @@ class RoundLedger:
     """Number of steps that took effect and are stored as done; a job that only halted tables does not count, since they retry."""
     ended_early: str = ""
     """See `RoundSummary.ended_early`."""
+    goes_on: bool = False
+    """Whether it ended only to poll the bucket: more of a copy is to be written, so the next round begins at once."""
     reached_until: bool = False
     """See `RoundSummary.reached_until`."""
     written: int = 0

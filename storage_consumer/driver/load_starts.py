@@ -11,10 +11,12 @@ from storage_consumer.driver.copies import Loading, OpenCopy, loads_to_begin, un
 from storage_consumer.driver.ddl_prepare import described, prepared
 from storage_consumer.driver.loading import OF_LOADS, database_steps, surroundings_of
 from storage_consumer.errors import ConfigError, TableError
-from storage_consumer.loading.proof import gap_proof
+from storage_consumer.loading.proof import gap_proof, refused_future
 from storage_consumer.model import TableName
+from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.loads import Load, LoadPhase
+from storage_consumer.plan.table_decisions import no_commit_ts
 from storage_consumer.plan.table_words import table_flag
 from storage_consumer.telemetry import Log
 
@@ -46,8 +48,14 @@ class LoadStarts:
         """
         copy = self.loading.copy_at(uri)
         seen = self.context.reader.checkpoint_now()
-        if gap := gap_proof(copy.snapshot, self.context.config.loading.start_ts, seen):
-            raise ConfigError(f"--dump {uri}: {gap}")
+        future = refused_future(copy.snapshot, self.context.clock.now(), seen)
+        if why := future or gap_proof(copy.snapshot, self.context.config.loading.start_ts, seen):
+            raise ConfigError(f"--dump {uri}: {why}")
+        # Of a changefeed that began at the copy's very TSO, all rows are from after the copy.
+        if not self.context.config.upstream.tells_time and self.context.config.loading.start_ts != copy.snapshot:
+            raise ConfigError(
+                f"--dump {uri}: {no_commit_ts('the bucket')}. Or begin with a copy as of the changefeed's very start-ts"
+            )
         selection = self.context.manager.selection
         wanted = [key for key, table in copy.tables.items() if not selection.filter.leaves_out(table.definition.name)]
         self._refuse_rows([copy.tables[key].definition.name for key in wanted], _IN_FEED)
@@ -108,26 +116,33 @@ class LoadStarts:
         """
         if unsettled:
             raise ConfigError(_UNSETTLED.format(unsettled, load.name, table_flag(load.name)))
+        if not self.context.config.upstream.tells_time:
+            raise ConfigError(no_commit_ts(str(load.name)))
         copy = self.loading.copy_at(load.source)
-        table = copy.tables.get(load.table_key)
-        if table is None:
-            raise ConfigError(f"{load.source} does not hold the table {load.name}: {_tables_of(copy)}")
+        if load.table_key not in copy.tables:
+            raise ConfigError(self._lacking(load, copy))
         checkpoint = restart.tables.get(load.table_key, 0)
         if load.table_key not in restart.behind:
             checkpoint = max(checkpoint, restart.checkpoint)
-        if copy.snapshot < checkpoint:
-            raise ConfigError(
-                f"the copy of {load.name} in {load.source} is as of {copy.snapshot}, but rows and statements up to {checkpoint} have "
-                "been applied and will not be applied again: pause the table, and export it after that"
-            )
+        storage_checkpoint = self.context.reader.checkpoint_now()
+        if why := refused_future(copy.snapshot, self.context.clock.now(), storage_checkpoint):
+            raise ConfigError(f"{load.source}: {why}")
+        if why := _too_old(load, copy.snapshot, checkpoint, restart):
+            raise ConfigError(f"the copy of {load.name} in {load.source} is as of {copy.snapshot}, but {why}")
         # What has been applied came from the bucket, so the changefeed began before it.
-        seen = checkpoint or self.context.reader.checkpoint_now()
-        if gap := gap_proof(copy.snapshot, 0 if checkpoint else self.context.config.loading.start_ts, seen):
+        start_ts = 0 if checkpoint else self.context.config.loading.start_ts
+        if gap := gap_proof(copy.snapshot, start_ts, checkpoint or storage_checkpoint):
             raise ConfigError(f"{load.source}: {gap}")
         if not load.replaces:
             self._refuse_rows([load.name], "To empty the table first, request it with --replace")
         (found,) = loads_to_begin(load.source, copy, [load.table_key], load.load_id, replaces=load.replaces)
         return replace(found, phase=LoadPhase.LOADING)
+
+    def _lacking(self, load: Load, copy: OpenCopy) -> str:
+        """Return why a copy has no such table."""
+        if self.context.manager.selection.filter.leaves_out(load.name):
+            return f"the filter leaves out {load.name}: start again with a --filter that takes it, and request the load again"
+        return f"{load.source} does not hold the table {load.name}: {_tables_of(copy)}"
 
     def _refuse_rows(self, names: Iterable[TableName], remedy: str) -> None:
         """Raise `ConfigError` if the target has rows in one of these tables: they would stay among those of the copy."""
@@ -145,6 +160,23 @@ class LoadStarts:
             _log.info("load_started", table=str(load.name), checkpoint=load.low, files=load.parts, bytes=load.size)
 
 
+def _too_old(load: Load, snapshot: int, checkpoint: int, restart: Restart) -> str:
+    """Return what a copy as of a TSO lacks that no file will bring any more, and the next step; or "". `checkpoint`: the table's."""
+    if snapshot < checkpoint and load.table_key in restart.excluded:
+        return (
+            f"the table was left out, and what the bucket has of it up to {checkpoint} has been passed over and will not be read again: "
+            "export it now, and load that"
+        )
+    if snapshot < checkpoint:
+        return f"rows and statements up to {checkpoint} have been applied and will not be applied again: pause the table, and export it after that"
+    needed = restart.copies.get(load.table_key, Copies()).copy_from
+    return (
+        f"it may lack rows that no file holds any more: export the table as of {needed}, when they were first missed, or later"
+        if snapshot < needed
+        else ""
+    )
+
+
 def _tables_of(copy: OpenCopy) -> str:
     """Return which tables a copy holds, as a part of a message."""
 
@@ -152,7 +184,7 @@ def _tables_of(copy: OpenCopy) -> str:
         for table in list(copy.tables.values())[:_NAMED]:
             yield str(table.definition.name)
 
-    return f"it holds {', '.join(names())}" + (
+    return f"it holds {', '.join(names()) or 'none that the filter takes'}" + (
         f" and {len(copy.tables) - _NAMED} more" if len(copy.tables) > _NAMED else ""
     )
 

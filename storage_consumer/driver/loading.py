@@ -13,6 +13,7 @@ from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.copies import CopiedTable, Loading, OpenCopy, unsettled
 from storage_consumer.driver.ddl_prepare import described, prepared
 from storage_consumer.driver.ledger import RoundLedger
+from storage_consumer.driver.remedies import table_command
 from storage_consumer.errors import TableError
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import (
@@ -24,6 +25,7 @@ from storage_consumer.model import (
     TableVersion,
     folded_name,
 )
+from storage_consumer.plan.journal import DONE
 from storage_consumer.plan.loads import Load, Slice, clock_of, end_of, next_slices
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import DdlStep, RowStep, key_of
@@ -41,8 +43,8 @@ _ALONE, _BESIDE_OTHERS = 20.0, 2.0
 OF_LOADS = "load/"
 """How the folder begins under which the journal has the statements of copies; none of the bucket's does."""
 _OTHER_COPY = (
-    "{} holds another copy than the one that the load of {} began with. Put that one back, or begin again: give {} a copy as of "
-    "now or later"
+    "{} holds another copy than the one that the load of {} began with. Put that one back, or begin again with a copy as of now or later. "
+    "From an export: {}"
 )
 
 
@@ -129,7 +131,8 @@ class LoadJobs:
             return True
         copy = self.loading.copy_at(load.source)
         if copy.identity != load.identity or load.table_key not in copy.tables:
-            text = _OTHER_COPY.format(load.source, load.name, load.name)
+            again = table_command("reload-done", load.name, self.context.config.downstream)
+            text = _OTHER_COPY.format(load.source, load.name, again)
             self.ledger.halt(load.table_key, text, kind="file")
             return False
         if self._must_wait(load):
@@ -168,13 +171,26 @@ class LoadJobs:
 
         The statements that the copy holds will not run. So where some of them may be still to come, the table has to be created anew.
         """
+        columns = {folded_name(column.name) for column in wanted.columns}
+        if columns != {folded_name(column.name) for column in there.columns if not column.generated}:
+            return False
         manager = self.context.manager
         if load.low > manager.floor:
             may_come = self.ledger.reach <= load.low
             if may_come or any(s.table_key == load.table_key and s.version <= load.low for s in manager.backlog):
                 return False
-        columns = {folded_name(column.name) for column in wanted.columns}
-        return columns == {folded_name(column.name) for column in there.columns if not column.generated}
+            # What was passed over while the table was left out shows in nothing else, such as a key that the source has dropped.
+            table = manager.tables[load.table_key]
+            if not all(map(self._took_effect, table.timeline.statements(table.copies.copied_at + 1, load.low))):
+                return False
+        return True
+
+    def _took_effect(self, step: DdlStep) -> bool:
+        """Return whether the target has the effect of a statement of the bucket."""
+        if not self.context.manager.backlog.has_run(step):
+            return False
+        entry = self.context.state.journal.entry(step)
+        return entry is not None and entry.state == DONE
 
     def _must_wait(self, load: Load) -> bool:
         """Return whether a load cannot begin before its database is created; halt the table where that would be never."""
@@ -260,6 +276,7 @@ class LoadJobs:
             definitions={(plain.version, folder): plain},
             files=files,
             origin=self.loading.origin_of(load.source),
+            as_of=load.low,
         )
 
 

@@ -65,19 +65,14 @@ def run_round(
 
 
 def _apply(
-    context: RoundContext,
-    ledger: RoundLedger,
-    working: tuple[RowJobs, DdlScheduler],
-    *,
-    is_stable: bool,
-    to_the_end: bool,
+    context: RoundContext, ledger: RoundLedger, work: tuple[RowJobs, DdlScheduler], *, is_stable: bool, to_the_end: bool
 ) -> None:
     """Do wave after wave, until nothing more can be done, or the round ends early.
 
     `is_stable`: whether all DDL at exactly the end of the round's reach are stored; `to_the_end`: whether to wait for every statement,
     and to load all tables.
     """
-    rows, ddls = working
+    rows, ddls = work
     loads = LoadJobs(context, ledger, context.loading, rows.fence) if context.loading is not None else None
     has_loaded = False
     while ledger.should_continue():
@@ -100,8 +95,9 @@ def _apply(
         if not (wave.rows or copied):
             break
         # The bucket is polled again before more parts are loaded, so that the other tables keep up.
-        lasted = context.clock.monotonic() - ledger.began
-        if not wave.rows and has_loaded and not to_the_end and lasted >= context.config.tuning.flush_interval:
+        is_due = context.clock.monotonic() - ledger.began >= context.config.tuning.flush_interval / 2
+        if is_due and has_loaded and not (wave.rows or to_the_end):
+            ledger.goes_on = True
             break
         with ledger.stage("rows"):
             # Stored before a job that may fail: after a fault the tables are as they were stored.

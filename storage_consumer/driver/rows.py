@@ -13,7 +13,7 @@ from storage_consumer.decode import decoder_for
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_prepare import described
 from storage_consumer.driver.ledger import RoundLedger
-from storage_consumer.driver.remedies import missing_table, quarantine_ways
+from storage_consumer.driver.remedies import missing_table, quarantine_ways, table_command
 from storage_consumer.errors import NotReplicable, TableError
 from storage_consumer.job.match import table_work, unread_work
 from storage_consumer.job.reports import FileReport, TableOutcome, WriteReport, in_sequence, table_outcome
@@ -27,6 +27,10 @@ from storage_consumer.plan.steps import DdlStep, RowStep
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.telemetry import Log
 
+_EXCHANGED = (
+    "{} was exchanged or removed while the copy of {} was loaded. Put it back, or begin again with a copy as of now or later. "
+    "From an export: {}"
+)
 _log = Log("round")
 QUARANTINED = "row: quarantined, since the target refused it"
 _Planned = tuple[RowStep, TablePlan]
@@ -127,7 +131,7 @@ class RowJobs:
         rule = None
         if tuning.quarantine and table_rules(tuning.quarantine).matches(name.schema, name.table):
             paths = tuple(file.stored.path for file in in_sequence(step))
-            rule = Quarantine(limit=tuning.quarantine_limit, paths=paths)
+            rule = Quarantine(limit=tuning.quarantine_limit, paths=paths, as_of=step.as_of)
         return replace(plan, quarantine=rule, has_entries=entries is not None) if rule or entries else plan
 
     def _ways_out(self, name: TableName) -> str:
@@ -211,7 +215,7 @@ class RowJobs:
                     key=first.key,
                     path=path,
                     row=first.place.row,
-                    commit_ts=first.place.commit_ts,
+                    commit_ts=step.as_of or first.place.commit_ts,
                     error=first.reason,
                 )
 
@@ -241,7 +245,11 @@ class RowJobs:
     def _failed(self, step: RowStep, outcome: TableOutcome) -> bool:
         """Halt a table, or let it wait for what may pass by itself; return whether it was halted."""
         error = outcome.error
-        if outcome.may_pass:
+        if outcome.gone and step.origin:
+            paths = sorted(report.path for report in outcome.files.values() if report.gone)
+            again = table_command("reload-done", step.name, self.context.config.downstream)
+            error = _EXCHANGED.format(paths[0], step.name, again)
+        elif outcome.may_pass:
             # A torn file may still be being written: the table waits, and halts only if the tags stay the same.
             seen = (error, *sorted(file.stored.tag for file in step.files))
             if not self.context.manager.wait(step.table_key, seen, self.context.clock.monotonic()):
@@ -292,4 +300,5 @@ def whole_files(
             # Only the last file of a sequence may still be being written, so only its end may be torn.
             newest=file.number == last[file.sequence],
             splittable=splittable and file.stored.path not in undivided,
+            exact=step.origin > 0,
         )

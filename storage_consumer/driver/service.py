@@ -57,8 +57,8 @@ class ConsumerService:
         self._last_seen = -1
         self._steps = 0
         """Number of steps that took effect in all rounds."""
-        self._load_ended = False
-        """Whether a load has ended in the last round."""
+        self._goes_on = False
+        """Whether the next round begins at once: a load has ended in the last one, or goes on."""
         self._touched: frozenset[str] = frozenset()
         """The tables that running statements touched when what was known of tables was forgotten."""
         self._waits_for = ""
@@ -229,10 +229,8 @@ class ConsumerService:
     def run_once(self, stop: StopSignal) -> RoundSummary:
         """Run one round up to the storage checkpoint, including the DDL at exactly that ts; return its summary."""
         summary = RoundSummary()
-        self._load_ended = True
-        # After a load its tables go on from where the copy ends, which takes a round of its own.
-        while self._load_ended and not stop.requested.is_set():
-            self._load_ended = False
+        self._goes_on = True
+        while self._goes_on and not stop.requested.is_set():
             last = self._persistently(lambda: self._round(stop, once=True), stop)
             summary = last.following(summary) if last is not None else summary
         until = self._config.limits.until
@@ -254,11 +252,13 @@ class ConsumerService:
             last = self._persistently(lambda: self._round(stop, once=False), stop) or last
             if last.reached_until:
                 break
-            self._clock.wait(stop.requested, self._config.tuning.flush_interval)
+            if not self._goes_on:
+                self._clock.wait(stop.requested, self._config.tuning.flush_interval)
         return last
 
     def _round(self, stop: StopSignal, *, once: bool) -> RoundSummary | None:
         """Run one round; return None when asked to stop before it began, or if its copy is not there yet."""
+        self._goes_on = False
         # A decision changes what is stored, so what is in memory is out of date.
         if self._context is not None and self._is_decided():
             self._drop()
@@ -288,9 +288,10 @@ class ConsumerService:
         if summary.storage_checkpoint > self._last_seen:
             self._last_seen, self._rose_at = summary.storage_checkpoint, self._clock.monotonic()
         self._storage_floor = max(self._storage_floor, summary.storage_checkpoint)
+        self._goes_on = ledger.goes_on
         if context.loading is not None and context.loading.ended:
-            # How their tables go on is in what is stored of them.
-            context.loading.ended, self._load_ended = False, True
+            # How their tables go on, from where their copies end, is in what is stored of them; the next round reads it.
+            context.loading.ended, self._goes_on = False, True
             self._drop()
         if summary.reached_until:
             _log.info("until_reached", checkpoint=summary.checkpoint, storage_checkpoint=summary.storage_checkpoint)

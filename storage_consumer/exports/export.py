@@ -12,9 +12,9 @@ from typing import Literal, NoReturn, TypeVar
 
 from storage_consumer.config.settings import Compression
 from storage_consumer.decode.dump.compression import decompressed
-from storage_consumer.decode.values import BINARY_TYPES, TEXT_TYPES
 from storage_consumer.errors import ExportRefused, ExportUnfinished, UndecodableRow
 from storage_consumer.exports.create_table import is_temporary, read_create_table
+from storage_consumer.exports.data_files import AGAIN, DataFiles, Numbered, gaps_note, is_mydumpers, refuse_numbers
 from storage_consumer.exports.metadata import read_metadata
 from storage_consumer.exports.names import METADATA, UNFINISHED, ExportFile, Kind, read_name
 from storage_consumer.exports.statements import statements
@@ -31,11 +31,6 @@ from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import closing, elements, find_words, has_words, replace_spans, tokens
 from storage_consumer.storage.base import SCHEMA_FILE_BYTES, Storage, whole
 
-_AGAIN = "export again into an empty folder"
-_DUMPLINGS_WIDTH = 9
-"""Digits that the numbers of Dumpling's files have at least; mydumper's have five, or there is none."""
-_HEAD_BYTES, _TAIL_BYTES = 64 << 10, 64
-"""How much of a data file is looked at, at its beginning and at its end."""
 _ZONE = re.compile(rb"^/\*!\d+ SET TIME_ZONE *= *'([^'\n]*)' *\*/;", re.MULTILINE | re.IGNORECASE)
 _PLACEHOLDER = re.compile(r"\n\) ?ENGINE=MyISAM\s*\Z")
 _LEFT_OUT: Mapping[Kind, str] = {
@@ -49,8 +44,6 @@ _THINGS = frozenset(("DATABASE", "SCHEMA", "TABLE", "VIEW"))
 _HEADS = {word: re.compile(rf"\s*(?:/\*.*?\*/\s*)*{word}\b", re.DOTALL) for word in ("CREATE", "SET", "DROP")}
 """What the statements of a schema file begin with: the DROP is that of a view's place among the tables."""
 _BLOCK = 1 << 20
-_FIRST_ROW = re.compile(rb".*?\n?VALUES\s*\(.*?\)[,;]\r?\n", re.DOTALL)
-_TWO_LINES = re.compile(rb"[^\n]*\n[^\n]*\n")
 _Value = TypeVar("_Value", bound=str)
 
 
@@ -84,7 +77,7 @@ class Export:
     """Form of the data files; ``sql`` if there is none."""
     compression: Compression
     time_zone: str
-    """Zone of TIMESTAMP values as the first SQL file states it, such as ``+00:00``; empty: none does."""
+    """Zone of TIMESTAMP values as the first SQL file with rows states it, else a schema file, such as ``+00:00``; empty: none does."""
     databases: tuple[TableDefinition, ...]
     """CREATE DATABASE statements; their names have no table."""
     tables: tuple[ExportTable, ...]
@@ -110,6 +103,7 @@ def read_export(storage: Storage, *, wanted: Callable[[TableName], bool] = lambd
     folder = _sorted_out(listed)
     reading = _Reading(storage=storage, folder=folder, version=TableVersion(head.snapshot))
     # All names first: no file is read of an export that is refused for them.
+    _refuse_namesakes(folder)
     tables = [name for name in sorted(folder.of(Kind.TABLE)) if name not in folder.of(Kind.VIEW) and wanted(name)]
     read = [reading.table(name) for name in tables]
     views = [reading.view(name) for name in sorted(folder.of(Kind.VIEW)) if wanted(name)]
@@ -140,7 +134,7 @@ def _metadata_of(storage: Storage, listed: Sequence[StoredObject]) -> bytes:
         )
     below = sorted(path for path in paths if path.endswith(f"/{METADATA}"))
     raise ExportUnfinished(
-        f"the export has no {METADATA}, which is written last: it is still running, or it failed; wait for it, or {_AGAIN}"
+        f"the export has no {METADATA}, which is written last: it is still running, or it failed; wait for it, or {AGAIN}"
         + (f". There is one at {below[0]}: if that is the export, give its folder" if below else "")
     )
 
@@ -161,7 +155,7 @@ class _Folder:
 
     files: dict[Kind, dict[TableName, StoredObject]] = field(default_factory=dict)
     """By kind, the one file of each name."""
-    data: dict[TableName, list[tuple[ExportFile, StoredObject]]] = field(default_factory=dict)
+    data: dict[TableName, list[Numbered]] = field(default_factory=dict)
     """Data files of each table, in the order of their numbers."""
     file_format: Literal["sql", "csv"] = "sql"
     compression: Compression = ""
@@ -170,6 +164,10 @@ class _Folder:
     def of(self, kind: Kind) -> dict[TableName, StoredObject]:
         """Return the files of one kind."""
         return self.files.get(kind, {})
+
+    def data_files(self, storage: Storage) -> DataFiles:
+        """Return what looks at the data files."""
+        return DataFiles(storage=storage, file_format=self.file_format, compression=self.compression)
 
 
 def _sorted_out(listed: Sequence[StoredObject]) -> _Folder:
@@ -193,11 +191,13 @@ def _sorted_out(listed: Sequence[StoredObject]) -> _Folder:
         _check_data(folder, name, files)
     for name in folder.of(Kind.VIEW):
         if name in folder.data:
-            raise ExportRefused(f"{folder.of(Kind.VIEW)[name].path} defines a view, but it has rows: {_AGAIN}")
-    if any(file.width < _DUMPLINGS_WIDTH for files in folder.data.values() for file, _ in files):
+            raise ExportRefused(f"{folder.of(Kind.VIEW)[name].path} defines a view, but it has rows: {AGAIN}")
+    if any(map(is_mydumpers, folder.data.values())):
         folder.notes.append(
             "mydumper finishes its export even where a table failed, which then lacks rows: its exit status has to be 0"
         )
+    if note := gaps_note(folder.data):
+        folder.notes.append(note)
     for kind, reason in _LEFT_OUT.items():
         folder.notes += [f"left out: {kind.value} {name}: {reason}" for name in sorted(folder.of(kind))]
     return folder
@@ -211,7 +211,7 @@ def _refuse_unknown(file: ExportFile, stored: StoredObject) -> None:
             "export without it"
         )
     if not stored.size:
-        raise ExportRefused(f"{stored.path} is empty: it was cut, or the export failed while it was begun; {_AGAIN}")
+        raise ExportRefused(f"{stored.path} is empty: it was cut, or the export failed while it was begun; {AGAIN}")
 
 
 def _only(found: Mapping[_Value, StoredObject], what: str, default: _Value) -> _Value:
@@ -219,23 +219,30 @@ def _only(found: Mapping[_Value, StoredObject], what: str, default: _Value) -> _
     if len(found) > 1:
         paths = " and ".join(stored.path for stored in islice(found.values(), 2))
         raise ExportRefused(
-            f"{paths} differ in their {what}: files of two exports lie in one folder; {_AGAIN}, or move one of them away"
+            f"{paths} differ in their {what}: files of two exports lie in one folder; {AGAIN}, or move one of them away"
         )
     return next(iter(found), default)
 
 
-def _check_data(folder: _Folder, name: TableName, files: Sequence[tuple[ExportFile, StoredObject]]) -> None:
+def _refuse_namesakes(folder: _Folder) -> None:
+    """Raise `ExportRefused` for two tables whose names TiDB does not tell apart: one of them is of another export."""
+    known: dict[TableName, TableName] = {}
+    for name, stored in sorted(folder.of(Kind.TABLE).items()):
+        other = known.setdefault(name.folded(), name)
+        if other != name:
+            raise ExportRefused(
+                f"{stored.path}: {name} and {other} are one table to TiDB, so files of two exports lie in one folder: {AGAIN}"
+            )
+
+
+def _check_data(folder: _Folder, name: TableName, files: Sequence[Numbered]) -> None:
     first = files[0][1].path
     if name not in folder.of(Kind.TABLE) and name not in folder.of(Kind.VIEW):
         raise ExportRefused(
             f"{first} has no schema file beside it, so the columns of {name} are not known: export without --no-schemas, "
             "--sql and --output-filename-template, or copy the missing file"
         )
-    if len({file.width for file, _ in files}) > 1 or len({file.number for file, _ in files}) < len(files):
-        raise ExportRefused(
-            f"the numbers of {name}'s files, {first} and {files[-1][1].path} among them, have different lengths: files of "
-            f"two exports lie in one folder, and its rows would be there twice; {_AGAIN}"
-        )
+    refuse_numbers(name, files)
 
 
 # contents
@@ -249,6 +256,8 @@ class _Reading:
     folder: _Folder
     version: TableVersion
     notes: list[str] = field(default_factory=list)
+    schema_zones: list[str] = field(default_factory=list)
+    """The zones that schema files state, in the order in which they were read."""
 
     def database(self, name: TableName) -> TableDefinition:
         """Return a CREATE DATABASE."""
@@ -270,23 +279,20 @@ class _Reading:
         if _PLACEHOLDER.search(query) and not parts and "\n  " not in query:
             raise ExportRefused(
                 f"{stored.path} holds the place of the view {name}, whose -schema-view file is missing: copy the export again, "
-                f"or {_AGAIN}"
+                f"or {AGAIN}"
             )
         try:
             created = read_create_table(query)
         except ValueError as error:
-            raise ExportRefused(f"{stored.path} cannot be read: {error}; copy it again, or {_AGAIN}") from error
+            raise ExportRefused(f"{stored.path} cannot be read: {error}; copy it again, or {AGAIN}") from error
         _check_name(stored, name.table, created.name)
-        objects = tuple(part for _, part in parts)
-        for part in objects:
-            self.check_end(part)
-        if _begins_with_key(created.columns):
-            self.check_beginnings(name, objects)
+        definition = self.definition(name, stored, content, query, DdlKind.CREATE_TABLE, created.columns)
+        self.folder.data_files(self.storage).check(definition, parts)
         return ExportTable(
             name=name,
-            definition=self.definition(name, stored, content, query, DdlKind.CREATE_TABLE, created.columns),
+            definition=definition,
             carried=created.carried,
-            parts=objects,
+            parts=tuple(part for _, part in parts),
         )
 
     def view(self, name: TableName) -> TableDefinition:
@@ -325,6 +331,7 @@ class _Reading:
     def statement(self, stored: StoredObject, what: str) -> tuple[bytes, str]:
         """Return the content of a schema file, and its one CREATE of this kind of thing."""
         content = self.content(stored)
+        self.schema_zones += _zone_in(content.partition(b"CREATE")[0])
         try:
             found = statements(content.decode())
         except ValueError as error:
@@ -348,62 +355,23 @@ class _Reading:
             raise ExportRefused(str(fault)) from fault
         return bytes(content)
 
-    def check_end(self, stored: StoredObject) -> None:
-        """Raise `ExportRefused` if a file ends inside a statement; what is compressed shows that when it is read."""
-        if self.folder.file_format != "sql" or self.folder.compression:
-            return
-        start = max(stored.size - _TAIL_BYTES, 0)
-        tail = b"".join(whole(self.storage.blocks(stored.path, _TAIL_BYTES, start), stored, start))
-        if not tail.rstrip().endswith(b";"):
-            _refuse_file(stored, "its last statement has no semicolon: it was cut")
-
-    def check_beginnings(self, name: TableName, parts: Sequence[StoredObject]) -> None:
-        """Raise `ExportRefused` if two files of a table whose rows begin with the primary key have the same first row."""
-        heads = [self.beginning(part) for part in parts[:2]]
-        if len(heads) > 1 and heads[0] is not None and heads[0] == heads[1]:
-            raise ExportRefused(
-                f"{parts[0].path} and {parts[1].path} begin with the same row, although {name} has a primary key: files of "
-                f"two exports lie in one folder; {_AGAIN}"
-            )
-
-    def beginning(self, stored: StoredObject) -> bytes | None:
-        """Return a data file up to the end of its first row, if that is a short one."""
-        head = head_of(self.storage, stored, self.folder.compression)
-        pattern = _FIRST_ROW if self.folder.file_format == "sql" else _TWO_LINES
-        found = pattern.match(head)
-        return found[0] if found else None
-
     def time_zone(self, tables: Sequence[ExportTable]) -> str:
-        """Return the zone that the head of the first SQL file names."""
+        """Return the zone that the head of the first SQL file with rows names, else the first one that a schema file that was read does."""
         first = next((table.parts[0] for table in tables if table.parts), None)
-        if first is None or self.folder.file_format != "sql":
-            return ""
-        found = _ZONE.search(head_of(self.storage, first, self.folder.compression).partition(b"INSERT INTO")[0])
-        return found[1].decode("ascii", "replace") if found else ""
+        stated: list[str] = []
+        if first is not None and self.folder.file_format == "sql":
+            stated = _zone_in(self.folder.data_files(self.storage).head(first).partition(b"INSERT INTO")[0])
+        return next(iter([*stated, *self.schema_zones]), "")
 
 
-def head_of(storage: Storage, stored: StoredObject, compression: Compression) -> bytes:
-    """Return the first bytes of a data file, decompressed; raise `ExportRefused` if they are damaged."""
-    head = b""
-    try:
-        for block in decompressed(storage.blocks(stored.path, _HEAD_BYTES), compression, stored.path):
-            head += block
-            if len(head) >= _HEAD_BYTES:
-                break
-    except UndecodableRow as fault:
-        raise ExportRefused(str(fault)) from fault
-    return head
-
-
-def _begins_with_key(columns: Sequence[TableColumn]) -> bool:
-    """Return whether the first values of a row are its primary key, and hold no ends of lines."""
-    key = [column for column in columns if column.is_pk]
-    # A text could hold what looks like the end of the row, and two rows be alike up to there.
-    return bool(key) and list(columns[: len(key)]) == key and not any(c.type in TEXT_TYPES | BINARY_TYPES for c in key)
+def _zone_in(head: bytes) -> list[str]:
+    """Return the zone that the head of an SQL file names, if any."""
+    found = _ZONE.search(head)
+    return [found[1].decode("ascii", "replace")] if found else []
 
 
 def _refuse_file(stored: StoredObject, why: str) -> NoReturn:
-    raise ExportRefused(f"{stored.path} cannot be read: {why}; copy it again, or {_AGAIN}")
+    raise ExportRefused(f"{stored.path} cannot be read: {why}; copy it again, or {AGAIN}")
 
 
 def _creates(statement: str, what: str) -> bool:

@@ -6,12 +6,13 @@ import re
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 
-from storage_consumer.config.settings import Upstream
+from storage_consumer.config.settings import DumpOptions, Upstream
 from storage_consumer.decode import export_decoder
 from storage_consumer.decode.decoder import FileRead, RowLayout
 from storage_consumer.decode.values import grammar, holds_bytes
 from storage_consumer.errors import ExportRefused, UndecodableRow
-from storage_consumer.exports.export import Export, ExportTable, head_of
+from storage_consumer.exports.data_files import head_of
+from storage_consumer.exports.export import Export, ExportTable
 from storage_consumer.model import CommitRange, TableColumn
 from storage_consumer.storage.base import Storage
 
@@ -48,31 +49,37 @@ def _refuse_zone(export: Export, origin: Upstream) -> None:
             if column.type == "TIMESTAMP" and (table.parts or column.default):
                 raise ExportRefused(
                     f"no file of the export says in which time zone its TIMESTAMP values are, such as those of {table.name}.{column.name}: "
-                    "give it, --dump-tz ZONE. It is the `time_zone` of the server's session that Dumpling had, by default the server's own"
+                    "give it in the export's URI, ?time-zone=ZONE, or by --dump-tz ZONE. It is the `time_zone` of the server's session that Dumpling had, by default the server's own"
                 )
 
 
 def _refuse_ambiguous(export: Export, origin: Upstream) -> None:
     """Raise `ExportRefused` if options of a CSV export let two values look alike in one of its tables."""
-    options = origin.dump
-    if options.file_format != "csv" or options.delimiter:
+    if origin.dump.file_format != "csv":
         return
-    # Only with escapes does a text begin otherwise than the marker that begins with a backslash.
-    is_marked = options.escape_backslash and options.null.startswith("\\")
     for table in export.tables:
-        for column in table.carried:
-            if not table.parts or grammar(column, "dump-csv"):
-                continue
-            if not options.escape_backslash:
-                raise ExportRefused(
-                    f"nothing tells where a text of {table.name}.{column.name} ends: --csv-delimiter is empty, and --escape-backslash=false. Export "
-                    "again with one of them"
-                )
-            if column.nullable and not is_marked:
-                raise ExportRefused(
-                    f"NULL and the text {options.null!r} look alike in {table.name}.{column.name}, since --csv-delimiter is empty. Export again with "
-                    r"a delimiter, or with --csv-null-value '\N'"
-                )
+        for column in table.carried if table.parts else ():
+            if why := _alike(column, origin.dump, f"{table.name}.{column.name}"):
+                raise ExportRefused(why)
+
+
+def _alike(column: TableColumn, options: DumpOptions, where: str) -> str:
+    """Return which values of a column look alike, and what to do; empty if none do. `where`: the column, for the message."""
+    marker, pattern = options.null, grammar(column, "dump-csv")
+    again = r"Export again with --csv-null-value '\N'"
+    if pattern:
+        is_value = column.nullable and re.fullmatch(pattern, marker)
+        return f"NULL and the value {marker!r} look alike in {where}. {again}" if is_value else ""
+    if options.delimiter:
+        quoted = marker.removeprefix(options.delimiter).removesuffix(options.delimiter)
+        is_text = column.nullable and marker.startswith(options.delimiter)
+        return f"NULL and the text {quoted!r} look alike in {where}. {again}" if is_text else ""
+    if not options.escape_backslash:
+        return f"nothing tells where a text of {where} ends: --csv-delimiter is empty, and --escape-backslash=false. Export again with one of them"
+    # Only with escapes does a text begin otherwise than the marker that begins with a backslash.
+    if column.nullable and not marker.startswith("\\"):
+        return f"NULL and the text {marker!r} look alike in {where}, since --csv-delimiter is empty. {again}, or with a delimiter"
+    return ""
 
 
 def _look_at(storage: Storage, table: ExportTable, origin: Upstream, said: Collection[str]) -> None:

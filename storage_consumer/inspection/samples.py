@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from storage_consumer.errors import MalformedSchemaFile
 from storage_consumer.inspection.survey import Folder, Survey
@@ -29,7 +30,7 @@ class Sample:
     path: str
     content: bytes
     complete: bool
-    """Whether `content` is the whole file; if not, it begins with a whole row."""
+    """Whether `content` is the whole file, and that is not still being written; if not, it begins with a whole row, but may end within one."""
     definition: TableDefinition
     virtual: frozenset[str] | None
     """Folded names of its table's virtual generated columns; None if they are not known for certain."""
@@ -53,7 +54,7 @@ class Samples:
 
 def take_samples(storage: Storage, seen: Survey) -> Samples:
     """Read a sample of the bucket. A file that is gone or unreadable is skipped with a warning."""
-    samples = Samples()
+    samples, newest = Samples(), set[str]()
     for folder, stored in _chosen(seen):
         definitions = _definitions(storage, seen, folder.table_dir, folder.version, samples)
         current = [each for each in definitions if each.version == folder.version]
@@ -65,6 +66,7 @@ def take_samples(storage: Storage, seen: Survey) -> Samples:
         except FileNotFoundError:
             samples.warnings.append(f"{stored.path} was listed but is gone")
             continue
+        newest |= {stored.path} if stored == folder.last else set()
         samples.files.append(
             Sample(
                 path=stored.path,
@@ -74,7 +76,25 @@ def take_samples(storage: Storage, seen: Survey) -> Samples:
                 virtual=known_virtual(current[0], definitions),
             )
         )
+    samples.files = _as_far_as_written(samples.files, newest)
     return samples
+
+
+def _as_far_as_written(samples: list[Sample], newest: Collection[str]) -> list[Sample]:
+    """Return samples, those of the `newest` files incomplete that do not end as most files do: a store of files shows one while it is written."""
+    whole = [sample.content for sample in samples if sample.complete and sample.content]
+    # Files that others follow are whole.
+    surely = [sample.content for sample in samples if sample.complete and sample.content and sample.path not in newest]
+    ends = Counter(content[-1] for content in surely or whole)
+    usual = max(ends, key=lambda end: ends[end], default=None)
+    begins = {content[0] for content in whole if content[-1] == usual}
+
+    def is_cut(sample: Sample) -> bool:
+        content = sample.content
+        # What does not even begin like the others is damaged.
+        return sample.path in newest and bool(content) and content[-1] != usual and content[0] in begins
+
+    return [replace(sample, complete=False) if is_cut(sample) else sample for sample in samples]
 
 
 def definitions_of_others(storage: Storage, seen: Survey, samples: Samples) -> None:

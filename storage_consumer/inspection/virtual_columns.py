@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from storage_consumer.model import TableDefinition, folded_name
+from storage_consumer.sql.copied_table import creates_as_listed
+from storage_consumer.sql.renamed_columns import renamed_columns
 from storage_consumer.sql.tokens import Token, tokens
 
 _BEFORE_A_NAME = frozenset({"ADD", "COLUMN", "MODIFY", "CHANGE", "IF", "NOT", "EXISTS"})
@@ -12,6 +14,15 @@ _BEFORE_A_NAME = frozenset({"ADD", "COLUMN", "MODIFY", "CHANGE", "IF", "NOT", "E
 
 def virtual_columns(query: str) -> frozenset[str]:
     """Return the folded names of the columns that a CREATE TABLE or ALTER TABLE defines as virtual generated ones."""
+    return _generated(query, stored=False)
+
+
+def stored_columns(query: str) -> frozenset[str]:
+    """Return the folded names of the columns that a CREATE TABLE or ALTER TABLE defines as stored generated ones."""
+    return _generated(query, stored=True)
+
+
+def _generated(query: str, *, stored: bool) -> frozenset[str]:
     found = tokens(query)
     if any(token.upper == "VIEW" for token in found[:6]):
         return frozenset()
@@ -19,7 +30,7 @@ def virtual_columns(query: str) -> frozenset[str]:
         _column(found, at)
         for at, token in enumerate(found[:-1])
         # Without STORED, a generated column is virtual: VIRTUAL is the default and need not be written.
-        if token.upper == "AS" and found[at + 1].text == "(" and not _is_stored(found, at)
+        if token.upper == "AS" and found[at + 1].text == "(" and _is_stored(found, at) == stored
     )
     return frozenset(folded_name(name) for name in names if name)
 
@@ -27,33 +38,21 @@ def virtual_columns(query: str) -> frozenset[str]:
 def known_virtual(definition: TableDefinition, history: Iterable[TableDefinition]) -> frozenset[str] | None:
     """Return the virtual generated columns of a table's version; None if its history does not show them for certain.
 
-    `history`: what was read of the table's schema files. It suffices if it has the table's CREATE TABLE with its columns, and no
-    statement since may have renamed a virtual column.
+    `history`: what was read of the table's schema files. It suffices if it has the table's CREATE TABLE with its columns.
     """
     # Later statements do not count: they changed rows of later directories only.
     past = sorted((each for each in history if each.version <= definition.version), key=lambda each: each.version)
-    begin = max((place for place, each in enumerate(past) if _creates(each)), default=None)
+    begin = max((place for place, each in enumerate(past) if creates_as_listed(each)), default=None)
     if begin is None:
         return None
     virtual: frozenset[str] = frozenset()
     for each in past[begin:]:
-        if virtual and _renames(each):
-            return None
+        renamed = renamed_columns(each.query)
+        moved = {new for new, old in renamed.items() if old in virtual}
+        kept = virtual - {*renamed, *renamed.values()}
         # A column that is no longer listed was dropped; its name may come back as an ordinary one.
-        virtual = (virtual | virtual_columns(each.query)) & {folded_name(column.name) for column in each.columns}
+        virtual = (kept | moved | virtual_columns(each.query)) & {folded_name(column.name) for column in each.columns}
     return virtual
-
-
-def _renames(definition: TableDefinition) -> bool:
-    return not {token.upper for token in tokens(definition.query)}.isdisjoint({"RENAME", "CHANGE"})
-
-
-def _creates(definition: TableDefinition) -> bool:
-    """Return whether a statement creates a table with the columns that it lists."""
-    found = tokens(definition.query)
-    # The LIKE that copies a table stands alone or in one pair of brackets, one in an expression is nested deeper.
-    copies = any(token.upper == "LIKE" and token.depth <= 1 for token in found)
-    return [token.upper for token in found[:2]] == ["CREATE", "TABLE"] and not copies
 
 
 def _column(found: Sequence[Token], at: int) -> str:

@@ -125,7 +125,8 @@ def _with_place(report: FileReport | WriteReport, step: RowStep, reports: Sequen
     if not (isinstance(report, WriteReport) and report.row):
         return report.error
     path = in_sequence(step)[report.rank].stored.path
-    at = f", commit ts {report.commit_ts}" if report.commit_ts else ""
+    # A row of a copy has the load's clock there, which tells nobody anything.
+    at = f", commit ts {report.commit_ts}" if report.commit_ts and not step.as_of else ""
     parts = [part for part in reports if part.path == path]
     # Rows of a split are numbered from its first byte on: subtract that, and add the rows of the splits before it.
     start = max((part.span.start for part in parts if part.span.start < report.row), default=0)

@@ -55,6 +55,8 @@ class Quarantine:
     """Most entries of the table."""
     paths: tuple[str, ...]
     """Paths of the files of this job, by rank."""
+    as_of: int = 0
+    """TSO of the copy that these are files of, which its rows have in the place of a commit-ts; 0 for files of the bucket."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +160,8 @@ class FileSplit:
     """Whether no file follows it in its sequence, so that its last row may still be being written."""
     splittable: bool = False
     """Whether it may be split."""
+    exact: bool = False
+    """Whether it may only be read as it was listed: what a copy consists of is listed once, so nothing would show another content later."""
     span: ByteRange = WHOLE
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,3 +21,15 @@ PARTIAL_DELETE is a delete whose file has the handle key's columns only; its oth
 
 INTEGER_FIELD, UNSIGNED_FIELD, YEAR_FIELD, FLOAT_FIELD = range(4)
 """Forms of numbers in a file; each protocol adds forms of other values."""
+
+
+class Packed(NamedTuple):
+    """The values of a column in some rows."""
+
+    bytes: Bytes
+    offsets: NDArray[np.int32]
+    """Where each value begins, and where the last one ends."""
+    valid: Flags
+    """Whether each value is one; NULL has no bytes."""
+    is_binary: bool
+    """Whether they are bytes, not texts."""

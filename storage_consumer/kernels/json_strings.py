@@ -100,9 +100,16 @@ def binary_end(content: Bytes, at: int) -> int:
 @inlined
 def _write_code(code: int, out: Bytes, at: int) -> int:
     """Write a code point as a line has it; return where it ends."""
-    # The bytes of UTF-8: only ASCII can need an escape in a line.
+    # Only ASCII can need an escape in a line.
+    return write_escaped(code, out, at) if code < _TWO_BYTES else write_utf8(code, out, at)
+
+
+@inlined
+def write_utf8(code: int, out: Bytes, at: int) -> int:
+    """Write the bytes of a code point; return where they end."""
     if code < _TWO_BYTES:
-        return write_escaped(code, out, at)
+        out[at] = code
+        return at + 1
     if code < _THREE_BYTES:
         out[at] = 0xC0 | code >> 6
     else:
@@ -115,6 +122,18 @@ def _write_code(code: int, out: Bytes, at: int) -> int:
         at += 1
     out[at + 1] = 0x80 | code & 63
     return at + 2
+
+
+@inlined
+def code_at(content: Bytes, at: int) -> tuple[int, int]:
+    """Return the code point of an escape, or of a character up to U+00FF, and where it ends."""
+    code = int(content[at])
+    if code == ESCAPE:
+        return _escape(content, at)
+    if code < _LATIN:
+        return code, at + 1
+    # C2 and C3 carry the upper two of eight bits, and the byte after them the other six.
+    return (code & 3) << 6 | (content[at + 1] & 63), at + 2
 
 
 @inlined
@@ -145,14 +164,7 @@ def write_text(text: Text, start: int, end: int, out: Text, at: int) -> int:
 def write_binary(content: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
     """Write code points up to U+00FF as the hexadecimal digits of bytes; return where they end."""
     while start < end:
-        code = int(content[start])
-        if code == ESCAPE:
-            code, start = _escape(content, start)
-        elif code < _LATIN:
-            start += 1
-        else:
-            # C2 and C3 carry the upper two of eight bits, and the byte after them the other six.
-            code, start = (code & 3) << 6 | (content[start + 1] & 63), start + 2
+        code, start = code_at(content, start)
         out[at], out[at + 1] = HEX[code >> 4], HEX[code & 15]
         at += 2
     return at

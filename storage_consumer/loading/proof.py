@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from storage_consumer.model import physical_ms, tso_of
 from storage_consumer.telemetry import tso_time
 from storage_consumer.tso import begins_in_time
 
+_AHEAD_MS = 10 * 60 * 1000
+"""How far the source's clock, by which the TSO of a copy is made, may be ahead of another one."""
 _NEW_FEED = "a new changefeed at the copy, `cdc cli changefeed create --start-ts={low}`, with a prefix of its own"
 
 
@@ -20,6 +23,26 @@ def gap_proof(low: int, start_ts: int, first_storage_checkpoint: int) -> str:
     if first_storage_checkpoint and begins_in_time(first_storage_checkpoint, low):
         return ""
     return _unproven(low, first_storage_checkpoint)
+
+
+def is_in_future(low: int, now_ms: float) -> bool:
+    """Return whether no source can have issued the TSO of a copy yet; `now_ms`: milliseconds since 1970-01-01 UTC by another clock."""
+    return physical_ms(low) > now_ms + _AHEAD_MS
+
+
+def refused_future(low: int, now: float, storage_checkpoint: int) -> str:
+    """Return why a copy that is as of the TSO `low` cannot be used, or "": all that the bucket brings up to then would be left out.
+
+    `now`: seconds by our clock, which may be wrong; the source's clock has reached the checkpoint that the bucket reports.
+    """
+    latest = max(now * 1000, physical_ms(storage_checkpoint))
+    if not is_in_future(low, latest):
+        return ""
+    return (
+        f"the copy is as of {_shown(low)}, which is in the future: the clock of this machine shows {tso_time(tso_of(now))}, and the bucket's checkpoint is "
+        f"{_shown(storage_checkpoint) if storage_checkpoint else 'not there yet'}. If the clock is wrong, set it and try again. If it is "
+        "right, the `Pos` in the export's metadata is damaged: export again"
+    )
 
 
 def _late(low: int, start_ts: int) -> str:

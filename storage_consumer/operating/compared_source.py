@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from storage_consumer.config.reserved import is_system
 from storage_consumer.downstream.compared_table import ComparedTable
+from storage_consumer.downstream.query import text_of
 from storage_consumer.downstream.reading import Reading
 from storage_consumer.errors import SnapshotLost
+from storage_consumer.model import TableName
 from storage_consumer.sql.tokens import qualified
 from storage_consumer.verifying.cut import TableLook
 from storage_consumer.verifying.layout import LaidOutSide, TableLayout, layout_of
@@ -41,6 +44,10 @@ class ComparedSource(Protocol):
 
     def layout(self, here: TableShape, there: TableShape) -> TableLayout:
         """Return what is compared of the rows."""
+        ...
+
+    def tables(self, ts: int) -> frozenset[TableName]:
+        """Return the tables with rows of their own that there are at a commit-ts; none where that cannot be known any more."""
         ...
 
     def end(self) -> None:
@@ -96,6 +103,23 @@ class LiveSource:
     def layout(self, here: TableShape, there: TableShape) -> TableLayout:
         """Return what is compared of the rows."""
         return layout_of(here, there)
+
+    def tables(self, ts: int) -> frozenset[TableName]:
+        """Return the tables that there are; see `ComparedSource.tables`."""
+        try:
+            if self._is_frozen:
+                self._reading.begin()
+            else:
+                self._reading.begin_at(ts)
+            found = self._reading.rows(
+                "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
+            )
+        except SnapshotLost:
+            return frozenset()
+        finally:
+            self._reading.end()
+        names = (TableName(schema=text_of(schema), table=text_of(table)) for schema, table in found)
+        return frozenset(name for name in names if not is_system(name.schema))
 
     def end(self) -> None:
         """End the snapshot."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from storage_consumer.downstream.reading import Pace
 from storage_consumer.driver.copies import OpenCopy
-from storage_consumer.model import DdlKind, TableColumn, TableDefinition, folded_name
+from storage_consumer.model import DdlKind, TableColumn, TableDefinition, TableName, folded_name
 from storage_consumer.operating.compared_source import NotComparable
 from storage_consumer.operating.exported_rows import ExportedRows, Files
 from storage_consumer.storage.base import Storage
@@ -24,8 +24,8 @@ KIND = "export"
 """In place of the kind of a server."""
 _NOT_SUMMED = frozenset(("float", "double", "json", "vector"))
 """Types whose texts in an export are not those of servers; values are compared one by one."""
-_ROUNDED = 1e15
-"""From here on an export has six digits of a FLOAT."""
+_ROUNDED_BELOW, _ROUNDED_FROM = (struct.unpack(">f", struct.pack(">f", number))[0] for number in (1e-15, 1e15))
+"""As 32 bits hold them: of a FLOAT up to the one, or from the other on, an export has six digits."""
 _STANDING_IN = {"json": "longtext", "vector": "longtext"}
 """Types of TiDB → what MySQL and MariaDB have in their place."""
 CAVEAT = "an export shows a structure only as a statement: names of columns, types and NULL are compared, no defaults and no indexes"
@@ -78,6 +78,11 @@ class ExportSource:
         layout = layout_of(replace(here, indexes=there.indexes), there)
         return replace(layout, columns=tuple(map(_as_exported, layout.columns)))
 
+    def tables(self, ts: int) -> frozenset[TableName]:  # noqa: ARG002 - an export is as it is
+        """Return the tables of the export; see `ComparedSource.tables`."""
+        definitions = (table.definition for table in self._copy.tables.values())
+        return frozenset(each.name for each in definitions if each.ddl_type != DdlKind.CREATE_VIEW)
+
     def end(self) -> None:
         """Do nothing: an export keeps nobody from going on."""
 
@@ -129,12 +134,19 @@ def _as_exported(column: PairedColumn) -> PairedColumn:
     """Return how a column is compared whose values come from an export."""
     if column.source.data_type not in _NOT_SUMMED:
         return column
-    normal = _single if column.source.data_type == "float" else column.normal
+    normal = exported_float if column.source.data_type == "float" else column.normal
     return replace(column, sums_agree=False, normal=normal)
 
 
-def _single(value: bytes) -> bytes:
+def exported_float(value: bytes) -> bytes:
+    """Return a FLOAT in the form in which an export and a server show it alike."""
     number = float(value)
-    if abs(number) < _ROUNDED:
-        return struct.pack(">f", number)
+    try:
+        single = struct.pack(">f", number)
+    except OverflowError:  # six digits may say a little more than a FLOAT can hold
+        return struct.pack(">d", float(f"{number:.5e}"))
+    # Both show what 32 bits hold, and an export rounds just that.
+    (number,) = struct.unpack(">f", single)
+    if number == 0 or _ROUNDED_BELOW < abs(number) < _ROUNDED_FROM:
+        return single
     return struct.pack(">d", float(f"{number:.5e}"))

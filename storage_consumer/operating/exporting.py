@@ -15,7 +15,7 @@ from queue import SimpleQueue
 
 from storage_consumer.downstream.exported_table import ExportedTable
 from storage_consumer.downstream.reading import Pace, Reading
-from storage_consumer.errors import ConfigError
+from storage_consumer.errors import ConfigError, SnapshotLost
 from storage_consumer.exports.create_table import CreatedTable, read_create_table
 from storage_consumer.exports.writing import WrittenFile, data_file, database_file, metadata_file, table_file
 from storage_consumer.model import TableColumn, TableName
@@ -29,6 +29,8 @@ _FILE_BYTES = 16 << 20
 _FEWEST_ROWS, _MOST_ROWS = 10, 100_000
 _AHEAD = 2
 """Ranges per worker that are drawn ahead of their reading."""
+_ATTEMPTS = 3
+"""Snapshots that are tried. One is lost where TiDB's garbage collection passes it, which a transaction holds back for a day by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,8 @@ class Exported:
     """The TSO as of which it is."""
     files: int
     rows: int
+    lost: tuple[str, ...] = ()
+    """Why earlier snapshots could be read no longer, after which the export began again with a newer one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,25 +65,42 @@ def exported(
     """Export a table into an empty folder. `heard` is called with the rows of each file that is written.
 
     Raises `ConfigError` where the source cannot be read as of a TSO, has no such table, or the folder holds anything; `SnapshotLost` where
-    the source's garbage collection was faster; and what storages and servers raise.
+    the source's garbage collection was faster, again and again; and what storages and servers raise.
     """
     _refuse_files(folder)
+    lost: list[str] = []
+    writing = _Writing(folder)
+    while True:
+        counts: list[int] = []
+        try:
+            for rows in _written(source, name, writing, wishes):
+                counts.append(rows)
+                heard(rows)
+        except SnapshotLost as fault:
+            lost.append(str(fault))
+            if len(lost) == _ATTEMPTS:
+                raise
+            heard(-sum(counts))
+            writing.begin_again()
+        else:
+            # An empty range, as behind the last row, has no file.
+            files = sum(rows > 0 for rows in counts)
+            return Exported(snapshot=writing.snapshot, files=files, rows=sum(counts), lost=tuple(lost))
+
+
+def _written(source: Server, name: TableName, writing: _Writing, wishes: ExportWishes) -> Iterator[int]:
+    """Write all files as of one snapshot; yield the rows of each."""
     pace = Pace(wishes.rows_per_second)
     started = _local_time()
     with closing(_reading(source, pace)) as keeper:
-        snapshot = _held(keeper)
+        writing.snapshot = _held(keeper)
         with closing(_reading(source, pace)) as reading:
-            work = _Work.of(reading, name, snapshot)
+            work = _Work.of(reading, name, writing.snapshot)
             for file in work.head():
-                folder.put(file.path, file.content)
-            files = rows = 0
-            for count in _all(work, source, pace, folder, wishes.workers):
-                # An empty range, as behind the last row, has no file.
-                files, rows = files + bool(count), rows + count
-                heard(count)
-        metadata = metadata_file(snapshot, started, _local_time())
-        folder.put(metadata.path, metadata.content)
-    return Exported(snapshot=snapshot, files=files, rows=rows)
+                writing.put(file)
+            yield from _all(work, source, pace, writing, wishes.workers)
+        writing.empty_stale(name)
+        writing.put(metadata_file(writing.snapshot, started, _local_time()))
 
 
 def _refuse_files(folder: Folder) -> None:
@@ -105,6 +126,34 @@ def _held(keeper: Reading) -> int:
 
 def _local_time() -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S")
+
+
+class _Writing:
+    """The folder, and what this export has written there."""
+
+    def __init__(self, folder: Folder) -> None:
+        """Take a folder that is empty."""
+        self._folder = folder
+        self._written: set[str] = set()
+        self._stale: set[str] = set()
+        self.snapshot = 0
+        """The TSO as of which the files are."""
+
+    def put(self, file: WrittenFile) -> None:
+        """Write a file."""
+        self._written.add(file.path)
+        self._folder.put(file.path, file.content)
+
+    def begin_again(self) -> None:
+        """All that was written is of a snapshot that is given up."""
+        self._stale |= self._written
+        self._written = set()
+
+    def empty_stale(self, name: TableName) -> None:
+        """Replace the files of given-up snapshots that were not written again by files without rows."""
+        # The newer snapshot may need fewer files; a folder takes objects, but gives none up.
+        for path in self._stale - self._written:
+            self.put(WrittenFile(path=path, content=data_file(name, 1, (), ()).content))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +190,7 @@ class _Work:
         yield from enumerate(self.table.ranges(min(max(rows, _FEWEST_ROWS), _MOST_ROWS)), 1)
 
 
-def _all(work: _Work, source: Server, pace: Pace, folder: Folder, workers: int) -> Iterator[int]:
+def _all(work: _Work, source: Server, pace: Pace, writing: _Writing, workers: int) -> Iterator[int]:
     """Write the data files; yield the rows of each."""
     free: SimpleQueue[Reading] = SimpleQueue()
     for _ in range(workers):
@@ -152,7 +201,7 @@ def _all(work: _Work, source: Server, pace: Pace, folder: Folder, workers: int) 
         try:
             reading.begin_at(work.snapshot)
             table = ExportedTable(reading, work.table.name, work.table.key)
-            return _write(folder, table, work.created.carried, number, keys)
+            return _write(writing, table, work.created.carried, number, keys)
         finally:
             free.put(reading)
 
@@ -176,10 +225,9 @@ def _results(running: Iterable[Future[int]], most: int) -> Iterator[int]:
     yield from (each.result() for each in waiting)
 
 
-def _write(folder: Folder, table: ExportedTable, columns: Sequence[TableColumn], number: int, keys: KeyRange) -> int:
+def _write(writing: _Writing, table: ExportedTable, columns: Sequence[TableColumn], number: int, keys: KeyRange) -> int:
     """Write one data file; return the number of its rows."""
     rows = list(table.rows(columns, keys))
     if rows:
-        file = data_file(table.name, number, columns, rows)
-        folder.put(file.path, file.content)
+        writing.put(data_file(table.name, number, columns, rows))
     return len(rows)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 
 from storage_consumer.apply.rows import RowStatements
 from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.checkpoint.quarantine import AskedEntry
 from storage_consumer.checkpoint.store import StateStore
+from storage_consumer.config.settings import Upstream
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.downstream.connection import escape
 from storage_consumer.downstream.mysql_errors import described
@@ -24,7 +26,7 @@ from storage_consumer.job.lossy_columns import check
 from storage_consumer.job.match import table_work
 from storage_consumer.job.spec import JobSpec, TablePlan, VersionPlan
 from storage_consumer.job.target_table import TargetTable
-from storage_consumer.model import CommitRange, TableName
+from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, TableVersion, folded_name
 from storage_consumer.order.key_digest import key_signature
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import RowStep
@@ -32,6 +34,8 @@ from storage_consumer.plan.table import TableConsumer
 from storage_consumer.telemetry import Log
 
 _log = Log("quarantine")
+_ANY_LENGTH = 1 << 30
+"""Longer, and with more digits, than any column of a target."""
 _HOW = "change the row at the source, which brings its new state, or give it up with `storage-consumer quarantine drop`"
 
 
@@ -47,7 +51,7 @@ class QuarantineRetries:
         """Try the rows again that operators asked for; those of tables that are `busy` wait."""
         asked = self._state.quarantine.asked()
         if asked:
-            held = {*busy, *_unsettled(context.manager)}
+            held = {*busy, *_unsettled(context.manager), *_loading(context.manager)}
             asked = [entry for entry in asked if entry.table_key not in held]
         if not asked:
             return
@@ -121,16 +125,18 @@ def _unsettled(manager: ConsumerManager) -> Iterator[str]:
             yield from ddl.touches
 
 
+def _loading(manager: ConsumerManager) -> Iterator[str]:
+    """Yield the tables whose copies are being written: they hold some parts of them, and no state that the source ever had."""
+    return (key for key, table in manager.tables.items() if table.status.loading)
+
+
 def _work(context: RoundContext, entry: AskedEntry, there: TargetTable | None) -> TablePlan:
     """Return what is needed to write the row of an entry; raise `NotReplicable` if it may not be written to its table as the table is now."""
     table = context.manager.tables.get(entry.table_key)
     if table is None or there is None or table.status.dropped or table.status.left_out:
         raise NotReplicable(f"the table is no longer replicated, or the target does not have it: {_HOW}")
-    current = table.timeline.in_force(_reached(context.manager, table))
-    version = current.version if current else 0
-    if current is None or version != entry.version:
-        raise NotReplicable(f"the table has version {version} now, and the row is of version {entry.version}: {_HOW}")
-    place = (version, "")
+    current, upstream = _structure(context, entry, table)
+    place = (current.version, "")
     step = RowStep(
         table_key=entry.table_key,
         name=table.name,
@@ -140,7 +146,7 @@ def _work(context: RoundContext, entry: AskedEntry, there: TargetTable | None) -
         files=(),
     )
     # As a job does it: whoever changed the target's table since must not have the row push out another one, or be changed itself.
-    work = table_work(0, step, there, context.config.upstream)
+    work = table_work(0, step, there, upstream)
     if key_signature(work) != entry.key_columns:
         raise NotReplicable(
             f"the key of the target's table is no longer compared as it was when the row was refused: {_HOW}"
@@ -150,6 +156,42 @@ def _work(context: RoundContext, entry: AskedEntry, there: TargetTable | None) -
         raise NotReplicable(f"the target's table has other columns than when the row was refused: {_HOW}")
     _check_values(work.versions[place], entry.line)
     return work
+
+
+def _structure(context: RoundContext, entry: AskedEntry, table: TableConsumer) -> tuple[TableDefinition, Upstream]:
+    """Return the structure of an entry's row, and how its values are written; raise `NotReplicable` if the table has another one now."""
+    reached, upstream = _reached(context.manager, table), context.config.upstream
+    # A row of a copy has the structure as of the copy, which no schema file may ever have shown.
+    if not entry.version:
+        if table.timeline.has_statement(entry.commit_ts + 1, reached):
+            raise NotReplicable(
+                f"a statement has changed the table since, and the row is of the copy as of {entry.commit_ts}: {_HOW}"
+            )
+        return _structure_of_copy(entry, table.name), replace(upstream, protocol="dump-sql", column_selectors=())
+    current = table.timeline.in_force(reached)
+    version = current.version if current else 0
+    if current is None or version != entry.version:
+        raise NotReplicable(f"the table has version {version} now, and the row is of version {entry.version}: {_HOW}")
+    return current, upstream
+
+
+def _structure_of_copy(entry: AskedEntry, name: TableName) -> TableDefinition:
+    """Return the structure of a row of a copy as its entry shows it: with columns of any length, so that each value is checked."""
+    keyed = {part[0] for part in json.loads(entry.key_columns)[1:]}
+    return TableDefinition(
+        name=name,
+        version=TableVersion(entry.version),
+        query="",
+        ddl_type=0,
+        columns=tuple(
+            TableColumn(
+                name=written, type=kind, precision=_ANY_LENGTH, scale=_ANY_LENGTH, is_pk=folded_name(written) in keyed
+            )
+            for written, _, kind in json.loads(entry.written_columns)
+        ),
+        path=entry.path,
+        checksum=0,
+    )
 
 
 def _reached(manager: ConsumerManager, table: TableConsumer) -> int:

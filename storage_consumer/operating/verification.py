@@ -22,12 +22,15 @@ from storage_consumer.errors import ConfigError, StorageConsumerError, Transient
 from storage_consumer.model import TableName
 from storage_consumer.operating.compared_source import ComparedSource, LiveSource
 from storage_consumer.operating.verified_table import Desk, Ends, TableVerification, Wishes
+from storage_consumer.plan.steps import key_of
 from storage_consumer.telemetry import register_secret
 from storage_consumer.verifying.cut import TableLook, is_compared
 from storage_consumer.verifying.healing import heal_command
 from storage_consumer.verifying.result import Outcome, TableResult
 
 _AGAIN = 2
+_MODES = {"full": "leave out --quick and --sample", "sample": "add --sample", "quick": "add --quick"}
+"""Mode of a comparison → how to ask for it."""
 T = TypeVar("T")
 OpensSource = Callable[[Pace, threading.Event], ComparedSource]
 """Makes what a worker compares with; it keeps the pace, and ends early once the event is set."""
@@ -48,6 +51,8 @@ class VerifyReport:
     run: str
     tables: tuple[TableResult, ...]
     seconds: float = 0.0
+    unknown: tuple[TableName, ...] = ()
+    """Tables of the source of which the state says nothing: no file of the bucket names them."""
 
     @property
     def is_equal(self) -> bool:
@@ -128,7 +133,7 @@ class _SharedDesk(Desk):
         rules = table_rules((wishes.tables or "*.*",))
         run, before = uuid.uuid4().hex, dict[str, TableResult]()
         if wishes.resume:
-            run, before = _interrupted(self._ask(lambda desk: desk.verified.all()))
+            run, before = _interrupted(self._ask(lambda desk: desk.verified.all()), wishes.how)
         meant = {
             row.stored.table_key: TableResult(
                 table=row.stored.name, target=row.stored.name, outcome=Outcome.UNFINISHED, how=wishes.how, run=run
@@ -140,19 +145,30 @@ class _SharedDesk(Desk):
         }
         return run, meant, before
 
+    def known(self) -> frozenset[str]:
+        """Return the keys of all tables that the state knows, in whatever state they are."""
+        return frozenset(row.stored.table_key for row in self._ask(lambda desk: desk.tables.all()))
+
     def close(self) -> None:
         """Close the connection."""
         with self._lock:
             self._forget()
 
 
-def _interrupted(results: Iterable[TableResult]) -> tuple[str, dict[str, TableResult]]:
-    """Return the name of the run that was broken off, and its results by name of the table; raise `ConfigError` if none was."""
+def _interrupted(results: Iterable[TableResult], how: str) -> tuple[str, dict[str, TableResult]]:
+    """Return the name of the run of a mode that was broken off, and its results by name of the table; raise `ConfigError` if none was."""
     found = list(results)
-    open_runs = [result.run for result in found if result.outcome is Outcome.UNFINISHED]
-    if not open_runs:
+    broken_off = [result for result in found if result.outcome is Outcome.UNFINISHED]
+    if not broken_off:
         raise ConfigError("--resume: no comparison was broken off; leave it out")
-    return open_runs[0], {str(result.table): result for result in found if result.run == open_runs[0]}
+    run = next((result.run for result in broken_off if result.how == how), None)
+    if run is None:
+        first = broken_off[0]
+        raise ConfigError(
+            f"--resume: the comparison that was broken off in {first.table} was of another mode, {first.how}. To go on with it, "
+            f"{_MODES[first.how]} (in Python, how={first.how!r}); to begin a new comparison, leave out --resume"
+        )
+    return run, {str(result.table): result for result in found if result.run == run}
 
 
 def verified(
@@ -186,11 +202,24 @@ def verified(
         for key, result in open_tables.items():
             desk.put(key, result)
         done += _all(_Run(target, source, wishes, desk, stop, heard), open_tables)
+        # The newest cut: what was created until then has come to the state, or comes at once.
+        there = _tables_at(source, max(result.checkpoint for result in done), stop)
+        known_now, rules = desk.known(), table_rules((wishes.tables or "*.*",))
+        unknown = (name for name in there if key_of(name) not in known_now and rules.matches(name.schema, name.table))
         return VerifyReport(
             run=run,
             tables=tuple(sorted(done, key=lambda each: str(each.table))),
             seconds=round(time.monotonic() - began, 3),
+            unknown=tuple(sorted(unknown)),
         )
+
+
+def _tables_at(source: OpensSource, ts: int, stop: threading.Event) -> frozenset[TableName]:
+    """Return the tables of the source at a commit-ts; none if no table could be compared."""
+    if not ts:
+        return frozenset()
+    with closing(source(Pace(), stop)) as one:
+        return one.tables(ts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -15,11 +16,11 @@ from storage_consumer.downstream.reading import Reading
 from storage_consumer.errors import Abandoned, TableError, TransientError
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, physical_ms
 from storage_consumer.operating.compared_source import ComparedSource, NotComparable
-from storage_consumer.verifying.comparing import Comparison, Found
+from storage_consumer.verifying.comparing import Comparison, Found, Sample
 from storage_consumer.verifying.cut import TableLook, is_compared, moves_on, obstacle
 from storage_consumer.verifying.layout import LaidOutSide, TableLayout
 from storage_consumer.verifying.result import Outcome, Span, TableResult
-from storage_consumer.verifying.side import Key, TableShape
+from storage_consumer.verifying.side import Key, TableShape, fingerprint
 from storage_consumer.verifying.structure import StructureFound
 
 PAUSE = 0.03
@@ -49,11 +50,11 @@ class Wishes:
     """Percent of the chunks that are compared."""
     workers: int = 2
     """How many tables are compared at a time."""
-    rows_per_second: float = 0.0
+    rows_per_second: float = 50_000.0
     """The most rows that all workers together read on each side; 0 for any number."""
     chunk_rows: int = 50_000
     resume: bool = False
-    """Whether to go on with the run that was broken off last."""
+    """Whether to go on with the run that was broken off last, which has to be one of the same mode (`how`)."""
     wait: float = 300.0
     """Seconds to wait for a moment at which a table is at rest."""
 
@@ -141,7 +142,6 @@ class TableVerification:
     result: TableResult
     """What is known so far; of an interrupted run if it is resumed."""
     _found: Found = field(default_factory=Found)
-    _shapes: tuple[TableShape, TableShape] | None = None
     _deadline: float = 0.0
     _stored: float = 0.0
     _looked: float = 0.0
@@ -149,7 +149,7 @@ class TableVerification:
     def run(self) -> TableResult:
         """Compare the table, store the result, and return it."""
         began = time.monotonic()
-        self._resume()
+        self._take_up()
         try:
             self._run()
         # What a server refuses about one table says nothing of the others.
@@ -161,11 +161,27 @@ class TableVerification:
             self.desk.put(self.table_key, self.result)
         return self.result
 
-    def _resume(self) -> None:
-        """Take over what an interrupted comparison has found."""
-        self._found.kept = list(self.result.differences)
+    def _take_up(self) -> None:
+        """Go on from what is noted: whole chunks count, and nothing that was found behind the last one."""
+        if self.result.after is None:
+            self._begin_anew()
+            return
         counts = {"differs": self.result.differing, "missing": self.result.missing, "extra": self.result.extra}
-        self._found.counts.update(counts)
+        self._found = Found(counts=Counter(counts), kept=list(self.result.differences))
+
+    def _begin_anew(self) -> None:
+        """Forget what was compared so far."""
+        self._found = Found()
+        before = self.result
+        self.result = TableResult(
+            table=before.table,
+            target=before.target,
+            outcome=Outcome.UNFINISHED,
+            checkpoint=before.checkpoint,
+            how=before.how,
+            run=before.run,
+            seconds=before.seconds,
+        )
 
     def _run(self) -> None:
         """Compare until the end of the table, in as many cuts as it takes."""
@@ -176,10 +192,13 @@ class TableVerification:
                 restarts = self._follow(cut, restarts)
                 self._compare(cut)
                 if self.result.outcome is Outcome.DIFFERENT and self._explained(cut.look, restarts):
-                    restarts = self._again(restarts)
+                    restarts += 1
+                    self._end_snapshots()
+                    self._begin_anew()
                     continue
             except _GivesWay:
                 self._end_snapshots()
+                self._take_up()
             except TransientError as fault:
                 lost += 1
                 self._lost(fault, lost)
@@ -191,27 +210,19 @@ class TableVerification:
         if lost >= _TRIES:
             raise fault
         self.ends.close()
+        self._take_up()
         self._rest(min(5.0, 0.1 * 2**lost))
 
     def _follow(self, cut: _Cut, restarts: int) -> int:
-        """Begin anew where the structure is another one than that of the chunks so far; return how often that was."""
-        before, self._shapes = self._shapes, cut.both.shapes if cut.both is not None else None
-        if before is None or before == self._shapes:
-            return restarts
-        if restarts >= _RESTARTS:
-            raise NotComparable("its structure changed again and again meanwhile: verify it later")
-        return self._again(restarts)
-
-    def _again(self, restarts: int) -> int:
-        """Forget what was compared so far; return how often that was."""
-        self._end_snapshots()
-        self._found = Found()
-        self._shapes = None
-        before = self.result
-        self.result = TableResult(
-            table=before.table, target=before.target, outcome=Outcome.UNFINISHED, how=before.how, run=before.run
-        )
-        return restarts + 1
+        """Begin anew in this cut where a side has another structure than in the chunks so far; return how often that was."""
+        shapes = fingerprint(cut.both.shapes) if cut.both is not None else ""
+        if self.result.after is not None and self.result.shapes != shapes:
+            if restarts >= _RESTARTS:
+                raise NotComparable("its structure changed again and again meanwhile: verify it later")
+            restarts += 1
+            self._begin_anew()
+        self.result = replace(self.result, shapes=shapes)
+        return restarts
 
     def _explained(self, look: TableLook, restarts: int) -> bool:
         """Return whether a statement of the source may explain differences, so that another cut is worth taking.
@@ -349,7 +360,8 @@ class TableVerification:
     def _compare_rows(self, look: TableLook, comparison: Comparison) -> None:
         after = None if self.result.after is None else tuple(map(bytes.fromhex, self.result.after))
         self._looked = time.monotonic()
-        for step in comparison.run(self.wishes.chunk_rows, after, self.wishes.sample):
+        lot = f"{self.result.run} {self.table_key}"
+        for step in comparison.run(self.wishes.chunk_rows, after, Sample(self.wishes.sample, lot)):
             self._note(look.checkpoint, step.rows, step.after)
             if step.after is None:
                 return

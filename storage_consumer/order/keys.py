@@ -10,9 +10,9 @@ import re
 import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from storage_consumer.decode.decoder import Values
 from storage_consumer.decode.values import INTEGER_TYPES, WireKind
 from storage_consumer.job.spec import Fold, KeyPart
 
+Row = TypeVar("Row", bound=Hashable)
+"""What stands for a row: equal for two rows exactly if these are equal."""
 Key = int | str | tuple[str, ...]
 """Equal for two rows exactly if their key is the same (for a LOOSE part: no coarser than the target's collation).
 
@@ -232,13 +234,13 @@ def _runs(deletes: list[bytes], upserts: list[bytes]) -> Iterator[tuple[bool, li
         yield True, upserts
 
 
-def delivered_once(changes: Iterable[tuple[int, bytes]]) -> list[tuple[bool, bytes]]:
+def delivered_once(changes: Iterable[tuple[int, Row]]) -> list[tuple[bool, Row]]:
     """Return the events of one commit-ts of a keyless table, each as often as it occurred at the source: deletes, then inserts.
 
     `changes`: (order, row). A repeated delivery is another pass over the transaction, in other files. So the count of
     an event is the maximum over the passes, not their sum.
     """
-    most: Counter[tuple[bool, bytes]] = Counter()
+    most: Counter[tuple[bool, Row]] = Counter()
     for delivered in _passes(changes):
         # The union of two counters keeps the larger count of each event.
         most |= delivered
@@ -246,20 +248,20 @@ def delivered_once(changes: Iterable[tuple[int, bytes]]) -> list[tuple[bool, byt
     return [event for event, count in ordered for _ in range(count)]
 
 
-def _passes(changes: Iterable[tuple[int, bytes]]) -> Iterator[Counter[tuple[bool, bytes]]]:
+def _passes(changes: Iterable[tuple[int, Row]]) -> Iterator[Counter[tuple[bool, Row]]]:
     """Yield the events of each pass over one transaction.
 
     TiCDC may cut a large transaction anywhere, so a file may begin with the rest of the one before it. A pass begins
     where a transaction does. A file continues the pass before it if its first rows are of this transaction and neither
     of the two contains the other.
     """
-    files: dict[int, Counter[tuple[bool, bytes]]] = {}
+    files: dict[int, Counter[tuple[bool, Row]]] = {}
     first_rows: dict[int, int] = {}
     for order, row in changes:
         rank = rank_of(order)
         files.setdefault(rank, Counter())[is_upsert(order), row] += 1
         first_rows[rank] = min(row_of(order), first_rows.get(rank, row_of(order)))
-    current: Counter[tuple[bool, bytes]] = Counter()
+    current: Counter[tuple[bool, Row]] = Counter()
     for rank in sorted(files):
         events = files[rank]
         # Only the first rows of the next file can be the rest of a transaction. Events that contain the pass so far, or

@@ -50,7 +50,8 @@ class DdlBacklog:
                 self._copied.append(step)
             else:
                 self._queue(step)
-        else:
+        # Once the copy that is being written is there, it is taken again, and that one holds it.
+        elif not (table.status.loading and step.version <= table.loaded_from):
             return not (step.ensure or table.status.excluded or ran) and step.version < table.checkpoint
         return False
 

@@ -157,6 +157,7 @@ class Catalog:
                 # What the feed began with holds all that came before it, of whatever table.
                 copies=restart.copies.get(key) or Copies(copied_at=restart.floor),
             )
+            table.loaded_from = restart.loads[key].low if key in restart.loads else 0
             # Their files may be listed only later: `look_at_copies` passes over them after each dispatch.
             self._copied += [table] if table.copies.known.passed else []
             self.tables[key] = table

@@ -7,9 +7,9 @@ leaves it, while the statement's version is still to come. A copy from there hol
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from storage_consumer.model import CommitRange, DdlKind, TableDefinition, physical_ms
+from storage_consumer.model import CommitRange, DdlId, DdlKind, TableDefinition, physical_ms
 from storage_consumer.plan.directories import Commands
 from storage_consumer.plan.lifetimes import Lifetimes
 from storage_consumer.plan.planner import PendingDdls
@@ -43,6 +43,39 @@ def is_first_after(table: TableConsumer, copied_at: int, version: int) -> bool:
     return 0 < copied_at < version and not table.timeline.has_statement(copied_at + 1, version - 1)
 
 
+def copy_that_shows(
+    step: DdlStep,
+    tables: Mapping[str, TableConsumer],
+    touched: Collection[str],
+    lifetimes: Lifetimes,
+    based: Collection[str],
+) -> int:
+    """Return the TSO of the copy that may show a statement's effect already, 0 if none can.
+
+    A RENAME is shown by a copy of the new name alone. A copy that has the table under its old name was made before, and one of a table
+    that has lost the name since says nothing of the one that comes.
+    """
+    rename = step.ddl.rename
+    if rename is None or rename.folded[0] == rename.folded[1]:
+        return max(copy_before(tables[key], step.version) for key in touched)
+    old, new = (tables.get(key_of(name)) for name in rename.folded)
+    if new is None or rename.from_anywhere or new.key not in based:
+        return 0
+    found = copy_before(new, step.version)
+    has_old = old is not None and old.key in based and old.copies.copied_at >= found
+    return 0 if has_old or lifetimes.ends_of(new).has_within(found + 1, step.version - 1) else found
+
+
+def in_doubt_by(step: DdlStep, tables: Mapping[str, TableConsumer]) -> int:
+    """Return the TSO of a copy from right before a RENAME, 0 if there is none.
+
+    It may show the statement, so that the names in the target do not tell whether that has to run.
+    """
+    known = [tables[key] for name in step.ddl.renamed or () if (key := key_of(name)) in tables]
+    last = max((copy_before(table, step.version) for table in known), default=0)
+    return last if physical_ms(step.version) - physical_ms(last) <= _NEAR * 1000 else 0
+
+
 def near_copy(definition: TableDefinition, copied_at: int) -> str:
     """Return what a statement that empties a partition soon after a copy may do to the copy's rows, and how to find out; "" for all others.
 
@@ -59,13 +92,31 @@ def near_copy(definition: TableDefinition, copied_at: int) -> str:
     )
 
 
-def upcoming(table: TableConsumer, pending: PendingDdls) -> TableDefinition | None:
-    """Return what the next statement of a table leads to, if the table's copy may show its effect already; else None."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Early:
+    """What the target may show of statements that have not run, as far as the bucket's catalog does not know it."""
+
+    floor: int = 0
+    """TSO of the copy that the feed began with, 0 for none."""
+    based: Collection[str] = ()
+    """Keys of the tables that copies have."""
+    started: Collection[DdlId] = ()
+    """Identities of the statements that were sent to the target and may have taken effect."""
+
+
+def upcoming(table: TableConsumer, pending: PendingDdls, early: Early) -> TableDefinition | None:
+    """Return what the next statement of a table leads to, if the target may show its effect already; else None.
+
+    A copy may, and so may a statement that a killed process has sent: then rows from before it, in a file that came again, still have to fit.
+    """
     version = pending.barriers.get(table.key)
-    if version is None or not is_first_after_copy(table, version):
+    if version is None:
         return None
-    own = (ddl.step.definition for ddl in pending.at(version) if ddl.step.table_key == table.key)
-    return next((definition for definition in own if definition.ddl_type in SHOWS_EARLY), None)
+    own = [ddl.step for ddl in pending.at(version) if ddl.step.table_key == table.key]
+    sent = next((step.definition for step in own if step.identity in early.started), None)
+    if sent is not None or not is_first_after_copy(table, version):
+        return sent
+    return next((step.definition for step in own if step.definition.ddl_type in SHOWS_EARLY), None)
 
 
 NOT_IN_COPY = (
@@ -134,35 +185,59 @@ class Unbased:
 
 
 def beside_copies(
-    step: RowStep, pending: PendingDdls, tables: Mapping[str, TableConsumer], lifetimes: Lifetimes, floor: int
+    step: RowStep,
+    pending: PendingDdls,
+    tables: Mapping[str, TableConsumer],
+    lifetimes: Lifetimes,
+    early: Early,
 ) -> RowStep | None:
     """Return the rows of a table with what copies may show of its next statement already; None if they have to wait for a copy.
 
-    If that is a RENAME, the copy that the feed began with, as of the TSO `floor`, may have the table under either name.
+    If that is a RENAME, the copy may have the table under either name.
     """
     table = tables[step.table_key]
-    step = replace(step, upcoming=upcoming(table, pending))
+    step = replace(step, upcoming=upcoming(table, pending, early))
     version = pending.barriers.get(table.key)
     name = lifetimes.renamed_to(table.key, version) if version is not None else None
     new = tables.get(key_of(name)) if name is not None else None
     if version is None or new is None:
         return step
-    if _shows_rename(new, table, version, lifetimes, floor):
+    if _shows_rename(new, table, version, lifetimes, early.floor):
         return _behind_copy(step, new)
     is_there = not table.timeline.is_free_before(version, lifetimes.ends_of(table))
     both = is_there and is_first_after_copy(table, version) and is_first_after_copy(new, version)
-    return replace(step, early_name=new.name) if both else step
+    is_free = _is_free(new, version, lifetimes)
+    if not (both and (is_free or _moved_on(table, new, version, lifetimes, early.based))):
+        return step
+    return None if new.status.loading else replace(step, early_name=new.name)
+
+
+def _moved_on(
+    table: TableConsumer, new: TableConsumer, version: int, lifetimes: Lifetimes, based: Collection[str]
+) -> bool:
+    """Return whether what had the new name until a RENAME is in the copy under its own next one: only then the name may be the table's early.
+
+    Otherwise the copy has it under that name still, and lacks the table for another reason: rows would go into a stranger.
+    """
+    name = lifetimes.renamed_to(new.key, version)
+    return name is not None and key_of(name) != table.key and key_of(name) in based
 
 
 def _shows_rename(new: TableConsumer, table: TableConsumer, version: int, lifetimes: Lifetimes, floor: int) -> bool:
     """Return whether a copy of its own of a table that a RENAME makes shows that before the version, since the name was free until then."""
     ends, copied_at = lifetimes.ends_of(new), new.copies.copied_at
-    if not new.timeline.is_free_before(version, ends):
+    if not _is_free(new, version, lifetimes):
         return False
     if new.status.loading:
         return True
     is_own = copied_at > max(table.copies.copied_at, floor) and not ends.has_within(copied_at + 1, version - 1)
     return is_own and is_first_after(table, copied_at, version) and is_first_after_copy(new, version)
+
+
+def _is_free(new: TableConsumer, version: int, lifetimes: Lifetimes) -> bool:
+    """Return whether no table has a name right before a RENAME to it; one that the same version gives away was another's until then."""
+    ends = lifetimes.ends_of(new)
+    return version not in ends and new.timeline.is_free_before(version, ends)
 
 
 def _behind_copy(step: RowStep, new: TableConsumer) -> RowStep | None:

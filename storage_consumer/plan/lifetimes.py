@@ -26,8 +26,9 @@ class Lifetimes:
         """Record which table or database a statement ends, or which defaults it sets; `key`: the one that it leads to."""
         if definition.ddl_type in (DdlKind.DROP_TABLE, DdlKind.DROP_SCHEMA):
             self._ends[key].add(definition.version)
-        # A change of case alone ends nothing: both names fold to one.
-        pair = parsed(definition).renamed
+        # A change of case alone ends nothing: both names fold to one. Nor is it known what ends where a database is left open.
+        rename = parsed(definition).rename
+        pair = None if rename is None or rename.from_anywhere else rename.folded
         if pair is not None and pair[0] != pair[1]:
             self._ends[key_of(pair[0])].add(definition.version)
             self._renames[key_of(pair[0])][definition.version] = pair[1]

@@ -11,14 +11,14 @@ from storage_consumer.model import DataFile, DdlKind, TableDefinition
 from storage_consumer.plan.covered import count_as_copied, covered_renames, gives_away, is_covered
 from storage_consumer.plan.ddl_backlog import LATE, DdlBacklog, StoppedDdl
 from storage_consumer.plan.directories import Catalog, Commands, Restart, plain_command
-from storage_consumer.plan.early import Unbased, beside_copies
+from storage_consumer.plan.early import Early, Unbased, beside_copies
 from storage_consumer.plan.lifetimes import Lifetimes, is_dropped_after
 from storage_consumer.plan.planner import Position, ready_ddls, target_of
 from storage_consumer.plan.quarantined import QuarantinedTables
 from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.shared_names import collisions
 from storage_consumer.plan.steps import DdlStep, RowStep, Wave
-from storage_consumer.plan.table import TableConsumer
+from storage_consumer.plan.table import TableConsumer, begins_at
 from storage_consumer.plan.touches import Touches
 from storage_consumer.sql.parse import parsed
 from storage_consumer.tso import ddl_is_stored
@@ -56,6 +56,7 @@ class ConsumerManager:
         self._gap_timeout = gap_timeout
         self.floor: Final = restart.floor
         """TSO of the copy that the feed began with, 0 for none."""
+        self.early: Final = Early(floor=restart.floor, based=restart.based, started=restart.started)
         self.unbased: Final = Unbased(restart.floor, restart.based)
         self._dispatched = False
 
@@ -186,7 +187,7 @@ class ConsumerManager:
                 continue
             target = target_of(table.key, pending.barriers, storage_checkpoint)
             if step := table.row_step(target):
-                if (ready := beside_copies(step, pending, self.tables, self.lifetimes, self.floor)) is not None:
+                if (ready := beside_copies(step, pending, self.tables, self.lifetimes, self.early)) is not None:
                     steps.append(ready)
             else:
                 # No row up to the target is unread: `metadata` is read before the listing, so all files that the checkpoint promises were
@@ -196,7 +197,11 @@ class ConsumerManager:
             return Wave(rows=tuple(steps), ddls=())
         positions = {
             key: Position(
-                checkpoint=t.checkpoint, blocked=t.status.blocked, first=t.files.first, stopped=t.status.stopped
+                checkpoint=t.checkpoint,
+                blocked=t.status.blocked,
+                first=begins_at(t),
+                loading=t.status.loading,
+                stopped=t.status.stopped,
             )
             for key, t in self.tables.items()
         }
@@ -215,7 +220,7 @@ class ConsumerManager:
                 break
             for ddl in pending.at(version):
                 touched = [self.tables[key] for key in sorted(ddl.touches & self.tables.keys())]
-                in_the_way = (t for t in touched if t.status.blocked and version >= t.files.first)
+                in_the_way = (t for t in touched if t.status.blocked and version >= begins_at(t))
                 still = ", ".join(str(table.name) for table in in_the_way)
                 why = f"waits for the DDL of {ddl.step.name} with version {version}{still and f' (halted or waiting: {still})'}"
                 # A table that an earlier one touches waits for that one.

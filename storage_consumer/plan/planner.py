@@ -40,6 +40,8 @@ class Position:
     """Whether it is halted or waits: nothing of it may run, and no DDL that touches it."""
     first: int = 0
     """Lowest version known of it: an earlier DDL, such as its database's, has nothing to wait for in it."""
+    loading: bool = False
+    """Whether a copy is being written into it: a statement on tables would change or move half of that, even one from before `first`."""
     stopped: bool = False
     """Whether it is halted or waits, perhaps for a DDL that had no effect: even one from before `first` is not tried again."""
 
@@ -126,6 +128,7 @@ def ready_ddls(
             for ddl in _whole_groups(pending.at(version))
             if all(_arrived(t, version, barrier, positions) for t in ddl.touches)
             and not any(key in positions and positions[key].stopped for key in ddl.stops)
+            and not _meets_load(ddl, positions)
         ]
         if steps:
             ready.append(in_dependency_order(steps))
@@ -140,6 +143,11 @@ def _arrived(key: str, version: int, barrier: Mapping[str, int], positions: Mapp
         return True
     # A table that begins after the statement has nothing that could come before it.
     return version < position.first or (not position.blocked and position.checkpoint >= version)
+
+
+def _meets_load(ddl: PendingDdl, positions: Mapping[str, Position]) -> bool:
+    """Return whether a statement on tables touches one that is being loaded. A load itself waits for those of its database."""
+    return bool(ddl.step.name.table) and any(key in positions and positions[key].loading for key in ddl.touches)
 
 
 def _whole_groups(group: Sequence[PendingDdl]) -> list[PendingDdl]:

@@ -16,12 +16,14 @@ def in_running_order(
     group: Sequence[DdlStep],
     existing: AbstractSet[TableName],
     started: AbstractSet[DdlId] = frozenset(),
+    *,
+    infers: bool = True,
 ) -> tuple[DdlStep, ...]:
     """Return the statements of one version so that each rename finds its table and a free name, with lost renames inserted.
 
     `existing`: folded names of the tables that the target has right before. `started`: identities of statements during which an
     earlier run was interrupted; such a rename goes first again, whether or not it took effect. Other statements keep their order,
-    before the renames. Renames that cannot run whatever is inserted stay in the order in which they came, for the target to refuse.
+    before the renames. `infers`: whether a lost rename may be inserted. Renames that cannot run whatever is inserted stay in the order in which they came, for the target to refuse.
     """
     waiting = [(step, pair) for step in group if (pair := step.ddl.renamed) is not None]
     ordered = [step for step in group if step.ddl.renamed is None]
@@ -34,7 +36,7 @@ def in_running_order(
         )
         if ready is None:
             # At most one inferred rename per statement, so that the loop ends whatever the names are.
-            lost = lost_rename([pair for _, pair in waiting], there) if inferred < len(group) else None
+            lost = lost_rename([pair for _, pair in waiting], there) if infers and inferred < len(group) else None
             if lost is None:
                 return (*ordered, *(step for step, _ in waiting))
             ready = (_inferred(lost, [step for step, _ in waiting]), lost)

@@ -84,6 +84,8 @@ class RowStep:
     """Path of a file of which later ones were applied: it came late or its content has changed. Empty if there is none."""
     origin: int = 0
     """Where its files are: 0 is the bucket, and above it are copies that tables are loaded from."""
+    as_of: int = 0
+    """TSO of the copy that its files are of; 0 for files of the bucket, whose rows have a commit-ts each."""
     upcoming: TableDefinition | None = None
     """What the table's next statement leads to, if the target may have that already, from a copy; see `plan.early`."""
     early_name: TableName | None = None

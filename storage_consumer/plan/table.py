@@ -41,6 +41,8 @@ class TableConsumer:
         self._name = name
         self._checkpoint = checkpoint
         self._status = status or TableStatus()
+        self.loaded_from = 0
+        """The TSO of the copy that its load brings, or has brought; 0 for none."""
         if self._status.excluded:
             self.files.close()
         self.unannounced: HaltKind | Literal[""] = ""
@@ -227,3 +229,9 @@ def checkpoints(tables: Iterable[TableConsumer], storage_checkpoint: int) -> Che
     # A table that is left out and runs has nothing to read, so it moves along with the others.
     halted = [table.checkpoint for table in known if table.status.is_halted and not table.status.excluded]
     return Checkpoints(lowest=lowest(halted, running), running=running)
+
+
+def begins_at(table: TableConsumer) -> int:
+    """Return the lowest version that a table's directories have, 0 for none; one that is loaded, or catches up, is there right after its copy."""
+    first, copied = table.files.first, table.loaded_from
+    return min(first, copied + 1) if copied and table.status.apart else first

@@ -13,6 +13,7 @@ from storage_consumer.model import TableName, folded_name
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import copy_commands, table_flag
+from storage_consumer.sql.parse import parse_ddl
 
 Verb = Literal["pause", "resume", "skip", "reload-done", "accept-keys", "moved"]
 _PAUSED = ("paused by ", "held by ")
@@ -50,6 +51,8 @@ class StoredTable:
     copies: Copies = field(default_factory=Copies)
     loading: bool = False
     """Whether a copy of it is being written, whatever its state says meanwhile."""
+    joining: bool = False
+    """Whether it has not caught up with the others since its last load."""
     last_resolved: int = 0
     """Version of its last statement that is done or skipped."""
     started: int = 0
@@ -94,7 +97,7 @@ def refusal(table: StoredTable, decision: TableDecision, *, tells_time: bool = T
         return f"{table.name} is a database, where only statements can wait: see `storage-consumer ddl`"
     if decision.verb == "skip":
         return ""
-    return _refused_copy(table, decision.at) or ("" if tells_time else _no_commit_ts(table.name))
+    return _refused_copy(table, decision.at) or ("" if tells_time else no_commit_ts(str(table.name)))
 
 
 def _refused_copy(table: StoredTable, at: int) -> str:
@@ -134,9 +137,10 @@ def _refused_copy(table: StoredTable, at: int) -> str:
     return ""
 
 
-def _no_commit_ts(name: TableName) -> str:
+def no_commit_ts(whose: str) -> str:
+    """Return why no copy is taken where rows say nothing of their time, and what to do; `whose` rows, a table's or the bucket's."""
     return (
-        f"the rows of {name} carry no commit ts (--allow-missing-commit-ts), so it is unknown which of them a copy "
+        f"the rows of {whose} carry no commit ts (--allow-missing-commit-ts), so it is unknown which of them a copy "
         "holds: older ones would be applied over it. Have the changefeed write commit ts (`[sink.csv] "
         "include-commit-ts = true`) to a new prefix, reload all tables as of its start, and read that prefix with "
         "its own state schema (--state-schema)"
@@ -151,6 +155,11 @@ def may_touch(query: str, name: TableName, table: TableName) -> bool:
     # In backquotes, as TiCDC writes names, a backquote in a name is doubled.
     spelled = (other.table, other.table.replace("`", "``"))
     return own == other or (bool(other.table) and any(text in folded_name(query) for text in spelled))
+
+
+def leads_to(query: str, own: TableName) -> bool:
+    """Return whether a statement in the folder of table `own` is one of that table, and not a step of a rename that only lies there."""
+    return parse_ddl(query, own).subject.folded() == own.folded()
 
 
 def needs_copy(state: str) -> bool:
@@ -173,7 +182,10 @@ def obeyed(table: StoredTable, decision: TableDecision, running: int) -> StoredT
     if decision.verb == "moved":
         return table
     # A table that follows has reached the feed's checkpoint, though its own row may be older.
-    own = max(table.checkpoint, running) if table.follows and table.state != TableState.EXCLUDED else table.checkpoint
+    goes_along = table.follows and table.state != TableState.EXCLUDED
+    # What is told to others did not count one that was loaded, and counts it now that it is left out: that must not fall.
+    goes_along |= decision.verb == "skip" and (table.loading or table.joining)
+    own = max(table.checkpoint, running) if goes_along else table.checkpoint
     stands = replace(table, checkpoint=own, follows=False)
     if decision.verb == "pause":
         # A pause must not hide that the table lacks rows.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from storage_consumer.model import DdlKind, TableDefinition
 from storage_consumer.plan.barriers import MAKES_TABLE
 from storage_consumer.plan.in_order import ByNumber, Together, highest
@@ -70,6 +72,12 @@ class Timeline:
         definition = found[table_dir]
         assert definition is not None  # it makes the table
         return DdlStep(table_dir=table_dir, table_key=self._table_key, definition=definition)
+
+    def statements(self, first: int, last: int) -> Iterator[DdlStep]:
+        """Yield the statements in the table's own directories with these versions, both inclusive."""
+        for (number, table_dir), found in self._versions.items():
+            if first <= number <= last and found.is_ddl and found.definition is not None:
+                yield DdlStep(table_dir=table_dir, table_key=self._table_key, definition=found.definition)
 
     # is the table there?
 

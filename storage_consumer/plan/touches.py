@@ -136,7 +136,7 @@ class Touches:
         there = [t for t in named if not t.status.dropped]
         return [t for t in there if t.files.first < step.version or t.timeline.stays_after(step.version)]
 
-    def beyond(self, step: DdlStep) -> list[str]:
+    def beyond(self, step: DdlStep) -> list[TableConsumer]:
         """Return touched tables that were applied beyond a statement, or are copies that already hold its effects.
 
         There are none unless the statement came late, or only some of the tables that it touches were copied. A view only reads them.
@@ -147,4 +147,4 @@ class Touches:
         gone = key_of(pair[0]) if (pair := step.ddl.renamed) is not None and pair[0] != pair[1] else ""
         # A table that begins after the statement cannot be beyond it, unless a copy has taken the place of what the statement moves.
         known = [t for t in tables if 0 < t.files.first <= step.version or (t.key == gone and t.files.first)]
-        return [str(t.name) for t in known if t.checkpoint > step.version or t.copies.copied_at >= step.version]
+        return [t for t in known if t.checkpoint > step.version or t.copies.copied_at >= step.version]

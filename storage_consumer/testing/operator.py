@@ -18,6 +18,7 @@ from storage_consumer.plan.table_decisions import (
     TableDecision,
     held,
     is_skipped,
+    leads_to,
     may_touch,
     needs_copy,
     obeyed,
@@ -145,6 +146,7 @@ def _judged(records: TargetRecords, decision: TableDecision, progress: TableProg
         error=progress.error,
         copies=records.copies.get(key, Copies()),
         loading=key in records.loads and records.loads[key].phase == LoadPhase.LOADING,
+        joining=key in records.loads and records.loads[key].phase == LoadPhase.JOINING,
         last_resolved=_last_resolved(records, key),
         started=_started(records, name, given_up=needs_copy(progress.state)),
     )
@@ -157,7 +159,8 @@ def _judged(records: TargetRecords, decision: TableDecision, progress: TableProg
 def _last_resolved(records: TargetRecords, key: str) -> int:
     done = [identity for identity, entry in records.journal.items() if entry.state in (DONE, SKIPPED)]
     kept = records.kept
-    return max((i.version for i in done if i in kept and kept[i].is_ddl and key_of(kept[i].name) == key), default=0)
+    own = (i for i in done if i in kept and kept[i].is_ddl and key_of(kept[i].name) == key)
+    return max((i.version for i in own if leads_to(kept[i].query, kept[i].name)), default=0)
 
 
 def unsettled(records: TargetRecords, key: str, table: TableName) -> tuple[int, bool]:

@@ -7,7 +7,7 @@ whether both sort keys alike.
 
 from __future__ import annotations
 
-import random
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -21,8 +21,6 @@ from storage_consumer.verifying.side import Key, KeyRange, Row, Side
 
 FEW_ROWS = 1_000
 """Rows that are compared one by one where their checksums differ."""
-ALL = 100.0
-"""Percent."""
 _FALSE_ALARMS = 3
 """Chunks that differed in checksums and in no row, after which a table's rows are compared without checksums."""
 _LOOKUP = 200
@@ -58,6 +56,22 @@ class Step:
     """Rows of the source in it; 0 if the sample left it out."""
 
 
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Which chunks are compared. One lot takes the same chunks again, and another lot others."""
+
+    percent: float = 100.0
+    lot: str = ""
+
+    def takes(self, after: Key | None) -> bool:
+        """Return whether the chunk behind a key is compared; None: the first one."""
+        drawn = hashlib.sha256(repr((self.lot, after)).encode()).digest()
+        return int.from_bytes(drawn[:7]) * 100 < self.percent * 2**56
+
+
+_ALL = Sample()
+
+
 class Comparison:
     """Compares the two sides of one table."""
 
@@ -72,17 +86,17 @@ class Comparison:
         self._extra: set[Key] = set()
         """Keys that only the target has: where it sorts otherwise than the source, it may show a row in several chunks."""
 
-    def run(self, chunk_rows: int, after: Key | None = None, sample: float = ALL) -> Iterator[Step]:
-        """Compare all rows behind a key; yield after each chunk. `sample`: percent of the chunks that are compared."""
+    def run(self, chunk_rows: int, after: Key | None = None, sample: Sample = _ALL) -> Iterator[Step]:
+        """Compare the rows behind a key, of all chunks or of a sample; yield after each chunk."""
         if not self._layout.is_ranged:
             yield Step(None, self._as_bag())
             return
-        dice, low = random.Random(0x5EED), after  # noqa: S311 - not for secrets
+        low = after
         while True:
             rest = KeyRange(above=() if low is None else (low,))
             high = self._source.boundary(rest, chunk_rows)
-            taken = sample >= ALL or dice.uniform(0, ALL) < sample
-            yield Step(high, self._chunk(rest if high is None else rest.before(high)) if taken else 0)
+            chunk = rest if high is None else rest.before(high)
+            yield Step(high, self._chunk(chunk) if sample.takes(low) else 0)
             if high is None:
                 return
             low = high

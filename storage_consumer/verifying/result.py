@@ -82,6 +82,8 @@ class TableResult:
     """Names the run of `verify` that compared it."""
     after: tuple[str, ...] | None = None
     """Of an unfinished comparison: the last key that was compared, in hexadecimal digits."""
+    shapes: str = ""
+    """The fingerprint of both structures with which rows were compared; `after` means nothing with others."""
 
     @property
     def different_rows(self) -> int:

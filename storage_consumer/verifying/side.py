@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -24,6 +25,8 @@ class ColumnShape:
     nullable: bool = True
     default: str | None = None
     """As the server shows it; None for none."""
+    constant: bytes | None = None
+    """The value of a default that is a constant, where the server was asked for it: bytes, or a text in UTF-8."""
     extra: str = ""
     charset: str = ""
     collation: str = ""
@@ -41,6 +44,8 @@ class IndexShape:
     prefixes: tuple[int | None, ...]
     method: str = "BTREE"
     is_global: bool = False
+    condition: str = ""
+    """Of a partial index: which rows it holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +58,11 @@ class TableShape:
     indexes: tuple[IndexShape, ...] = ()
     collation: str = ""
     is_view: bool = False
+
+
+def fingerprint(shapes: tuple[TableShape, TableShape]) -> str:
+    """Return a text that is the same for the structures of both sides while nothing of them changes."""
+    return hashlib.sha256(repr(shapes).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

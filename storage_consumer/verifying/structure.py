@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 
 from storage_consumer.model import folded_name
+from storage_consumer.verifying.layout import shown_value
 from storage_consumer.verifying.side import ColumnShape, IndexShape, TableShape
 
 EQUIVALENCES = {
@@ -21,6 +22,7 @@ EQUIVALENCES = {
     "generated NOT NULL": "MariaDB takes no NOT NULL on a generated column.",
     "generated primary key": "MariaDB takes no primary key on a generated column; a unique one stands in.",
     "default expression": "Servers write expressions in defaults, and dates and numbers, each in its own way.",
+    "member characters": "MySQL and MariaDB show '?' for a character beyond U+FFFF in a member of an ENUM or SET.",
     "timestamp default": "A TIMESTAMP default is shown in the time zone of the session that made it, or that looks.",
     "text default": "MySQL takes the default of a TEXT, BLOB or JSON only as an expression, and forgets an empty one.",
     "sequence default": "Sequences are not replicated.",
@@ -41,6 +43,10 @@ _MOMENTS = frozenset(("date", "datetime", "timestamp", "time"))
 _DOCUMENTS = frozenset(
     ("tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob", "json", "vector")
 )
+_FILLED = {"char": " ", "binary": "\0"}
+"""Type of a fixed length → what values are filled up with."""
+_SYNONYMS = {"curdate": "current_date", "curtime": "current_time", "now": "current_timestamp"}
+_BEYOND = re.compile(r"[\U00010000-\U0010ffff]")
 _QUOTED = re.compile(r"^(?:_\w+)?\\?'(.*?)\\?'$", re.DOTALL)
 _NEWER = {"utf8mb4_0900_ai_ci": "utf8mb4_uca1400_nopad_ai_ci", "utf8mb4_0900_bin": "utf8mb4_nopad_bin"}
 _PLAIN_METHODS = frozenset(("BTREE", "HASH", "RTREE", ""))
@@ -123,7 +129,7 @@ class _Column:
         generated = "generated NOT NULL" if self.of_target == "mariadb" and source.is_generated else ""
         self.found.judge(f"{where}: NULL", source.nullable, target.nullable, generated)
         self.found.judge(f"{where}: generated", source.is_generated, target.is_generated)
-        self.found.judge(f"{where}: default", source.default, target.default, self._default())
+        self._judge_default(f"{where}: default")
         self.found.judge(f"{where}: counts by itself", _counts(source), _counts(target), self._counter())
         self.found.judge(f"{where}: on update", _on_update(source), _on_update(target))
         if not self._is_other_type():
@@ -140,7 +146,7 @@ class _Column:
 
     def _type(self) -> str:
         source, target = self.source, self.target
-        plain = [_WIDTH.sub(r"\1", each.column_type).replace(" zerofill", "") for each in (source, target)]
+        plain = [_without_display(each.column_type) for each in (source, target)]
         # A boolean is a TINYINT(1) on every server.
         if plain[0] == plain[1] and not source.column_type.startswith("tinyint(1)"):
             return "display width"
@@ -150,36 +156,58 @@ class _Column:
             return "json" if source.data_type == "json" else "vector type"
         # Servers write members of ENUM and SET with other escapes.
         if source.data_type == target.data_type and source.data_type in ("enum", "set"):
-            same = source.column_type.replace("\\\\", "\\") == target.column_type.replace("\\\\", "\\")
-            return "default expression" if same else ""
-        # ZEROFILL means UNSIGNED, and digits of zerofilled decimals are shown alike.
-        if (
-            plain[0].removesuffix(" unsigned") == plain[1].removesuffix(" unsigned")
-            and "zerofill" in source.column_type + target.column_type
-        ):
-            return "display width"
+            return self._members()
+        return ""
+
+    def _members(self) -> str:
+        here, there = (each.column_type.replace("\\\\", "\\") for each in (self.source, self.target))
+        if here == there:
+            return "default expression"
+        if (self.of_source == "tidb") != (self.of_target == "tidb"):
+            # TiDB shows all characters.
+            exact, shown = (here, there) if self.of_source == "tidb" else (there, here)
+            return "member characters" if _BEYOND.sub("?", exact) == shown else ""
         return ""
 
     def _counter(self) -> str:
         return "counter without index" if self.of_target != "tidb" and _counts(self.source) else ""
 
-    def _default(self) -> str:
-        source, target = _default_of(self.source, self.of_source), _default_of(self.target, self.of_target)
-        if source == target:
-            return "default expression"
-        kind = self.source.data_type
-        both = source is not None and target is not None
+    def _judge_default(self, where: str) -> None:
+        """Note another default; servers may show one default in two ways, and two defaults in one."""
+        source, target = self.source, self.target
+        is_constant = source.constant is not None or target.constant is not None
+        here, there = (
+            _default_of(column, kind, is_constant=is_constant)
+            for column, kind in ((source, self.of_source), (target, self.of_target))
+        )
+        name = "default expression" if here == there else self._default(here, there, is_constant=is_constant)
+        if name:
+            self.found.used |= {name} if here != there or source.default != target.default else set()
+        else:
+            told = f"{_shown_default(target)} in the target, {_shown_default(source)} at the source"
+            self.found.differences.append(f"{where}: {told}")
+
+    def _default(self, source: str | None, target: str | None, *, is_constant: bool) -> str:
+        """Return the equivalence under which two defaults are the same."""
+        kind, both = self.source.data_type, source is not None and target is not None and not is_constant
+        is_dropped = source == "" and target is None
         # Of several names the first one that holds; TiDB keeps a default as it is.
         names = {
             "timestamp default": both and kind == "timestamp" and _is_moment(source) and _is_moment(target),
             "sequence default": self.of_target != "tidb" and (source or "").lower().startswith("nextval("),
-            "text default": self.of_target != "tidb" and kind in _DOCUMENTS and (target is not None or source == ""),
+            "text default": self.of_target != "tidb" and kind in _DOCUMENTS and (both or is_dropped),
             "default expression": self.of_target != "tidb"
             and both
             and _is_expression(source)
             and _is_expression(target),
         }
         return next((name for name, holds in names.items() if holds), "")
+
+
+def _without_display(column_type: str) -> str:
+    """Return a type without what only counts where its values are shown. ZEROFILL means UNSIGNED."""
+    plain, zerofill, _ = _WIDTH.sub(r"\1", column_type).partition(" zerofill")
+    return f"{plain.removesuffix(' unsigned')} unsigned" if zerofill else plain
 
 
 def _counts(column: ColumnShape) -> bool:
@@ -194,19 +222,32 @@ def _is_moment(text: str | None) -> bool:
     return (text or "")[:1].isdigit()
 
 
-def _default_of(column: ColumnShape, kind: str) -> str | None:
-    """Return a default in one form for all servers, as far as there is one."""
+def _shown_default(column: ColumnShape) -> str:
+    return _shown(column.default if column.constant is None else shown_value(column.constant))
+
+
+def _default_of(column: ColumnShape, kind: str, *, is_constant: bool) -> str | None:
+    """Return a default in one form for all servers, as far as there is one. `is_constant`: whether that of a side is known to be one."""
     text = column.default
     if text is None:
         return None
-    if (kind == "mariadb" or "DEFAULT_GENERATED" in column.extra) and (quoted := _QUOTED.match(text)):
+    if column.constant is not None:
+        text = column.constant.decode("utf-8", "surrogateescape")
+    elif (kind == "mariadb" or "DEFAULT_GENERATED" in column.extra) and (quoted := _QUOTED.match(text)):
         text = quoted[1].replace("''", "'").replace("\\\\", "\\").replace("\\'", "'").replace("\\0", "\0")
     if column.data_type in _NUMERIC or column.data_type == "bit":
         return _number(text)
     if column.data_type in _MOMENTS and text[:1].isdigit():
         # Fractions, and a time of midnight, may be left out.
         return re.sub(r" 00:00:00$", "", re.sub(r"\.0*$", "", text))
-    return re.sub(r"\(\)$", "", text).lower() if _is_expression(text) else text
+    # What fills the column up is not part of the value.
+    text = text.rstrip(_FILLED.get(column.data_type, ""))
+    return text if is_constant or not _is_expression(text) else _expression(text)
+
+
+def _expression(text: str) -> str:
+    plain = re.sub(r"\(\)$", "", text).lower()
+    return _SYNONYMS.get(plain, plain)
 
 
 def _number(text: str) -> str:
@@ -235,25 +276,29 @@ class _Indexes:
         """Note indexes that only one side has."""
         there = [_over(each) for each in self.target.indexes]
         for index in self.source.indexes:
-            over = _over(index)
+            over = _over(self._kept(index))
             if over in there:
                 there.remove(over)
+                self.found.used.update({"partial index"} if over != _over(index) else ())
             elif equivalence := self._covered(index, there):
                 self.found.used.add(equivalence)
             else:
                 self.found.differences.append(f"{_named(index)}: the target lacks it")
-        here = [_over(each) for each in self.source.indexes]
         for index in self.target.indexes:
             over = _over(index)
             if over in there:
                 there.remove(over)
-                self._extra(index, here)
+                self._extra(index)
+
+    def _kept(self, index: IndexShape) -> IndexShape:
+        """Return what the target has in the place of an index: for a partial one an index of all rows, which keeps none unique."""
+        is_other = index.condition and self.target.kind != "tidb"
+        return replace(index, unique=False, condition="") if is_other else index
 
     def _covered(self, index: IndexShape, there: list[tuple[object, ...]]) -> str:
         """Return the equivalence under which the target may lack an index; one that stands for it is taken out of `there`."""
         if self.target.kind == "tidb":
             return ""
-        other = (not index.unique, *_over(index)[1:])
         for name, holds in (
             ("search index", index.method.upper() not in _PLAIN_METHODS),
             ("expression index", "" in index.columns),
@@ -265,20 +310,15 @@ class _Indexes:
         if index.name == "PRIMARY" and self.target.kind == "mariadb" and unique in there:
             there.remove(unique)
             return "generated primary key"
-        if index.unique and other in there:
-            there.remove(other)
-            return "partial index"
         return "foreign key index" if not index.unique and self._is_prefix(index, self.target.indexes) else ""
 
-    def _extra(self, index: IndexShape, here: list[tuple[object, ...]]) -> None:
+    def _extra(self, index: IndexShape) -> None:
         """Judge an index that only the target has."""
         columns = {folded_name(column.name): column for column in self.source.columns}
         if not index.unique and self._is_prefix(index, self.source.indexes):
             self.found.used.add("foreign key index")
         elif "" in index.columns or any(folded_name(name) not in columns for name in index.columns):
             self.found.used.add("expression index")
-        elif (not index.unique, *_over(index)[1:]) in here and not index.unique:
-            self.found.used.add("partial index")
         else:
             self.found.differences.append(f"{_named(index)}: the source does not have it")
 
@@ -290,8 +330,14 @@ class _Indexes:
 
 
 def _over(index: IndexShape) -> tuple[object, ...]:
-    """Return what an index is, but for its name: whether it is unique, its columns with their prefixes, and whether it is the primary key."""
-    return (index.unique, index.name == "PRIMARY", *zip(map(folded_name, index.columns), index.prefixes, strict=True))
+    """Return what an index is, but for its name: whether it is unique, the primary key, partial, and its columns with their prefixes."""
+    is_primary = index.name == "PRIMARY"
+    return (
+        index.unique,
+        is_primary,
+        index.condition,
+        *zip(map(folded_name, index.columns), index.prefixes, strict=True),
+    )
 
 
 def _named(index: IndexShape) -> str:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.test_ddl_verbs import run_arguments
-from tests.acceptance.test_load import export
 from tests.harness.program import command, program
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
+from tests.harness.small_export import export
 from tests.harness.waiting import wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]

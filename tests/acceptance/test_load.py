@@ -11,30 +11,11 @@ from tests.acceptance.test_ddl_verbs import run_arguments
 from tests.harness.program import command, program
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
+from tests.harness.small_export import export
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
-HEAD = "/*!40014 SET FOREIGN_KEY_CHECKS=0*/;\n/*!40101 SET NAMES binary*/;\n"
 PARTS, ROWS = 30, 8_000
 """Files of a copy that takes some seconds, and the rows of each."""
-
-
-def export(folder: Path, tick: int, tables: dict[str, list[str]], *, finished: bool = True) -> Path:
-    """An export of tables with id and name as Dumpling writes it: for each the rows of its files, as of a tick."""
-    folder.mkdir(exist_ok=True)
-    (folder / "d-schema-create.sql").write_text(f"{HEAD}CREATE DATABASE `d`;\n", encoding="utf-8")
-    for table, parts in tables.items():
-        body = "  `id` int NOT NULL,\n  `name` varchar(20) DEFAULT NULL,\n  PRIMARY KEY (`id`)"
-        schema = (
-            f"{HEAD}CREATE TABLE `{table}` (\n{body}\n) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;\n"
-        )
-        (folder / f"d.{table}-schema.sql").write_text(schema, encoding="utf-8")
-        for number, rows in enumerate(parts):
-            content = f"{HEAD}INSERT INTO `{table}` VALUES\n{rows};\n"
-            (folder / f"d.{table}.{number:09d}.sql").write_text(content, encoding="utf-8")
-    if finished:
-        text = f"Started dump at: 2026-11-22 20:40:44\nSHOW MASTER STATUS:\n\tLog: tidb-binlog\n\tPos: {ts(tick)}\n\tGTID:\n\n"
-        (folder / "metadata").write_text(f"{text}Finished dump at: 2026-11-22 20:40:46\n", encoding="utf-8")
-    return folder
 
 
 @pytest.fixture
@@ -160,6 +141,21 @@ def test_a_load_is_cancelled(mariadb: DatabaseServer, bucket: SmallBucket, tmp_p
     assert (cancelled.returncode, "withdrawn" in cancelled.stdout) == (0, True)
     again = command("load", "cancel", "--table", "d.a", server=mariadb)
     assert (again.returncode, "there is nothing to cancel" in again.stderr) == (2, True)
+
+
+def test_a_load_that_waits_says_for_what(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:
+    """A statement that may touch the table and is not known to have ended keeps its load waiting: the list names the version."""
+    with program([*run_arguments(bucket, mariadb), "--once"], tmp_path / "log") as running:
+        assert running.end() == 0
+    ask("d.b", export(tmp_path / "later", 20, {"b": ["(7,'copy')"]}), mariadb, "--replace")
+    of_b = "table_name = 'b' AND statement LIKE 'CREATE TABLE%'"
+    ((version,),) = mariadb.query(f"SELECT version FROM storage_consumer.ddl_journal WHERE {of_b}")
+    for state, waits_for in (("started", version), ("done", None)):
+        mariadb.query(f"UPDATE storage_consumer.ddl_journal SET state = '{state}' WHERE {of_b}")
+        (listed,) = json.loads(command("load", "--json", server=mariadb).stdout)["loads"]
+        assert (listed["table"], listed["waits_for"]) == ("d.b", waits_for)
+        told = f"waits for the statement with version {version}" in command("load", server=mariadb).stdout
+        assert told == (waits_for is not None)
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import getpass
 import json
+import time
 from pathlib import Path
 
 import pytest
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.errors import ConfigError
+from storage_consumer.errors import ConfigError, SnapshotLost
 from storage_consumer.exports.export import read_export
 from storage_consumer.model import TableName
 from storage_consumer.operating import exporting
@@ -33,6 +34,13 @@ TABLES = {
     "empty": "CREATE TABLE empty (id INT PRIMARY KEY)",
 }
 """With every type, with a key of texts, without a key and with rows twice, with a name that needs care, without rows."""
+
+SAFE_POINT = "WHERE VARIABLE_NAME = 'tikv_gc_safe_point'"
+
+
+def go_time() -> str:
+    """Now, as TiDB notes a safe point."""
+    return time.strftime("%Y%m%d-%H:%M:%S +0000", time.gmtime())
 
 
 @pytest.fixture
@@ -103,12 +111,45 @@ if "tidb" in KINDS:  # else there is no such source
         assert (read.snapshot, len(read.tables[0].parts), read.time_zone) == (
             made.snapshot,
             made.files,
-            "+00:00" if rows else "",
+            "+00:00",
         )
         texts = [folder.read(part.path).decode() for part in read.tables[0].parts]
         lines = [line.rstrip(",;") for text in texts for line in text.splitlines() if line.startswith("(")]
         assert len(lines) == rows
         assert len(set(lines)) == (7 if table == "loose" else rows)
+
+    def test_a_snapshot_that_is_collected_is_taken_anew(source: DatabaseServer, tmp_path: Path) -> None:
+        """Where TiDB's garbage collection passes the snapshot, all is exported again as of a newer one; nothing of the former one is left."""
+        name = TableName(schema="shop", table="words")
+        folder = LocalStorage(str(tmp_path / "export"))
+        heard: list[int] = []
+
+        def collect(rows: int) -> None:
+            heard.append(rows)
+            if len(heard) == 3:
+                source.query("DELETE FROM shop.words WHERE n >= 100")
+                time.sleep(1.1)  # a safe point is given in whole seconds
+                source.query(f"UPDATE mysql.tidb SET VARIABLE_VALUE = '{go_time()}' {SAFE_POINT}")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(exporting, "_FILE_BYTES", 1)
+            patch.setattr(exporting, "_FEWEST_ROWS", 100)
+            made = exported(server_of(source), name, folder, ExportWishes(workers=1), collect)
+        assert (made.rows, made.files, sum(heard), len(made.lost)) == (900, 9, 900, 1)
+        assert "GC safe point" in made.lost[0]
+        read = read_export(folder)
+        assert read.snapshot == made.snapshot
+        texts = [folder.read(part.path).decode() for part in read.tables[0].parts]
+        assert sum(line.startswith("(") for text in texts for line in text.splitlines()) == 900
+
+    def test_snapshots_that_are_lost_again_and_again_end_the_export(source: DatabaseServer, tmp_path: Path) -> None:
+        """After three of them the error is told, and the folder holds no ``metadata``, so that nobody takes it for an export."""
+        source.query(f"UPDATE mysql.tidb SET VARIABLE_VALUE = '20990101-00:00:00 +0000' {SAFE_POINT}")
+        with pytest.raises(SnapshotLost, match="GC safe point"):
+            exported(
+                server_of(source), TableName(schema="shop", table="words"), LocalStorage(str(tmp_path)), ExportWishes()
+            )
+        assert not (tmp_path / "metadata").exists()
 
     def test_what_is_refused(source: DatabaseServer, mariadb: DatabaseServer, tmp_path: Path) -> None:
         """A folder that holds something, a table that the source lacks, a source that is no TiDB: nothing is written, and the reason is told."""

@@ -61,7 +61,7 @@ def test_nobody_gets_in(mariadb: DatabaseServer, spark: SparkSession, tmp_path: 
         assert sum(as_nobody(partial(all_taken, open_ports, body))) == 1
     with following(mariadb, tmp_path / "home") as running:
         ports = ports_of(everybody(running))
-        assert len(ports) >= len(open_ports)
+        assert len(ports) >= 3, "Py4J's gateway, the driver and its blocks"
         for body in (block, call):
             assert not any(as_nobody(partial(all_taken, ports, body)))
         assert not any(as_nobody(lambda: [obeyed(port) for port in ports]))

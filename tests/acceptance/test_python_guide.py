@@ -40,6 +40,9 @@ def test_example(number: int, mariadb: DatabaseServer, tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    if "read_changes" in EXAMPLES[number]:
+        assert done.stdout.splitlines()[0].startswith("['id', 'name', '_change_type'")
+        return
     # The last one is asked to end as soon as it has begun.
     if "threading" not in EXAMPLES[number]:
         assert mariadb.query("SELECT * FROM d.t") == ((1, "one"),)
@@ -48,4 +51,6 @@ def test_example(number: int, mariadb: DatabaseServer, tmp_path: Path) -> None:
 
 def test_there_are_examples() -> None:
     """The page has some of each kind."""
-    assert [word in " ".join(EXAMPLES) for word in ("run_once", "plan()", "status(", "run(stop)")] == [True] * 4
+    assert [word in " ".join(EXAMPLES) for word in ("run_once", "plan()", "status(", "run(stop)", "read_changes(")] == [
+        True
+    ] * 5

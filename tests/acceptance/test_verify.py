@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.test_ddl_verbs import run_arguments
-from tests.acceptance.test_load import export
 from tests.harness.program import ROOT, command, program
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
+from tests.harness.small_export import export
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
 
@@ -68,6 +68,11 @@ def test_beside_a_program_that_works(
         assert "1 different (d.a)" in shown.stdout
         documents = json.loads(command("status", "--json", server=mariadb).stdout)["verified"]
         assert {each["table"]: each["outcome"] for each in documents} == {"d.a": "different", "d.b": "equal"}
+    source.query("CREATE TABLE d.old (id INT PRIMARY KEY)")
+    more = verify(source, mariadb)
+    assert "not in the bucket: d.old. The source has them" in more.stdout
+    assert json.loads(verify(source, mariadb, "--json", "--quick").stdout)["unknown"] == ["d.old"]
+    assert json.loads(verify(source, mariadb, "--json", "--quick", "--table", "d.a").stdout)["unknown"] == []
     found = json.loads(verify(source, mariadb, "--json", "--table", "d.b", "--quick").stdout)
     assert (found["equal"], [table["how"] for table in found["tables"]]) == (True, ["quick"])
     (sampled,) = json.loads(verify(source, mariadb, "--json", "--table", "d.b", "--sample", "100%").stdout)["tables"]
@@ -92,7 +97,7 @@ def test_again_and_again(mariadb: DatabaseServer, source: DatabaseServer, bucket
 
 def test_against_an_export(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:
     """A target that was run up to the export's TSO is compared with its files; beyond it, that is refused with a way on."""
-    folder = export(tmp_path / "full", 2, {"a": ["(1,'one')"], "b": ["(1,'one')"]})
+    folder = export(tmp_path / "full", 2, {"a": ["(1,'one')"], "b": ["(1,'one')"], "old": ["(1,'one')"]})
     arguments = [*run_arguments(bucket, mariadb), "--once"]
     words = ["verify", "--against", folder.as_uri()]
     with program([*arguments, "--until", str(ts(2))], tmp_path / "log") as running:
@@ -101,6 +106,7 @@ def test_against_an_export(mariadb: DatabaseServer, bucket: SmallBucket, tmp_pat
     assert (equal.returncode, equal.stderr) == (0, "")
     assert "equal: d.a, 1 rows, at " in equal.stdout
     assert "an export shows a structure only as a statement" in " ".join(equal.stdout.split())
+    assert "not in the bucket: d.old. The source has them" in equal.stdout
     mariadb.query("UPDATE d.a SET name = 'One'")
     mariadb.query("DELETE FROM d.b")
     different = command(*words, server=mariadb)
@@ -134,6 +140,23 @@ def test_wrong_arguments(mariadb: DatabaseServer, words: tuple[str, ...], told: 
     """They end with code 2, before any server is asked."""
     done = command("verify", *words, server=mariadb)
     assert (done.returncode, told in done.stderr) == (2, True), done.stderr
+
+
+def test_resumed_in_another_mode(
+    mariadb: DatabaseServer, source: DatabaseServer, bucket: SmallBucket, tmp_path: Path
+) -> None:
+    """A full comparison that was broken off is not ended by a sample, nor by the numbers of rows: code 2, and the way on."""
+    with program([*run_arguments(bucket, mariadb), "--once"], tmp_path / "log") as running:
+        running.wait_for("stopped")
+    verify(source, mariadb)
+    mariadb.query(
+        "UPDATE storage_consumer.verify_results SET outcome = 'unfinished', "
+        'document = REPLACE(document, \'"outcome": "equal"\', \'"outcome": "unfinished"\')'
+    )
+    for words in (("--quick",), ("--sample", "1")):
+        done = verify(source, mariadb, "--resume", *words)
+        assert (done.returncode, "leave out --quick and --sample" in done.stderr) == (2, True), done.stderr
+    assert "2 equal; 2 rows" in verify(source, mariadb, "--resume").stdout
 
 
 def test_what_there_is_to_go_on_with(mariadb: DatabaseServer, source: DatabaseServer) -> None:

@@ -21,6 +21,31 @@ from tests.harness.servers import DatabaseServer
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
 SHOP = Corpus(FIXTURES / "shop" / "new" / "shop__json")
 EXAMPLES = "storage_consumer/examples/"
+FORMAT = "pyspark_ticdc.py"
+MOVED = "storage_consumer/spark/source/pyspark_ticdc.py"
+"""What Spark finds the data source by."""
+OLDEST_SPARK = "4.0.*"
+AS_DATA = """
+import sys
+import pyspark
+from pyspark.sql import SparkSession
+
+uri, config, out = sys.argv[1:]
+spark = (
+    SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "2")
+    .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+)
+options = {"table": "shop.orders", "config": config, "tz": "UTC"}
+feed = spark.read.format("ticdc").options(**options).load(uri)
+from storage_consumer.spark import changes, table_at
+
+stream = spark.readStream.format("ticdc").options(**options).load(uri)
+stream = stream.writeStream.format("parquet").option("checkpointLocation", out + "/checkpoint").trigger(availableNow=True)
+stream.start(out + "/rows").awaitTermination()
+counts = [feed.count(), spark.read.parquet(out + "/rows").count(), changes(feed).count()]
+print(pyspark.__version__, *counts, table_at(spark, uri, "shop.orders", config=config, tz="UTC").count())
+"""
+"""A program of a user's that registers nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +81,12 @@ def test_what_it_holds(wheel: Path) -> None:
     """The package with its types, its licence, Spark's settings and the examples of conf/, and nothing of the tests."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"storage_consumer"}
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"storage_consumer", FORMAT}
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "storage_consumer").rglob("*.py")}
     examples = {name.removeprefix(EXAMPLES) for name in names if name.startswith(EXAMPLES)}
-    assert {name for name in names if name.endswith(".py") and not name.startswith(EXAMPLES)} == sources
+    assert {name for name in names if name.endswith(".py") and not name.startswith(EXAMPLES)} == sources - {MOVED} | {
+        FORMAT
+    }
     assert {
         "consumer.toml",
         "docker/Dockerfile",
@@ -116,3 +143,24 @@ def test_replayed(installed: Path, mariadb: DatabaseServer, tmp_path: Path) -> N
     with program(words, tmp_path / "log", environment=environment(), command=command) as running:
         assert running.end() == 0, running.text()
     assert differences(mariadb, SHOP.golden(last)) == ()
+
+
+@pytest.mark.parametrize("release", [OLDEST_SPARK, ""])
+def test_spark_finds_the_format(release: str, installed: Path, tmp_path: Path) -> None:
+    """In the oldest Spark that is supported and in the newest one: batches, a stream, changes, and a table as it was."""
+    if release:
+        pip("install", "--target", str(tmp_path / "old"), f"pyspark=={release}")
+    last = SHOP.cuts[-1]
+    SHOP.materialise(last, tmp_path / "bucket")
+    (table,) = (each for each in SHOP.golden(last) if each.table == "orders")
+    config = SHOP.write_config(tmp_path)
+    python = str(installed / "python")
+    found = environment()
+    found |= {"PYTHONPATH": f"{tmp_path / 'old'}:{found['PYTHONPATH']}", "PYSPARK_PYTHON": python}
+    command = [python, "-c", AS_DATA, SHOP.sink_uri(tmp_path / "bucket"), str(config), str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, env=found, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    version, whole, streamed, once, rows = done.stdout.split()[-5:]
+    assert version.startswith(release.removesuffix("*"))
+    assert whole == streamed
+    assert (int(once) <= int(whole), int(rows)) == (True, len(list(table.rows())))

@@ -9,6 +9,8 @@ CAMPAIGNS = {
     "corpora": "corpus_table",
     "ddl": "ddl_table",
     "faults": "faults",
+    "feed-recordings": "feed_recordings",
+    "feeds": "feeds",
     "fuzz": "fuzz",
     "grammar": "grammar",
     "handovers": "handovers",

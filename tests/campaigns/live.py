@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from storage_consumer.model import physical_ms
-from tests.harness.program import command, program
+from tests.harness.program import Program, command, program
 from tests.harness.servers import DatabaseServer, mariadb, tidb
 from tests.harness.small_bucket import CREATE_TABLE, SmallBucket
 from tests.harness.waiting import wait_until
@@ -173,6 +173,10 @@ def _net(events: list[Event]) -> list[Event]:
     return found
 
 
+_PLAIN_SECONDS, _ROUNDS = 60, 10
+"""How long nothing but the stream goes on, and how many rounds of it count."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Watcher:
     """Reads the published checkpoints twice a second."""
@@ -236,8 +240,14 @@ def _story(folder: Path, source: DatabaseServer, target: DatabaseServer, asked: 
             f"while one table is loaded: the others at most {watcher.since():.1f} s behind (flush-interval {_INTERVAL:g} s)",
             flush=True,
         )
+        time.sleep(_PLAIN_SECONDS)
+        plain = _cost(running)
+        print(f"streaming: at most {watcher.since():.1f} s behind, {plain[1]}", flush=True)
         wrong = _compared(source, target, asked.minutes)
-        print(f"while tables are compared: at most {watcher.since():.1f} s behind", flush=True)
+        print(
+            f"while tables are compared: at most {watcher.since():.1f} s behind, {_cost(running, plain[0])[1]}",
+            flush=True,
+        )
         feed.stop.set()
         changing.join()
         wait_until(
@@ -253,6 +263,14 @@ def _story(folder: Path, source: DatabaseServer, target: DatabaseServer, asked: 
     if feed.fault:
         print(f"the feed failed: {feed.fault!r}")
     return int(bool(wrong or watcher.fell or feed.fault))
+
+
+def _cost(running: Program, known: int = 0) -> tuple[int, str]:
+    """How many rounds there are by now, and what a row took in those after the `known` ones, or in the last dozen."""
+    rounds = [each for each in running.events("round_finished") if each["rows"]]
+    some = rounds[known or -_ROUNDS :]
+    rows, seconds = sum(each["rows"] for each in some), sum(each["seconds"] for each in some)
+    return len(rounds), f"{1000 * seconds / max(rows, 1):.3f} ms for each of {rows:,} rows"
 
 
 def _load(folder: Path, source: DatabaseServer, ends: list[str], target: DatabaseServer) -> None:

@@ -20,6 +20,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Literal
 
+from storage_consumer.exports.writing import database_file, metadata_file, table_file
+from storage_consumer.model import TableName
 from tests.benchmarks.bucket import FinalTable, Order, write_bucket
 from tests.benchmarks.limit import WrongResult, check
 from tests.benchmarks.measuring import SERVER_OPTIONS
@@ -59,6 +61,8 @@ class Case:
     protocol: Protocol = "csv"
     mixed: bool = False
     """As the benchmark's profile of this name, with all `rows` in few files."""
+    export: bool = False
+    """Whether the rows are those of an export as of the bucket's checkpoint, which is loaded."""
     packet: int = 0
     """max_allowed_packet of the server where it is not its own default."""
 
@@ -74,6 +78,8 @@ CASES = {
     "row-json": Case(width=64 << 20, protocol="canal-json", packet=GIB),
     "files": Case(tables=100, files=2_000, rows=3),
     "stored": Case(tables=10_000, files=100),
+    "load": Case(files=80, rows=250_000, export=True),
+    "load-hundredth": Case(files=80, rows=2_500, export=True),
 }
 
 
@@ -90,6 +96,8 @@ class Written:
     """Of the database `DATABASE`."""
     checksum: str
     """Of one row, as the server computes it."""
+    dump: tuple[str, ...] = ()
+    """What the command is told of an export."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -129,6 +137,7 @@ def _run(written: Written, server: DatabaseServer, folder: Path) -> tuple[Usage,
     config, log = folder / "changefeed.toml", folder / "log"
     config.write_text(CONFIG, encoding="utf-8")
     where = ["--upstream-uri", written.uri, "--downstream-uri", server.uri, "--config", str(config), "--once"]
+    where += written.dump
     began = time.monotonic()
     with program(where, log) as running, watched(running.process.pid) as usage:
         code = running.end(_HOURS * 3600)
@@ -174,9 +183,12 @@ def _write(case: Case, share: float, folder: Path) -> Written:
             CREATE_TABLE,
             columns,
         )
-    final = tuple(_table(small, case, rows, table) for table in tables)
-    small.metadata(ts(_tick(case.files + 1, 0, rows)))
-    size = sum(path.stat().st_size for path in small.root.rglob("CDC*"))
+    final = tuple(_table(small, case, rows, table, folder) for table in tables)
+    end = ts(_tick(case.files + 1, 0, rows))
+    small.metadata(end)
+    if case.export:
+        _finish_export(folder / "export", tables, end)
+    size = sum(path.stat().st_size for path in folder.rglob("*" if case.export else "CDC*") if path.is_file())
     return Written(
         uri=small.uri,
         events=rows * case.files * case.tables,
@@ -184,21 +196,37 @@ def _write(case: Case, share: float, folder: Path) -> Written:
         size=size,
         final=final,
         checksum="CRC32(CONCAT_WS('|', id, body))",
+        dump=("--dump", (folder / "export").as_uri(), "--start-ts", str(ts(1))) if case.export else (),
     )
 
 
-def _table(small: SmallBucket, case: Case, rows: int, table: str) -> FinalTable:
+def _finish_export(folder: Path, tables: Sequence[str], snapshot: int) -> None:
+    """Write what an export has beside its rows."""
+    files = [database_file(DATABASE, f"CREATE DATABASE `{DATABASE}`")]
+    for table in tables:
+        name = TableName(schema=DATABASE, table=table)
+        files.append(
+            table_file(
+                name, f"CREATE TABLE `{table}` (\n  `id` bigint NOT NULL,\n  `body` longtext,\n  PRIMARY KEY (`id`)\n)"
+            )
+        )
+    for file in (*files, metadata_file(snapshot, "2026-11-22 20:40:44", "2026-11-22 20:40:46")):
+        (folder / file.path).write_bytes(file.content)
+
+
+def _table(small: SmallBucket, case: Case, rows: int, table: str, folder: Path) -> FinalTable:
     """Write the files of one table; what it must hold in the end."""
     name, checksum = f"{DATABASE}.{table}", 0
     for number in range(1, case.files + 1):
-        path = small.file(name, number)
+        path = folder / "export" / f"{name}.{number - 1:09d}.csv" if case.export else small.file(name, number)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w", encoding="utf-8", newline="") as file:
+            file.write('"id","body"\r\n' if case.export else "")
             for pk, body in _bodies(case, number, rows):
                 checksum += zlib.crc32(f"{pk}|{body}".encode())
                 tick = _tick(number, pk - number * rows, rows)
                 one = row(name, tick, str(pk), f'"{body}"', names=("id", "body"))
-                file.write(f"{small.text(one)}\r\n")
+                file.write(f'{pk},"{body}"\r\n' if case.export else f"{small.text(one)}\r\n")
     return FinalTable(name=table, rows=rows * case.files, checksum=checksum, chunks=())
 
 

@@ -269,6 +269,7 @@ def held_with_all(table: Table, target: TargetTable, protocol: ProtocolName) -> 
         ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["csv", "canal-json"])
 def test_keys_are_those_of_the_target(server: DatabaseServer, protocol: ProtocolName) -> None:
     """Two values of two directories have one key exactly where the target's own column says so, or the table halts (C19).

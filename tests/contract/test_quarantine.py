@@ -12,14 +12,15 @@ import pytest
 
 from storage_consumer.apply.writer import TargetWriter
 from storage_consumer.checkpoint.store import StateStore
-from storage_consumer.config.settings import Downstream, Upstream
+from storage_consumer.config.settings import Downstream
 from storage_consumer.decode.canonical_text import Form, Spelling
 from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import RowRefused
 from storage_consumer.job.reports import RowPlace
 from storage_consumer.job.spec import Fold, JobSpec, KeyPart, Mode, Quarantine, TablePlan, WireColumn
 from storage_consumer.model import CommitRange, TableName
-from tests.contract.state_rigs import BUCKET
+from storage_consumer.plan.loads import Load, LoadPhase
+from tests.contract.state_rigs import BUCKET, fenced_spec
 from tests.harness.servers import KINDS, DatabaseServer
 
 pytestmark = pytest.mark.server
@@ -54,27 +55,27 @@ def server(request: pytest.FixtureRequest) -> DatabaseServer:
 
 
 @pytest.fixture
-def open_spec(server: DatabaseServer) -> Iterator[Callable[[], JobSpec]]:
+def state(server: DatabaseServer) -> Iterator[StateStore]:
+    """The state, with the lease."""
+    with closing(StateStore(Downstream(port=server.port), "")) as found:
+        found.open(BUCKET)
+        found.lease.acquire("me", 30)
+        yield found
+
+
+@pytest.fixture
+def open_spec(server: DatabaseServer, state: StateStore) -> Callable[[], JobSpec]:
     """What opens another window."""
-    with closing(StateStore(Downstream(port=server.port), "")) as state:
-        state.open(BUCKET)
-        state.lease.acquire("me", 30)
 
-        def opened() -> JobSpec:
-            return JobSpec(
-                origins=(Upstream(scheme="file", root="/bucket", protocol="csv"),),
-                downstream=Downstream(port=server.port),
-                secrets_file="",
-                tables=(),
-                partitions=1,
-                epoch=state.lease.epoch,
-                window_id=state.lease.open_window(1, 0),
-                statements=state.lease.task_statements,
-                load_data=server.kind != "mysql",
-                max_packet=1 << 24,
-            )
+    def opened() -> JobSpec:
+        return fenced_spec(
+            Downstream(port=server.port),
+            epoch=state.lease.epoch,
+            window_id=state.lease.open_window(1, 0),
+            load_data=server.kind != "mysql",
+        )
 
-        yield opened
+    return opened
 
 
 Write = Callable[..., list[str]]
@@ -254,3 +255,31 @@ def test_a_repeated_attempt_removes_entries_of_the_first(
             _, aside = writer.write_accepted(WORK, [], [b"1\ttoo long\t1"], lambda _: place)
         assert (len(aside), len(entries(server)), len(table(server))) == ((0, 0, 1) if accepted else (1, 1, 0))
         server.query("ALTER TABLE shop.t MODIFY v VARCHAR(20)")
+
+
+def test_of_a_copy(server: DatabaseServer, write: Write) -> None:
+    """A row of a copy has the copy's TSO in the place of a commit-ts: the load's clock stands for nothing elsewhere."""
+    rule = Quarantine(limit=2, paths=("shop.t.000000000.sql",), as_of=70)
+    write([b"1\ttoo long\t1"], work=replace(WORK, version=0, quarantine=rule), ts=1 << 32 | 1)
+    assert entries(server, "version, commit_ts, path") == [("0", "70", "shop.t.000000000.sql")]
+
+
+def test_a_load_removes_what_its_copy_holds(server: DatabaseServer, state: StateStore, write: Write) -> None:
+    """As it begins, and not when it ends: then the entries may be those of the copy's own rows. Later ones stay."""
+    write([b"1\ttoo long\t1"], ts=60)
+    write([b"2\ttoo long\t2"], ts=61)
+    load = Load(
+        table_key=WORK.table_key,
+        name=WORK.name,
+        load_id="one",
+        source="file:///full",
+        identity="abc",
+        low=60,
+        high=60,
+        phase=LoadPhase.LOADING,
+    )
+    state.loads.begin([load], by="me")
+    assert entries(server) == [("id = 2",)]
+    write([b"3\ttoo long\t3"], work=replace(WORK, quarantine=Quarantine(limit=2, paths=("",), as_of=60)))
+    assert state.loads.finish(load) == ""
+    assert entries(server) == [("id = 2",), ("id = 3",)]

@@ -70,6 +70,7 @@ def test_databases_that_a_server_finds_equal(server: DatabaseServer) -> None:
         server.query(f"DROP DATABASE IF EXISTS {quoted(name)}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", [kind for kind in KINDS if kind != "tidb"], indirect=True)
 def test_letters_that_a_collation_finds_equal(server: DatabaseServer) -> None:
     """Each sign that utf8mb3_general_ci, the collation of names, finds equal to a plain letter is spelled like that letter."""

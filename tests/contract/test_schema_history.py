@@ -95,6 +95,7 @@ def test_a_row_that_was_changed_is_found_out() -> None:
         definition_of({**record, "columns": str(record["columns"]).replace("BIGINT", "INT")})
 
 
+@pytest.mark.slow
 @pytest.mark.server
 def test_ten_thousand_versions(mariadb: DatabaseServer) -> None:
     """Among 10,000 versions one entry is read, in less than 5 ms where the machine is free; a damaged one affects only itself; a restart writes nothing."""

@@ -15,6 +15,7 @@ from storage_consumer.dry_run.decisions import decided
 from storage_consumer.model import TableName
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
+from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table_decisions import TableDecision, Verb
 from storage_consumer.ports import Decision
@@ -79,6 +80,23 @@ def test_nothing_is_decided(rig: tuple[Rig, Decide]) -> None:
     state = rig[0].owner()
     stored(state, halted())
     assert state.decisions.apply_to_tables() == []
+
+
+@pytest.mark.parametrize("phase", [LoadPhase.LOADING, LoadPhase.JOINING])
+def test_a_skip_ends_what_a_load_held_back(rig: tuple[Rig, Decide], phase: LoadPhase) -> None:
+    """A table that is loaded, or catches up, does not count for what is told to others: left out, it must not take that back to its copy."""
+    state, decide = rig[0].owner(), rig[1]
+    name = TableName(schema="shop", table="a")
+    load = Load(table_key=KEY, name=name, load_id="1", source="s3://b/x", low=50, high=50, phase=LoadPhase.LOADING)
+    state.loads.begin([load], by="op")
+    if phase == LoadPhase.JOINING:
+        assert state.loads.finish(load) == ""
+    stored(state, checkpoint=90)
+    decide("skip")
+    (found,) = state.decisions.apply_to_tables()
+    assert found.refusal == ""
+    restart, _ = state.progress.load()
+    assert (restart.tables[KEY], restart.excluded, restart.loads) == (90, {KEY}, {})
 
 
 def test_copy_resolves_all_up_to_it(rig: tuple[Rig, Decide]) -> None:

@@ -7,18 +7,20 @@ import threading
 import time
 from contextlib import closing, suppress
 from dataclasses import replace
+from typing import Any
 
 import pymysql.err
 import pytest
+from pymysql.constants import SERVER_STATUS
 
 from storage_consumer.downstream.compared_table import ComparedTable
-from storage_consumer.errors import Abandoned, ConfigError
+from storage_consumer.errors import Abandoned, ConfigError, TargetUnavailable, TransientError
 from storage_consumer.model import TableName
 from storage_consumer.operating.verification import Server, live, verified
-from storage_consumer.operating.verified_table import Wishes
+from storage_consumer.operating.verified_table import TableVerification, Wishes
 from storage_consumer.plan.journal import DONE, STARTED, Sent
 from storage_consumer.plan.loads import Load, LoadPhase
-from storage_consumer.verifying.result import Outcome
+from storage_consumer.verifying.result import Outcome, RowDifference
 from storage_consumer.verifying.side import KeyRange
 from tests.contract.state_rigs import statement
 from tests.contract.verify_rigs import SOURCE, Running, VerifyRig
@@ -158,9 +160,8 @@ def test_a_killed_connection(rig: VerifyRig) -> None:
     assert (result.outcome, result.differing, result.missing, result.extra) == (Outcome.DIFFERENT, 1, 0, 0)
 
 
-def test_resumed(rig: VerifyRig) -> None:
-    """A comparison that was broken off goes on behind its last chunk; what was found before stays, as of its own commit-ts."""
-    rig.at_target("UPDATE t SET v = -1 WHERE id IN (3, 1990)")
+def broken_off(rig: VerifyRig, **wishes: Any) -> None:
+    """Break a comparison off after some chunks."""
     stop = threading.Event()
     chunks = 0
     original = ComparedTable.chunk
@@ -175,7 +176,13 @@ def test_resumed(rig: VerifyRig) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ComparedTable, "chunk", counted)
         with pytest.raises(Abandoned):
-            rig.compared(stop=stop)
+            rig.compared(stop=stop, **wishes)
+
+
+def test_resumed(rig: VerifyRig) -> None:
+    """A comparison that was broken off goes on behind its last chunk; what was found before stays, as of its own commit-ts."""
+    rig.at_target("UPDATE t SET v = -1 WHERE id IN (3, 1990)")
+    broken_off(rig)
     if rig.is_live:
         rig.at_source("INSERT INTO t VALUES (-7, 0)")
         rig.at_target("INSERT INTO t VALUES (-7, 0)")
@@ -187,6 +194,123 @@ def test_resumed(rig: VerifyRig) -> None:
     assert len(result.spans) == (2 if rig.is_live else 0)
     with pytest.raises(ConfigError, match="no comparison was broken off"):
         rig.compared(resume=True)
+
+
+CHANGED = {
+    "a column more": (["ADD COLUMN c INT DEFAULT 7"], "UPDATE t SET c = 8 WHERE id < 5"),
+    "another key": (
+        ["DROP PRIMARY KEY", "ADD PRIMARY KEY (v)"],
+        "UPDATE t SET id = -1 WHERE v BETWEEN -1999 AND -1995",
+    ),
+    "a longer key": (["DROP PRIMARY KEY", "ADD PRIMARY KEY (id, w)"], "UPDATE t SET v = 1 WHERE id < 5"),
+    "no key": (["DROP PRIMARY KEY"], "UPDATE t SET v = 1 WHERE id IN (1, 2, 3, 4, 5)"),
+}
+"""Changes on both sides → one for the target, which makes five rows differ; none of them lies behind what was compared before."""
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_resumed_after_the_structure_changed(rig: VerifyRig, change: str) -> None:
+    """The table is begun anew: its former chunks had other columns, or another key."""
+    changes, difference = CHANGED[change]
+    nonclustered = " /*T![clustered_index] NONCLUSTERED */"
+    rig.both(
+        "DROP TABLE t",
+        f"CREATE TABLE t (id INT NOT NULL, v INT NOT NULL, w INT NOT NULL, PRIMARY KEY (id){nonclustered})",
+        "INSERT INTO t VALUES (%s, %s, 0)",
+        rows=[(number, -number) for number, _ in ROWS],
+    )
+    rig.at_rest("t")
+    broken_off(rig)
+    rig.both(*(f"ALTER TABLE t {each}" for each in changes))
+    rig.at_target(difference)
+    at = rig.at_rest("t")
+    result = rig.one("t", resume=True)
+    assert (result.outcome, result.rows, result.checkpoint) == (Outcome.DIFFERENT, len(ROWS), at)
+    assert max(result.differing, result.missing) == 5
+    assert result.spans == ()
+
+
+def test_resumed_from_a_result_that_says_nothing_of_structures(rig: VerifyRig) -> None:
+    """It was stored by an older program, which may have compared other columns: the table is begun anew."""
+    broken_off(rig)
+    rig.at_target("UPDATE t SET v = -1 WHERE id = 0")
+    rig.at_rest("t")
+    rig.target.query(
+        "UPDATE storage_consumer.verify_results SET document = REPLACE(document, '\"shapes\": ', '\"other\": ')"
+    )
+    assert rig.one("t", resume=True).differing == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "way"),
+    [
+        ("full", "sample", "leave out --quick and --sample"),
+        ("full", "quick", "leave out --quick and --sample"),
+        ("sample", "full", "add --sample"),
+    ],
+)
+def test_resumed_in_another_mode(rig: VerifyRig, before: str, after: str, way: str) -> None:
+    """That is refused with a way on: the result would promise more than was compared, or less."""
+    broken_off(rig, how=before, sample=99.0)
+    with pytest.raises(ConfigError, match=f"--resume: .*shop.t.*{way}"):
+        rig.one("t", resume=True, how=after)
+    assert rig.one("t", resume=True, how=before).outcome is Outcome.EQUAL
+
+
+def test_a_loss_in_the_middle_of_a_chunk(rig: VerifyRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chunk is compared again in another cut, and what was found in its first half counts once."""
+    rig.at_target("UPDATE t SET v = -1 WHERE id IN (3, 1990)")
+    original, lost = ComparedTable.chunk, list[bool]()
+
+    def once_lost(self: ComparedTable, keys: KeyRange) -> object:
+        if keys.above and not lost:
+            lost.append(True)
+            raise TargetUnavailable("lost")
+        return original(self, keys)
+
+    monkeypatch.setattr(ComparedTable, "chunk", once_lost)
+    result = rig.one("t", chunk_rows=5000)
+    assert (lost, result.differing, len(result.differences)) == ([True], 2, 2)
+
+
+def test_a_structure_that_changes_meanwhile(rig: VerifyRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table is begun anew in the new cut: its snapshot is held, and the result has its commit-ts."""
+    original, lost, in_snapshot = ComparedTable.chunk, list[int](), set[bool]()
+
+    def once_lost(self: ComparedTable, keys: KeyRange) -> object:
+        if keys.above and not lost:
+            lost.append(0)
+            raise TargetUnavailable("lost")
+        if lost and self._reading.whose == "target":
+            in_snapshot.add(bool(self._reading.live().server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS))
+        return original(self, keys)
+
+    between = TableVerification._lost
+
+    def changed(self: TableVerification, fault: TransientError, times: int) -> None:
+        between(self, fault, times)
+        rig.both("ALTER TABLE t ADD COLUMN c INT DEFAULT 7")
+        rig.at_target("UPDATE t SET c = 8 WHERE id < 5")
+        lost.append(rig.at_rest("t"))
+
+    monkeypatch.setattr(ComparedTable, "chunk", once_lost)
+    monkeypatch.setattr(TableVerification, "_lost", changed)
+    result = rig.one("t", wait=10.0)
+    assert (result.outcome, result.differing, result.rows) == (Outcome.DIFFERENT, 5, len(ROWS))
+    assert (result.checkpoint, in_snapshot) == (lost[1], {True})
+
+
+def test_each_run_takes_another_sample(rig: VerifyRig) -> None:
+    """Chunks that one run leaves out are in the sample of another."""
+    rig.at_target("UPDATE t SET v = -1")
+    taken = [{int(each.key["id"]) // 100 for each in _sampled(rig)} for _ in range(4)]
+    assert len({frozenset(chunks) for chunks in taken}) > 1
+    assert all(0 < len(chunks) < len(ROWS) // 100 for chunks in taken)
+
+
+def _sampled(rig: VerifyRig) -> tuple[RowDifference, ...]:
+    """What a quarter of the chunks shows."""
+    return rig.one("t", how="sample", sample=25.0, chunk_rows=20).differences
 
 
 def test_a_source_that_is_no_tidb(mariadb: DatabaseServer) -> None:
@@ -207,6 +331,17 @@ def _kill_some(rig: VerifyRig) -> None:
             with suppress(pymysql.err.MySQLError):
                 server.query(f"KILL {row[0]}")
             return
+
+
+def test_tables_that_the_state_does_not_know(rig: VerifyRig) -> None:
+    """Those of the source at the cut are told; what is created after it comes with the bucket."""
+    rig.at_source("CREATE TABLE old (id INT PRIMARY KEY)", "CREATE VIEW v AS SELECT id FROM old")
+    rig.at_rest("t")
+    if rig.is_live:
+        rig.at_source("CREATE TABLE new (id INT PRIMARY KEY)")
+    told = {name.table for name in rig.report().unknown if name.schema == SOURCE}
+    assert told == {"old"}
+    assert not rig.report(tables="shop.t").unknown
 
 
 def test_names_by_the_routes(rig: VerifyRig) -> None:

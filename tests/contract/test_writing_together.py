@@ -10,11 +10,11 @@ import pytest
 
 from storage_consumer.apply.writer import TargetWriter
 from storage_consumer.checkpoint.store import StateStore
-from storage_consumer.config.settings import Downstream, Upstream
+from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import LeaseLost, RowRefused
 from storage_consumer.job.spec import JobSpec, TablePlan
 from storage_consumer.model import TableName
-from tests.contract.state_rigs import BUCKET
+from tests.contract.state_rigs import BUCKET, fenced_spec
 from tests.harness.servers import KINDS, DatabaseServer
 from tests.unit.halves import table
 
@@ -45,17 +45,11 @@ def spec(server: DatabaseServer) -> Iterator[JobSpec]:
     with closing(StateStore(Downstream(port=server.port), "")) as state:
         state.open(BUCKET)
         state.lease.acquire("me", 30)
-        yield JobSpec(
-            origins=(Upstream(scheme="file", root="/bucket", protocol="csv"),),
-            downstream=Downstream(port=server.port),
-            secrets_file="",
-            tables=(),
-            partitions=1,
+        yield fenced_spec(
+            Downstream(port=server.port),
             epoch=state.lease.epoch,
             window_id=state.lease.open_window(1, 0),
-            statements=state.lease.task_statements,
             load_data=server.kind != "mysql",
-            max_packet=1 << 24,
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
 from storage_consumer.model import TableName
-from storage_consumer.operating.verification import Server, live, verified
+from storage_consumer.operating.verification import Server, VerifyReport, live, verified
 from storage_consumer.operating.verified_table import Wishes
 from storage_consumer.plan.steps import key_of
 from storage_consumer.ports import TableProgress
@@ -115,15 +115,18 @@ class VerifyRig:
 
     def compared(self, *, stop: threading.Event | None = None, **wishes: Any) -> dict[str, TableResult]:
         """What a comparison finds, by table."""
+        return {result.table.table: result for result in self.report(stop=stop, **wishes).tables}
+
+    def report(self, *, stop: threading.Event | None = None, **wishes: Any) -> VerifyReport:
+        """All that a comparison finds."""
         frozen = wishes.pop("frozen", not self.is_live)
         wanted = Wishes(**{"chunk_rows": 100, "wait": 0.5, **wishes})
-        report = verified(
+        return verified(
             Server(settings=self.settings),
             live(Server(settings=Downstream(port=self.source.port)), is_frozen=frozen),
             wanted,
             stop=stop,
         )
-        return {result.table.table: result for result in report.tables}
 
     def one(self, name: str, **wishes: Any) -> TableResult:
         """What it finds in one table, by rules that mean all."""

@@ -51,7 +51,6 @@ def keys(client: object, bucket: str) -> dict[str, str]:
     return {entry["Key"]: entry["ETag"] for page in pages for entry in page.get("Contents", ())}
 
 
-@pytest.mark.quick
 def test_several_consumers_in_one_process(mariadb: DatabaseServer, spark: SparkSession, tmp_path: Path) -> None:
     """Consumers follow one another, each with its own state, with a path or a mapping as config; the session stays the caller's."""
     bucket = tmp_path / "bucket"

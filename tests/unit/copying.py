@@ -11,7 +11,7 @@ from storage_consumer.config.settings import Loading as LoadSettings
 from storage_consumer.config.settings import Upstream
 from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.driver.context import RoundContext
-from storage_consumer.driver.copies import CopiedTable, Loading, OpenCopy
+from storage_consumer.driver.copies import FIRST_RATE, CopiedTable, Loading, OpenCopy
 from storage_consumer.errors import ExportUnfinished
 from storage_consumer.model import (
     DdlKind,
@@ -81,7 +81,7 @@ class MemoryCopy:
         ]
         path, content = f"{table}.{number:09d}.csv", "".join(lines).encode()
         self.storage.put(path, content)
-        return StoredObject(path=path, size=len(content), tag=str(zlib.crc32(content)))
+        return next(stored for stored in self.storage.listing(frozenset(), {}) if stored.path == path)
 
     def open(self, uri: str) -> OpenCopy:
         """Open it."""
@@ -117,6 +117,8 @@ class WithCopies(World):
         """`initial`: whether a new feed begins with it; else loads have to be requested. `start_ts`: the changefeed's, 0 if not given."""
         super().__init__(**tuning)
         self.copy = copy
+        self.rate: float = FIRST_RATE
+        """Bytes that a second of a job is taken to write, at the start of a process."""
         self.config = replace(self.config, loading=LoadSettings(dump=URI if initial else "", start_ts=start_ts))
 
     def _context(self, manager: ConsumerManager, state: Any) -> RoundContext:
@@ -125,6 +127,7 @@ class WithCopies(World):
             open_copy=self.copy.open,
             ddl=self.watched(DdlRunner(target, target, state.journal, FACTS.server_type)),
             has_rows=lambda name: bool(self.records.rows.get(name.folded())),
+            rate=self.rate,
         )
         self.pipeline = MemoryPipeline(
             self.bucket.storage,

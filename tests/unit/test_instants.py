@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta, timezone
+
 import pytest
 
-from storage_consumer.instants import parse_instant
+from storage_consumer.instants import parse_instant, tso_of_instant
 from storage_consumer.telemetry import tso_time
 
 
@@ -23,6 +25,30 @@ def test_a_time(given: str, shown: str) -> None:
     """A time with its zone is the first TSO of its millisecond."""
     found = parse_instant(given)
     assert (tso_time(found), found & (1 << 18) - 1) == (shown, 0)
+
+
+def test_a_time_as_an_end() -> None:
+    """It is the last TSO of its millisecond, so what is shown with that very time lies before it; a TSO is the end as it stands."""
+    shown = tso_time(470607624365932545)
+    assert parse_instant(shown) < 470607624365932545 < parse_instant(shown, is_end=True)
+    assert parse_instant(shown, is_end=True) == parse_instant(shown) + (1 << 18) - 1
+    assert tso_time(parse_instant(shown, is_end=True)) == shown
+    assert parse_instant("470607624365932545", is_end=True) == 470607624365932545
+
+
+def test_instants_of_python() -> None:
+    """A number is a TSO, a text what `parse_instant` says, and a time that knows its zone means its millisecond, without a rounding error."""
+    assert tso_of_instant(5) == tso_of_instant(5, is_end=True) == tso_of_instant(" 5 ") == 5
+    for milliseconds in range(1_790_000_000_000, 1_790_000_001_000):
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds, microseconds=999)
+        assert tso_of_instant(moment) == milliseconds << 18
+        assert tso_of_instant(moment, is_end=True) == (milliseconds + 1 << 18) - 1
+    there = datetime(2026, 11, 23, 18, tzinfo=timezone(timedelta(hours=8)))
+    assert tso_of_instant(there) == tso_of_instant("2026-11-23T10:00:00Z")
+    with pytest.raises(ValueError, match="has no time zone"):
+        tso_of_instant(datetime(2026, 1, 1))  # noqa: DTZ001 - that is the point
+    with pytest.raises(ValueError, match="before 1970"):
+        tso_of_instant(datetime(1969, 12, 31, tzinfo=UTC))
 
 
 def test_a_tso() -> None:

@@ -26,7 +26,7 @@ from storage_consumer.decode.values import (
     single,
     year,
 )
-from storage_consumer.kernels.arrays import YEAR_FIELD, Bytes, Offsets, Places
+from storage_consumer.kernels.arrays import YEAR_FIELD, Bytes, Offsets, Packed, Places
 from storage_consumer.kernels.canal_messages import (
     BINARY_FIELD,
     SINGLE_FIELD,
@@ -38,6 +38,7 @@ from storage_consumer.kernels.canal_messages import (
 )
 from storage_consumer.kernels.line_bytes import line_fields, room_for
 from storage_consumer.kernels.numbers import read_integers
+from storage_consumer.kernels.packed import packed_json
 from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.kernels.words import is_utf8, text_of
 from storage_consumer.model import CommitRange, TableColumn, TableName
@@ -154,6 +155,14 @@ class MessageRows:
         values = b",".join([self.content[start:end] for start, end in zip(starts, ends, strict=True)])
         texts, convert = _decode_texts(b"[%b]" % values), self.form.converters[place]
         return convert_all(convert, texts) if convert else texts
+
+    def packed(self, place: int, rows: Places) -> Packed | None:
+        """See `decode.batch.Rows`."""
+        convert = self.form.converters[place]
+        if convert not in (None, bytes_of_latin1):
+            return None
+        starts, ends = self.borders[rows, 2 * place], self.borders[rows, 2 * place + 1]
+        return packed_json(_array(self.content), starts, ends, is_binary=convert is bytes_of_latin1)
 
     def lines(self, written: Sequence[int], rows: Places, converted: Mapping[int, list[bytes]]) -> Lines:
         """See `decode.batch.Rows`."""

@@ -28,7 +28,7 @@ from storage_consumer.decode.values import (
     is_base64,
 )
 from storage_consumer.decode.wire_format import NULL
-from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE, Flags, Offsets, Places
+from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE, Flags, Offsets, Packed, Places
 from storage_consumer.kernels.csv_lines import write_lines
 from storage_consumer.kernels.csv_rows import (
     BASE64_FIELD,
@@ -41,6 +41,7 @@ from storage_consumer.kernels.csv_rows import (
 )
 from storage_consumer.kernels.line_bytes import line_fields, room_for
 from storage_consumer.kernels.numbers import read_integers
+from storage_consumer.kernels.packed import packed_csv
 from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.kernels.words import is_utf8, text_of
 from storage_consumer.model import TableColumn
@@ -170,6 +171,17 @@ class CsvRows:
             quote = bytes([self.form.bytes.marks.quote])
             texts = [None if text == NULL else text[1:-1].replace(quote * 2, quote).decode() for text in found]
         return convert_all(convert, texts) if convert else texts
+
+    def packed(self, place: int, rows: Places) -> Packed | None:
+        """See `decode.batch.Rows`."""
+        column = self.form.place_of[place]
+        is_base64 = self.form.bytes.values[column] == BASE64_FIELD
+        if self.form.converters[column] and not is_base64:
+            return None
+        content, starts = np.frombuffer(self.content, np.uint8), self.borders[rows, column] + 1
+        return packed_csv(
+            content, starts, self._ends(column, rows), self.form.bytes.marks.quote, is_base64=bool(is_base64)
+        )
 
     def _ends(self, column: int, rows: Places) -> Offsets:
         """Return where a field ends in these rows; a CR may precede the LF."""

@@ -18,7 +18,7 @@ from storage_consumer.decode.batch import RowsBatch, inside
 from storage_consumer.decode.decoder import FileRead
 from storage_consumer.decode.dump.columns import Reader
 from storage_consumer.decode.values import IN_FORMATTED, NUMBER_FIELDS, single, year
-from storage_consumer.kernels.arrays import INSERT, Bytes, Offsets, Places
+from storage_consumer.kernels.arrays import INSERT, Bytes, Offsets, Packed, Places
 from storage_consumer.kernels.dump_lines import write_lines
 from storage_consumer.kernels.dump_rows import (
     BASE64_FIELD,
@@ -148,6 +148,10 @@ class DumpRows:
         starts, ends = self.borders[rows, 2 * column], self.borders[rows, 2 * column + 1]
         quoted = content[starts] == self.form.bytes.marks.quote
         return numbers if read_integers(content, starts + quoted, ends - quoted, numbers) else None
+
+    def packed(self, place: int, rows: Places) -> Packed | None:  # noqa: ARG002 - as in the others
+        """See `decode.batch.Rows`; exports have too many ways of writing a value."""
+        return None
 
     def texts(self, place: int, rows: Places) -> list[str | None]:
         """See `decode.batch.Rows`."""

@@ -9,6 +9,7 @@ from storage_consumer.config.settings import DumpOptions
 from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.decode.dump.columns import order_of
 from storage_consumer.decode.dump.sql_values import Unfinished
+from storage_consumer.decode.time_zone import converted_zone, session_zone
 from storage_consumer.model import folded_name
 
 _SPACE = re.compile(rb"[\s;]*")
@@ -78,7 +79,8 @@ class Heads:
         for names, zone, mode in _SETTING.findall(said):
             if names and names.lower() not in _CHARSETS:
                 raise ValueError(f"its texts are in {names}: export again in utf8mb4")
-            if zone and self.options.time_zone not in ("", zone):
+            # As sessions, so that UTC is the same zone by any of its names.
+            if zone and self.options.time_zone and _zone(zone) != _zone(self.options.time_zone):
                 raise ValueError(f"its times are in {zone}, those of the export in {self.options.time_zone}")
             if mode and self.options.escape_backslash:
                 raise ValueError("it was written under NO_BACKSLASH_ESCAPES, and is read as if backslashes escaped")
@@ -148,6 +150,10 @@ class Heads:
     def _missing(content: bytearray, at: int, what: str) -> Exception:
         """Return the error for what is not there, or not there yet."""
         return Unfinished(what) if len(content) - at < _LONGEST else ValueError(what)
+
+
+def _zone(zone: str) -> str:
+    return converted_zone(zone) or session_zone(zone)
 
 
 def _spellings(name: str) -> list[bytes]:

@@ -54,6 +54,8 @@ class Counts:
     """Rows that were delivered again."""
     collisions: int = 0
     """Databases with a name that the target keeps for itself."""
+    doubtful: int = 0
+    """Histories that ended at a rename of which nothing tells whether a copy shows it."""
 
     def add(self, other: Counts) -> None:
         """Sum up."""

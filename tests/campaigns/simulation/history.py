@@ -12,7 +12,7 @@ from storage_consumer.decode.canal_json import decoder as canal_json
 from storage_consumer.decode.csv import scan
 from storage_consumer.driver import service as service_module
 from storage_consumer.errors import ConfigError, ExportUnfinished, LeaseLost, NotTheWriter
-from storage_consumer.plan.table_decisions import TableDecision, Verb
+from storage_consumer.plan.table_decisions import TableDecision, Verb, shown_state
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.summary import RoundSummary
 from storage_consumer.testing.operator import unobeyed
@@ -146,9 +146,10 @@ class History:
 
     @property
     def paused(self) -> frozenset[str]:
-        """Keys of the tables that an operator paused."""
-        made = self.records.table_decisions.items()
-        return frozenset(key for key, decision in made if decision.verb == "pause")
+        """Keys of the tables that an operator paused: a refused decision, as that to skip a database, lets the pause stand."""
+        made, tables = self.records.table_decisions.items(), self.records.tables.items()
+        standing = {key for key, table in tables if shown_state(table.state, table.error) == TableState.PAUSED}
+        return frozenset(standing | {key for key, decision in made if decision.verb == "pause"})
 
     @property
     def _has_decisions(self) -> bool:

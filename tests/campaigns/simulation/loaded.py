@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from storage_consumer.model import TableName
-from storage_consumer.plan.loads import Load, LoadPhase
+from storage_consumer.plan.loads import OPEN, Load, LoadPhase
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_state import TableState
 from tests.campaigns.simulation.exports import ExportedTable
@@ -33,6 +33,8 @@ class Loaded:
         self.exchanged: set[str] = set()
         """Ids of the loads whose copies were exchanged under them: they may halt."""
         self._apart: set[str] = set()
+        self._begun: dict[str, Load] = {}
+        """Loads by their ids, as they began."""
         self.highest = 0
         """TSO of the last copy from which anything was loaded."""
         self.ended = self.refusals = 0
@@ -64,11 +66,18 @@ class Loaded:
 
     # statements
 
-    def copies(self, load_id: str, name: TableName) -> int:
-        """The number of the source's table that a load makes of a name, by a statement that is about to run."""
-        load = next(load for load in self._records.loads.values() if load.load_id == load_id)
-        if load.phase != LoadPhase.LOADING or load.done:
-            raise Differs(f"a statement of a load that is {load.phase}, at {load.done}, is about to change {name}")
+    def copies(self, load_id: str, name: TableName, *, alone: bool) -> int:
+        """The number of the source's table that a load makes of a name, by a statement that is about to run.
+
+        `alone`: the server goes on with it after its process was killed. Then an operator may have ended the load meanwhile.
+        """
+        load = next((load for load in self._records.loads.values() if load.load_id == load_id), None)
+        is_over = load is None or load.phase not in OPEN
+        # A table that is left out is nobody's; what was begun for it is known to be unsettled until somebody says otherwise.
+        if is_over and (alone or self._records.tables[key_of(name)].state == TableState.EXCLUDED):
+            load = self._begun[load_id]
+        elif load is None or load.phase != LoadPhase.LOADING or load.done:
+            raise Differs(f"a statement of a load that is over, or at its rows, is about to change {name}: {load}")
         return self._table(load, name).uid
 
     def begins(self, version: int, name: TableName) -> None:
@@ -100,6 +109,7 @@ class Loaded:
         for load in records.loads.values():
             name = load.name.folded()
             self.highest = max(self.highest, load.low)
+            self._begun[load.load_id] = load
             if load.phase == LoadPhase.LOADING and not load.replaces and name in records.owners:
                 records.begun[name] = load.load_id
                 records.owners[name], records.applied[name] = self._table(load, name).uid, load.low

@@ -318,8 +318,7 @@ class Process:
         self._calls, service, stop = 0, self.service, Stop()
         found = service._persistently(lambda: service._round(stop, once=once), stop)
         # As `run_once` does it.
-        while once and found is not None and service._load_ended:
-            service._load_ended = False
+        while once and found is not None and service._goes_on:
             again = service._persistently(lambda: service._round(stop, once=once), stop)
             found = again.following(found) if again is not None else found
         return found

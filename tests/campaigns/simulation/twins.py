@@ -40,6 +40,10 @@ class Differs(AssertionError):
     """The target is not as the source says; the message holds what is different."""
 
 
+class InDoubt(Exception):
+    """A table halts because a copy may show a rename and nothing tells whether it does: an operator has to look, and the history ends."""
+
+
 @dataclass(slots=True)
 class InFlight:
     """A statement that the server goes on with though nobody waits for it."""
@@ -99,7 +103,7 @@ class Watch(Protocol):
     def begins(self, version: int, name: TableName) -> None:
         """A statement of the bucket on a table is about to run; raises `Differs` where it must not."""
 
-    def copies(self, load_id: str, name: TableName) -> int:
+    def copies(self, load_id: str, name: TableName, *, alone: bool) -> int:
         """A statement of a load on a table is about to run; the number of the source's table that it is; raises where it must not."""
         ...
 
@@ -121,6 +125,8 @@ class OwnedTarget(MemoryTarget):
         self._holds = False
         self.load_id = ""
         """Of the load whose statements it runs, if any."""
+        self.is_alone = False
+        """Whether the server goes on without the process that sent the statement."""
         self._statements = (
             (rf"CREATE TABLE {_NAME.format('a')} \((?P<body>.*)\)", self._create_keyed),
             (rf"DROP TABLE {_NAME.format('a')}", self._dropped),
@@ -158,7 +164,7 @@ class OwnedTarget(MemoryTarget):
         self._check_connection()
 
         other = OwnedTarget(self._own, None, self._watch)
-        other.load_id = self.load_id
+        other.load_id, other.is_alone = self.load_id, True
 
         def run() -> None:
             with suppress(DdlFailed):
@@ -185,7 +191,7 @@ class OwnedTarget(MemoryTarget):
         before = deepcopy((records.structures, records.rows)) if again else None
         name = _subject(statement, schema)
         if name is not None and self.load_id:
-            self._watch.copies(self.load_id, name)
+            self._watch.copies(self.load_id, name, alone=self.is_alone)
         elif name is not None:
             self._watch.begins(version, name)
         answer = super().execute_ddl(statement, schema, version, ignorable)
@@ -207,7 +213,7 @@ class OwnedTarget(MemoryTarget):
             records.applied[name] = self._version
             # What was another table until now is one of the copy.
             if self.load_id:
-                records.owners[name] = self._watch.copies(self.load_id, name)
+                records.owners[name] = self._watch.copies(self.load_id, name, alone=self.is_alone)
 
     def _create_keyed(self, name: TableName, found: re.Match[str]) -> None:
         """As the twin, with UNIQUE."""
@@ -222,7 +228,7 @@ class OwnedTarget(MemoryTarget):
             table, columns=tuple(columns), unique_keys=(*table.unique_keys, *keys)
         )
         if self.load_id:
-            self._own.owners[name.folded()] = self._watch.copies(self.load_id, name.folded())
+            self._own.owners[name.folded()] = self._watch.copies(self.load_id, name.folded(), alone=self.is_alone)
         else:
             (self._own.owners[name.folded()],) = self._watch.touched_by(self._version)
 

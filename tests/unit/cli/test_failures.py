@@ -33,6 +33,7 @@ PLANTED: Mapping[str, tuple[list[str], int]] = {
     "inspect": (NO_BUCKET, 2),
     "status": (TARGET, 1),
     "plan": ([*NO_BUCKET, *TARGET], 2),
+    "changes": ([*NO_BUCKET, "--format", "xml"], 2),
     "doctor": ([*TARGET, "--only", "nothing"], 2),
     "verify": (["--source", f"tidb://root:{HUSH}@127.0.0.1:1/", *TARGET], 1),
     "ddl": (["skip", "--table", "a.b", "--version", "1", *TARGET], 1),

@@ -12,7 +12,7 @@ import pytest
 
 from storage_consumer.config.changefeed import read_document
 from storage_consumer.config.load import Loaded, load
-from storage_consumer.config.settings import ColumnSelector, CsvOptions, Upstream
+from storage_consumer.config.settings import ColumnSelector, CsvOptions, LeftOut, Upstream
 from storage_consumer.errors import ConfigError
 
 PRINTED = Path(__file__).resolve().parents[3] / "fixtures" / "changefeeds"
@@ -39,6 +39,12 @@ EXPECTED = {
         date_separator="day",
         partition_separator=True,
         file_expiration_days=7,
+        left_out=(
+            LeftOut(
+                matcher=("shop.logs",),
+                what=f"ignore-event 'delete' of [[filter.event-filters]] in {PRINTED / 'create-v8.5.0.txt'}",
+            ),
+        ),
         column_selectors=(ColumnSelector(matcher=("shop.customers",), columns=("*", "!secret")),),
     ),
     "query-v8.5.0.json": Upstream(

@@ -268,6 +268,15 @@ def test_other_zone() -> None:
     )
 
 
+def test_a_zone_that_is_named_otherwise() -> None:
+    """Mydumper names UTC by its offset, whatever name the export was given for it."""
+    body = "/*!40103 SET TIME_ZONE='+00:00' */;\nINSERT INTO `orders` VALUES\n(1,'a','b');\n"
+    assert values_of(body.encode(), layout(*KINDS), DumpOptions(time_zone="Etc/UTC"))
+    assert "its times are in +00:00, those of the export in Asia/Tokyo" in refused(
+        body, None, DumpOptions(time_zone="Asia/Tokyo")
+    )
+
+
 def test_long_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that does not end is refused before it fills the memory."""
     monkeypatch.setattr(sql, "MAX_ROW_BYTES", 1000)

@@ -9,6 +9,7 @@ from storage_consumer.plan.table_state import TableState
 from tests.harness.small_bucket import row, ts
 from tests.unit.copying import KEYLESS, MemoryCopy, WithCopies, names_in
 from tests.unit.driver.test_loads import BAG, ONE, TWO, shop
+from tests.unit.driver.test_requested_loads import killed_at
 from tests.unit.driving import numbers
 
 CREATE, RENAME = 3, 14
@@ -170,3 +171,69 @@ def test_a_table_may_be_skipped_whose_name_is_from_a_rename_before_the_copy() ->
         summary = world.once()
         assert [table.table for table in summary.halted] == []
         assert summary.checkpoint == ts(12)
+
+
+def test_a_statement_waits_for_the_load_of_a_name_that_the_bucket_shows_later() -> None:
+    """The copy has shop.c, which a RENAME takes away before the bucket's first file of that name: it does not move half of a copy."""
+    copy = MemoryCopy(snapshot=ts(5))
+    copy.add("depot.b", [ONE])
+    copy.add("shop.c", [ONE], [TWO])
+    world = WithCopies(copy)
+    world.bucket.schema("depot.c", ts(6), "RENAME TABLE `shop`.`c` TO `depot`.`c`", RENAME)
+    world.bucket.schema("shop.c", ts(7), "CREATE TABLE `shop`.`c` (id INT PRIMARY KEY, name VARCHAR(20))", CREATE)
+    world.rate = 1.0
+    world.bucket.metadata(ts(5))
+    killed_at(world, "after MemoryLoads.advance")
+    world.bucket.metadata(ts(9))
+    assert not world.once().halted
+    assert names_in(world, "depot.c") == {"1": "copy", "2": "copy"}
+    assert names_in(world, "shop.c") == {}
+
+
+def test_rows_of_a_table_that_the_copy_lacks_do_not_go_into_its_next_name() -> None:
+    """Two tables swap their names after an export that leaves one of them out: the other one's name is not the missing table's early."""
+    copy = MemoryCopy(snapshot=ts(5))
+    copy.add("shop.a", [TWO])
+    world = WithCopies(copy)
+    world.bucket.create("shop.a", "shop.c")
+    world.bucket.rows("shop.c", 1, row("shop.c", 6, "7", '"of c"'))
+    swap(world, 7)
+    world.bucket.metadata(ts(10))
+    summary = world.once()
+    assert "shop.c" in {table.table for table in summary.halted}
+    assert [rows for name, rows in world.records.rows.items() if rows] == [[{"id": "2", "name": "copy"}]]
+
+
+def test_a_step_that_lies_in_the_folder_of_a_loaded_table_is_not_its_own() -> None:
+    """A cycle's first step lies under the last name of another table; done meanwhile, it does not make the table's copy too old."""
+    copy = MemoryCopy(snapshot=ts(5))
+    copy.add("depot.c", [ONE], [TWO])
+    world = WithCopies(copy, initial=False)
+    world.bucket.create("shop.a", "shop.c", "depot.c")
+    world.bucket.metadata(ts(4))
+    world.once()
+    world.request("depot.c", replaces=True)
+    world.rate = 1.0
+    killed_at(world, "after MemoryLoads.advance")
+    swap(world, 7)
+    world.bucket.metadata(ts(10))
+    assert not world.once().halted
+    assert names_in(world, "depot.c") == {"1": "copy", "2": "copy"}
+
+
+def test_a_statement_that_the_copy_holds_waits_for_the_load_too() -> None:
+    """shop.c became shop.a and came back before the copy: the first RENAME, from before the bucket knows shop.c, moves nothing of the load."""
+    copy = MemoryCopy(snapshot=ts(8))
+    copy.add("shop.c", [ONE], [TWO])
+    world = WithCopies(copy, initial=False)
+    world.bucket.create("shop.b")
+    world.bucket.metadata(ts(3))
+    world.once()
+    world.request("shop.c")
+    world.rate = 1.0
+    killed_at(world, "after MemoryLoads.advance")
+    world.bucket.schema("shop.a", ts(4), "RENAME TABLE `shop`.`c` TO `shop`.`a`", RENAME)
+    world.bucket.schema("shop.c", ts(5), "RENAME TABLE `shop`.`a` TO `shop`.`c`", RENAME)
+    world.bucket.metadata(ts(10))
+    assert not world.once().halted
+    assert names_in(world, "shop.c") == {"1": "copy", "2": "copy"}

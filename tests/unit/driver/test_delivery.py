@@ -10,7 +10,8 @@ import pytest
 
 from storage_consumer.summary import RoundSummary
 from storage_consumer.telemetry import tso_time
-from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, row, ts
+from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
+from tests.unit.driver.test_requested_loads import killed_at
 from tests.unit.driving import World, numbers, one_table, running
 
 PLAIN = tuple(one | {"ColumnIsPk": "false"} for one in ID_NAME)
@@ -286,3 +287,20 @@ def test_file_that_expired_before_it_was_applied() -> None:
     assert "file number 2" in halted.error
     assert "data was lost at the source" in halted.error
     assert numbers(world, "shop.a") == ["1"]
+
+
+def test_a_file_that_comes_again_after_a_statement_that_ended_with_its_process(world: World) -> None:
+    """The target has the new column already, and the journal knows the statement as sent: the repeated rows of before it fit all the same."""
+    world.bucket.rows("shop.a", 1, row("shop.a", 2, "1", '"one"'), row("shop.a", 3, "2", '"two"'))
+    world.bucket.metadata(ts(5))
+    world.once()
+    columns = (*ID_NAME, column("more", "INT"))
+    world.bucket.schema("shop.a", ts(6), "ALTER TABLE `a` ADD COLUMN `more` INT", 5, columns)
+    world.bucket.metadata(ts(8))
+    killed_at(world, "after MemoryTarget.execute_ddl")
+    world.bucket.rows("shop.a", 2, row("shop.a", 3, "2", '"two"'))
+    world.bucket.rows("shop.a", 1, row("shop.a", 7, "4", '"new"', "4"), version=ts(6))
+    summary = world.once()
+    assert not summary.halted
+    assert [one["id"] for one in world.rows("shop.a")] == ["1", "2", "4"]
+    assert sum("ADD COLUMN" in effect for effect in world.records.effects) == 1

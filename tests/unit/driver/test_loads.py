@@ -72,6 +72,16 @@ def test_a_copy_with_a_gap_behind_it_is_refused(start_ts: int, reason: str) -> N
     assert not world.records.loads
 
 
+def test_a_copy_of_the_future_is_refused() -> None:
+    """No source has such a TSO: everything up to then would count as applied, in all tables."""
+    world = shop()
+    world.copy.snapshot = ts(5) * 2
+    with pytest.raises(ConfigError, match="in the future"):
+        world.once()
+    assert not world.records.effects
+    assert not world.records.loads
+
+
 def test_a_checkpoint_before_the_copy_is_proof() -> None:
     """A changefeed whose checkpoint is still at the copy cannot have begun after it."""
     world = shop(start_ts=0)

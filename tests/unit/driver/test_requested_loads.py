@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from storage_consumer.plan.journal import STARTED
+from storage_consumer.config.settings import CsvOptions, Selecting
+from storage_consumer.errors import ConfigError
+from storage_consumer.plan.copies import Copies
+from storage_consumer.plan.journal import FAILED, STARTED
 from storage_consumer.plan.loads import LoadPhase
 from storage_consumer.plan.table_decisions import TableDecision, Verb
 from storage_consumer.plan.table_state import TableState
+from storage_consumer.ports import Decision
 from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.unit.copying import KEYLESS, MemoryCopy, WithCopies, names_in
 from tests.unit.driver.test_loads import BAG, ONE, TRUNCATE, TWO, Ending, Killed
-from tests.unit.driving import held, numbers
+from tests.unit.driving import World, held, numbers, of
 
-DROP, CREATE, RENAME = 4, 3, 14
+DROP, CREATE, RENAME, DROP_PRIMARY_KEY = 4, 3, 14, 33
 A = "`shop`.`a`"
 
 
@@ -35,7 +41,7 @@ def decide(world: WithCopies, verb: Verb, *, at: int = 0) -> None:
     world.records.table_decisions[A] = made
 
 
-def killed_at(world: WithCopies, where: str, number: int = 1) -> None:
+def killed_at(world: World, where: str, number: int = 1) -> None:
     """Run a process until it ends at a call."""
     world.tick = Ending(where, number)
     with pytest.raises(Killed):
@@ -184,6 +190,46 @@ def test_a_table_becomes_what_the_copy_says() -> None:
     assert numbers(world, "shop.a") == ["1", "1"]
 
 
+def passed_over(world: WithCopies, *, skips: str) -> None:
+    """Have statements of shop.a pass that give its rows another key, while an operator skips the table or, late, a statement of it."""
+    bag = (column("id", "INT"), ID_NAME[1])
+    if skips == "table":
+        decide(world, "skip")
+        world.once()
+    world.bucket.schema("shop.a", ts(11), "ALTER TABLE `a` DROP PRIMARY KEY", DROP_PRIMARY_KEY, bag)
+    world.bucket.metadata(ts(13))
+    if skips == "statement":
+        # The twin has no such statement.
+        assert world.once().halted
+        (refused,) = (identity for identity, entry in world.records.journal.items() if entry.state == FAILED)
+        world.records.decisions[refused] = Decision(verb="skip", statement="", decided_at="1", decided_by="op")
+    assert not world.once().halted
+
+
+@pytest.mark.parametrize("skips", ["table", "statement"])
+def test_statements_that_were_passed_over_and_that_the_copy_holds(skips: str) -> None:
+    """The target's table lacks their effect, though it has the columns of the copy: with its old key it would lose rows of the copy."""
+    world = feed(snapshot=15)
+    world.once()
+    passed_over(world, skips=skips)
+    world.copy.add("shop.a", [ONE, ONE], columns=KEYLESS)
+    world.bucket.metadata(ts(20))
+    world.request("shop.a", replaces=True)
+    assert not world.once().halted
+    assert numbers(world, "shop.a") == ["1", "1"]
+
+
+def test_a_table_that_has_all_statements_up_to_the_copy_stays() -> None:
+    """Only its rows are removed, so what somebody added to it in the target is still there after the load."""
+    world = feed(snapshot=15)
+    world.once()
+    world.bucket.metadata(ts(20))
+    world.request("shop.a", replaces=True)
+    assert not world.once().halted
+    assert names_in(world, "shop.a") == {"1": "copy", "2": "copy"}
+    assert not [entry for entry in world.records.journal.values() if entry.statement.startswith("DROP TABLE")]
+
+
 def test_late_tasks_of_a_load_write_nothing_after_its_end() -> None:
     """They go by how far the load is; once another load of the table is requested, that would count from the beginning."""
     world = feed()
@@ -287,3 +333,140 @@ def test_a_load_does_not_end_while_a_statement_that_may_touch_its_table_runs() -
     assert not world.once().halted
     assert phase(world) == LoadPhase.DONE
     assert names_in(world, "shop.a") == {"1": "copy", "2": "copy"}
+
+
+def without_commit_ts(world: WithCopies) -> None:
+    """Have the rows of the bucket carry no commit-ts."""
+    world.upstream = replace(world.upstream, csv=CsvOptions(), allow_missing_commit_ts=True)
+    world.config = replace(world.config, upstream=world.upstream)
+
+
+def test_rows_without_commit_ts_and_a_load() -> None:
+    """None of them can be known to be in the copy, and older ones would be applied over it: the load is refused, nothing is emptied."""
+    world = feed('"I","a","shop",8,"wrong"')
+    world.bucket.rows("shop.b", 1, '"I","b","shop",1,"one"')
+    without_commit_ts(world)
+    world.once()
+    world.bucket.metadata(ts(20))
+    world.request("shop.a", replaces=True)
+    world.once()
+    assert phase(world) == LoadPhase.REFUSED
+    assert "carry no commit ts" in world.records.loads[A].error
+    assert numbers(world, "shop.a") == ["8"]
+
+
+def test_rows_without_commit_ts_and_a_feed_that_begins_with_a_copy() -> None:
+    """Only where the changefeed began at the copy's very TSO are all of its rows from after the copy."""
+    copy = MemoryCopy(snapshot=ts(5))
+    copy.add("shop.a", [ONE])
+    for start_ts in (4, 5):
+        world = WithCopies(copy, start_ts=ts(start_ts))
+        world.bucket.schema("shop.a", ts(1), "", 0, ID_NAME)
+        world.bucket.rows("shop.a", 1, '"I","a","shop",2,"two"', version=ts(1))
+        world.bucket.metadata(ts(10))
+        without_commit_ts(world)
+        if start_ts < 5:
+            with pytest.raises(ConfigError, match="carry no commit ts"):
+                world.once()
+            assert not world.records.effects
+        else:
+            assert not world.once().halted
+            assert numbers(world, "shop.a") == ["1", "2"]
+
+
+def refused(world: WithCopies) -> str:
+    """Why the load of shop.a was refused, though its table may be emptied; nothing of the table has changed by that."""
+    before = names_in(world, "shop.a")
+    world.request("shop.a", replaces=True)
+    world.once()
+    assert (phase(world), names_in(world, "shop.a")) == (LoadPhase.REFUSED, before)
+    return world.records.loads[A].error
+
+
+def test_a_copy_of_the_future_is_refused() -> None:
+    """No source has such a TSO: the feed would count as applied up to then, and nothing would go on for years."""
+    world = feed()
+    world.once()
+    world.copy.snapshot = ts(5) * 2
+    assert f"as of {ts(5) * 2} (2083-06-12T04:26:50.000Z), which is in the future" in refused(world)
+    world.bucket.rows("shop.b", 2, row("shop.b", 12, "2", '"two"'))
+    world.bucket.metadata(ts(20))
+    assert world.once().checkpoint == ts(20)
+    assert numbers(world, "shop.b") == ["1", "2"]
+
+
+def test_a_copy_slightly_ahead_of_the_clock_is_taken() -> None:
+    """The source's clock and this machine's differ a little."""
+    world = feed()
+    world.once()
+    world.copy.snapshot = ts(10 + 300)
+    world.request("shop.a", replaces=True)
+    world.once()
+    world.bucket.metadata(ts(320))
+    assert not world.once().halted
+    assert names_in(world, "shop.a") == {"1": "copy", "2": "copy"}
+
+
+def test_a_copy_that_may_lack_what_no_file_holds_is_refused() -> None:
+    """Before anything is emptied: it would be written in vain, since the table could not go on behind it."""
+    world = feed()
+    world.once()
+    world.records.tables[A] = replace(world.records.tables[A], state=TableState.LOST)
+    world.records.copies[A] = Copies(copy_from=ts(13))
+    assert f"as of {ts(13)}, when they were first missed, or later" in refused(world)
+
+
+def test_a_copy_of_a_skipped_table_is_refused_by_what_was_passed_over() -> None:
+    """Nothing of it was applied, and a table that is left out cannot be paused: a new export is all that it takes."""
+    world = feed(snapshot=15)
+    world.once()
+    decide(world, "skip")
+    world.bucket.metadata(ts(20))
+    world.once()
+    why = refused(world)
+    assert "left out, and what the bucket has of it up to" in why
+    assert "pause" not in why
+
+
+def test_a_table_that_the_filter_leaves_out_is_not_loaded() -> None:
+    """It is the filter that keeps it from being loaded, whatever the copy holds."""
+    world = feed()
+    world.config = replace(world.config, selecting=Selecting(rules=("*.*", "!shop.a")))
+    world.once()
+    world.copy.tables.clear()
+    assert "the filter leaves out shop.a" in refused(world)
+
+
+def test_a_load_holds_a_statement_that_came_late() -> None:
+    """Its table halted for it, and the copy that it gets then is from after it: the load goes on, and the statement does not run."""
+    world = feed()
+    world.once()
+    world.bucket.schema("shop.a", ts(7), "TRUNCATE TABLE `a`", TRUNCATE)
+    assert "arrived after later rows" in of(world.once(), "shop.a").error
+    world.request("shop.a", replaces=True)
+    world.bucket.metadata(ts(20))
+    assert not world.once().halted
+    assert names_in(world, "shop.a") == {"1": "copy", "2": "copy"}
+    world.bucket.rows("shop.a", 2, row("shop.a", 25, "3", '"new"'))
+    world.bucket.metadata(ts(30))
+    assert not world.once().halted
+    assert numbers(world, "shop.a") == ["1", "2", "3"]
+
+
+def test_a_rename_into_which_only_one_table_has_a_copy_names_the_other() -> None:
+    """The table of the former name is another one in its copy; the renamed one gets its copy by a load, as the message says."""
+    world = feed()
+    world.once()
+    decide(world, "pause")
+    world.once()
+    world.bucket.schema("shop.z", ts(11), "RENAME TABLE `shop`.`a` TO `shop`.`z`", RENAME)
+    world.bucket.schema("shop.a", ts(12), "CREATE TABLE `a` (id INT PRIMARY KEY, name VARCHAR(20))", CREATE)
+    world.bucket.metadata(ts(20))
+    world.request("shop.a", replaces=True)
+    why = of(world.once(), "shop.z").error
+    assert "touches shop.a, whose copy holds what it does already. Give shop.z a copy of the source too" in why
+    assert "storage-consumer load --table shop.z --dump URI" in why
+    world.copy.add("shop.z", [ONE])
+    world.request("shop.z")
+    assert not world.once().halted
+    assert numbers(world, "shop.z") == ["1"]

@@ -79,6 +79,7 @@ def replayed(kill_at: int = -1) -> tuple[World, int]:
     return world, calls
 
 
+@pytest.mark.slow
 def test_killed_at_every_call(capsys: pytest.CaptureFixture[str]) -> None:
     """A process that ends right before or after any call to the outside leaves what the next one completes, no DDL twice (C6, U8)."""
     whole, calls = replayed()
@@ -157,6 +158,7 @@ def test_halted_table_is_tried_again_and_follows_nothing(world: World) -> None:
     assert [r["name"] for r in world.rows("shop.a")] == [None, "two"]
 
 
+@pytest.mark.slow
 def test_repaired_table_is_killed_before_it_caught_up(world: World) -> None:
     """A halted table that was repaired and ended again at any call loses nothing of what lies behind the whole."""
     refused = "ALTER TABLE `a` ADD COLUMN `note` VARCHAR(20)"

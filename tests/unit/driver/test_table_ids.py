@@ -145,6 +145,7 @@ def test_equal(fill: Callable[[World], None], expected: dict[str, list[str]]) ->
     assert (again.written, again.ddls, world.records.effects) == (0, 0, effects)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fill", "expected"), CASES)
 def test_killed_at_every_other_call(fill: Callable[[World], None], expected: dict[str, list[str]]) -> None:
     """A process that is killed at every other call leaves what the next one completes, each statement taking effect once."""

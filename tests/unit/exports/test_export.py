@@ -40,8 +40,8 @@ def objects() -> dict[str, bytes]:
         "metadata": text(),
         "shop-schema-create.sql": schema("CREATE DATABASE `shop` /*!40100 DEFAULT CHARACTER SET utf8mb4 */"),
         "shop.orders-schema.sql": schema(TABLE.format("orders")),
-        "shop.orders.000000010.sql": rows("orders", "(3,1)"),
-        "shop.orders.000000009.sql": rows("orders", "(1,1)", "(2,1)"),
+        "shop.orders.000000001.sql": rows("orders", "(3,1)"),
+        "shop.orders.000000000.sql": rows("orders", "(1,1)", "(2,1)"),
         "shop.empty-schema.sql": schema(TABLE.format("empty")),
     }
 
@@ -62,7 +62,7 @@ def test_what_is_found() -> None:
     )
     empty, orders = found.tables
     assert (str(empty.name), empty.parts) == ("shop.empty", ())
-    assert [part.path for part in orders.parts] == ["shop.orders.000000009.sql", "shop.orders.000000010.sql"]
+    assert [part.path for part in orders.parts] == ["shop.orders.000000000.sql", "shop.orders.000000001.sql"]
     definition = orders.definition
     assert (definition.version, definition.ddl_type, definition.path) == (POS, 3, "shop.orders-schema.sql")
     assert definition.query == TABLE.format("orders")
@@ -76,7 +76,7 @@ def test_identity() -> None:
     storage = MemoryStorage(objects())
     first = read_export(storage).identity
     assert read_export(storage).identity == first
-    storage.put("shop.orders.000000009.sql", objects()["shop.orders.000000009.sql"])
+    storage.put("shop.orders.000000000.sql", objects()["shop.orders.000000000.sql"])
     assert read_export(storage).identity != first
 
 
@@ -153,8 +153,17 @@ def test_compressed() -> None:
 def test_time_zone() -> None:
     """The head of mydumper's files names the zone of TIMESTAMP values."""
     head = b"/*!40101 SET NAMES binary*/;\n/*!40103 SET TIME_ZONE='+00:00' */;\n"
-    found = export({"shop.orders.000000009.sql": head + b"INSERT INTO `orders` VALUES\n(1,2);\n"})
+    found = export({"shop.orders.000000000.sql": head + b"INSERT INTO `orders` VALUES\n(1,2);\n"})
     assert found.time_zone == "+00:00"
+
+
+def test_time_zone_of_schema_files() -> None:
+    """A table without rows has no other file, and the default of its TIMESTAMP is in a zone too; a file with rows comes first."""
+    head = b"/*!40103 SET TIME_ZONE='+00:00' */;\n"
+    stated: dict[str, bytes | None] = {"shop.empty-schema.sql": head + objects()["shop.empty-schema.sql"]}
+    assert export(stated).time_zone == "+00:00"
+    rows_of_another = b"/*!40103 SET TIME_ZONE='+08:00' */;\n" + rows("orders", "(1,1)")
+    assert export({**stated, "shop.orders.000000000.sql": rows_of_another}).time_zone == "+08:00"
 
 
 @pytest.mark.parametrize(
@@ -163,16 +172,16 @@ def test_time_zone() -> None:
         ({"metadata": None}, "still running, or it failed"),
         ({"metadata": None, "full/metadata": text()}, "There is one at full/metadata"),
         ({"metadata.partial": b"x"}, "still running, or it failed"),
-        ({"shop.orders-schema.sql": None}, "shop.orders.000000009.sql has no schema file beside it"),
+        ({"shop.orders-schema.sql": None}, "shop.orders.000000000.sql has no schema file beside it"),
         ({"readme.txt": b"x"}, "readme.txt is not a name"),
         ({"shop/orders.000000000.sql": b"x;"}, "--output-filename-template"),
-        ({"shop.orders.000000011.sql": b""}, "shop.orders.000000011.sql is empty"),
-        ({"shop.orders.000000011.csv": b"1,1\r\n"}, "differ in their form"),
-        ({"shop.orders.000000011.sql.gz": b"x"}, "differ in their compression"),
-        ({"shop.orders.0000000110000.sql": rows("orders", "(9,9)")}, "have different lengths"),
+        ({"shop.orders.000000002.sql": b""}, "shop.orders.000000002.sql is empty"),
+        ({"shop.orders.000000002.csv": b"1,1\r\n"}, "differ in their form"),
+        ({"shop.orders.000000002.sql.gz": b"x"}, "differ in their compression"),
+        ({"shop.orders.0000000020000.sql": rows("orders", "(9,9)")}, "have different lengths"),
         ({"shop.orders.00009.sql": rows("orders", "(9,9)")}, "have different lengths"),
-        ({"shop.orders.000000010.sql": rows("orders", "(1,1)", "(4,1)")}, "begin with the same row"),
-        ({"shop.orders.000000010.sql": rows("orders", "(3,1)")[:-2]}, "its last statement has no semicolon"),
+        ({"shop.orders.000000001.sql": rows("orders", "(1,1)", "(4,1)")}, "begin with the same row"),
+        ({"shop.orders.000000001.sql": rows("orders", "(3,1)")[:-2]}, "its last statement has no semicolon"),
         ({"shop.orders-schema.sql": schema(TABLE.format("orders"))[:-2]}, "no semicolon"),
         ({"shop.orders-schema.sql": schema(TABLE.format("items"))}, "its name says 'orders', its statement 'items'"),
         ({"shop-schema-create.sql": schema("CREATE DATABASE `other`")}, "its name says 'shop'"),
@@ -188,6 +197,14 @@ def test_refused(changes: dict[str, bytes | None], reason: str) -> None:
     with pytest.raises(ExportRefused) as fault:
         export(changes)
     assert reason in str(fault.value)
+
+
+def test_two_names_that_are_one() -> None:
+    """TiDB does not tell names apart by their case, so one of the tables is of another export."""
+    other = {"shop.ORDERS-schema.sql": schema("CREATE TABLE `ORDERS` (\n  `id` int NOT NULL\n)")}
+    known = {"shop.orders-schema.sql": schema("CREATE TABLE `orders` (\n  `id` int NOT NULL\n)")}
+    with pytest.raises(ExportRefused, match=r"are one table to TiDB, so files of two exports"):
+        export({**known, **other})
 
 
 def test_empty_folder() -> None:
@@ -207,5 +224,65 @@ def test_empty_folder() -> None:
 def test_first_rows_that_may_be_alike(columns: str) -> None:
     """Without a primary key two files may begin with equal rows, and with a text in or before it with rows that look so."""
     table = schema(f"CREATE TABLE `orders` (\n  {columns}\n) ENGINE=InnoDB")
-    found = export({"shop.orders-schema.sql": table, "shop.orders.000000010.sql": rows("orders", "(1,1)", "(4,1)")})
+    found = export({"shop.orders-schema.sql": table, "shop.orders.000000001.sql": rows("orders", "(1,1)", "(4,1)")})
     assert len(found.tables[1].parts) == 2
+
+
+CLUSTERED = "CREATE TABLE `{}` (\n  `id` int NOT NULL,\n  `v` int DEFAULT NULL,\n  PRIMARY KEY (`id`) /*T![clustered_index] CLUSTERED */\n) ENGINE=InnoDB"
+
+
+def of_files(files: dict[str, bytes], create: str = CLUSTERED) -> Export:
+    """Return an export whose table `orders` has these data files, by what their names have between the table and the ending."""
+    without: dict[str, bytes | None] = {"shop.orders.000000000.sql": None, "shop.orders.000000001.sql": None}
+    named = {f"shop.orders.{number}.sql": content for number, content in files.items()}
+    return export({**without, "shop.orders-schema.sql": schema(create.format("orders")), **named})
+
+
+def test_a_file_that_is_missing_within_a_chunk() -> None:
+    """With --rows and --filesize a chunk's files are numbered without a gap, so the rows of the missing one are lost."""
+    part = {f"00000000{number}": rows("orders", f"({number},1)") for number in ("10000", "10002", "20000")}
+    with pytest.raises(ExportRefused, match=r"shop\.orders\.0000000010001\.sql is missing"):
+        of_files(part)
+    part["0000000010001"] = rows("orders", "(10001,1)")
+    assert len(of_files(part).tables[1].parts) == 4
+    del part["0000000010000"]
+    with pytest.raises(ExportRefused, match=r"shop\.orders\.0000000010000\.sql is missing"):
+        of_files(part)
+
+
+def test_numbers_that_leave_something_out() -> None:
+    """Of --rows it is normal, of --filesize it is a loss, and nothing tells which it was: it is noted, once for all tables."""
+    (note,) = of_files({f"00000000{n}": rows("orders", f"({n},1)") for n in (0, 1, 3)}).notes
+    assert "shop.orders" in note
+    assert "000000002" in note
+    (note,) = of_files({f"00000000{n}": rows("orders", f"({n},1)") for n in (1, 2)}).notes
+    assert "000000000" in note
+    assert not of_files({f"00000000{n}": rows("orders", f"({n},1)") for n in (0, 1, 2)}).notes
+
+
+@pytest.mark.parametrize("key", ["2", "3", "'3'", "-7"])
+def test_keys_that_go_back(key: str) -> None:
+    """Dumpling orders rows by the key over all files: one that begins with a lower key, or the same, is of another export."""
+    files = {
+        "000000000": rows("orders", "(1,1)", "(2,1)"),
+        "000000001": rows("orders", "(3,1)"),
+        "000000002": rows("orders", f"({key},1)"),
+    }
+    with pytest.raises(ExportRefused, match=r"000000002\.sql begins with key -?\d, not after the 3 .*000000001\.sql"):
+        of_files(files)
+    files["000000002"] = rows("orders", "('4',1)")
+    assert len(of_files(files).tables[1].parts) == 3
+
+
+@pytest.mark.parametrize(
+    "create",
+    [
+        CLUSTERED.replace(" CLUSTERED", " NONCLUSTERED"),
+        CLUSTERED + "\nPARTITION BY HASH (`id`) PARTITIONS 2",
+        CLUSTERED.replace("(`id`)", "(`id`,`v`)"),
+    ],
+)
+def test_keys_that_may_go_back(create: str) -> None:
+    """Rows are in the order of something else than the first column."""
+    files = {f"00000000{at}": rows("orders", f"({key},1)") for at, key in enumerate((1, 3, 2))}
+    assert len(of_files(files, create).tables[1].parts) == 3

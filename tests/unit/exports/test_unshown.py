@@ -13,11 +13,12 @@ from storage_consumer.errors import ExportRefused
 from storage_consumer.exports.export import read_export
 from storage_consumer.exports.unshown import refuse_unsaid
 from storage_consumer.testing.storage import MemoryStorage
-from tests.unit.exports.test_export import HEAD, schema
+from tests.unit.exports.test_export import HEAD, objects, schema
 from tests.unit.exports.test_metadata import text
 
 BUCKET = Upstream(scheme="file", root="/b", protocol="csv")
 COLUMNS = "  `id` int NOT NULL,\n  `t` text,\n  `b` varbinary(40),\n  PRIMARY KEY (`id`)"
+NUMBERS = "  `id` int NOT NULL,\n  `n` int,\n  PRIMARY KEY (`id`)"
 MOMENTS = "  `id` int NOT NULL,\n  `at` timestamp NULL DEFAULT NULL,\n  PRIMARY KEY (`id`)"
 
 
@@ -125,6 +126,16 @@ def test_header_that_should_not_be() -> None:
             "",
         ),
         ("csv-delimiter=&csv-null-value=NULL", "  `id` int NOT NULL,\n  `n` int,\n  PRIMARY KEY (`id`)", ""),
+        ("csv-null-value=0", NUMBERS, "NULL and the value '0' look alike in s.t.n"),
+        (
+            "csv-null-value=-1e3",
+            NUMBERS.replace("`n` int", "`n` double"),
+            "NULL and the value '-1e3' look alike in s.t.n",
+        ),
+        ("csv-null-value=0", NUMBERS.replace("`n` int", "`n` int NOT NULL"), ""),
+        ("csv-null-value=NULL", NUMBERS, ""),
+        ("csv-delimiter=&csv-null-value=2024-01-01", NUMBERS.replace("`n` int", "`n` date"), "look alike in s.t.n"),
+        ("csv-null-value=%22N%22", COLUMNS, "NULL and the text 'N' look alike in s.t.t"),
         ("csv-delimiter=&escape-backslash=false", COLUMNS, "nothing tells where a text of s.t.t ends"),
         ("csv-null-value=NULL&escape-backslash=false", COLUMNS, ""),
     ],
@@ -139,9 +150,16 @@ def test_time_zone() -> None:
     """A TIMESTAMP needs the zone, unless the files say it, or there is neither a value nor a default."""
     rows = sql("(1,'2024-01-01 00:00:00')")
     found = judged(rows, columns=MOMENTS)
-    assert "s.t.at: give it, --dump-tz ZONE" in found
+    assert "s.t.at: give it in the export's URI, ?time-zone=ZONE, or by --dump-tz ZONE" in found
     assert judged(rows, columns=MOMENTS, query="time-zone=UTC") == ""
     assert judged(b"/*!40103 SET TIME_ZONE='+00:00' */;\n" + rows, columns=MOMENTS) == ""
     assert judged(None, columns=MOMENTS) == ""
     default = MOMENTS.replace("NULL DEFAULT NULL", "DEFAULT '2024-01-01 00:00:00'")
     assert re.search("--dump-tz", judged(None, columns=default))
+
+
+def test_the_zone_in_force_is_the_one_that_later_files_may_name() -> None:
+    """The first file names none, so --dump-tz holds; a later file that names another one is refused where it is read."""
+    storage = MemoryStorage(objects())
+    export = read_export(storage)
+    assert with_form(export_origin("file:///x?time-zone=%2B08:00", BUCKET), export, "UTC").dump.time_zone == "+08:00"

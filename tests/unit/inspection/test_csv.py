@@ -185,3 +185,14 @@ def test_what_is_told_settles_what_the_files_leave_open() -> None:
     bucket = look(csv_bucket(*rows, query=""), include_commit_ts=False)
     assert setting(bucket, "include-commit-ts").origin == "--include-commit-ts"
     assert bucket.missing == ()
+
+
+@pytest.mark.parametrize("gone", [1, 2, 3, 5, 7, 20, len(ROW) - 1])
+@pytest.mark.parametrize("rows", [ROW, ROW + ROW])
+def test_a_newest_file_that_is_being_written(rows: str, gone: int) -> None:
+    """Its last row shows nothing, wherever it ends: the files before it do."""
+    whole, cut = (ROW + NULL_ROW).encode(), rows.encode()[:-gone]
+    bucket = look(bucket_of(schema_file(), (data_path(1), whole), (data_path(2), cut)))
+    assert bucket.missing == ()
+    assert shown(bucket)["terminator"] == "\r\n"
+    assert shown(bucket)["null"] == "\\N"

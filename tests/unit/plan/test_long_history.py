@@ -204,6 +204,7 @@ def test_a_table_behind_its_unread_files_costs_the_same_for_each() -> None:
     assert costs[1] <= 1.1 * 4 * costs[0]
 
 
+@pytest.mark.slow
 def test_ten_thousand_versions() -> None:
     """A table with 10,000 versions is replayed statement by statement in order; a restart finds all of it done, and goes on."""
     replay = after(10_000, altered)

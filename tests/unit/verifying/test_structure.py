@@ -22,11 +22,22 @@ def shape(kind: str, column: ColumnShape, *indexes: IndexShape, collation: str =
 
 
 def index(
-    *columns: str, name: str = "i", unique: bool = False, method: str = "BTREE", is_global: bool = False
+    *columns: str,
+    name: str = "i",
+    unique: bool = False,
+    method: str = "BTREE",
+    is_global: bool = False,
+    is_partial: bool = False,
 ) -> IndexShape:
     """An index over whole columns."""
     return IndexShape(
-        name=name, unique=unique, columns=columns, prefixes=(None,) * len(columns), method=method, is_global=is_global
+        name=name,
+        unique=unique,
+        columns=columns,
+        prefixes=(None,) * len(columns),
+        method=method,
+        is_global=is_global,
+        condition="`z` > 1" if is_partial else "",
     )
 
 
@@ -35,6 +46,12 @@ def index(
     [
         ("mariadb", INT, replace(INT, column_type="int(11)"), "display width"),
         ("mysql", replace(INT, column_type="int(6) unsigned"), replace(INT, column_type="int(6) unsigned zerofill"), "display width"),
+        ("mysql", replace(INT, column_type="int unsigned"), replace(INT, column_type="int(6) unsigned zerofill"), "display width"),
+        ("mysql", replace(INT, column_type="int(6) unsigned"), replace(INT, column_type="int(6) zerofill"), "display width"),
+        ("mysql", replace(INT, column_type="int(6) unsigned zerofill"), INT, ""),
+        ("mysql", INT, replace(INT, column_type="int(6) unsigned zerofill"), ""),
+        ("mysql", replace(INT, data_type="decimal", column_type="decimal(8,2) unsigned"), replace(INT, data_type="decimal", column_type="decimal(8,2) unsigned zerofill"), "display width"),
+        ("mysql", replace(INT, data_type="decimal", column_type="decimal(8,2) unsigned zerofill"), replace(INT, data_type="decimal", column_type="decimal(8,2)"), ""),
         ("mysql", replace(INT, data_type="tinyint", column_type="tinyint(1)"), replace(INT, data_type="tinyint", column_type="tinyint"), "display width"),
         ("mysql", INT, replace(INT, column_type="int unsigned"), ""),
         ("mysql", INT, replace(INT, data_type="bigint", column_type="bigint"), ""),
@@ -47,6 +64,16 @@ def index(
         ("mariadb", replace(TEXT, default="it's"), replace(TEXT, default="'it''s'"), "default expression"),
         ("mariadb", replace(TEXT, default="x"), replace(TEXT, default="'y'"), ""),
         ("mysql", replace(TEXT, default=""), TEXT, ""),
+        ("mysql", replace(TEXT, default="😀"), replace(TEXT, default="?", constant="😀".encode()), "default expression"),
+        ("mysql", replace(TEXT, default="?"), replace(TEXT, default="?", constant="😀".encode()), ""),
+        ("mariadb", replace(TEXT, default="f(X)"), replace(TEXT, default="'f(x)'", constant=b"f(x)"), ""),
+        ("mysql", replace(TEXT, default="0xff"), replace(TEXT, default="0xFF", constant=b"\xff"), ""),
+        ("mysql", replace(LONG, default="x"), replace(LONG, default="'y'", constant=b"y"), ""),
+        ("mysql", LONG, replace(LONG, default="_utf8mb4\\'x\\'", extra="DEFAULT_GENERATED"), ""),
+        ("mariadb", replace(TEXT, data_type="date", default="CURRENT_DATE"), replace(TEXT, data_type="date", default="curdate()"), "default expression"),
+        ("mysql", replace(TEXT, data_type="enum", column_type="enum('😀','?')"), replace(TEXT, data_type="enum", column_type="enum('?','?')"), "member characters"),
+        ("mysql", replace(TEXT, data_type="enum", column_type="enum('表')"), replace(TEXT, data_type="enum", column_type="enum('?')"), ""),
+        ("tidb", replace(TEXT, data_type="enum", column_type="enum('😀')"), replace(TEXT, data_type="enum", column_type="enum('?')"), ""),
         ("mysql", replace(INT, data_type="decimal", column_type="decimal(9,2)", default="0"), replace(INT, data_type="decimal", column_type="decimal(9,2)", default="0.00"), "default expression"),
         ("mysql", replace(STAMP, default="CURRENT_TIMESTAMP"), replace(STAMP, default="CURRENT_TIMESTAMP"), None),
         ("mariadb", replace(STAMP, default="CURRENT_TIMESTAMP"), replace(STAMP, default="current_timestamp()"), "default expression"),
@@ -76,7 +103,17 @@ def test_one_column(kind: str, source: ColumnShape, target: ColumnShape, equival
         ("mysql", (index("a", name="x"),), (index("a", name="y"),), None),
         ("mysql", (index("a"),), (), ""),
         ("mysql", (), (index("a"),), ""),
-        ("mysql", (index("a", unique=True),), (index("a"),), "partial index"),
+        ("mysql", (index("a", unique=True, is_partial=True),), (index("a"),), "partial index"),
+        ("mysql", (index("a", is_partial=True),), (index("a"),), "partial index"),
+        ("mysql", (index("a", unique=True, is_partial=True),), (index("a", unique=True),), ""),
+        ("mysql", (index("a", unique=True, is_partial=True),), (), ""),
+        ("mysql", (index("a", unique=True, is_partial=True), index("a", name="j", unique=True)), (index("a"), index("a", name="j", unique=True)), "partial index"),
+        ("mysql", (index("a", unique=True),), (index("a"),), ""),
+        ("mysql", (index("a", unique=True),), (index("a", unique=True), index("a", name="j")), ""),
+        ("tidb", (index("a", unique=True, is_partial=True),), (index("a"),), ""),
+        ("tidb", (index("a", unique=True, is_partial=True),), (index("a", unique=True),), ""),
+        ("tidb", (index("a", unique=True, is_partial=True),), (replace(index("a", unique=True), condition="`z` > 2"),), ""),
+        ("tidb", (index("a", unique=True, is_partial=True),), (index("a", unique=True, is_partial=True),), None),
         ("mysql", (index("a"),), (index("a", unique=True),), ""),
         ("mysql", (index("a", unique=True),), (), ""),
         ("mysql", (index("a", unique=True, is_global=True),), (), "global index"),

@@ -1,0 +1,71 @@
+"""A load that takes many rounds, while other tables go on."""
+
+from __future__ import annotations
+
+import threading
+
+from tests.harness.small_bucket import row, ts
+from tests.unit.copying import MemoryCopy, WithCopies, names_in
+from tests.unit.driver.test_loads import shop
+from tests.unit.driving import numbers
+
+PARTS = 9
+"""Files of a copy that takes several rounds."""
+
+
+def test_a_long_load_polls_the_bucket_and_does_not_pause() -> None:
+    """Rounds end for the sake of the other tables, and the next one begins at once: a pause would double how far these are behind."""
+    copy = MemoryCopy(snapshot=ts(12))
+    copy.add("shop.a", *([(str(number), '"copy"')] for number in range(PARTS)))
+    world = WithCopies(copy, initial=False)
+    world.bucket.create("shop.a", "shop.b")
+    world.bucket.rows("shop.b", 1, row("shop.b", 2, "1", '"one"'))
+    world.bucket.metadata(ts(10))
+    world.once()
+    world.request("shop.a", replaces=True)
+    world.rate = 1.0
+    tick, wait = world.tick, world.clock.wait
+    jobs: list[str] = []
+    pauses: list[int] = []
+
+    def slow(call: str) -> None:
+        if call == "before MemoryPipeline.run":
+            jobs.append(call)
+            world.clock.advance(3)
+            world.bucket.rows("shop.b", len(jobs) + 1, row("shop.b", 12 + len(jobs), f"{len(jobs) + 1}", '"more"'))
+            world.bucket.metadata(ts(12 + len(jobs)))
+        tick(call)
+
+    def passing(event: threading.Event, seconds: float) -> bool:
+        if threading.current_thread() is threading.main_thread():
+            pauses.append(len(names_in(world, "shop.a")))
+            if pauses[-1] == PARTS or len(pauses) > PARTS:
+                world.stop.requested.set()
+        return wait(event, seconds)
+
+    world.tick, world.clock.wait = slow, passing  # type: ignore[method-assign]  # counts jobs and pauses
+    service = world.service()
+    try:
+        service.run(world.stop)
+    finally:
+        service.close()
+    assert pauses == [PARTS]
+    assert len(jobs) > PARTS
+    assert len(numbers(world, "shop.b")) > PARTS // 2
+
+
+def test_a_copy_that_is_exchanged_while_it_is_loaded() -> None:
+    """Files of the other one are not taken for its own, though they have the same names and sizes: the table halts, and names the way on."""
+    world = shop()
+    world.rate = 1e-9
+
+    def exchanged(where: str) -> None:
+        if where == "after MemoryLoads.advance":
+            world.copy.add("shop.a", [("1", '"pest"'), ("2", '"pest"')], [("3", '"pest"')])
+
+    world.tick = exchanged
+    (halted,) = world.once().halted
+    assert "shop.a.000000002.csv was exchanged or removed" in halted.error
+    assert "begin again with a copy as of now or later. From an export: " in halted.error
+    assert "storage-consumer load --table shop.a --dump URI --replace" in halted.error
+    assert names_in(world, "shop.a") == {"1": "copy", "2": "copy"}
