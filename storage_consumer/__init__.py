@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         TransientError,
         UndecodableRow,
     )
+    from storage_consumer.frames.reading import read_changes
     from storage_consumer.model import DdlId, TableName
     from storage_consumer.monitoring.report import Phase, Report, Totals, Work
     from storage_consumer.monitoring.snapshot import Snapshot
@@ -117,6 +118,7 @@ __all__ = [
     "VerifyReport",
     "Work",
     "__version__",
+    "read_changes",
 ]
 __version__ = "0.1.0"
 
@@ -124,6 +126,7 @@ _MODULES = {
     "api": ("Consumer",),
     "config.keywords": ("Options",),
     "dry_run.result": ("Outcome", "Plan", "PlannedRows", "PlannedStatement", "PlannedWave"),
+    "frames.reading": ("read_changes",),
     "model": ("DdlId", "TableName"),
     "monitoring.report": ("Phase", "Report", "Totals", "Work"),
     "monitoring.snapshot": ("Snapshot",),

@@ -61,6 +61,49 @@ from which file), not decidable, or contradicting what was given. It ends with a
         module="inspect_command",
     ),
     Verb(
+        name="changes",
+        usage="--upstream-uri URI [--table S.T [--key VALUE]] [--from TIME] [--to TIME | --follow] [--format FORMAT] [option …]",
+        summary="print what happened: row changes and DDL, in commit order, each once",
+        description="""\
+Reads the changes of a bucket up to its checkpoint and prints them in commit order, one a line, what TiCDC delivered repeatedly once. It needs
+no target, no state and no Spark, and only reads. Of a table it reads the files that may hold changes of the window.
+
+Formats: json; sql, statements that repeat the changes; undo-sql, statements that take the changes of a window back, the last one
+first; flat, canal's FlatMessages; debezium, Debezium's envelopes. A window needs old values to be taken back, which CSV has with output-old-value.""",
+        examples=(
+            "changes --upstream-uri s3://bucket/prefix --table shop.orders --key 42 --from 2026-11-25T00:00:00Z",
+            "changes --upstream-uri s3://bucket/prefix --table shop.orders --from 470607624255045632 --to 470607630546501632 --format undo-sql",
+            "changes --upstream-uri s3://bucket/prefix --follow --format flat",
+        ),
+        flags=(
+            TABLE,
+            Flag(
+                name="--key",
+                metavar="VALUE",
+                help="Only the row with this primary key, as --format json prints it; values of several columns between commas, in the order "
+                "of the table's columns.",
+            ),
+            Flag(
+                name="--from",
+                metavar="TIME",
+                help="From this commit ts on (inclusive): a TSO, or a time with its zone. Without it from the beginning.",
+            ),
+            Flag(
+                name="--to",
+                metavar="TIME",
+                help="Up to this commit ts (inclusive). Without it up to the bucket's checkpoint.",
+            ),
+            Flag(name="--follow", help="Go on with what becomes complete, every flush-interval, until Ctrl-C."),
+            Flag(
+                name="--format",
+                metavar="json|sql|undo-sql|flat|debezium",
+                help="How each change is printed: json without it.",
+            ),
+        ),
+        options=of_the_bucket("filter", "flush-interval"),
+        module="changes_command",
+    ),
+    Verb(
         name="status",
         usage="[--table S.T] [--max-lag DURATION] [--watch] [--json] --downstream-uri URI [option …]",
         summary="show health, lag, what stopped, and the next command",
@@ -156,7 +199,7 @@ export by Dumpling or mydumper stands for the source.""",
             "verify --source tidb://reader@tidb:4000/ --downstream-uri mysql://root@127.0.0.1:3306/",
             "verify --table 'shop.*' --sample 10 --source tidb://reader@tidb:4000/ --downstream-uri mysql://root@127.0.0.1:3306/",
             "verify --against s3://bucket/full --upstream-uri s3://bucket/feed --downstream-uri mysql://root@127.0.0.1:3306/",
-            "verify --every 1h --rows-per-second 50000 --source tidb://reader@tidb:4000/ --downstream-uri mysql://root@127.0.0.1:3306/",
+            "verify --every 1h --rows-per-second 20000 --source tidb://reader@tidb:4000/ --downstream-uri mysql://root@127.0.0.1:3306/",
         ),
         flags=(
             Flag(
@@ -192,7 +235,7 @@ export by Dumpling or mydumper stands for the source.""",
             Flag(
                 name="--rows-per-second",
                 metavar="N",
-                help="The most rows that are read on each side, by all workers together; 0, the default, for any number.",
+                help="The most rows that are read on each side, by all workers together: 50000 if left out, 0 for any number.",
             ),
             Flag(name="--chunk-rows", metavar="N", help="Rows of one chunk; 50000 if left out."),
             Flag(name="--resume", help="Go on with the comparison that was broken off last."),

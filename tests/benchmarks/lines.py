@@ -16,6 +16,7 @@ from tests.benchmarks.backlogs import (
 )
 from tests.benchmarks.cold import measure_cold
 from tests.benchmarks.exports import loaded
+from tests.benchmarks.feeds import measure_feeds, measure_read_changes
 from tests.benchmarks.idle import measure_idle
 from tests.benchmarks.measuring import Asked, Bench
 from tests.benchmarks.results import Result
@@ -100,6 +101,13 @@ LINES: dict[str, Line] = {
     ),
     "idle": Line(
         about="idle rounds while stored files grow, in a folder and in S3, against the fewest", measure=measure_idle
+    ),
+    "feed": Line(
+        about='a batch of format("ticdc") beside Spark\'s own readers of the same files, and changes() beside it',
+        measure=measure_feeds,
+    ),
+    "read-changes": Line(
+        about="read_changes without a JVM, beside Arrow's own readers on all cores", measure=measure_read_changes
     ),
     "cold": Line(about="from the command's start to the first row, beside Spark's own start", measure=measure_cold),
 }

@@ -1,0 +1,228 @@
+"""Read a window's files, and give their changes in one order: commit-ts, then table, deletes before upserts, then file and row.
+
+Files of one table follow one another in time, so few of them overlap at any commit-ts. A window that is larger than what may be held is
+therefore cut into slices by commit-ts: each file is looked through once for the commit-ts that it has, and read in the slices where it
+has any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from storage_consumer.decode.decoder import Decoder, FileRead, Tally
+from storage_consumer.errors import FilesMissing, UndecodableRow
+from storage_consumer.feed.records import Change, Event, Statement
+from storage_consumer.feed.repeats import once
+from storage_consumer.feed.window import FeedFile, Window
+from storage_consumer.kernels.arrays import DELETE, INSERT
+from storage_consumer.model import CommitRange, DataFile
+from storage_consumer.storage.base import Blocks, whole
+
+HELD_BYTES = 64 << 20
+"""Bytes of files whose changes are held at once. In memory they take several times as much."""
+_BLOCK = 1 << 20
+_Taken = tuple[int, int, Change]
+"""Number of its table in the order of tables, rank of its file, and the change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A file, and the commit-ts between which all of its rows of the window are."""
+
+    rank: int
+    work: FeedFile
+    first: int
+    """Inclusive."""
+    last: int
+    """Inclusive."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self.work.file.stored.size
+
+    def within(self, low: int, high: int) -> float:
+        """Return about how many of its bytes belong to a slice, as if its rows were spread evenly."""
+        share = min(self.last, high) - max(self.first - 1, low)
+        return self.size * max(0, share) / (self.last - self.first + 1)
+
+
+@dataclass(slots=True)
+class Ordered:
+    """The changes and statements of one window."""
+
+    window: Window
+    storage: Blocks
+    decoder: Decoder
+    terminator: bytes
+    """What ends each row."""
+    held_bytes: int = HELD_BYTES
+    wanted: Callable[[Change], bool] = lambda _: True
+    """Which changes are given; the others cost no memory."""
+    beyond: set[DataFile] = field(default_factory=set)
+    """Files that turned out to hold rows beyond the window, or whose last row is still being written."""
+    torn: set[DataFile] = field(default_factory=set)
+    """Those whose last row is still being written."""
+
+    def events(self) -> Iterator[Event]:
+        """Yield all of them in order. Raises `UndecodableRow`, which names file and row, and what the storage raises."""
+        statements = list(self.window.statements)
+        for low, high, spans in self.parts():
+            yield from _merged(self._changes(spans, low, high), statements, high)
+        yield from statements
+
+    def parts(self) -> Iterator[tuple[int, int, list[Span]]]:
+        """Yield the window in slices: their borders (exclusive, inclusive), and the files that have rows there."""
+        everything = [
+            Span(rank=rank, work=work, first=self.window.low + 1, last=self.window.high)
+            for rank, work in enumerate(sorted(self.window.files, key=_written))
+        ]
+        if sum(span.size for span in everything) > self.held_bytes:
+            everything = [span for each in everything if (span := self._looked_through(each)) is not None]
+        for low, high in slices(everything, self.window.low, self.window.high, self.held_bytes):
+            yield low, high, [span for span in everything if span.first <= high and span.last > low]
+
+    def _looked_through(self, span: Span) -> Span | None:
+        """Return the file with the span of its rows, as far as they belong to the window; None if it has none of them."""
+        tally = self.tally(span.work, span.work.floor)
+        if not tally.next_ts or tally.next_ts > self.window.high:
+            return None
+        return Span(rank=span.rank, work=span.work, first=tally.next_ts, last=min(tally.max_ts, self.window.high))
+
+    def tally(self, work: FeedFile, border: int) -> Tally:
+        """Return the counts of a file's rows at or below a commit-ts, and beyond."""
+        tally = Tally()
+        with self.whole_rows(work, tally):
+            for _ in self.decoder.changes(self.read(work, CommitRange(low=border, high=border), tally)):
+                pass
+        return tally
+
+    def _changes(self, spans: Sequence[Span], low: int, high: int) -> list[_Taken]:
+        """Return the changes of a slice, in any order."""
+        names = {span.work.structure.table.folded() for span in spans}
+        tables = {name: place for place, name in enumerate(sorted(names))}
+        found: list[_Taken] = []
+        for span in spans:
+            table, rank = tables[span.work.structure.table.folded()], span.rank
+            commit_range = CommitRange(low=max(low, span.work.floor), high=high)
+            changes = self.changes_of(span.work, commit_range)
+            found += [(table, rank, each) for each in changes if self.wanted(each)]
+        return found
+
+    def changes_of(self, work: FeedFile, commit_range: CommitRange) -> Iterator[Change]:
+        """Yield the changes of a file, as it has them; an update that moves its row to another key is a delete and an insert."""
+        tally = Tally()
+        with self.whole_rows(work, tally):
+            for row, ts, operation, values, old in self.decoder.rows(self.read(work, commit_range, tally)):
+                change = Change(ts, operation, values, old, work.structure, work.file.stored.path, row)
+                yield from _in_parts(change)
+
+    @contextmanager
+    def whole_rows(self, work: FeedFile, tally: Tally) -> Iterator[None]:
+        """Pass over a last row that is still being written, beyond the window.
+
+        Raises `FilesMissing` for one that may belong to the window: TiCDC stores what `metadata` covers whole, so the file was cut.
+        """
+        try:
+            yield
+        except UndecodableRow as fault:
+            # A whole row that cannot be read is another fault, wherever it stands.
+            if not (fault.at_end and work.newest and self._is_cut(work.file)):
+                raise
+            # The rows of a file are about in the order of their commit-ts, so one that cannot be read is not below those before it.
+            if max(fault.commit_ts or 0, tally.max_ts) <= self.window.high:
+                raise FilesMissing(
+                    f"{work.file.stored.path} ends inside row {tally.rows}, and the bucket's checkpoint may cover that: it is still being copied or "
+                    "written, or it was cut. Look again later, or copy it again"
+                ) from fault
+            self.beyond.add(work.file)
+            self.torn.add(work.file)
+        if tally.max_ts > self.window.high:
+            self.beyond.add(work.file)
+
+    def refuse_cut(self) -> None:
+        """Raise `FilesMissing` if a file of the window was cut, before any of its changes is given."""
+        for work in self.window.files:
+            if work.newest and self._is_cut(work.file):
+                self.tally(work, work.floor)
+
+    def _is_cut(self, file: DataFile) -> bool:
+        """Return whether a file does not end where a row does."""
+        stored, size = file.stored, len(self.terminator)
+        end = b"".join(self.storage.blocks(stored.path, _BLOCK, start=max(0, stored.size - size)))
+        return end[-size:] != self.terminator if size else False
+
+    def read(self, work: FeedFile, commit_range: CommitRange, tally: Tally) -> FileRead:
+        """Return a file as a decoder takes it."""
+        stored = work.file.stored
+        blocks = self.storage.blocks(stored.path, _BLOCK, tag=stored.tag if work.exact else "")
+        return FileRead(
+            blocks=_there(whole(blocks, stored), stored.path),
+            source=stored.path,
+            layout=work.structure.layout,
+            commit_range=commit_range,
+            key=work.structure.key,
+            tally=tally,
+        )
+
+
+def _there(blocks: Iterator[bytes], path: str) -> Iterator[bytes]:
+    """Yield a file's blocks; raise `FilesMissing` if it is not there, or no longer as it was listed."""
+    try:
+        yield from blocks
+    except FileNotFoundError as fault:
+        raise FilesMissing(f"{path} was removed or exchanged while it was read: look again") from fault
+
+
+def _in_parts(change: Change) -> tuple[Change, ...]:
+    """Return an update that moves its row to another key as a delete and an insert, as TiCDC itself writes it unless told otherwise.
+
+    Two rows that swap their keys could not be put in an order otherwise.
+    """
+    old, key = change.old, change.structure.key
+    if old is None or all(old[place] == change.values[place] for place in key):
+        return (change,)
+    return change._replace(operation=DELETE, values=old, old=None), change._replace(operation=INSERT, old=None)
+
+
+def _written(work: FeedFile) -> tuple[object, ...]:
+    return work.file.version, work.file.table_dir, work.file.order
+
+
+def slices(spans: Sequence[Span], low: int, high: int, most: int) -> Iterator[tuple[int, int]]:
+    """Yield borders (exclusive, inclusive) of slices that cover ``(low, high]`` and of which each holds about `most` bytes or fewer."""
+    inside = [span for span in spans if span.first <= high and span.last > low]
+    if sum(span.within(low, high) for span in inside) <= most or high - low <= 1:
+        yield low, high
+        return
+    middle = _middle(inside, low, high)
+    yield from slices(inside, low, middle, most)
+    yield from slices(inside, middle, high, most)
+
+
+def _middle(spans: Sequence[Span], low: int, high: int) -> int:
+    """Return the commit-ts, below `high`, up to which about half of a slice's bytes are."""
+    half = sum(span.within(low, high) for span in spans) / 2
+    begin, end = low, high
+    while end - begin > 1:
+        middle = (begin + end) // 2
+        if sum(span.within(low, middle) for span in spans) < half:
+            begin = middle
+        else:
+            end = middle
+    return min(end, high - 1)
+
+
+def _merged(found: list[_Taken], statements: list[Statement], high: int) -> Iterator[Event]:
+    """Yield changes in order, each after the statements before it, which are taken out of `statements`; also those up to `high`."""
+    found.sort(key=lambda each: (each[2].commit_ts, each[0]))
+    for (ts, _), group in groupby(found, key=lambda each: (each[2].commit_ts, each[0])):
+        # Rows at the commit-ts of a statement come before it.
+        while statements and statements[0].commit_ts < ts:
+            yield statements.pop(0)
+        yield from once([(rank, change) for _, rank, change in group])
+    while statements and statements[0].commit_ts <= high:
+        yield statements.pop(0)

@@ -1,0 +1,170 @@
+"""Changes as SQL: what happened, or what takes it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from storage_consumer.apply.statements import TEXTS, json_equals, literal, same
+from storage_consumer.config.settings import Protocol
+from storage_consumer.decode.decoder import Values
+from storage_consumer.decode.values import wire_kind
+from storage_consumer.errors import NotReplicable
+from storage_consumer.feed.records import Change, Event, Statement, Structure
+from storage_consumer.feed.values import reader
+from storage_consumer.job.spec import WireColumn
+from storage_consumer.kernels.arrays import INSERT, PARTIAL_DELETE, UPDATE
+from storage_consumer.model import TableColumn, physical_ms
+from storage_consumer.sql.tokens import qualified, quote
+from storage_consumer.telemetry import tso_time
+
+_ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\0": "\\0", "\n": "\\n", "\r": "\\r", "\x1a": "\\Z"})
+_MOMENTS = frozenset(("DATETIME", "TIMESTAMP"))
+_JSON_EQUALS = json_equals("TiDB")
+
+
+HEAD = """\
+SET NAMES utf8mb4;
+SET SESSION sql_mode = 'ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO';
+SET time_zone = '+00:00';
+"""
+"""What a script begins with."""
+
+
+def statements(protocol: Protocol) -> Callable[[Event], str]:
+    """Return the function from an event to the statement that repeats it, in a line."""
+
+    def line(event: Event) -> str:
+        if isinstance(event, Statement):
+            name = event.definition.name
+            # A database need not exist before the statement that creates it.
+            use = f"USE {quote(name.schema)}; " if name.table else ""
+            # CURRENT_TIMESTAMP, as the default of a new column, is that of the statement.
+            moment = f"SET timestamp = {physical_ms(event.commit_ts) / 1000:.3f};"
+            text = event.definition.query.rstrip().rstrip(";")
+            return f"{use}{moment} {text}; SET timestamp = DEFAULT; -- {_where(event.commit_ts)}"
+        return f"{_redone(event, protocol)}; -- {_where(event.commit_ts)}"
+
+    return line
+
+
+def undone(events: Iterable[Event], protocol: Protocol) -> list[str]:
+    """Return the statements that take events back, the last one first.
+
+    Raises `NotReplicable`, which names the event, where that is impossible: for a DDL statement, and for changes whose old values the
+    files lack.
+    """
+    lines = [_undone(event, protocol) for event in events]
+    return lines[::-1]
+
+
+def _undone(event: Event, protocol: Protocol) -> str:
+    if isinstance(event, Statement):
+        raise NotReplicable(
+            f"the statement with version {event.commit_ts} ({tso_time(event.commit_ts)}) cannot be taken back, nor what was before it: "
+            f"{event.definition.query[:200]!r}. Begin after it, with --from {event.commit_ts + 1}"
+        )
+    structure = event.structure
+    place = f"{structure.table}, {event.file}, row {event.row}, commit ts {event.commit_ts}"
+    if event.operation == PARTIAL_DELETE:
+        raise NotReplicable(
+            f"{place}: the files have only the key of a deleted row (delete-only-output-handle-key-columns), so it cannot be put back"
+        )
+    if event.operation == INSERT:
+        return f"{_deletion(structure, event.values, protocol, event.given())}; -- {_where(event.commit_ts)}"
+    if event.operation == UPDATE:
+        if event.old is None:
+            raise NotReplicable(
+                f"{place}: the files do not have what an updated row was before: set output-old-value = true under [sink.csv] in the "
+                "changefeed, for changes from then on"
+            )
+        return f"{_update(structure, event.values, event.old, protocol)}; -- {_where(event.commit_ts)}"
+    return f"{_insertion(structure, event.values, protocol)}; -- {_where(event.commit_ts)}"
+
+
+def _redone(event: Change, protocol: Protocol) -> str:
+    structure = event.structure
+    if event.operation == INSERT:
+        return _insertion(structure, event.values, protocol)
+    if event.operation != UPDATE:
+        return _deletion(structure, event.values, protocol, event.given())
+    old = event.old
+    if old is None and not structure.key:
+        raise NotReplicable(
+            f"{structure.table}, {event.file}, row {event.row}, commit ts {event.commit_ts}: the files do not say which row of a table "
+            "without a primary key was updated: set output-old-value = true under [sink.csv] in the changefeed"
+        )
+    return _update(structure, old or event.values, event.values, protocol)
+
+
+def _insertion(structure: Structure, values: Values, protocol: Protocol) -> str:
+    written = _written(structure)
+    names = ", ".join(quote(structure.columns[place].name) for place in written)
+    cells = ", ".join(_literals(structure, values, written, protocol))
+    return f"INSERT INTO {qualified(structure.table)} ({names}) VALUES ({cells})"
+
+
+def _update(structure: Structure, old: Values, new: Values, protocol: Protocol) -> str:
+    """Return the statement that turns a row from `old` into `new`; without a change it sets every column.
+
+    It sets columns of a moment also where they are the same: one with ON UPDATE CURRENT_TIMESTAMP would get that of the statement.
+    """
+    written = _written(structure)
+    is_moment = [column.type in _MOMENTS for column in structure.columns]
+    changed = [place for place in written if old[place] != new[place] or is_moment[place]]
+    if all(old[place] == new[place] for place in changed):
+        changed = written
+    cells = zip(changed, _literals(structure, new, changed, protocol), strict=True)
+    sets = ", ".join(f"{quote(structure.columns[place].name)} = {text}" for place, text in cells)
+    condition = _condition(structure, old, protocol, range(len(old)))
+    return f"UPDATE {qualified(structure.table)} SET {sets} WHERE {condition} LIMIT 1"
+
+
+def _deletion(structure: Structure, values: Values, protocol: Protocol, given: Sequence[int]) -> str:
+    return f"DELETE FROM {qualified(structure.table)} WHERE {_condition(structure, values, protocol, given)} LIMIT 1"
+
+
+def _condition(structure: Structure, values: Values, protocol: Protocol, given: Sequence[int]) -> str:
+    """Return what holds for the row alone: its key, or where there is none all of its columns that are `given`."""
+    places = structure.key or given
+    if not places:
+        raise NotReplicable(
+            f"{structure.table}: the files have no column of a deleted row (delete-only-output-handle-key-columns, and no key): leave the "
+            "table out with --filter"
+        )
+    wires = ((values[place], _wire(structure.columns[place], protocol)) for place in places)
+    if not structure.key:
+        return " AND ".join(same(text, wire, _escaped, _JSON_EQUALS) for text, wire in wires)
+    # A key's own collation finds one row, and finds it by the index.
+    return " AND ".join(
+        f"{quote(wire.name)} = {literal(text, wire, _escaped)}"
+        if wire.type in TEXTS
+        else same(text, wire, _escaped, _JSON_EQUALS)
+        for text, wire in wires
+    )
+
+
+def _wire(column: TableColumn, protocol: Protocol) -> WireColumn:
+    return WireColumn(name=column.name, kind=wire_kind(column, protocol), type=column.type)
+
+
+def _written(structure: Structure) -> list[int]:
+    """Return the columns that may be given a value: not generated ones."""
+    return [place for place in range(len(structure.columns)) if place not in structure.generated]
+
+
+def _literals(structure: Structure, values: Values, places: Sequence[int], protocol: Protocol) -> Iterator[str]:
+    for place in places:
+        column, text = structure.columns[place], values[place]
+        if text is not None and column.elements and protocol == "canal-json":
+            # By name where it is known: TiDB's UPDATE takes a number for the member of that name, if there is one.
+            yield f"'{_escaped(str(reader(column, protocol)(text)))}'"
+        else:
+            yield literal(text, _wire(column, protocol), _escaped)
+
+
+def _escaped(text: str) -> str:
+    return text.translate(_ESCAPES)
+
+
+def _where(ts: int) -> str:
+    return f"{ts} {tso_time(ts)}"

@@ -1,0 +1,87 @@
+"""In which order the statements of a bucket took effect, and which of them led to a table's structure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from storage_consumer.model import TableDefinition, TableName
+from storage_consumer.sql.copied_table import copied_table
+from storage_consumer.sql.parse import parsed
+
+
+def in_running_order(known: Iterable[TableDefinition]) -> list[TableDefinition]:
+    """Return all definitions by version; those of one version so that each rename finds its new name free, as where names are swapped."""
+    there = set[TableName]()
+    ordered: list[TableDefinition] = []
+    by_path = sorted(known, key=lambda each: (each.version, each.path))
+    for _, group in groupby(by_path, key=lambda each: each.version):
+        ordered += _ordered(list(group), there)
+    return ordered
+
+
+def lineage(definition: TableDefinition, known: Sequence[TableDefinition]) -> list[TableDefinition]:
+    """Return what was read of a table up to one of its versions, under the names that it had. `known`: all, in running order.
+
+    A table that was made LIKE another one has the past of that, as of then.
+    """
+    past: dict[TableName | None, list[TableDefinition]] = defaultdict(list)
+    for each in known:
+        if each.version > definition.version:
+            break
+        renamed = parsed(each).renamed
+        if renamed is not None and renamed[0] != renamed[1]:
+            past[renamed[1]] = past.pop(renamed[0], [])
+        subject = parsed(each).subject.folded()
+        if copied_table(each.query) is not None:
+            past[subject] = list(past.get(_copied(each), ()))
+        past[subject].append(each)
+    return past[definition.name.folded()]
+
+
+def _copied(definition: TableDefinition) -> TableName | None:
+    """Return the table that a statement copies; None where its database is that of a session, which nothing tells."""
+    schema, table = copied_table(definition.query) or ("", "")
+    created = next(iter(parsed(definition).names), None)
+    if not schema and created is not None and created.schema:
+        return None
+    return TableName(schema=schema or definition.name.schema, table=table).folded()
+
+
+def _ordered(group: list[TableDefinition], there: set[TableName]) -> list[TableDefinition]:
+    """Return the definitions of one version in their order. `there`: the tables that there are before them, and then after them."""
+    waiting, ordered = list(group), list[TableDefinition]()
+    while waiting:
+        taken = next((each for each in waiting if _is_free(each, there)), None) or _last_of_chain(waiting)
+        waiting.remove(taken)
+        ordered.append(taken)
+        _take_effect(taken, there)
+    return ordered
+
+
+def _is_free(definition: TableDefinition, there: set[TableName]) -> bool:
+    renamed = parsed(definition).renamed
+    return renamed is None or renamed[1] not in there or renamed[0] == renamed[1]
+
+
+def _last_of_chain(waiting: list[TableDefinition]) -> TableDefinition:
+    """Return a rename to a name that no other one frees: the bucket does not show that its table is gone."""
+    pairs = [(each, parsed(each).renamed) for each in waiting]
+    old = {pair[0] for _, pair in pairs if pair is not None}
+    return next((each for each, pair in pairs if pair is not None and pair[1] not in old), waiting[0])
+
+
+def _take_effect(definition: TableDefinition, there: set[TableName]) -> None:
+    """Note which tables there are after a statement, or a structure."""
+    ddl, own = parsed(definition), definition.name.folded()
+    if not own.table:
+        if ddl.head[:1] == ("DROP",):
+            there -= {name for name in there if name.schema == own.schema}
+        return
+    if ddl.renamed is not None:
+        there.discard(ddl.renamed[0])
+    if ddl.head[:1] == ("DROP",):
+        there.discard(own)
+    else:
+        there.add(ddl.subject.folded())

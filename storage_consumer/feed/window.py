@@ -1,0 +1,264 @@
+"""Which files and statements of a bucket belong to a window of commit-ts, by the engine's own rules of whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from storage_consumer.clock import Clock
+from storage_consumer.config.settings import Upstream
+from storage_consumer.decode.decoder import RowLayout
+from storage_consumer.decode.layout import row_layout
+from storage_consumer.decode.time_zone import is_utc
+from storage_consumer.errors import FilesMissing, NoMetadata, NotReplicable, StorageUnavailable, TableError
+from storage_consumer.feed.records import Statement, Structure
+from storage_consumer.feed.running_order import in_running_order, lineage
+from storage_consumer.inspection.members import known_members
+from storage_consumer.inspection.virtual_columns import known_virtual, stored_columns
+from storage_consumer.model import MAX_TSO, DataFile, TableDefinition, VersionKey, folded_name
+from storage_consumer.plan.directories import Restart
+from storage_consumer.plan.manager import ConsumerManager
+from storage_consumer.plan.selection import Filter, Selection
+from storage_consumer.plan.table import TableConsumer
+from storage_consumer.plan.table_version import TableVersionConsumer
+from storage_consumer.poll.finished_folders import oldest_open_date
+from storage_consumer.poll.reader import Poll, StorageReader
+from storage_consumer.sql.parse import parsed
+from storage_consumer.storage.base import Storage
+from storage_consumer.tso import may_hold_rows, row_floor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FeedFile:
+    """A data file that may hold rows of the window."""
+
+    file: DataFile
+    structure: Structure
+    floor: int
+    """Rows with a commit-ts at or below it are repeated deliveries, or from before the window."""
+    newest: bool
+    """Whether no later file of its sequence is known, so that its last row may still be being written."""
+    exact: bool = False
+    """Whether it may only be read as it was listed, as the files of an export."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """What a window of commit-ts is read from."""
+
+    low: int
+    """Exclusive."""
+    high: int
+    """Inclusive."""
+    files: tuple[FeedFile, ...]
+    """In the order in which TiCDC wrote those of one table."""
+    statements: tuple[Statement, ...]
+    """In their order."""
+
+
+class Contents:
+    """What is known of a bucket: it grows with each look."""
+
+    def __init__(self, storage: Storage, upstream: Upstream, clock: Clock, rules: Sequence[str] = ()) -> None:
+        """Take what `upstream` says was written to `storage`. `rules`: of TiCDC's table filter; none for every table."""
+        self._upstream = upstream
+        self._reader = StorageReader(storage, upstream, clock)
+        self._filter = Filter(rules)
+        self._manager = ConsumerManager(
+            Restart(), 0.0, tells_time=upstream.tells_time, selection=Selection(filter=self._filter)
+        )
+        self.definitions: list[TableDefinition] = []
+        """What was read of all schema files, in the order in which it took effect."""
+        self._structures: dict[VersionKey, Structure] = {}
+        self.checkpoint = 0
+        """Every row with a commit-ts at or below it, and every statement below it, is stored; 0 before the first look."""
+        self.given = -1
+        """Commit-ts up to which (inclusive) all statements were given to somebody; -1: none were."""
+        self.warnings: list[str] = []
+        """What is odd about the bucket, as far as it was looked at."""
+
+    def look(self) -> None:
+        """See what is new. Raises `NoMetadata`, `StorageUnavailable`, and what the table that is meant cannot be read for."""
+        poll = self._reader.poll()
+        if not poll.checkpoint:
+            raise NoMetadata(
+                "the bucket has no readable `metadata` with a checkpoint-ts, so nothing in it is known to be complete: "
+                "is this the folder of the changefeed, and has it begun?"
+            )
+        self.warnings += poll.warnings
+        placed = list(self._read(poll))
+        definitions = [definition for _, definition in placed]
+        self._refuse_late(definitions)
+        self._manager.new_round()
+        self._manager.dispatch(
+            definitions, {definition.path: table_dir for table_dir, definition in placed}, poll.data_files
+        )
+        self.checkpoint = poll.checkpoint
+        if definitions:
+            self.definitions = in_running_order([*self.definitions, *definitions])
+            # A directory's owner, and which of its columns are virtual, may be another one now.
+            self._structures.clear()
+
+    def _refuse_late(self, definitions: Iterable[TableDefinition]) -> None:
+        """Raise `NotReplicable` for a statement that comes after what followed it was given."""
+        late = [each for each in definitions if each.is_ddl and each.version <= self.given and self._is_wanted(each)]
+        if late:
+            raise NotReplicable(
+                f"{late[0].name}: the statement in {late[0].path} came when everything up to commit-ts {self.given} had been given, which follows it: "
+                f"begin again at {late[0].version}"
+            )
+
+    def _is_wanted(self, definition: TableDefinition) -> bool:
+        return not definition.name.table or not self._filter.leaves_out(definition.name)
+
+    def _read(self, poll: Poll) -> Iterator[tuple[str, TableDefinition]]:
+        """Yield table directory and content of the new schema files; raise what those of wanted tables cannot be read for."""
+        for read in poll.schema_files:
+            if isinstance(read.content, StorageUnavailable):
+                raise read.content
+            if isinstance(read.content, TableError):
+                owner = self._manager.catalog.owner((read.file.version, read.file.table_dir))
+                if not owner.status.excluded:
+                    raise read.content
+                continue
+            yield read.file.table_dir, read.content
+
+    # windows
+
+    def window(self, low: int, high: int, *, statements: tuple[int, int] | None = None) -> Window:
+        """Return what changes with ``low < commit-ts <= high`` are read from; `high` is at most the checkpoint.
+
+        `statements`: the same borders for statements, where they differ. Raises `FilesMissing` if a file of the window is missing, and
+        `NotReplicable` if the values of a table cannot be read.
+        """
+        files = [each for table in self._tables() for each in self._files(table, low, high)]
+        return Window(
+            low=low, high=high, files=tuple(files), statements=tuple(self.statements(*(statements or (low, high))))
+        )
+
+    def in_force(self, low: int, high: int) -> Iterator[Structure]:
+        """Yield the structures that rows with ``low < commit-ts <= high`` may have, also where there are none; at least one of each table."""
+        for table in self._tables():
+            versions = [each for each in table.files.versions.values() if each.structure and each.structure.columns]
+            versions.sort(key=lambda each: each.version)
+            # The rows of a version end where the next one begins.
+            ends = [*(each.version for each in versions[1:]), MAX_TSO]
+            found = [
+                each
+                for each, end in zip(versions, ends, strict=True)
+                if may_hold_rows(each.version, high, is_ddl=each.is_ddl) and end > low
+            ]
+            yield from (self._structure(table, each) for each in found or versions[-1:])
+
+    def pending(self) -> list[DataFile]:
+        """Return the files that are not finished."""
+        versions = (version for table in self._tables() for version in table.files.open_versions())
+        sequences = (sequence for version in versions for sequence in version.open_sequences())
+        return [file for sequence in sequences for file in sequence.pending.values()]
+
+    def finished_upto(self, file: DataFile) -> int:
+        """Return the number up to which all files of this one's sequence are finished."""
+        version = self._manager.catalog.owner(file.version_key).files.version(file.version_key)
+        return version.sequences[file.sequence].done_upto
+
+    def pass_over(self, file: DataFile, upto: int) -> None:
+        """Stop waiting for files of this one's sequence that are not there, up to a number (inclusive)."""
+        self._manager.catalog.owner(file.version_key).files.pass_over({file.sequence: upto})
+
+    def finish(self, files: Iterable[DataFile]) -> None:
+        """Note files that hold nothing beyond the windows that were read: no later window has them."""
+        for file in files:
+            self._manager.catalog.owner(file.version_key).files.finish(file)
+
+    def _tables(self) -> list[TableConsumer]:
+        tables = self._manager.tables.values()
+        return [table for table in tables if table.name.table and not table.status.excluded]
+
+    def _files(self, table: TableConsumer, low: int, high: int) -> Iterator[FeedFile]:
+        self._refuse_gaps(table, low)
+        for version in table.files.open_versions():
+            found = [file for s in version.open_sequences() for file in s.pending.values() if may_hold(file, low)]
+            if not found or not may_hold_rows(version.version, high, is_ddl=version.is_ddl):
+                continue
+            structure = self._structure(table, version)
+            newest = {file.sequence: file.number for file in sorted(found, key=lambda each: each.number)}
+            for file in sorted(found, key=lambda each: each.order):
+                yield FeedFile(
+                    file=file,
+                    structure=structure,
+                    floor=row_floor(low, version.version, is_ddl=version.is_ddl),
+                    newest=newest[file.sequence] == file.number,
+                )
+
+    def _refuse_gaps(self, table: TableConsumer, low: int) -> None:
+        for version in table.files.open_versions():
+            for sequence, missing, _ in version.gaps():
+                if any(may_hold(file, low) for file in version.sequences[sequence].pending.values()):
+                    folder = sequence.rsplit("|", 2)[0]
+                    raise FilesMissing(
+                        f"{table.name}: file number {missing} in {folder} is missing, so changes of this window would be. Restore it from a "
+                        "copy of the bucket, leave the table out with --filter, or begin after the gap"
+                    )
+
+    def _structure(self, table: TableConsumer, version: TableVersionConsumer) -> Structure:
+        key = version.version, version.table_dir
+        if (found := self._structures.get(key)) is None:
+            if version.definition is None:
+                raise FilesMissing(
+                    f"{table.name}: {version.table_dir}/{version.version} has data files and no schema file, which gives "
+                    "the structure of their rows. Restore it from a copy of the bucket, or leave the table out with --filter"
+                )
+            found = self._structures[key] = self.structure_of(version.definition)
+        return found
+
+    def structure_of(self, definition: TableDefinition) -> Structure:
+        """Return the structure of the rows under a definition. Raises `NotReplicable` if their values cannot be read."""
+        past = lineage(definition, self.definitions)
+        layout = row_layout(definition, known_virtual(definition, past) or frozenset(), self._upstream)
+        # TiCDC's handle key, for one, is read by what schema files say, so the layout stays as it is.
+        lists = any(column.type in ("ENUM", "SET") and not column.elements for column in layout.columns)
+        stored = frozenset[str]().union(*(stored_columns(each.query) for each in past))
+        found = structure_under(layout, self._upstream.time_zone, stored, definition.version)
+        if not lists:
+            return found
+        members = known_members(past)
+        columns = (
+            replace(column, elements=column.elements or members.get(folded_name(column.name), ()))
+            for column in layout.columns
+        )
+        return replace(found, with_members=tuple(columns))
+
+    def statements(self, low: int, high: int) -> Iterator[Statement]:
+        """Yield the statements with ``low < commit-ts <= high``, in order."""
+        schemas = {table.name.folded().schema for table in self._tables()}
+        seen = set[tuple[int, str, str]]()
+        for definition in self.definitions:
+            # One statement about two tables lies in the directories of both.
+            identity = definition.version, definition.name.folded().schema, definition.query
+            wanted = low < definition.version <= high and definition.is_ddl and identity not in seen
+            if wanted and self._takes(definition, schemas):
+                seen.add(identity)
+                yield Statement(definition.version, definition)
+
+    def _takes(self, definition: TableDefinition, schemas: set[str]) -> bool:
+        if not definition.name.table:
+            return not self._filter.leaves_out(definition.name) or definition.name.folded().schema in schemas
+        named = (parsed(definition).subject, *parsed(definition).touched)
+        return any(name.table and not self._filter.leaves_out(name) for name in named)
+
+
+def structure_under(layout: RowLayout, zone: str, generated: frozenset[str], version: int) -> Structure:
+    """Return the structure of rows whose TIMESTAMP values are to be those of UTC, whatever `zone` they were written in."""
+    return Structure(
+        layout=replace(layout, zone="" if is_utc(zone) else zone),
+        version=version,
+        key=tuple(place for place, column in enumerate(layout.columns) if column.is_pk),
+        generated=frozenset(
+            place for place, column in enumerate(layout.columns) if folded_name(column.name) in generated
+        ),
+    )
+
+
+def may_hold(file: DataFile, low: int) -> bool:
+    """Return whether a file may hold a row with a commit-ts above `low`: not one that was written before."""
+    return file.date >= oldest_open_date(low)[: len(file.date)]

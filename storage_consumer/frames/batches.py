@@ -1,0 +1,106 @@
+"""Record batches of one table's changes in a window, in order and each once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from storage_consumer.config.settings import Protocol
+from storage_consumer.errors import ConfigError
+from storage_consumer.feed.ordered import Ordered, Span
+from storage_consumer.feed.records import Change, Structure
+from storage_consumer.feed.repeats import once
+from storage_consumer.frames.pieces import META, Asked, Piece, fields_of, pieces
+from storage_consumer.kernels.arrays import DELETE
+from storage_consumer.model import CommitRange, folded_name
+
+_ROWS = 65_536
+"""Most rows of a batch."""
+_Ranked = tuple[int, Piece]
+"""Rank of the file among those of its table, and some of its changes."""
+
+
+def schema_of(structures: Iterable[Structure]) -> pa.Schema:
+    """Return the columns of all of a table's structures, the newest ones first, and what is known of each change.
+
+    Raises `ConfigError` where a column has changed its type so that no one type holds all of its values, or has a name of `META`.
+    """
+    known = list(structures)
+    own = fields_of(known)
+    reserved = {field.name for field in META}
+    for field in own:
+        if folded_name(field.name) in reserved:
+            raise ConfigError(
+                f"{known[-1].table} has a column {field.name}, which is also the name of a column that is added here: read it with Spark's "
+                'format("ticdc"), whose option columns leaves it out, or with `storage-consumer changes`'
+            )
+    return pa.schema([*own, *META])
+
+
+def record_batches(ordered: Ordered, schema: pa.Schema, protocol: Protocol) -> Iterator[pa.RecordBatch]:
+    """Yield all changes in order, each once. Raises `UndecodableRow`, which names file and row, and what the storage raises."""
+    asked = Asked(own=tuple(schema)[: -len(META)], protocol=protocol)
+    for low, high, spans in ordered.parts():
+        found = [(span.rank, piece) for span in spans for piece in _pieces(ordered, span, low, high, asked)]
+        if found:
+            tables = [pa.Table.from_arrays(piece.arrays(asked.own), schema=schema) for _, piece in found]
+            table = pa.concat_tables(tables).take(pa.array(_in_order(found)))
+            yield from table.combine_chunks().to_batches(max_chunksize=_ROWS)
+
+
+def _pieces(ordered: Ordered, span: Span, low: int, high: int, asked: Asked) -> Iterator[Piece]:
+    """Decode the rows of a file that belong to a slice."""
+    commit_range = CommitRange(low=max(low, span.work.floor), high=high)
+    return pieces(ordered, span.work, commit_range, asked)
+
+
+def _in_order(found: Sequence[_Ranked]) -> NDArray[np.intp]:
+    """Return the places of the changes in their order; repeated deliveries have one place."""
+    ts = np.concatenate([piece.ts for _, piece in found])
+    upserts = np.concatenate([piece.operations for _, piece in found]) > DELETE
+    ranks = np.concatenate([np.full(len(piece.ts), rank) for rank, piece in found])
+    numbers = np.concatenate([piece.numbers for _, piece in found])
+    order = np.lexsort((numbers, ranks, upserts, ts))
+    several = _in_several(ts[order], ranks[order])
+    if not several.any():
+        return order
+    kept = ~several
+    doubtful = order[several]
+    changes = {int(place): _change(found, int(place)) for place in doubtful}
+    chosen = set[int]()
+    for group in _runs(ts[doubtful], doubtful):
+        # `once` does not ask for the file, so that field tells which change it is.
+        ranked = [(int(ranks[place]), changes[place]._replace(file=str(place))) for place in group]
+        chosen |= {int(change.file) for change in once(ranked)}
+    kept[several] = [int(place) in chosen for place in doubtful]
+    return order[kept]
+
+
+def _in_several(ts: NDArray[np.uint64], ranks: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which of the sorted changes have a commit-ts that is in several files."""
+    starts = np.flatnonzero(np.append(True, ts[1:] != ts[:-1]))
+    low, high = np.minimum.reduceat(ranks, starts), np.maximum.reduceat(ranks, starts)
+    lengths = np.diff(np.append(starts, len(ts)))
+    return np.repeat(low != high, lengths)
+
+
+def _runs(ts: NDArray[np.uint64], places: NDArray[np.intp]) -> Iterator[list[int]]:
+    starts = np.flatnonzero(np.append(True, ts[1:] != ts[:-1]))
+    for part in np.split(places, starts[1:]):
+        yield [int(place) for place in part]
+
+
+def _change(found: Sequence[_Ranked], place: int) -> Change:
+    """Return one change, with its values as texts that are equal exactly if the values are."""
+    for _, piece in found:
+        if place < len(piece.ts):
+            break
+        place -= len(piece.ts)
+    structure = piece.work.structure
+    cells = (piece.columns[folded_name(column.name)][place].as_py() for column in structure.columns)
+    values = tuple(None if value is None else repr(value) for value in cells)
+    operation = int(piece.operations[place])
+    return Change(int(piece.ts[place]), operation, values, None, structure, "", int(piece.numbers[place]))

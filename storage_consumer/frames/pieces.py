@@ -1,0 +1,263 @@
+"""Decode a file's rows into Arrow columns, in the order of the file and with whatever TiCDC delivered twice."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from storage_consumer.config.settings import Protocol
+from storage_consumer.decode.decoder import Batch, RowChange, Tally
+from storage_consumer.decode.values import INTEGER_TYPES
+from storage_consumer.errors import ConfigError, UndecodableRow
+from storage_consumer.feed.ordered import Ordered
+from storage_consumer.feed.records import Structure
+from storage_consumer.feed.values import Value, reader
+from storage_consumer.feed.window import FeedFile
+from storage_consumer.frames.columns import array_of, arrow_type, integers, is_direct, packed_array
+from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
+from storage_consumer.model import CommitRange, TableColumn, folded_name
+
+PREIMAGE = UPDATE + 1
+"""The operation of an update's old row."""
+_KINDS = pa.array(["delete", "delete", "insert", "update_postimage", "update_preimage"])
+"""By the operation, from PARTIAL_DELETE on."""
+RESCUED = "_rescued_data"
+"""Name of the column with what no other column holds."""
+_WHOLE = INTEGER_TYPES | {"YEAR"}
+_LONGEST_INTEGER = 19
+"""Digits of the largest number of 64 bits."""
+_ROWS_AT_ONCE = 20_000
+"""Most changes that are decoded one by one before they become columns."""
+META = (
+    pa.field("_change_type", pa.string(), nullable=False),
+    pa.field("_commit_version", pa.int64(), nullable=False),
+    pa.field("_commit_timestamp", pa.timestamp("us", tz="UTC"), nullable=False),
+    pa.field("_table_version", pa.int64(), nullable=False),
+    pa.field("_file", pa.string(), nullable=False),
+    pa.field("_row", pa.int64(), nullable=False),
+)
+"""What is known of each change, named as in Spark's and Delta's change feeds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Which columns are wanted, and of which changes."""
+
+    own: tuple[pa.Field, ...]
+    """The table's columns; one that a file lacks is null there."""
+    protocol: Protocol
+    both_images: bool = False
+    """Whether an update's old row is wanted too, where the files have it."""
+    refuse_dates: bool = False
+    """Whether a date that no calendar has is an error; else it is null."""
+    rescue: bool = False
+    """Whether the columns that are none of `own` are wanted as JSON, in the column `RESCUED`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Piece:
+    """Changes that were decoded together: every array has one entry for each."""
+
+    work: FeedFile
+    ts: NDArray[np.uint64]
+    operations: NDArray[np.int8]
+    numbers: NDArray[np.int64]
+    """Row numbers in the file, from 1. The two parts of an update have the same."""
+    columns: Mapping[str, pa.Array]
+    """By folded name."""
+
+    def arrays(self, own: Sequence[pa.Field]) -> list[pa.Array]:
+        """Return the values of some columns, then those of `META`."""
+        count = len(self.ts)
+        arrays = []
+        for field in own:
+            found = self.columns.get(folded_name(field.name))
+            arrays.append(pa.nulls(count, field.type) if found is None else found.cast(field.type))
+        versions = self.ts.astype(np.int64)
+        return [
+            *arrays,
+            _KINDS.take(pa.array(self.operations - PARTIAL_DELETE)),
+            pa.array(versions),
+            pa.array((versions >> 18) * 1000).cast(pa.timestamp("us", tz="UTC")),
+            pa.array(np.full(count, self.work.structure.version, np.int64)),
+            pa.repeat(self.work.file.stored.path, count),
+            pa.array(self.numbers),
+        ]
+
+
+def fields_of(structures: Iterable[Structure]) -> tuple[pa.Field, ...]:
+    """Return the columns of all of a table's structures, the newest ones first.
+
+    Raises `ConfigError` where a column has changed its type so that no one type holds all of its values.
+    """
+    found: dict[str, pa.Field] = {}
+    for structure in sorted(structures, key=lambda each: -each.version):
+        for column in structure.columns:
+            name, kind = folded_name(column.name), arrow_type(column)
+            known = found.setdefault(name, pa.field(column.name, kind))
+            if not holds(known.type, kind):
+                raise ConfigError(
+                    f"{structure.table}: column {column.name} is {known.type} now, and was {kind} up to a later version than {structure.version}: "
+                    "read the changes before and after that in two windows"
+                )
+    return tuple(found.values())
+
+
+def holds(kind: pa.DataType, other: pa.DataType) -> bool:
+    """Return whether a type holds all values of another one, each as it is written."""
+    if kind == other or (kind == pa.string() and pa.types.is_integer(other)):
+        return True
+    if pa.types.is_integer(other) and pa.types.is_integer(kind):
+        return bool(kind.bit_width >= other.bit_width)
+    if pa.types.is_floating(other) and pa.types.is_floating(kind):
+        return bool(kind.bit_width >= other.bit_width)
+    if not pa.types.is_decimal(kind):
+        return False
+    if pa.types.is_integer(other):
+        return bool(kind.precision - kind.scale >= _LONGEST_INTEGER)
+    whole = pa.types.is_decimal(other) and kind.precision - kind.scale >= other.precision - other.scale
+    return bool(whole and kind.scale >= other.scale)
+
+
+def pieces(ordered: Ordered, work: FeedFile, commit_range: CommitRange, asked: Asked) -> Iterator[Piece]:
+    """Yield the changes of a file, in any order. Raises `UndecodableRow` and what the storage raises."""
+    tally, single = Tally(), list[RowChange]()
+    read = ordered.read(work, commit_range, tally)
+    # Only row by row the old images are there.
+    found = ordered.decoder.rows(read) if asked.both_images else ordered.decoder.changes(read)
+    with ordered.whole_rows(work, tally):
+        for each in found:
+            if isinstance(each, tuple):
+                single += _in_parts(each, work.structure.key, both=asked.both_images)
+            elif len(each.ts):
+                yield _of_batch(each, work, asked)
+            if len(single) >= _ROWS_AT_ONCE:
+                yield _of_rows(single, work, asked)
+                single = []
+    if single:
+        yield _of_rows(single, work, asked)
+
+
+def _in_parts(change: RowChange, key: Sequence[int], *, both: bool) -> list[RowChange]:
+    """Return an update that moves its row to another key, or one of a row without a key, as a delete and an insert.
+
+    `both`: any other update with its old row before it, where that is known.
+    """
+    number, ts, operation, values, old = change
+    if operation != UPDATE or old is None:
+        return [change]
+    if key and all(old[place] == values[place] for place in key):
+        return [(number, ts, PREIMAGE, old, None), change] if both else [change]
+    return [(number, ts, DELETE, old, None), (number, ts, INSERT, values, None)]
+
+
+def _of_batch(batch: Batch, work: FeedFile, asked: Asked) -> Piece:
+    joined = _joined(batch, work.structure.key)
+    operations = batch.operations.copy()
+    operations[joined + 1] = UPDATE
+    chosen = np.delete(np.arange(len(batch.ts)), joined)
+
+    def whole(place: int) -> NDArray[np.int64] | None:
+        numbers = batch.integers(place)
+        return None if numbers is None else numbers[chosen]
+
+    def values(place: int) -> Sequence[str | None] | pa.Array:
+        direct = is_direct(work.structure.columns[place], asked.protocol)
+        packed = batch.packed(place, chosen) if direct else None
+        return batch.texts(place, chosen) if packed is None else packed_array(packed)
+
+    numbers = batch.numbers[chosen]
+    columns = _columns(work, numbers, asked, values, whole)
+    return Piece(work=work, ts=batch.ts[chosen], operations=operations[chosen], numbers=numbers, columns=columns)
+
+
+def _joined(batch: Batch, key: Sequence[int]) -> NDArray[np.intp]:
+    """Return where the old rows are of updates that keep their row's key; each has its new row behind it."""
+    numbers, operations = batch.numbers, batch.operations
+    found = np.flatnonzero((numbers[1:] == numbers[:-1]) & (operations[:-1] == DELETE) & (operations[1:] == INSERT))
+    if not key:
+        return found[:0]
+    for place in key:
+        pairs = zip(batch.texts(place, found), batch.texts(place, found + 1), strict=True)
+        found = found[np.array([old == new for old, new in pairs], np.bool_)]
+    return found
+
+
+def _of_rows(changes: Sequence[RowChange], work: FeedFile, asked: Asked) -> Piece:
+    numbers = np.array([change[0] for change in changes], np.int64)
+    return Piece(
+        work=work,
+        ts=np.array([change[1] for change in changes], np.uint64),
+        operations=np.array([change[2] for change in changes], np.int8),
+        numbers=numbers,
+        columns=_columns(work, numbers, asked, lambda place: [change[3][place] for change in changes], lambda _: None),
+    )
+
+
+def _columns(
+    work: FeedFile,
+    numbers: NDArray[np.int64],
+    asked: Asked,
+    values: Callable[[int], Sequence[str | None] | pa.Array],
+    whole: Callable[[int], NDArray[np.int64] | None],
+) -> dict[str, pa.Array]:
+    """Return the columns that are wanted, of a column by its index in the layout.
+
+    `values`: its wire texts, or what `packed_array` makes of them; `whole`: its whole numbers, which may be None.
+    """
+    names = {folded_name(field.name) for field in asked.own}
+    found, others = {}, {}
+    for place, column in enumerate(work.structure.columns):
+        name = folded_name(column.name)
+        if name in names:
+            integral = whole(place) if column.type in _WHOLE else None
+            found[name] = (
+                _read(column, values(place), work, numbers, asked) if integral is None else integers(column, integral)
+            )
+        elif asked.rescue:
+            others[column.name] = _plain(column, values(place), asked)
+    if others:
+        rows = (dict(zip(others, row, strict=True)) for row in zip(*others.values(), strict=True))
+        found[RESCUED] = pa.array([json.dumps(row, ensure_ascii=False) for row in rows], pa.string())
+    return found
+
+
+def _read(
+    column: TableColumn,
+    values: Sequence[str | None] | pa.Array,
+    work: FeedFile,
+    numbers: NDArray[np.int64],
+    asked: Asked,
+) -> pa.Array:
+    """Return a column's values; raise `UndecodableRow` for a date that no calendar has, if those are refused."""
+    path = work.file.stored.path
+    try:
+        found = array_of(column, values, asked.protocol)
+    except (pa.ArrowInvalid, ValueError, OverflowError) as fault:
+        rows = f"rows {numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else f"row {numbers[0]}"
+        raise UndecodableRow(f"{path}: {rows}: a value of column {column.name} is not of its type: {fault}") from fault
+    if not asked.refuse_dates or not found.null_count:
+        return found
+    given = values if isinstance(values, pa.Array) else pa.array(values, pa.string())
+    # Nothing but a date becomes null.
+    if found.null_count > given.null_count:
+        place = next(n for n in range(len(given)) if given[n].is_valid and not found[n].is_valid)
+        raise UndecodableRow(
+            f"{path}: row {numbers[place]}: column {column.name}: {given[place].as_py()!r} is a date that no calendar has; the "
+            "option invalidDates = null makes it null"
+        )
+    return found
+
+
+def _plain(column: TableColumn, values: Sequence[str | None] | pa.Array, asked: Asked) -> list[Value]:
+    """Return values as JSON has them; bytes are base64."""
+    read = reader(column, asked.protocol)
+    given = values.to_pylist() if isinstance(values, pa.Array) else values
+    found = (value if value is None or isinstance(value, bytes) else read(value) for value in given)
+    return [base64.b64encode(value).decode() if isinstance(value, bytes) else value for value in found]

@@ -1,0 +1,351 @@
+"""A table as of a commit-ts: which files it is made of, and how rows of older structures become rows of its last one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from storage_consumer.config.load import Loaded
+from storage_consumer.config.settings import Upstream
+from storage_consumer.config.table_filter import leaving_out
+from storage_consumer.decode.layout import row_layout
+from storage_consumer.errors import ConfigError, NotReplicable
+from storage_consumer.feed.history import TableHistory, history_at
+from storage_consumer.feed.ordered import Ordered
+from storage_consumer.feed.origins import Origin, origins
+from storage_consumer.feed.reading import Feed, ordered_in
+from storage_consumer.feed.records import Structure
+from storage_consumer.feed.window import FeedFile, Window, structure_under
+from storage_consumer.frames.columns import array_of, arrow_type
+from storage_consumer.frames.pieces import META, Asked, pieces
+from storage_consumer.loading.proof import gap_proof
+from storage_consumer.log_lines import tso_time
+from storage_consumer.model import (
+    CommitRange,
+    DataFile,
+    StoredObject,
+    TableColumn,
+    TableDefinition,
+    TableName,
+    TableVersion,
+    folded_name,
+)
+from storage_consumer.operating.opened_export import opened_export
+from storage_consumer.plan.steps import key_of
+from storage_consumer.spark.source.opening import at_worker, held_for_bucket, told
+from storage_consumer.spark.source.options import PARTITION_BYTES
+from storage_consumer.spark.source.partitions import packed
+from storage_consumer.spark.source.types import RESERVED, SEQUENCE, sequence
+from storage_consumer.sql.parse import parsed
+from storage_consumer.tso import may_have_expired
+
+_EVERYTHING = CommitRange(low=-1, high=(1 << 63) - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one task reads: files of one origin, and how their rows become rows of the table."""
+
+    upstream: Upstream
+    """Where the files are, and how they are written. It holds no secret."""
+    commit_range: CommitRange
+    files: tuple[FeedFile, ...]
+    mapped: Mapping[int, Mapping[str, Origin]]
+    """By version of a file's structure: the origin of each column, by folded name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableAt:
+    """A table as of a commit-ts, before a row of it is read."""
+
+    name: TableName
+    columns: tuple[TableColumn, ...]
+    """Those that are wanted, of its last structure."""
+    key: tuple[str, ...]
+    """Names of its primary key's columns."""
+    parts: tuple[Part, ...]
+    asked: tuple[str, ...]
+    """Names of the columns that are wanted: of a table without a primary key all are read, since only all tell its rows apart."""
+    refuse_dates: bool = False
+    """Whether a date that no calendar has is an error."""
+    held: tuple[str, ...]
+    """Names of the secrets that the driver has for the bucket."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of what is read: the table's own, then those of a feed."""
+        return pa.schema([*self.fields, *META, SEQUENCE])
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        """The table's own columns."""
+        return tuple(pa.field(column.name, arrow_type(column)) for column in self.columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Base:
+    """The rows that a table had at a snapshot."""
+
+    snapshot: int
+    origin: Upstream
+    definition: TableDefinition
+    files: tuple[StoredObject, ...]
+
+
+def find(feed: Feed, loaded: Loaded, name: TableName, high: int | None, base: str, columns: Sequence[str]) -> TableAt:
+    """Return what a table is made of, as of a commit-ts (inclusive; None: the bucket's checkpoint). `base`: URI of an export, or empty.
+
+    Raises `ConfigError`, `NotReplicable` where the files do not show the table, and what `Feed.window` does.
+    """
+    feed.contents.look()
+    checkpoint = feed.contents.checkpoint
+    if high is not None and high > checkpoint:
+        raise ConfigError(f"the bucket is complete up to its checkpoint {checkpoint} only: ask for less, or later")
+    high = checkpoint if high is None else high
+    history = history_at(name, high, feed.contents.definitions)
+    below = _base(base, history, loaded, name) if base else None
+    if below is not None and below.snapshot > high:
+        raise ConfigError(f"the export is of {below.snapshot}, which is after {high}: take an earlier one")
+    low = _begin(history, below, name)
+    if below is not None and history.begin is not None and history.begin >= below.snapshot:
+        # Nothing of what the export has is left.
+        below = None
+    if history.broken_at > low:
+        raise NotReplicable(f"{name}: {history.broken}. Give a later export as base, or ask for before that statement")
+    upstream = loaded.config.upstream
+    _refuse_left_out(history, name, upstream)
+    around = feed.of_tables(history.names)
+    window = around.window(low, max(low, high))
+    _refuse_expired(window, checkpoint, name, upstream)
+    last = around.contents.structure_of(replace(history.last, ddl_type=0, query=""))
+    _refuse_updates(last, upstream)
+    wanted = _wanted(last, columns, below, upstream)
+    every = wanted if last.key else _wanted(last, (), below, upstream)
+    _refuse_reserved(last, every)
+    rows = _Rows(history=history, key=last.key_names, columns=every, last=last.columns)
+    return TableAt(
+        name=last.table,
+        columns=rows.columns,
+        key=rows.key,
+        asked=tuple(column.name for column in wanted),
+        parts=(*rows.of_bucket(window, upstream), *(rows.of_base(below) if below else ())),
+        held=held_for_bucket(loaded),
+    )
+
+
+def _base(uri: str, history: TableHistory, loaded: Loaded, name: TableName) -> _Base:
+    upstream = loaded.config.upstream
+    try:
+        copy, _ = opened_export(uri, upstream, loaded.secrets)
+    except ConfigError as fault:
+        raise type(fault)(str(fault).replace("--dump ", "base ")) from None
+    if missing := gap_proof(copy.snapshot, loaded.config.loading.start_ts, 0):
+        raise ConfigError(f"base: {missing}")
+    then = history.name_at(copy.snapshot)
+    table = copy.tables.get(key_of(then))
+    if table is None:
+        # What begins later is none of the export's.
+        if history.begin is not None and history.begin >= copy.snapshot:
+            return _Base(snapshot=copy.snapshot, origin=copy.origin, definition=history.last, files=())
+        raise ConfigError(f"base: the export has no table {then}, which {name} was at its snapshot {copy.snapshot}")
+    return _Base(snapshot=copy.snapshot, origin=copy.origin, definition=table.definition, files=table.parts)
+
+
+def _begin(history: TableHistory, below: _Base | None, name: TableName) -> int:
+    """Return the commit-ts after which the table's rows are in the bucket."""
+    if below is not None:
+        return max(below.snapshot, history.begin or 0)
+    if history.begin is None:
+        raise NotReplicable(
+            f"{name}: {history.broken}. Give a later export as base"
+            if history.broken
+            else f"{name}: the bucket does not show where the table began, so it has changes of rows that are not in it: give an export of Dumpling or "
+            "mydumper as base"
+        )
+    return history.begin
+
+
+def _refuse_left_out(history: TableHistory, name: TableName, upstream: Upstream) -> None:
+    """Raise `NotReplicable` where the changefeed's filter leaves out changes of the table."""
+    named = ((each.schema, each.table) for each in (*history.names, name))
+    found = (leaving_out(upstream.left_out, each, case=upstream.case_sensitive) for each in named)
+    if what := next(filter(None, found), ""):
+        raise NotReplicable(
+            f"{name}: TiCDC leaves out changes of this table by {what}, so its files do not show which rows it has. If the changefeed never had this "
+            "filter, take it out of config; if not, read the table from a changefeed without it"
+        )
+
+
+def _refuse_expired(window: Window, checkpoint: int, name: TableName, upstream: Upstream) -> None:
+    """Raise `NotReplicable` where TiCDC may have deleted files of a window: it deletes whole days, and nothing shows which there were."""
+    days, dates = upstream.file_expiration_days, [each.file.date for each in window.files]
+    has_days = not dates or any(len(date) == len("2026-01-01") for date in dates)
+    if has_days and may_have_expired(window.low, checkpoint, days):
+        raise NotReplicable(
+            f"{name}: its rows are made of all changes since {tso_time(window.low)}, and TiCDC deletes files with file-expiration-days = {days}, so some "
+            "of these may be gone: give a later export as base"
+        )
+
+
+def _refuse_updates(last: Structure, upstream: Upstream) -> None:
+    """Raise `NotReplicable` where an update does not show which row it changed."""
+    if not last.key and upstream.protocol == "csv" and not upstream.csv.output_old_value:
+        raise NotReplicable(
+            f"{last.table}: the table has no primary key, and its CSV files no old values, without which an update does not show its row: turn on "
+            "output-old-value under [sink.csv] in the changefeed"
+        )
+
+
+def _refuse_reserved(last: Structure, columns: Sequence[TableColumn]) -> None:
+    """Raise `ConfigError` for a column that is read and has the name of one that is added."""
+    found = next((column.name for column in columns if folded_name(column.name) in RESERVED), None)
+    if found is not None:
+        remedy = (
+            "leave it out with columns"
+            if last.key
+            else "without a primary key all columns are needed to tell rows apart, so rename it at the source"
+        )
+        raise ConfigError(
+            f"{last.table} has a column {found}, which is also the name of a column that is added while it is read: {remedy}"
+        )
+
+
+def _wanted(last: Structure, names: Sequence[str], below: _Base | None, upstream: Upstream) -> tuple[TableColumn, ...]:
+    """Return the columns that are asked for, and the primary key's."""
+    columns = last.columns
+    by_name = {folded_name(column.name): place for place, column in enumerate(columns)}
+    for name in names:
+        if folded_name(name) not in by_name:
+            raise ConfigError(f"columns: the table has no column {name}; it has: {', '.join(by_name)}")
+    places = {by_name[folded_name(name)] for name in names} | set(last.key) if names else set(range(len(columns)))
+    lists = [columns[place] for place in places if columns[place].type in ("ENUM", "SET")]
+    # CSV and exports have them by name, canal-json may have numbers.
+    has_numbers = upstream.protocol != "csv" or (below is not None and below.files)
+    if has_numbers and not all(column.elements for column in lists):
+        raise NotReplicable(
+            f"{last.table}: nothing in the bucket shows the members of its ENUM and SET columns, which rows may have as numbers: leave these columns "
+            "out with columns"
+        )
+    carried = None if below is None else {folded_name(column.name) for column in below.definition.columns}
+    lacking = [columns[place].name for place in sorted(last.generated & places)]
+    if carried is not None and lacking:
+        raise NotReplicable(
+            f"{last.table}: exports do not have the values of generated columns ({', '.join(lacking)}): leave them out with columns"
+        )
+    return tuple(columns[place] for place in sorted(places))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """How rows of all structures become rows of the last one."""
+
+    history: TableHistory
+    key: tuple[str, ...]
+    columns: tuple[TableColumn, ...]
+    """Those that are wanted."""
+    last: tuple[TableColumn, ...]
+    """All of the last structure."""
+
+    def of_bucket(self, window: Window, upstream: Upstream) -> Iterator[Part]:
+        """Yield the parts of a window."""
+        own = {
+            (int(step.version), name.folded()): step
+            for step in self.history.steps
+            for name in (parsed(step).subject, step.name)
+        }
+        mapped: dict[int, Mapping[str, Origin]] = {}
+        files = []
+        for work in window.files:
+            step = own.get((work.structure.version, work.structure.table.folded()))
+            if step is None and work.structure.version > window.high:
+                # TiCDC noted the structure later than the rows.
+                mapped[work.structure.version] = self._mapped_later(work.structure, window.high)
+                files.append(work)
+            # Without a step they are of a table that had one of the names before.
+            elif step is not None and not self._is_over(step.version, window.low):
+                mapped[work.structure.version] = self._mapped(work.structure, step.version)
+                files.append(work)
+        commit_range = CommitRange(low=window.low, high=window.high)
+        for some in packed(files, PARTITION_BYTES):
+            yield Part(upstream=upstream, commit_range=commit_range, files=tuple(some), mapped=mapped)
+
+    def _mapped_later(self, structure: Structure, high: int) -> Mapping[str, Origin]:
+        """Return where the columns come from in rows of a later version. Raises `NotReplicable` unless that has the last structure too."""
+        shown = (
+            [(folded_name(each.name), each.type) for each in columns] for columns in (structure.columns, self.last)
+        )
+        if next(shown) != next(shown):
+            raise NotReplicable(
+                f"{structure.table}: rows up to {high} may lie in the directory of table version {structure.version}, whose structure may be a later "
+                f"one: ask for {structure.version} or later"
+            )
+        return self._mapped(structure, structure.version)
+
+    def _is_over(self, version: int, low: int) -> bool:
+        """Return whether the rows of a version all have commit-ts up to `low`: they end where the next version begins."""
+        later = self.history.after(version)
+        return bool(later) and later[0].version <= low
+
+    def of_base(self, below: _Base) -> Iterator[Part]:
+        """Yield the parts of an export."""
+        layout = row_layout(below.definition, frozenset(), below.origin)
+        structure = structure_under(layout, below.origin.time_zone, frozenset(), 0)
+        mapped = {0: self._mapped(structure, below.snapshot)}
+        files = [_exported(structure, stored, number) for number, stored in enumerate(below.files, 1)]
+        for some in packed(files, PARTITION_BYTES):
+            yield Part(upstream=below.origin, commit_range=_EVERYTHING, files=tuple(some), mapped=mapped)
+
+    def _mapped(self, structure: Structure, version: int) -> Mapping[str, Origin]:
+        """Return where the columns come from in rows of a structure. Raises `NotReplicable` if the key was another one."""
+        steps, names = self.history.after(version), [folded_name(column.name) for column in self.columns]
+        found = origins(structure.columns, steps, names)
+        former = {folded_name(name) for name in structure.key_names}
+        if {found[folded_name(name)].name for name in self.key} != former:
+            raise NotReplicable(
+                f"{structure.table}: the primary key was another one at table version {version}, so rows from before and after that cannot be "
+                "told apart: give a later export as base"
+            )
+        return found
+
+
+def _exported(structure: Structure, stored: StoredObject, number: int) -> FeedFile:
+    file = DataFile(
+        stored=stored,
+        table_dir="",
+        version=TableVersion(0),
+        partition=None,
+        date="",
+        dispatcher="",
+        number=number,
+        width=0,
+    )
+    return FeedFile(file=file, structure=structure, floor=-1, newest=False, exact=True)
+
+
+def read_part(found: TableAt, part: Part) -> Iterator[pa.RecordBatch]:
+    """Yield the changes of a part, with the columns of the table as it is in the end: the work of a Python worker."""
+    window = Window(low=part.commit_range.low, high=part.commit_range.high, files=part.files, statements=())
+    with told(), at_worker(part.upstream, found.held) as storage:
+        ordered = ordered_in(window, storage, part.upstream)
+        for work in part.files:
+            yield from _rows(ordered, work, part, found)
+
+
+def _rows(ordered: Ordered, work: FeedFile, part: Part, found: TableAt) -> Iterator[pa.RecordBatch]:
+    protocol = part.upstream.protocol
+    mapped = part.mapped[work.structure.version]
+    read = [pa.field(mapped[folded_name(field.name)].name or "", field.type) for field in found.fields]
+    asked = Asked(own=tuple(read), protocol=protocol, refuse_dates=found.refuse_dates)
+    commit_range = CommitRange(low=max(part.commit_range.low, work.floor), high=part.commit_range.high)
+    for piece in pieces(ordered, work, commit_range, asked):
+        arrays = piece.arrays(asked.own)
+        own, meta = arrays[: len(read)], arrays[len(read) :]
+        for place, column in enumerate(found.columns):
+            origin = mapped[folded_name(column.name)]
+            if origin.name is None and origin.default is not None:
+                one = array_of(column, [origin.default], "csv")
+                own[place] = one.take(pa.array(np.zeros(len(piece.ts), np.int64)))
+        yield pa.RecordBatch.from_arrays([*own, *meta, sequence(meta, piece.operations)], schema=found.schema)

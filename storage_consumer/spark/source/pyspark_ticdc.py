@@ -1,0 +1,9 @@
+"""Registers ``format("ticdc")`` by itself: Spark imports installed modules named ``pyspark_*``, and takes their `DefaultSource`."""
+
+from contextlib import suppress
+
+# Without pyarrow no data source in Python works, and this one must not be in the way of those in Java.
+with suppress(ImportError):
+    from storage_consumer.spark.source.ticdc import TicdcDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]

@@ -1,0 +1,75 @@
+"""The data source itself."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from importlib.util import find_spec
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from storage_consumer.errors import ConfigError
+from storage_consumer.spark.source.batch import TicdcReader
+from storage_consumer.spark.source.opening import Opened, look_at, told
+from storage_consumer.spark.source.options import source_options
+from storage_consumer.spark.source.stream import MicroBatches, TicdcStreamReader
+from storage_consumer.spark.source.types import chosen, spark_schema
+
+MOVED = "ticdc.moved"
+"""Where the metadata of column ``_table_version`` has what stands in `Opened.moved`."""
+
+
+class TicdcDataSource(DataSource):
+    """The changes of a bucket, of one table with its columns or of all of them as JSON."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        """Check the options; raise `ConfigError`."""
+        super().__init__(options)
+        with told():
+            self._asked = source_options(options)
+        self._opened: Opened | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what ``format()`` takes."""
+        return "ticdc"
+
+    def schema(self) -> StructType:
+        """Return the columns; the bucket is looked at for them. Raises what `Feed.window` does."""
+        found = self._found()
+        schema = spark_schema(found.schema, found.keys, found.known)
+        if found.moved:
+            schema["_table_version"].metadata[MOVED] = found.moved
+        return schema
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what reads a batch."""
+        return TicdcReader(self._asked, self._found(), self._columns(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's own name
+        """Return what reads a stream."""
+        asked = self._asked
+        if asked.high is not None:
+            raise ConfigError(
+                "options endingVersion and endingTimestamp: a stream has no end; read a batch, or stop the query"
+            )
+        batches = MicroBatches(asked, self._found(), self._columns(schema))
+        if find_spec("pyspark.sql.streaming.datasource") is not None:
+            from storage_consumer.spark.source.admitted import AdmittedStreamReader  # noqa: PLC0415 - from Spark 4.2 on
+
+            return AdmittedStreamReader(batches)
+        if asked.max_files or asked.max_bytes:
+            raise ConfigError("options maxFilesPerTrigger and maxBytesPerTrigger need Spark 4.2 or later")
+        return TicdcStreamReader(batches)
+
+    def _found(self) -> Opened:
+        # Spark takes this very object along to where it plans and reads, so that all of it is about one checkpoint.
+        if self._opened is None:
+            with told():
+                self._opened = look_at(self._asked)
+        return self._opened
+
+    def _columns(self, schema: StructType) -> pa.Schema:
+        with told():
+            return chosen(self._found().schema, schema)

@@ -1,0 +1,175 @@
+"""``storage-consumer changes`` as a process of its own: what it prints, in which order, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from signal import SIGINT
+
+import pytest
+
+from tests.harness.program import ROOT
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.small_bucket import SmallBucket, column, row, ts
+
+pytestmark = [pytest.mark.acceptance]
+WITHOUT_OTHERS = {key: text for key, text in os.environ.items() if not key.startswith("STORAGE_CONSUMER_")}
+
+
+def printed(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end."""
+    command = [sys.executable, "-m", "storage_consumer", "changes", *words]
+    return subprocess.run(
+        command, cwd=ROOT, env=WITHOUT_OTHERS, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> SmallBucket:
+    """d.a and d.b with some rows, complete up to tick 9."""
+    found = SmallBucket(root=tmp_path / "bucket")
+    found.create("d.a", "d.b")
+    found.rows("d.a", 1, row("d.a", 2, "1", '"one"'), row("d.a", 5, "1", '"uno"', operation="U"))
+    found.rows("d.b", 1, row("d.b", 3, "7", '"seven"'), row("d.b", 12, "8", '"later"'))
+    found.metadata(ts(9))
+    return found
+
+
+def test_what_happened_to_a_row(bucket: SmallBucket) -> None:
+    """One table, one key, a window that is given by a time and a TSO: settings that nobody gave are inferred."""
+    ended = printed("--upstream-uri", bucket.uri, "--table", "d.a", "--key", "1", "--from", "2026-09-21T14:13:23Z")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    lines = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert [(line["type"], line.get("after")) for line in lines] == [("update", {"id": 1, "name": "uno"})]
+    window = ["--from", str(ts(2)), "--to", str(ts(3))]
+    ended = printed("--upstream-uri", bucket.uri, *window)
+    assert [json.loads(line)["commit_ts"] for line in ended.stdout.splitlines()] == [ts(2), ts(3)]
+    bucket.rows("d.b", 1, str(row("d.b", 3, "7", '"seven"')).replace(str(ts(3)), str(ts(3) + 5)))
+    (shown,) = printed("--upstream-uri", bucket.uri, "--table", "d.b", "--from", str(ts(2))).stdout.splitlines()
+    window = ["--from", json.loads(shown)["commit_time"], "--to", json.loads(shown)["commit_time"]]
+    assert printed("--upstream-uri", bucket.uri, *window).stdout.splitlines() == [shown], (
+        "the time that it was shown with"
+    )
+
+
+def test_a_row_that_nothing_happened_to(bucket: SmallBucket) -> None:
+    """It is said on stderr that no change is of that row, and how a key is given; a line break in it is a character as others."""
+    for key in ("9", "a\nb"):
+        ended = printed("--upstream-uri", bucket.uri, "--table", "d.a", "--key", key)
+        assert (ended.returncode, [json.loads(line)["type"] for line in ended.stdout.splitlines()]) == (0, ["ddl"] * 2)
+        assert f"--key {key!r}: no change of the window is of that row" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--to", str(ts(10))], "complete up to its checkpoint"),
+        (["--key", "1"], "give that too"),
+        (["--format", "undo-sql"], "say with --from"),
+        (["--follow", "--to", "5"], "goes on for ever"),
+        (["--from", "yesterday"], "--from: a TSO or a time with its zone"),
+        (["--from", "9", "--to", "3"], "is before --from"),
+        (["--table", "a.b.c"], "database.table is expected"),
+    ],
+)
+def test_wrong_arguments(bucket: SmallBucket, words: list[str], told: str) -> None:
+    """What is wrong is said in a line, with code 2, and nothing is printed."""
+    ended = printed("--upstream-uri", bucket.uri, *words)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert told in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_what_came_before_an_error_is_printed(bucket: SmallBucket) -> None:
+    """A row that cannot be read ends the command with code 1 and names the file; a reader that goes away ends it without a word."""
+    path = bucket.rows("d.a", 2, "no row")
+    ended = printed("--upstream-uri", bucket.uri, "--include-commit-ts", "--output-old-value=false", "--table", "d.b")
+    assert (ended.returncode, len(ended.stdout.splitlines())) == (0, 3)
+    ended = printed("--upstream-uri", bucket.uri, "--table", "d.a")
+    assert (ended.returncode, path.name in ended.stderr) == (1, True)
+    path.unlink()
+    command = f"{sys.executable} -m storage_consumer changes --upstream-uri '{bucket.uri}' | head -n 1; exit ${{PIPESTATUS[0]}}"
+    piped = subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, env=WITHOUT_OTHERS, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (piped.returncode, piped.stderr, piped.stdout.count("\n")) == (0, "", 1)
+
+
+def test_what_comes_is_followed(bucket: SmallBucket) -> None:
+    """New changes are printed as soon as the checkpoint covers them; Ctrl-C ends it with code 0."""
+    command = [sys.executable, "-m", "storage_consumer", "changes", "--upstream-uri", bucket.uri, "--follow"]
+    more = ["--flush-interval", "100ms", "--table", "d.b"]
+    with subprocess.Popen(
+        [*command, *more], cwd=ROOT, env=WITHOUT_OTHERS, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        first = [json.loads(running.stdout.readline())["type"] for _ in range(3)]
+        assert first == ["ddl", "ddl", "insert"]
+        bucket.metadata(ts(20))
+        assert json.loads(running.stdout.readline())["after"] == {"id": 8, "name": "later"}
+        running.send_signal(SIGINT)
+        assert running.wait(20) == 0
+
+
+def run(server: DatabaseServer, script: str) -> None:
+    """Run the statements of a script."""
+    lines = (line.partition(" -- ")[0] for line in script.splitlines())
+    texts = (statement.strip(" ;") for line in lines for statement in line.split("; "))
+    with server.connect(autocommit=True) as connection, connection.cursor() as cursor:
+        for text in filter(None, texts):
+            cursor.execute(text)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "tidb"])
+def test_a_window_is_taken_back(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """The statements of `sql` and of `undo-sql`, run by a real server: afterwards the table is what it was before the window."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    bucket = SmallBucket(root=tmp_path, protocol="canal-json")
+    bucket.create("d.a")
+    bucket.rows("d.a", 1, row("d.a", 2, "1", '"it\'s"'), row("d.a", 2, "2", r"\N"))
+    bucket.rows("d.a", 2, row("d.a", 4, "1", '"it\'s"', operation="U"), row("d.a", 5, "2", r"\N", operation="D"))
+    bucket.rows("d.a", 3, row("d.a", 6, "3", '"new \\\\"'))
+    bucket.metadata(ts(9))
+    at = ["--upstream-uri", bucket.uri]
+    before = f"{ts(3)}"
+
+    run(server, printed(*at, "--to", before, "--format", "sql").stdout)
+    held = server.query("SELECT * FROM d.a ORDER BY id")
+    assert held == ((1, "it's"), (2, None))
+    run(server, printed(*at, "--from", before, "--format", "sql").stdout)
+    assert server.query("SELECT id FROM d.a ORDER BY id") == ((1,), (3,))
+    run(server, printed(*at, "--from", before, "--format", "undo-sql").stdout)
+    assert server.query("SELECT * FROM d.a ORDER BY id") == held
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("kind", KINDS)
+def test_times_of_updates(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """A column with ON UPDATE CURRENT_TIMESTAMP has what it had at the source, though the statements run at another time and it did not change."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    bucket = SmallBucket(root=tmp_path)
+    columns = (column("id", "INT", key=True), column("a", "INT"), column("upd", "TIMESTAMP"), column("at", "DATETIME"))
+    bucket.schema("upd", ts(0), "CREATE DATABASE `upd`", 1)
+    moments = (
+        "upd TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP, "
+        "at DATETIME NULL DEFAULT NULL ON UPDATE CURRENT_TIMESTAMP"
+    )
+    bucket.schema("upd.t", ts(1), f"CREATE TABLE `t` (id INT PRIMARY KEY, a INT, {moments})", 3, columns)
+    text = '"{}","t","upd",{},{},1,{},"2026-09-21 14:13:22",\\N'
+    rows = (("I", ts(2), "false", 1), ("D", ts(4), "true", 1), ("I", ts(4), "true", 2))
+    bucket.rows("upd.t", 1, *(text.format(*values) for values in rows))
+    bucket.metadata(ts(9))
+    (tmp_path / "old.toml").write_text("[sink.csv]\ninclude-commit-ts = true\noutput-old-value = true\n")
+    at = ["--upstream-uri", bucket.uri, "--config", str(tmp_path / "old.toml"), "--tz", "UTC"]
+    shown = "SELECT a, UNIX_TIMESTAMP(upd), at FROM upd.t"
+    try:
+        run(server, printed(*at, "--format", "sql").stdout)
+        assert server.query(shown) == ((2, 1_790_000_002, None),)
+        run(server, printed(*at, "--from", str(ts(3)), "--format", "undo-sql").stdout)
+        assert server.query(shown) == ((1, 1_790_000_002, None),)
+    finally:
+        run(server, "DROP DATABASE IF EXISTS upd")

@@ -1,0 +1,55 @@
+"""Small buckets, and feeds over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from storage_consumer.config.load import load
+from storage_consumer.feed import ordered
+from storage_consumer.feed.reading import Feed, Wanted
+from storage_consumer.feed.records import Change, Event, Statement
+from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
+from storage_consumer.storage.open import open_storage
+from storage_consumer.testing.storage import FakeClock
+from tests.harness.small_bucket import SmallBucket, ts
+
+LETTERS = {INSERT: "I", UPDATE: "U", DELETE: "D", PARTIAL_DELETE: "P"}
+
+
+def feed_of(bucket: SmallBucket, *rules: str, old: bool = False, **csv: Any) -> Feed:
+    """A feed of a bucket, as of a process that was just started. `old`: its CSV has old values; `csv`: more of its options."""
+    given = {"upstream_uri": bucket.uri, "tz": "UTC", "include_commit_ts": True, "output_old_value": old}
+    loaded = load(given, {}, target=False)
+    upstream = replace(loaded.config.upstream, csv=replace(loaded.config.upstream.csv, **csv))
+    return Feed(open_storage(upstream, loaded.secrets), upstream, FakeClock(), rules)
+
+
+def told(events: Iterable[Event | None]) -> list[str]:
+    """Each event in a few words: tick, operation, table, values; a statement by its first words."""
+    return [_told(event) for event in events if event is not None]
+
+
+def _told(event: Event) -> str:
+    tick = (event.commit_ts - ts(0)) / (ts(1) - ts(0))
+    if isinstance(event, Statement):
+        return f"{tick:g} {' '.join(event.definition.query.split()[:3])}"
+    return f"{tick:g} {LETTERS[event.operation]} {event.structure.table} {_image(event)}"
+
+
+def _image(event: Change) -> str:
+    before = "" if event.old is None else f"{_texts(event.old)} > "
+    return before + _texts(event.values)
+
+
+def _texts(values: tuple[str | None, ...]) -> str:
+    return ",".join("NULL" if text is None else text for text in values)
+
+
+def everything(bucket: SmallBucket, *rules: str, wanted: Wanted = lambda _: True) -> list[str]:
+    """All events of a bucket."""
+    return told(feed_of(bucket, *rules).events(0, wanted=wanted))
+
+
+__all__ = ["everything", "feed_of", "ordered", "told"]
