@@ -111,8 +111,12 @@ class ProgressStore(Protocol):
         checkpoint: int,
         storage_checkpoint: int,
         lowest: int | None = None,
+        joined: Collection[str] = (),
     ) -> None:
-        """Store what moved. `checkpoint`: followed by idle tables; `lowest`: published to others, None to leave it unchanged."""
+        """Store what moved, all of it or nothing. `checkpoint`: followed by idle tables; `lowest`: published to others, None to leave it unchanged.
+
+        `joined`: the keys of tables that have caught up with the others since their loads.
+        """
 
 
 class Journal(Protocol):
@@ -211,9 +215,6 @@ class Loads(Protocol):
     def finish(self, load: Load) -> str:
         """Let a table go on after its copy, all of which is written; return why that may not be yet, or an empty text."""
         ...
-
-    def joined(self, keys: Collection[str]) -> None:
-        """Store that tables have caught up with the others since their loads."""
 
 
 class QuarantineStore(Protocol):

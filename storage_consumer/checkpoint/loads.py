@@ -109,13 +109,6 @@ class StoredLoads:
             self._end(connection, load, LoadPhase.JOINING)
         return ""
 
-    def joined(self, keys: Collection[str]) -> None:
-        """Store that tables have caught up with the others since their loads."""
-        loads = self._tables.loads
-        with self._transactions.owned("storing that loaded tables have caught up") as connection:
-            joining = update(loads).where(loads.c.table_key.in_(list(keys)), loads.c.phase == LoadPhase.JOINING)
-            connection.execute(joining.values(phase=LoadPhase.DONE))
-
     def _end(self, connection: Connection, load: Load, phase: LoadPhase, *, error: str = "") -> None:
         loads = self._tables.loads
         # Only this very load: an operator may have requested another one meanwhile.
@@ -142,6 +135,13 @@ def loads_in(connection: Connection, tables: StateTables) -> tuple[dict[str, Loa
     rows = [load_of(row) for row in connection.execute(select(tables.loads)).mappings().all()]
     based = frozenset(load.table_key for load in rows if load.low)
     return {load.table_key: load for load in rows if load.phase in OPEN}, based
+
+
+def put_joined(connection: Connection, tables: StateTables, keys: Collection[str]) -> None:
+    """Store that tables have caught up with the others since their loads."""
+    loads = tables.loads
+    joining = update(loads).where(loads.c.table_key.in_(list(keys)), loads.c.phase == LoadPhase.JOINING)
+    connection.execute(joining.values(phase=LoadPhase.DONE))
 
 
 def load_of(row: Mapping[Any, Any]) -> Load:

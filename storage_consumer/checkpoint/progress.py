@@ -7,7 +7,7 @@ where its rows are (the state table ``table_targets``), which keeps a changed ro
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import delete, false, func, literal_column, select, true, update
@@ -17,7 +17,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from storage_consumer.checkpoint.copies import copies_of, put_copies
 from storage_consumer.checkpoint.decisions import held_tables, paused_tables
-from storage_consumer.checkpoint.loads import loads_in
+from storage_consumer.checkpoint.loads import loads_in, put_joined
 from storage_consumer.checkpoint.transactions import CHUNK, OwnedTransactions, larger
 from storage_consumer.downstream.batches import batched
 from storage_consumer.downstream.state_tables import StateTables
@@ -87,16 +87,20 @@ class StoredProgress:
         checkpoint: int,
         storage_checkpoint: int,
         lowest: int | None = None,
+        joined: Collection[str] = (),
     ) -> None:
         """Store what moved: tables, how far each sequence is finished, and the checkpoints of the whole feed.
 
         `checkpoint` (``feed.checkpoint_running``) only grows. `lowest` (``feed.checkpoint``) is stored as it is: a table that the filter
-        includes again lacks what was written meanwhile.
+        includes again lacks what was written meanwhile. `joined`: keys of tables that have caught up since their loads. In one transaction
+        with their progress: one that follows the feed without counting for its checkpoint would be taken along past its own rows.
         """
         feed = self._tables.feed
         with self._transactions.owned("storing the progress") as connection:
             put_tables(connection, self._tables, tables)
             _put_known_files(connection, self._tables, sequences)
+            if joined:
+                put_joined(connection, self._tables, joined)
             connection.execute(
                 update(feed).values(
                     checkpoint=feed.c.checkpoint if lowest is None else lowest,

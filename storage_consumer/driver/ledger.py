@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -149,11 +149,21 @@ class RoundLedger:
             if table.unannounced and table.status.is_halted:
                 _announce(table)
 
-    def save(self, tables: Iterable[TableConsumer], sequences: Mapping[str, Finished] | None = None) -> None:
-        """Store the progress of tables, and of the files of sequences."""
+    def save(
+        self,
+        tables: Iterable[TableConsumer],
+        sequences: Mapping[str, Finished] | None = None,
+        *,
+        joined: Collection[str] = (),
+    ) -> None:
+        """Store the progress of tables, and of the files of sequences; `joined`: see `ports.Progress.save`."""
         # Zeros leave the feed as it is: both of its values only grow.
         self.context.state.progress.save(
-            tables=self._progress(tables), sequences=sequences or {}, checkpoint=0, storage_checkpoint=0
+            tables=self._progress(tables),
+            sequences=sequences or {},
+            checkpoint=0,
+            storage_checkpoint=0,
+            joined=joined,
         )
 
     def save_rows(self, tables: Iterable[TableConsumer]) -> None:
@@ -197,8 +207,7 @@ class RoundLedger:
         reached = _reached(manager, self.reach)
         # Those that have caught up since their loads count from here on.
         if joined := _join(manager, reached):
-            self.save(joined)
-            self.context.state.loads.joined([table.key for table in joined])
+            self.save(joined, joined=[table.key for table in joined])
             reached = _reached(manager, self.reach)
         # Unread files may expire. What was listed is stored, so that a later run misses those that are gone by then.
         if listed := manager.note_listed(self.storage_checkpoint):

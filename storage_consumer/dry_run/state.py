@@ -124,6 +124,7 @@ class _Progress:
         checkpoint: int,
         storage_checkpoint: int,
         lowest: int | None = None,
+        joined: Collection[str] = (),
     ) -> None:
         """Store nothing: the manager knows what moved."""
 
@@ -220,9 +221,6 @@ class _Loads:
     def finish(self, load: Load) -> str:  # noqa: ARG002 - none is written
         """Return nothing."""
         return ""
-
-    def joined(self, keys: Collection[str]) -> None:
-        """Store nothing: the manager knows who has caught up."""
 
 
 class _Quarantine:

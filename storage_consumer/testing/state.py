@@ -156,10 +156,14 @@ class MemoryProgress:
         checkpoint: int,
         storage_checkpoint: int,
         lowest: int | None = None,
+        joined: Collection[str] = (),
     ) -> None:
         """Store what moved; all checkpoints but `lowest` only grow."""
         records = self._owned.of_owner("storing the progress")
         put_tables(records, tables)
+        for key in joined:
+            if key in records.loads and records.loads[key].phase == LoadPhase.JOINING:
+                records.loads[key] = replace(records.loads[key], phase=LoadPhase.DONE)
         for name, sequence in sequences.items():
             # Chunks add to those that are stored, unless they are all that there is.
             before = {} if sequence.replaces else records.sequences.get(name, Finished()).digests
@@ -327,13 +331,6 @@ class MemoryLoads:
             return why
         self._end(records.loads, load, LoadPhase.JOINING)
         return ""
-
-    def joined(self, keys: Collection[str]) -> None:
-        """Store that tables have caught up with the others since their loads."""
-        loads = self._owned.of_owner("storing that loaded tables have caught up").loads
-        for key in keys:
-            if key in loads and loads[key].phase == LoadPhase.JOINING:
-                loads[key] = replace(loads[key], phase=LoadPhase.DONE)
 
     def _end(self, loads: dict[str, Load], load: Load, phase: LoadPhase, error: str = "") -> None:
         # Only this very load: an operator may have requested another one meanwhile.

@@ -13,6 +13,7 @@ from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.loads import Load, LoadPhase, end_of
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_state import TableState
+from storage_consumer.ports import State
 from storage_consumer.testing.records import TargetRecords
 from storage_consumer.testing.state import MemoryState
 from storage_consumer.testing.storage import FakeClock
@@ -48,6 +49,17 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
         found = real_rig(request.getfixturevalue(request.param))
     yield found
     found.close()
+
+
+def caught_up(state: State) -> None:
+    """Store that the table has caught up since its load."""
+    state.progress.save(
+        tables=[progress("shop/o'dd `a`", HIGH, follows=True)],
+        sequences={},
+        checkpoint=0,
+        storage_checkpoint=0,
+        joined=[KEY],
+    )
 
 
 def test_a_load_is_read_as_it_was_stored(rig: Rig) -> None:
@@ -97,8 +109,8 @@ def test_a_finished_load_lets_the_table_go_on_from_the_copy(rig: Rig) -> None:
     assert (restart.tables, restart.behind) == ({KEY: HIGH}, {KEY})
     assert restart.copies[KEY] == Copies(copied_at=HIGH, passed={"s": 3})
     assert restart.loads[KEY].phase == LoadPhase.JOINING
-    state.loads.joined([KEY])
-    assert state.progress.load()[0].loads == {}
+    caught_up(state)
+    assert (state.progress.load()[0].loads, state.progress.load()[0].behind) == ({}, frozenset())
     assert state.progress.load()[0].based == {KEY}
 
 
@@ -140,7 +152,7 @@ def test_only_the_owner_stores_loads(rig: Rig) -> None:
         lambda: former.loads.begin([LOAD], by="me"),
         lambda: former.loads.advance({KEY: 1}),
         lambda: former.loads.finish(LOAD),
-        lambda: former.loads.joined([KEY]),
+        lambda: caught_up(former),
         lambda: former.loads.refuse(LOAD, "late"),
     ]
     for write in writes:

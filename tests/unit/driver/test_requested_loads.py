@@ -134,6 +134,26 @@ def test_a_table_that_catches_up_does_not_count_whatever_else_is_requested() -> 
     assert numbers(world, "shop.a") == ["1", "2", "3"]
 
 
+def test_a_table_follows_the_feed_only_while_it_counts_for_it() -> None:
+    """Wherever a process ends while a loaded table catches up: one that others do not wait for is never taken along past its own rows."""
+    world = feed()
+    world.once()
+    world.bucket.rows("shop.a", 2, row("shop.a", 15, "3", '"new"'))
+    world.bucket.metadata(ts(20))
+    world.request("shop.a", replaces=True)
+    phases = []
+
+    def looked(call: str) -> None:
+        table, load = world.records.tables[A], world.records.loads[A]
+        phases.append(load.phase)
+        assert not (table.follows and load.phase == LoadPhase.JOINING), call
+
+    world.tick = looked
+    assert not world.once().halted
+    assert phases.index(LoadPhase.JOINING) < phases.index(LoadPhase.DONE)
+    assert world.records.tables[A].follows
+
+
 def test_a_table_of_the_first_copy_stays_one_of_it() -> None:
     """A later load that is refused takes nothing away: a structure of the table is no sign that the first copy lacked it."""
     copy = MemoryCopy(snapshot=ts(5))
