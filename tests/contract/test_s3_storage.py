@@ -163,12 +163,12 @@ def test_download_that_breaks_off_goes_on(bucket: S3Rig, monkeypatch: pytest.Mon
     content = os.urandom(100_000)
     bucket.put("a", content)
     wait_for = bucket.storage._wait_for
-    reads = 0
+    reads, cuts = 0, {4, 6}
 
     def breaking(function: Any, *arguments: Any) -> Any:
         nonlocal reads
         reads += 1
-        if reads in {4, 6, 20}:
+        if reads in cuts:
             raise ConnectionResetError("cut")
         return wait_for(function, *arguments)
 
@@ -177,6 +177,8 @@ def test_download_that_breaks_off_goes_on(bucket: S3Rig, monkeypatch: pytest.Mon
     blocks = bucket.storage.blocks("a", 10_000)
     first = next(blocks)
     bucket.put("a", os.urandom(100_000))
+    # Counted anew: in how many pieces the first download came is up to the network.
+    reads, cuts = 0, {1}
     with pytest.raises(StorageUnavailable, match="replaced"):
         b"".join(blocks)
     assert first == content[:10_000]
