@@ -54,6 +54,19 @@ class StoredJournal:
 
         Without a `run`, everything else stays as it is. A run that is sent sets the start time.
         """
+        self._record(step, state, run=run, note=note, tables=tables, closes=step.version)
+
+    def _record(
+        self,
+        step: DdlStep,
+        state: str,
+        *,
+        run: Sent | Outcome | None = None,
+        note: str = "",
+        tables: Iterable[TableProgress] = (),
+        closes: int,
+    ) -> None:
+        """Store a statement's state. `closes`: the commit-ts up to which (inclusive) it removed rows that the quarantine holds."""
         values: dict[str, object] = {"state": state, "note": note[:_LONGEST]}
         if run is not None:
             values |= asdict(run)
@@ -79,7 +92,7 @@ class StoredJournal:
             )
             # In the same transaction, so that a restart never finds the one without the other.
             if state == DONE:
-                close_entries(connection, self._tables, step)
+                close_entries(connection, self._tables, step, upto=closes)
             put_tables(connection, self._tables, tables, as_they_were=True)
 
     def refused(self, step: DdlStep, error: str) -> None:
@@ -91,4 +104,5 @@ class StoredJournal:
 
     def copied(self, step: DdlStep, at: int) -> None:
         """Record that a statement is done because a copy of its table as of the TSO `at` contains its effect."""
-        self.record(step, DONE, note=COPIED.format(at))
+        # Refused rows of the copy itself have its TSO, and are what the target lacks of the table as it is after the statement.
+        self._record(step, DONE, note=COPIED.format(at), closes=min(step.version, at - 1))

@@ -82,15 +82,18 @@ class StoredQuarantine:
             )
 
 
-def close_entries(connection: Connection, tables: StateTables, step: DdlStep) -> None:
-    """Remove the entries of tables whose rows a statement has removed, in its transaction."""
+def close_entries(connection: Connection, tables: StateTables, step: DdlStep, *, upto: int) -> None:
+    """Remove the entries of tables whose rows a statement has removed, in its transaction; `upto`: their highest commit-ts.
+
+    Later rows are none of those, though the statement may be recorded after they were refused.
+    """
     kept = tables.quarantine.c
     table, database = closed_by(step)
     gone: list[ColumnElement[bool]] = [kept.table_key == table] if table else []
     # Not LIKE: a name may hold a wildcard.
     gone += [func.left(kept.table_key, len(database)) == database] if database else []
     if gone:
-        connection.execute(delete(tables.quarantine).where(or_(*gone)))
+        connection.execute(delete(tables.quarantine).where(or_(*gone), kept.commit_ts <= upto))
 
 
 def close_copied(connection: Connection, tables: StateTables, table_key: str, at: int) -> None:

@@ -18,9 +18,10 @@ from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import RowRefused
 from storage_consumer.job.reports import RowPlace
 from storage_consumer.job.spec import Fold, JobSpec, KeyPart, Mode, Quarantine, TablePlan, WireColumn
-from storage_consumer.model import CommitRange, TableName
+from storage_consumer.model import CommitRange, DdlKind, TableName
 from storage_consumer.plan.loads import Load, LoadPhase
-from tests.contract.state_rigs import BUCKET, fenced_spec
+from storage_consumer.plan.steps import DdlStep
+from tests.contract.state_rigs import BUCKET, fenced_spec, statement
 from tests.harness.servers import KINDS, DatabaseServer
 
 pytestmark = pytest.mark.server
@@ -95,6 +96,12 @@ def write(open_spec: Callable[[], JobSpec]) -> Write:
             return [row.key for row in aside]
 
     return written
+
+
+def truncation(version: int) -> DdlStep:
+    """A TRUNCATE of the table."""
+    step = statement(table_dir="shop/t", version=version, query="TRUNCATE TABLE `t`")
+    return replace(step, definition=replace(step.definition, ddl_type=DdlKind.TRUNCATE_TABLE))
 
 
 def table(server: DatabaseServer) -> set[tuple[str, ...]]:
@@ -283,3 +290,24 @@ def test_a_load_removes_what_its_copy_holds(server: DatabaseServer, state: State
     write([b"3\ttoo long\t3"], work=replace(WORK, quarantine=Quarantine(limit=2, paths=("",), as_of=60)))
     assert state.loads.finish(load) == ""
     assert entries(server) == [("id = 2",), ("id = 3",)]
+
+
+def test_a_statement_that_a_copy_holds_leaves_its_refused_rows(
+    server: DatabaseServer, state: StateStore, write: Write
+) -> None:
+    """A TRUNCATE that is in the copy is recorded after the copy was written: what was refused of the copy is no row that it removed."""
+    write([b"1\ttoo long\t1"], ts=40)
+    write([b"2\ttoo long\t2"], work=replace(WORK, quarantine=Quarantine(limit=9, paths=("",), as_of=60)))
+    state.journal.copied(truncation(60), 60)
+    assert entries(server) == [("id = 2",)]
+    write([b"1\ttoo long\t1"], ts=40)
+    state.journal.copied(truncation(50), 60)
+    assert entries(server) == [("id = 2",)]
+
+
+def test_a_statement_removes_no_later_rows(server: DatabaseServer, state: StateStore, write: Write) -> None:
+    """One that an operator calls done may be older than refused rows of its table; those up to its version, inclusive, are gone."""
+    write([b"1\ttoo long\t1"], ts=50)
+    write([b"2\ttoo long\t2"], ts=51)
+    state.journal.record(truncation(50), "done")
+    assert entries(server) == [("id = 2",)]
