@@ -143,17 +143,19 @@ class Catalog:
         """Return the one consumer of a table (or of a database's own DDL), created on first use, at `checkpoint` where that is known."""
         key = key_of(name)
         if key not in self.tables:
-            restart = self._restart
+            restart, status = self._restart, self._restored(key, name)
             if checkpoint is None:
                 # Only tables that moved are stored in a round: an idle one is as far as the feed, whatever its own row says.
                 follows = 0 if key in restart.behind else self.stored_checkpoint
                 checkpoint = max(restart.tables.get(key, 0), follows)
+                # One that was loaded may be behind what others were told. It counts now that it is left out, and that must not fall.
+                checkpoint = max(checkpoint, restart.lowest) if status.left_out or status.skipped else checkpoint
             table = TableConsumer(
                 name,
                 checkpoint,
                 self.sequences,
                 tells_time=self._tells_time,
-                status=self._restored(key, name),
+                status=status,
                 # What the feed began with holds all that came before it, of whatever table.
                 copies=restart.copies.get(key) or Copies(copied_at=restart.floor),
             )
