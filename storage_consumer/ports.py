@@ -196,11 +196,16 @@ class Loads(Protocol):
         """
         ...
 
-    def begin(self, loads: Collection[Load], *, by: str, floor: int = 0) -> None:
-        """Store that these loads begin: nothing but their copies is written to their tables from here on.
+    def begin(
+        self, loads: Collection[Load], *, by: str, floor: int = 0, places: Mapping[str, TableName] | None = None
+    ) -> list[Load]:
+        """Store that these loads begin: nothing but their copies is written to their tables from here on. Return those that do.
 
-        `floor`: the TSO of the copy that a new feed begins with, 0 for one that has begun.
+        `by`: who wants them; empty for loads that were requested, of which one that was withdrawn or replaced meanwhile does not begin.
+        `floor`: the TSO of the copy that a new feed begins with, 0 for one that has begun. `places`: table key → where the routes send the
+        table in the target; None without routes.
         """
+        ...
 
     def refuse(self, load: Load, error: str) -> None:
         """Store why a copy cannot be used."""

@@ -52,11 +52,14 @@ class StoredLoads:
             begun = connection.execute(begun_statements(self._tables, given_up=needs_copy(state))).all()
         return last_that_may_touch(begun, load.name), state in (TableState.HALTED, TableState.LOST)
 
-    def begin(self, loads: Collection[Load], *, by: str, floor: int = 0) -> None:
-        """Store that these loads begin: nothing but their copies is written to their tables from here on.
+    def begin(
+        self, loads: Collection[Load], *, by: str, floor: int = 0, places: Mapping[str, TableName] | None = None
+    ) -> list[Load]:
+        """Store that these loads begin: nothing but their copies is written to their tables from here on. Return those that do.
 
-        `by`: who wants them; empty for loads that were requested, which keep who did that and when. `floor`: the TSO of the copy that a
-        new feed begins with, 0 for one that has begun.
+        `by`: who wants them; empty for loads that were requested, which keep who did that and when, and do not begin where the request
+        was withdrawn or replaced by another since it was read. `floor`: the TSO of the copy that a
+        new feed begins with, 0 for one that has begun. `places`: table key → where the routes send the table in the target; None without routes.
         """
         tables = self._tables
         with self._transactions.owned("beginning to load tables") as connection:
@@ -69,16 +72,22 @@ class StoredLoads:
                     )
                 )
             wishes = {} if by else self._wishes(connection, [load.table_key for load in loads])
-            for load in loads:
-                wished_at, wished_by = wishes.get(load.table_key, (func.utc_timestamp(6), by))
+            begun = [load for load in loads if by or (load.table_key, load.load_id) in wishes]
+            for load in begun:
+                wished_at, wished_by = wishes.get((load.table_key, load.load_id), (func.utc_timestamp(6), by))
                 self._put(connection, load, requested_at=wished_at, requested_by=wished_by, ended_at=None)
                 new = {"state": TableState.LOADING, "follows": False, "error": ""}
                 names = {"schema_name": load.name.schema, "table_name": load.name.table}
                 progress = insert(tables.tables).values({"table_key": load.table_key, "checkpoint": 0} | names | new)
                 connection.execute(progress.on_duplicate_key_update(**new))
+                # Before any row of the copy is there, so that a route that changes meanwhile does not go unseen.
+                if place := (places or {}).get(load.table_key):
+                    where = {"target_schema": place.schema, "target_table": place.table}
+                    connection.execute(put(tables.targets, {"table_key": load.table_key} | where))
                 self._decisions.end_pause(connection, load.table_key)
                 # Now, and not when it ends: by then there may be rows of this very copy.
                 close_copied(connection, tables, load.table_key, load.low)
+        return begun
 
     def refuse(self, load: Load, error: str) -> None:
         """Store why a copy cannot be used."""
@@ -116,13 +125,15 @@ class StoredLoads:
         ended = {"phase": phase, "error": error, "ended_at": func.utc_timestamp(6)}
         connection.execute(update(loads).where(this).values(ended))
 
-    def _wishes(self, connection: Connection, keys: Collection[str]) -> dict[str, tuple[Any, str]]:
-        """Return when and by whom the loads of these tables were requested."""
+    def _wishes(self, connection: Connection, keys: Collection[str]) -> dict[tuple[str, str], tuple[Any, str]]:
+        """Return when and by whom the loads of these tables were requested that still are, by table key and load id; nobody withdraws them now."""
         loads = self._tables.loads.c
-        rows = connection.execute(
-            select(loads.table_key, loads.requested_at, loads.requested_by).where(loads.table_key.in_(keys))
-        )
-        return {key: (at, by) for key, at, by in rows}
+        query = select(loads.table_key, loads.load_id, loads.requested_at, loads.requested_by)
+        still = loads.table_key.in_(keys) & (loads.phase == LoadPhase.REQUESTED)
+        return {
+            (key, load_id): (at, by)
+            for key, load_id, at, by in connection.execute(query.where(still).with_for_update())
+        }
 
     def _put(self, connection: Connection, load: Load, **more: Any) -> None:
         values = asdict(load) | {"schema_name": load.name.schema, "table_name": load.name.table} | more

@@ -62,7 +62,7 @@ class LoadStarts:
         load_id = uuid.uuid4().hex
         self._create_databases(copy, load_id)
         loads = loads_to_begin(uri, copy, wanted, load_id, replaces=False)
-        self.context.state.loads.begin(loads, by=by, floor=copy.snapshot)
+        self.context.state.loads.begin(loads, by=by, floor=copy.snapshot, places=self._places(loads))
         for note in copy.notes:
             _log.warning("notice", text=f"{uri}: {note}")
         self._log(loads)
@@ -105,9 +105,14 @@ class LoadStarts:
             else:
                 begun.append(found)
         if begun:
-            self.context.state.loads.begin(begun, by="")
+            begun = self.context.state.loads.begin(begun, by="", places=self._places(begun))
             self._log(begun)
         return bool(begun)
+
+    def _places(self, loads: Iterable[Load]) -> dict[str, TableName] | None:
+        """Return where the routes send the tables of loads; None without routes."""
+        routes = self.context.manager.selection.routes
+        return {load.table_key: routes.target(load.name) for load in loads} if routes else None
 
     def _judged(self, load: Load, restart: Restart, unsettled: int) -> Load:
         """Return a requested load as it begins; raise `ConfigError` where the copy cannot be used for the table.
@@ -136,7 +141,7 @@ class LoadStarts:
         if not load.replaces:
             self._refuse_rows([load.name], "To empty the table first, request it with --replace")
         (found,) = loads_to_begin(load.source, copy, [load.table_key], load.load_id, replaces=load.replaces)
-        return replace(found, phase=LoadPhase.LOADING)
+        return replace(found, load_id=load.load_id, phase=LoadPhase.LOADING)
 
     def _lacking(self, load: Load, copy: OpenCopy) -> str:
         """Return why a copy has no such table."""

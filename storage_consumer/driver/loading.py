@@ -25,7 +25,7 @@ from storage_consumer.model import (
     TableVersion,
     folded_name,
 )
-from storage_consumer.plan.journal import DONE
+from storage_consumer.plan.journal import DONE, STARTED
 from storage_consumer.plan.loads import Load, Slice, clock_of, end_of, next_slices
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import DdlStep, RowStep, key_of
@@ -153,16 +153,18 @@ class LoadJobs:
         own = copy.databases.get(folded_name(name.schema))
         steps = database_steps(f"{OF_LOADS}{load.load_id}", [own] if own is not None else [], manager, target)
         there = described([name], manager, target).get(name.folded())
-        create = _ddl(load, table.definition)
+        create, drop = _ddl(load, table.definition), _emptying(load, table.definition, DdlKind.DROP_TABLE)
+        begun = self.context.state.journal.entry(drop)
+        # Whether it took effect is not known yet, and no load ends beside such a statement.
+        if begun is not None and begun.state == STARTED:
+            return [*steps, drop, create]
         # A restart finds the table of its own load: with rows, which stay.
         if there is None or there.is_view or self.context.state.journal.entry(create) is not None:
             return [*steps, create]
         if load.done:
             return steps
-        drop = _emptying(load, table.definition, DdlKind.DROP_TABLE)
         # One that has been sent goes on, whatever is known by now.
-        begun = self.context.state.journal.entry(drop) is not None
-        if begun or not self._is_as_copied(load, table.definition, there):
+        if begun is not None or not self._is_as_copied(load, table.definition, there):
             return [*steps, drop, create]
         return [*steps, _emptying(load, table.definition, DdlKind.TRUNCATE_TABLE)] if load.replaces else steps
 
@@ -293,9 +295,12 @@ def database_steps(
 
 def surroundings_of(step: DdlStep, copy: OpenCopy, context: RoundContext) -> DdlContext:
     """Return what a statement of a copy runs among."""
-    made = copy.databases.get(folded_name(step.name.schema))
+    name, routes = step.name, context.manager.selection.routes
+    made = copy.databases.get(folded_name(name.schema))
+    # The copy's CREATE DATABASE does not create the one that a route leads to.
+    stays = not name.table or routes.target(name).schema == name.schema
     return DdlContext(
-        database_is_ours=made is not None,
+        database_is_ours=made is not None and stays,
         database_statements=(made.query,) if made is not None else (),
         table_was_seen=True,
         should_continue=context.ddl_workers.should_continue,

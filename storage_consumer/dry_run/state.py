@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from storage_consumer.job.spec import TaskStatements
-from storage_consumer.model import DdlId, TableDefinition
+from storage_consumer.model import DdlId, TableDefinition, TableName
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.journal import DONE, FAILED, STARTED, JournalEntry, Outcome, Sent
@@ -205,8 +205,16 @@ class _Loads:
         """Return that nothing may still change the table."""
         return 0, False
 
-    def begin(self, loads: Collection[Load], *, by: str, floor: int = 0) -> None:
+    def begin(
+        self,
+        loads: Collection[Load],
+        *,
+        by: str,  # noqa: ARG002 - nothing is stored
+        floor: int = 0,  # noqa: ARG002 - likewise
+        places: Mapping[str, TableName] | None = None,  # noqa: ARG002 - likewise
+    ) -> list[Load]:
         """Store nothing."""
+        return list(loads)
 
     def refuse(self, load: Load, error: str) -> None:
         """Store nothing."""

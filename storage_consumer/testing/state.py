@@ -8,7 +8,7 @@ from dataclasses import replace
 from storage_consumer.clock import Clock
 from storage_consumer.errors import ConfigError, LeaseLost
 from storage_consumer.job.spec import TaskStatements
-from storage_consumer.model import DdlId, TableDefinition
+from storage_consumer.model import DdlId, TableDefinition, TableName
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED, JournalEntry, Outcome, Sent
@@ -291,22 +291,35 @@ class MemoryLoads:
         """Return the last statement that may touch the table and is not known to have ended; and whether the table is halted."""
         return unsettled(self._owned.all, load.table_key, load.name)
 
-    def begin(self, loads: Collection[Load], *, by: str, floor: int = 0) -> None:  # noqa: ARG002 - nobody reads it
-        """Store that these loads begin, and with `floor` that the feed does."""
+    def begin(
+        self,
+        loads: Collection[Load],
+        *,
+        by: str,
+        floor: int = 0,
+        places: Mapping[str, TableName] | None = None,
+    ) -> list[Load]:
+        """Store that these loads begin, and with `floor` that the feed does; without `by` only those that are still requested."""
         records = self._owned.of_owner("beginning to load tables")
         records.floor = records.floor or floor
         records.checkpoint, records.lowest = max(records.checkpoint, floor), max(records.lowest, floor)
-        for load in loads:
+        wished = {(key, load.load_id) for key, load in records.loads.items() if load.phase == LoadPhase.REQUESTED}
+        begun = [load for load in loads if by or (load.table_key, load.load_id) in wished]
+        for load in begun:
             records.loads[load.table_key] = load
             new = TableProgress(
                 table_key=load.table_key, schema=load.name.schema, table=load.name.table, checkpoint=0, state=""
             )
             before = records.tables.get(load.table_key, new)
-            records.tables[load.table_key] = replace(before, state=TableState.LOADING, follows=False, error="")
+            place = (places or {}).get(load.table_key, before.target)
+            records.tables[load.table_key] = replace(
+                before, state=TableState.LOADING, follows=False, error="", target=place
+            )
             # What kept the table halted until it gets a copy does so no more.
             made, seen = records.table_decisions.get(load.table_key), records.obeyed.get(load.table_key)
             if made is not None and seen is not None and seen.decision == made and made.verb in _ENDED_BY_A_LOAD:
                 del records.table_decisions[load.table_key], records.obeyed[load.table_key]
+        return begun
 
     def refuse(self, load: Load, error: str) -> None:
         """Store why a copy cannot be used."""

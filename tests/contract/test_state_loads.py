@@ -72,6 +72,26 @@ def test_a_load_is_read_as_it_was_stored(rig: Rig) -> None:
     assert restart.targets == {KEY: (NAME, NAME)}
 
 
+def test_a_load_remembers_where_its_rows_go(rig: Rig) -> None:
+    """From its beginning: a route that changes before the first row of the copy is stored must not go unseen."""
+    state = rig.owner()
+    place = TableName(schema="depot", table="a")
+    state.loads.begin([LOAD], by="me", places={KEY: place})
+    assert state.progress.load()[0].targets == {KEY: (NAME, place)}
+
+
+def test_a_request_that_is_gone_does_not_begin(rig: Rig) -> None:
+    """It was withdrawn, or another one has taken its place, while its copy was opened."""
+    state = rig.owner()
+    requested = replace(LOAD, phase=LoadPhase.REQUESTED)
+    state.loads.begin([requested], by="me")
+    assert state.loads.begin([replace(LOAD, load_id="an older one")], by="") == []
+    assert [load.load_id for load in state.loads.requested()] == ["one"]
+    assert state.loads.begin([LOAD], by="") == [LOAD]
+    assert (state.loads.requested(), state.progress.load()[0].loads) == ([], {KEY: LOAD})
+    assert state.loads.begin([LOAD], by="") == []
+
+
 def test_a_feed_begins_with_a_floor(rig: Rig) -> None:
     """It counts as applied everywhere, and stays when loads begin later."""
     state = rig.owner()
