@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from sqlalchemy import func, select
 from sqlalchemy.dialects.mysql import insert
+from sqlalchemy.engine import Connection
 
 from storage_consumer.checkpoint.progress import put_tables
 from storage_consumer.checkpoint.quarantine import close_entries
@@ -15,6 +16,7 @@ from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED, Journa
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.ports import TableProgress
 
+_WRITING = "writing the DDL journal"
 COPIED = "the copy of its table as of {} already has its effect"
 _LONGEST = 60_000
 """Characters of a note or an answer that are stored."""
@@ -54,45 +56,11 @@ class StoredJournal:
 
         Without a `run`, everything else stays as it is. A run that is sent sets the start time.
         """
-        self._record(step, state, run=run, note=note, tables=tables, closes=step.version)
-
-    def _record(
-        self,
-        step: DdlStep,
-        state: str,
-        *,
-        run: Sent | Outcome | None = None,
-        note: str = "",
-        tables: Iterable[TableProgress] = (),
-        closes: int,
-    ) -> None:
-        """Store a statement's state. `closes`: the commit-ts up to which (inclusive) it removed rows that the quarantine holds."""
-        values: dict[str, object] = {"state": state, "note": note[:_LONGEST]}
-        if run is not None:
-            values |= asdict(run)
-        if isinstance(run, Outcome):
-            values["answer"] = run.answer[:_LONGEST]
-        starts = state == STARTED and isinstance(run, Sent)
-        finished = state in (DONE, SKIPPED, FAILED)
-        times = {"started_at": func.now(6)} if starts else {"finished_at": func.now(6)} if finished else {}
-        with self._transactions.owned("writing the DDL journal") as connection:
-            row = {
-                "table_dir": step.table_dir,
-                "version": step.version,
-                "checksum": step.definition.checksum,
-                "schema_name": step.origin.name.schema,
-                "table_name": step.origin.name.table,
-                "query": step.origin.definition.query,
-                "statement": "",
-                "structure_before": "",
-            }
-            connection.execute(
-                # What the file says is written once; later records change only state, note, run and times.
-                insert(self._tables.journal).values(row | values | times).on_duplicate_key_update(**values, **times)
-            )
+        with self._transactions.owned(_WRITING) as connection:
+            self._put(connection, step, state, run=run, note=note)
             # In the same transaction, so that a restart never finds the one without the other.
             if state == DONE:
-                close_entries(connection, self._tables, step, upto=closes)
+                close_entries(connection, self._tables, step, upto=step.version)
             put_tables(connection, self._tables, tables, as_they_were=True)
 
     def refused(self, step: DdlStep, error: str) -> None:
@@ -104,5 +72,33 @@ class StoredJournal:
 
     def copied(self, step: DdlStep, at: int) -> None:
         """Record that a statement is done because a copy of its table as of the TSO `at` contains its effect."""
-        # Refused rows of the copy itself have its TSO, and are what the target lacks of the table as it is after the statement.
-        self._record(step, DONE, note=COPIED.format(at), closes=min(step.version, at - 1))
+        with self._transactions.owned(_WRITING) as connection:
+            self._put(connection, step, DONE, note=COPIED.format(at))
+            # Refused rows of the copy itself have its TSO, and are what the target lacks of the table as it is after the statement.
+            close_entries(connection, self._tables, step, upto=min(step.version, at - 1))
+
+    def _put(
+        self, connection: Connection, step: DdlStep, state: str, *, run: Sent | Outcome | None = None, note: str
+    ) -> None:
+        values: dict[str, object] = {"state": state, "note": note[:_LONGEST]}
+        if run is not None:
+            values |= asdict(run)
+        if isinstance(run, Outcome):
+            values["answer"] = run.answer[:_LONGEST]
+        starts = state == STARTED and isinstance(run, Sent)
+        finished = state in (DONE, SKIPPED, FAILED)
+        times = {"started_at": func.now(6)} if starts else {"finished_at": func.now(6)} if finished else {}
+        row = {
+            "table_dir": step.table_dir,
+            "version": step.version,
+            "checksum": step.definition.checksum,
+            "schema_name": step.origin.name.schema,
+            "table_name": step.origin.name.table,
+            "query": step.origin.definition.query,
+            "statement": "",
+            "structure_before": "",
+        }
+        # What the file says is written once; later records change only state, note, run and times.
+        connection.execute(
+            insert(self._tables.journal).values(row | values | times).on_duplicate_key_update(**values, **times)
+        )

@@ -55,12 +55,7 @@ class StoredLoads:
     def begin(
         self, loads: Collection[Load], *, by: str, floor: int = 0, places: Mapping[str, TableName] | None = None
     ) -> list[Load]:
-        """Store that these loads begin: nothing but their copies is written to their tables from here on. Return those that do.
-
-        `by`: who wants them; empty for loads that were requested, which keep who did that and when, and do not begin where the request
-        was withdrawn or replaced by another since it was read. `floor`: the TSO of the copy that a
-        new feed begins with, 0 for one that has begun. `places`: table key → where the routes send the table in the target; None without routes.
-        """
+        """See `ports.Loads`; loads that were requested keep who did that, and when."""
         tables = self._tables
         with self._transactions.owned("beginning to load tables") as connection:
             if floor:
