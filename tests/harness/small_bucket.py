@@ -165,3 +165,17 @@ def row(
     }
     found.canal = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
     return found
+
+
+def of_two_structures(root: Path) -> SmallBucket:
+    """d.a with changes from ticks 2 to 8, a column more since tick 5, some of them twice; complete up to tick 9."""
+    found = SmallBucket(root=root)
+    found.create("d.a", "d.b")
+    found.rows("d.a", 1, *(row("d.a", tick, str(tick), '"old"') for tick in (2, 3, 4)))
+    found.rows("d.a", 2, *(row("d.a", tick, str(tick), '"old"') for tick in (3, 4, 5)))
+    columns = (column("id", "INT", key=True), column("name", "VARCHAR"), column("more", "INT"))
+    found.schema("d.a", ts(5), "ALTER TABLE `a` ADD COLUMN `more` INT", 5, columns)
+    found.rows("d.a", 1, row("d.a", 7, "3", '"new"', "7", operation="U"), version=ts(5))
+    found.rows("d.a", 2, row("d.a", 8, "2", '"old"', r"\N", operation="D"), version=ts(5))
+    found.metadata(ts(9))
+    return found

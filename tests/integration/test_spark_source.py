@@ -19,7 +19,7 @@ from tests.harness.corpora import CorpusSource, available
 from tests.harness.killed_streams import KilledStream
 from tests.harness.pages import ROOT
 from tests.harness.s3_server import S3Server
-from tests.harness.small_bucket import SmallBucket, column, row, ts
+from tests.harness.small_bucket import SmallBucket, column, of_two_structures, row, ts
 from tests.harness.spark_cluster import Machines, spark_cluster
 from tests.harness.tables_in_spark import compared_in_spark
 
@@ -34,18 +34,8 @@ def _known(spark: SparkSession) -> None:
 
 @pytest.fixture
 def bucket(tmp_path: Path) -> SmallBucket:
-    """d.a: rows of two structures, some of them twice."""
-    found = SmallBucket(root=tmp_path / "bucket")
-    found.root.mkdir()
-    found.create("d.a", "d.b")
-    found.rows("d.a", 1, *(row("d.a", tick, str(tick), '"old"') for tick in (2, 3, 4)))
-    found.rows("d.a", 2, *(row("d.a", tick, str(tick), '"old"') for tick in (3, 4, 5)))
-    columns = (column("id", "INT", key=True), column("name", "VARCHAR"), column("more", "INT"))
-    found.schema("d.a", ts(5), "ALTER TABLE `a` ADD COLUMN `more` INT", 5, columns)
-    found.rows("d.a", 1, row("d.a", 7, "3", '"new"', "7", operation="U"), version=ts(5))
-    found.rows("d.a", 2, row("d.a", 8, "2", '"old"', r"\N", operation="D"), version=ts(5))
-    found.metadata(ts(9))
-    return found
+    """A table with rows of two structures."""
+    return of_two_structures(tmp_path / "bucket")
 
 
 def feed(spark: SparkSession, bucket: SmallBucket, **options: str) -> DataFrame:

@@ -10,10 +10,10 @@ from storage_consumer.config.settings import Route, Selecting
 from storage_consumer.errors import ConfigError
 from storage_consumer.plan.journal import STARTED
 from storage_consumer.plan.loads import LoadPhase
-from tests.harness.small_bucket import row, ts
+from tests.harness.small_bucket import ts
 from tests.unit.copying import MemoryCopy, WithCopies, names_in
 from tests.unit.driver.test_loads import ONE, TWO
-from tests.unit.driver.test_requested_loads import A, decide, feed, killed_at, phase
+from tests.unit.driver.test_requested_loads import A, catching_up, decide, feed, killed_at, phase
 from tests.unit.driving import World
 
 TO_DEPOT = Selecting(routes=(Route(matcher=("shop.*",), target_schema="depot", target_table="{table}"),))
@@ -28,19 +28,6 @@ def routed() -> WithCopies:
     world.config = replace(world.config, selecting=TO_DEPOT)
     world.bucket.create("shop.a")
     world.bucket.metadata(ts(20))
-    return world
-
-
-def catching_up() -> WithCopies:
-    """A feed at tick 20 whose shop.a is as of its copy, tick 12."""
-    world = feed()
-    world.once()
-    world.bucket.rows("shop.a", 2, row("shop.a", 15, "3", '"new"'))
-    world.bucket.metadata(ts(20))
-    world.request("shop.a", replaces=True)
-    world.killed(lambda service: service._round(world.stop, once=False))
-    world.clock.advance(100)
-    assert (phase(world), world.records.lowest) == (LoadPhase.JOINING, ts(20))
     return world
 
 

@@ -35,6 +35,25 @@ def feed(*rows: str, snapshot: int = 12, until: int = 10) -> WithCopies:
     return world
 
 
+def reloading() -> WithCopies:
+    """The feed at tick 20, and a request to load the copy of shop.a, which has a change after it."""
+    world = feed()
+    world.once()
+    world.bucket.rows("shop.a", 2, row("shop.a", 15, "3", '"new"'))
+    world.bucket.metadata(ts(20))
+    world.request("shop.a", replaces=True)
+    return world
+
+
+def catching_up() -> WithCopies:
+    """The same after one round: all of the copy is written, and the table is behind the others, at tick 12."""
+    world = reloading()
+    world.killed(lambda service: service._round(world.stop, once=False))
+    world.clock.advance(100)
+    assert (phase(world), world.records.lowest) == (LoadPhase.JOINING, ts(20))
+    return world
+
+
 def decide(world: WithCopies, verb: Verb, *, at: int = 0) -> None:
     """Have an operator decide about shop.a."""
     made = TableDecision(table_key=A, verb=verb, at=at, decided_at=f"{verb} {at}", decided_by="me")
@@ -114,15 +133,7 @@ def test_a_load_stands_still_while_its_table_is_paused() -> None:
 
 def test_a_table_that_catches_up_does_not_count_whatever_else_is_requested() -> None:
     """A load that has to make way for a request leaves its table apart until it has caught up: what others are told never falls."""
-    world = feed()
-    world.once()
-    world.bucket.rows("shop.a", 2, row("shop.a", 15, "3", '"new"'))
-    world.bucket.metadata(ts(20))
-    world.request("shop.a", replaces=True)
-    # One round: all of the copy is written, and the table is behind the others.
-    world.killed(lambda service: service._round(world.stop, once=False))
-    world.clock.advance(100)
-    assert (phase(world), world.records.lowest) == (LoadPhase.JOINING, ts(20))
+    world = catching_up()
     world.copy.tables.clear()
     world.request("shop.a", replaces=True)
     decide(world, "pause")
@@ -136,11 +147,7 @@ def test_a_table_that_catches_up_does_not_count_whatever_else_is_requested() -> 
 
 def test_a_table_follows_the_feed_only_while_it_counts_for_it() -> None:
     """Wherever a process ends while a loaded table catches up: one that others do not wait for is never taken along past its own rows."""
-    world = feed()
-    world.once()
-    world.bucket.rows("shop.a", 2, row("shop.a", 15, "3", '"new"'))
-    world.bucket.metadata(ts(20))
-    world.request("shop.a", replaces=True)
+    world = reloading()
     phases = []
 
     def looked(call: str) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from storage_consumer import ConfigError, read_changes
-from tests.harness.small_bucket import SmallBucket, column, row, ts
+from tests.harness.small_bucket import SmallBucket, column, of_two_structures, row, ts
 
 TYPES = (
     column("id", "BIGINT UNSIGNED", key=True),
@@ -84,17 +84,8 @@ def test_types(tmp_path: Path) -> None:
 
 @pytest.fixture
 def bucket(tmp_path: Path) -> SmallBucket:
-    """d.a with changes from ticks 2 to 8, a column more since tick 5, some of them twice."""
-    found = SmallBucket(root=tmp_path)
-    found.create("d.a", "d.b")
-    found.rows("d.a", 1, *(row("d.a", tick, str(tick), '"old"') for tick in (2, 3, 4)))
-    found.rows("d.a", 2, *(row("d.a", tick, str(tick), '"old"') for tick in (3, 4, 5)))
-    columns = (column("id", "INT", key=True), column("name", "VARCHAR"), column("more", "INT"))
-    found.schema("d.a", ts(5), "ALTER TABLE `a` ADD COLUMN `more` INT", 5, columns)
-    found.rows("d.a", 1, row("d.a", 7, "3", '"new"', "7", operation="U"), version=ts(5))
-    found.rows("d.a", 2, row("d.a", 8, "2", '"old"', r"\N", operation="D"), version=ts(5))
-    found.metadata(ts(9))
-    return found
+    """A table with rows of two structures."""
+    return of_two_structures(tmp_path)
 
 
 def test_a_window_over_structures(bucket: SmallBucket) -> None:
