@@ -33,7 +33,7 @@ from tests.harness.small_bucket import SmallBucket
 
 PLANTS = {
     "not-superseded": (StoredQuarantine, "entries", lambda _: {}),
-    "truncated-and-kept": (journal, "close_entries", lambda *_: None),
+    "truncated-and-kept": (journal, "close_entries", lambda *_, **__: None),
 }
 """Bugs: the place of a function, and what stands there instead."""
 

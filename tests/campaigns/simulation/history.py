@@ -290,9 +290,18 @@ class History:
         stays = had_decisions or self._has_decisions or self.loads.is_any_open
         # What was loaded may be further than the bucket.
         stays |= summary.storage_checkpoint < max(self.records.floor, self.judge.loaded.highest)
+        part_of_version = once and not takes_last
         self.judge.round_over(
-            summary, may_wait=may_wait, takes_last=takes_last, until=process.limits.until, stays=stays
+            summary,
+            may_wait=may_wait,
+            takes_last=takes_last,
+            until=process.limits.until,
+            stays=stays,
+            part_of_version=part_of_version,
         )
+        if part_of_version and summary.halted and self.process is process:
+            # What halted is tried again by the next one.
+            self._end()
         return summary
 
     def _gone(self, process: Process) -> None:

@@ -269,12 +269,21 @@ class Judge:
     # at the end of a round
 
     def round_over(
-        self, summary: RoundSummary, *, may_wait: bool, takes_last: bool, until: int = 0, stays: bool = False
+        self,
+        summary: RoundSummary,
+        *,
+        may_wait: bool,
+        takes_last: bool,
+        until: int = 0,
+        stays: bool = False,
+        part_of_version: bool = False,
     ) -> None:
         """G1: the target is as the source at the storage checkpoint, and no table is behind the checkpoint that is told.
 
         `may_wait`: a file or a statement is not there yet. `takes_last`: a statement at this very ts has to run too.
         `until`: where the run is to end, 0 for nowhere. `stays`: an operator has paused a table, for which others may have to wait.
+        `part_of_version`: a statement at this very ts was taken though others of it may not be there yet, so a rename may meet a name
+        that one of those frees: it halts, and runs at the next start.
         """
         behind_all = [table for table in summary.tables if table.checkpoint < summary.checkpoint]
         if any(table.table not in self.loaded.names_apart for table in behind_all):
@@ -288,6 +297,8 @@ class Judge:
         has_copies = bool(self.loaded.highest or self._records.floor)
         if stopped and has_copies and all(map(_is_in_doubt, stopped)):
             raise InDoubt
+        if stopped and part_of_version and all(_met_name_at(table, summary.storage_checkpoint) for table in stopped):
+            return
         if stopped:
             raise Differs(f"halted: {[table.error for table in stopped]}")
         waiting = {table.table: table.error for table in summary.tables if table.state == "waiting"}
@@ -386,6 +397,11 @@ _VERBS = ("CREATE ", "DROP ", "RENAME ", "ALTER ", "TRUNCATE ")
 def _is_in_doubt(table: TableSummary) -> bool:
     """Whether a table halts at a rename that met a name, or missed one."""
     return "RENAME TABLE" in table.error and (" exists" in table.error or "error 1146" in table.error)
+
+
+def _met_name_at(table: TableSummary, version: int) -> bool:
+    """Whether a table halts at a rename of this version that met a name."""
+    return "RENAME TABLE" in table.error and " exists" in table.error and f"version {version} " in table.error
 
 
 def _may_be(found: tuple[Image, ...], picture: Picture, later: list[Moment]) -> bool:
