@@ -294,13 +294,9 @@ class Judge:
         apart = {str(TableName(schema=schema, table=table)) for schema, table in self.left_out.names}
         apart |= self.loaded.may_halt
         stopped = [table for table in summary.halted if not is_colliding(table.table) and table.table not in apart]
-        has_copies = bool(self.loaded.highest or self._records.floor)
-        if stopped and has_copies and all(map(_is_in_doubt, stopped)):
-            raise InDoubt
-        if stopped and part_of_version and all(_met_name_at(table, summary.storage_checkpoint) for table in stopped):
-            return
         if stopped:
-            raise Differs(f"halted: {[table.error for table in stopped]}")
+            self._may_halt(stopped, summary.storage_checkpoint if part_of_version else 0)
+            return
         waiting = {table.table: table.error for table in summary.tables if table.state == "waiting"}
         for name, uid in self._watched():
             # A table that waits for a file may stand in the middle of a window that a killed process has left open, and so may any
@@ -325,6 +321,13 @@ class Judge:
         if waiting or behind:
             raise Differs(f"stands at {summary.checkpoint}, not at {summary.storage_checkpoint}: {waiting}")
         self._is_whole(tick_of(summary.storage_checkpoint), takes_last=takes_last)
+
+    def _may_halt(self, stopped: list[TableSummary], version: int) -> None:
+        """Tables halt only at a rename that met a name, or missed one: after a copy, or at a version that is not all there (0: none)."""
+        if bool(self.loaded.highest or self._records.floor) and all(map(_is_in_doubt, stopped)):
+            raise InDoubt
+        if not (version and all(_met_name_at(table, version) for table in stopped)):
+            raise Differs(f"halted: {[table.error for table in stopped]}")
 
     def says_why(self, summary: RoundSummary) -> None:
         """Where tables stand for good, one of them is halted, with an error that an operator sees."""
