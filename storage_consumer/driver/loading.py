@@ -223,7 +223,8 @@ class LoadJobs:
             return False
         # Also one that was sent and whose outcome is not known yet. One at exactly the storage checkpoint may not be there yet.
         database = TableName(schema=load.name.schema, table="")
-        may_come = self.ledger.reach <= load.low and not self.context.target.existing([database])
+        place = self.context.manager.selection.routes.target(database)
+        may_come = self.ledger.reach <= load.low and not self.context.target.existing([place])
         return may_come or any(self._creating(load))
 
     def _creating(self, load: Load) -> Iterator[int]:
@@ -287,20 +288,21 @@ def database_steps(
 ) -> list[DdlStep]:
     """Return the statements that create those of these databases that the target lacks; `folder`: of their identities in the journal."""
     routes = manager.selection.routes
-    # Under a route the database may be another one, which the statement does not name.
-    named = [made for made in wanted if made.name.schema in routes.databases(made.name.schema)]
-    there = target.existing([made.name for made in named]) if named else {}
-    return [_copied(folder, key_of(made.name), made) for made in named if made.name.folded() not in there]
+    places: dict[TableName, TableDefinition] = {}
+    for made in wanted:
+        # Where tables of one database go to several, each of those is created before its first table.
+        if not routes.splits(made.name.schema):
+            places.setdefault(routes.target(made.name).folded(), made)
+    there = target.existing(places) if places else {}
+    return [_copied(folder, key_of(made.name), made) for place, made in places.items() if place not in there]
 
 
 def surroundings_of(step: DdlStep, copy: OpenCopy, context: RoundContext) -> DdlContext:
     """Return what a statement of a copy runs among."""
-    name, routes = step.name, context.manager.selection.routes
-    made = copy.databases.get(folded_name(name.schema))
-    # The copy's CREATE DATABASE does not create the one that a route leads to.
-    stays = not name.table or routes.target(name).schema == name.schema
+    schema = step.name.schema
+    made = copy.databases.get(folded_name(schema))
     return DdlContext(
-        database_is_ours=made is not None and stays,
+        database_is_ours=made is not None and not context.manager.selection.routes.splits(schema),
         database_statements=(made.query,) if made is not None else (),
         table_was_seen=True,
         should_continue=context.ddl_workers.should_continue,

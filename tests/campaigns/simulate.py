@@ -24,6 +24,7 @@ from itertools import takewhile
 
 from tests.campaigns.simulation.counts import Counts
 from tests.campaigns.simulation.history import History, Operator, run
+from tests.campaigns.simulation.places import AWAY, EXCHANGED
 from tests.campaigns.simulation.plants import PLANTS, planted
 from tests.campaigns.simulation.remembered import remembered
 from tests.campaigns.simulation.sink import Habits
@@ -64,7 +65,9 @@ def of_seed(seed: int, acts: int) -> tuple[Run, list[int]]:
     copies = random.Random(f"{seed} copies")  # noqa: S311 - not for secrets
     begins, loads = copies.random() < 0.25, copies.random() < 0.3
     late = begins and copies.random() < 0.4
-    operator = Operator(pauses=more.random() < 0.3, skips=skips, begins=begins, late=late, loads=loads)
+    routed = random.Random(f"{seed} routes")  # noqa: S311 - not for secrets
+    routes = routed.choice((AWAY, EXCHANGED)) if routed.random() < 0.2 else {}
+    operator = Operator(pauses=more.random() < 0.3, skips=skips, begins=begins, late=late, loads=loads, routes=routes)
     return partial(run, habits, slow_workers, operator), [dice.getrandbits(48) for _ in range(acts)]
 
 

@@ -26,6 +26,8 @@ class Counts:
     """Tables that an operator paused."""
     skipped: int = 0
     """Tables that an operator left out for good."""
+    routed: int = 0
+    """Histories with routes."""
     begun: int = 0
     """Feeds that began with a copy."""
     requested: int = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
@@ -23,6 +23,7 @@ from tests.campaigns.simulation.faults import Crash, some_faults
 from tests.campaigns.simulation.judge import Judge
 from tests.campaigns.simulation.loaded import tick_of
 from tests.campaigns.simulation.loads import Loads
+from tests.campaigns.simulation.places import Places
 from tests.campaigns.simulation.process import Beat, Process
 from tests.campaigns.simulation.sink import Habits, Sink
 from tests.campaigns.simulation.source import Source, Statement
@@ -53,6 +54,9 @@ class Operator:
     """Creates the changefeed right before that, so that older tables come without the statements that created them."""
     loads: bool = False
     """Has tables loaded from copies."""
+
+    routes: Mapping[str, str] = field(default_factory=dict)
+    """Databases that the program sends elsewhere."""
 
     @property
     def copies(self) -> bool:
@@ -87,6 +91,8 @@ class History:
     def __post_init__(self) -> None:
         """Source and sink by their habits."""
         self.source = Source(new=self.habits.new, raw=self.habits.raw, tells_old=self.habits.protocol == "canal-json")
+        self.records.places = Places(self.operator.routes)
+        self.counts.routed = int(bool(self.operator.routes))
         self.judge = Judge(self.source, self.records)
         self.bucket = Bucket(Sink(self.source, self.habits, self._applied), self.judge, self.tell)
         self.bucket.is_early = self.operator.late

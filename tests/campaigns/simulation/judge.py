@@ -147,7 +147,7 @@ class Judge:
     def _note_skipped(self) -> None:
         records = self._records
         skipped = (
-            (table.target or TableName(schema=table.schema, table=table.table)).folded()
+            records.places.name(table.target or TableName(schema=table.schema, table=table.table)).folded()
             for table in records.tables.values()
             if is_skipped(table.state, table.error)
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from storage_consumer.clock import Clock
-from storage_consumer.config.settings import Config, CsvOptions, Downstream, Limits, Tuning, Upstream
+from storage_consumer.config.settings import Config, CsvOptions, Downstream, Limits, Selecting, Tuning, Upstream
 from storage_consumer.config.settings import Loading as LoadSettings
 from storage_consumer.config.settings import Protocol as Protocols
 from storage_consumer.ddl.runner import DdlRunner
@@ -31,10 +31,16 @@ from storage_consumer.summary import RoundSummary, Silent
 from storage_consumer.testing.state import MemoryState
 from storage_consumer.testing.storage import FakeClock
 from storage_consumer.testing.target import FACTS
-from storage_consumer.testing.writer import FencedWriter
 from tests.campaigns.simulation.faults import Crash, Fault, fits, no_answer
 from tests.campaigns.simulation.judge import Judge
-from tests.campaigns.simulation.twins import Differs, LaggingStorage, OwnedTarget, Records, RetryingPipeline
+from tests.campaigns.simulation.twins import (
+    Differs,
+    FencedWriter,
+    LaggingStorage,
+    OwnedTarget,
+    Records,
+    RetryingPipeline,
+)
 from tests.harness.small_bucket import ts
 from tests.unit.driving import Stop, each_watched
 
@@ -259,7 +265,8 @@ class Process:
     def config(self) -> Config:
         """Its settings."""
         loading = LoadSettings(dump=self.dump, start_ts=ts(0) if self.dump else 0)
-        return replace(CONFIGS[self.protocol], limits=self.limits, loading=loading)
+        selecting = Selecting(routes=self.world.records.places.routes)
+        return replace(CONFIGS[self.protocol], limits=self.limits, loading=loading, selecting=selecting)
 
     @property
     def epoch(self) -> int:
@@ -296,7 +303,7 @@ class Process:
         return Loading(
             open_copy=self._watched(records.exports).open,
             ddl=LoadRunner(runner, target),
-            has_rows=lambda name: bool(records.rows.get(name.folded())),
+            has_rows=lambda name: bool(records.rows.get(records.places.name(name).folded())),
             # A part or two at first, or all at once.
             rate=self.dice.choice((1.0, FIRST_RATE)),
         )

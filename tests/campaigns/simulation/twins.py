@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -22,6 +22,7 @@ from storage_consumer.job.reports import FileReport, WriteReport, by_path
 from storage_consumer.job.spec import FileSplit, JobSpec, TablePlan
 from storage_consumer.job.target_table import TargetTable, UniqueKey
 from storage_consumer.model import StoredObject, TableName
+from storage_consumer.order.keyless import Events
 from storage_consumer.pipeline import RowWriter, file_blocks, read_files, write_bucket
 from storage_consumer.plan.journal import DdlAnswer
 from storage_consumer.storage.base import Storage
@@ -29,7 +30,9 @@ from storage_consumer.summary import Progress
 from storage_consumer.testing.records import TargetRecords
 from storage_consumer.testing.storage import MemoryPipeline, MemoryStorage
 from storage_consumer.testing.target import _NAME, MemoryTarget, _Refused
+from storage_consumer.testing.writer import FencedWriter as Writer
 from tests.campaigns.simulation.exports import Exports
+from tests.campaigns.simulation.places import Places
 from tests.harness.splits import cut_anywhere
 
 ATTEMPTS = 3
@@ -65,6 +68,8 @@ class Records(TargetRecords):
     """Folded name → version of the last statement that took effect on the table there, or TSO of the copy that it was made from."""
     begun: dict[TableName, str] = field(default_factory=dict)
     """Folded name → id of the load that has emptied or created the table, until all of the copy is there."""
+    places: Places = field(default_factory=Places)
+    """Where the target has what is noted here under the names of the bucket."""
     exports: Exports = field(default_factory=Exports)
     """Copies of the source; they are no part of the target, and outlive processes as it does."""
     ran: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -135,6 +140,26 @@ class OwnedTarget(MemoryTarget):
             *self._statements,
         )
 
+    def describe(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
+        """As the twin, by the names of the target."""
+        places = self._own.places
+        found = super().describe(places.name(name) for name in wanted)
+        return {places.target(name): places.table(table) for name, table in found.items()}
+
+    def existing(self, wanted: Iterable[TableName]) -> dict[TableName, TableName]:
+        """As the twin, by the names of the target."""
+        places = self._own.places
+        found = super().existing(places.name(name) for name in wanted)
+        return {places.target(name): places.target(there) for name, there in found.items()}
+
+    def database_collation(self, schema: str) -> str | None:
+        """As the twin, by the name of the target."""
+        return super().database_collation(self._own.places.schema(schema))
+
+    def fingerprint(self, names: Iterable[TableName]) -> str:
+        """As the twin, by the names of the target."""
+        return super().fingerprint(map(self._own.places.name, names))
+
     def is_running(self, statement: str) -> bool:
         """Whether the server goes on with it; that ends some time."""
         flight = self._own.in_flight
@@ -186,6 +211,7 @@ class OwnedTarget(MemoryTarget):
         """Run one statement; `Differs` if it ran before and changes anything again."""
         self._check_connection()
         self._version, records = version, self._own
+        statement, schema = records.places.statement(statement), records.places.schema(schema)
         ran = (f"{self.load_id}{statement}", version)
         again = records.ran.get(ran, 0)
         before = deepcopy((records.structures, records.rows)) if again else None
@@ -259,6 +285,23 @@ class OwnedTarget(MemoryTarget):
         self._own.structures[name.folded()] = replace(table, columns=columns)
         for row in self._own.rows.get(name.folded(), []):
             del row[found["column"]]
+
+
+class FencedWriter(Writer):
+    """The twin of the writer, of tables by the names of the target."""
+
+    def __init__(self, records: Records, spec: JobSpec) -> None:
+        """Of a job."""
+        super().__init__(records, spec)
+        self._places = records.places
+
+    def write_runs(self, work: TablePlan, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
+        """As the twin."""
+        return super().write_runs(replace(work, name=self._places.name(work.name)), ordered)
+
+    def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
+        """As the twin."""
+        return super().write_events(replace(work, name=self._places.name(work.name)), parts)
 
 
 def _subject(statement: str, schema: str) -> TableName | None:

@@ -1,0 +1,80 @@
+"""The databases of copies under routes: each is created where its tables will be, and where a statement of the bucket will not create it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from storage_consumer.config.settings import Route, Selecting
+from tests.harness.small_bucket import CREATE_TABLE, ts
+from tests.unit.copying import MemoryCopy, WithCopies, names_in
+from tests.unit.driver.test_loads import ONE
+from tests.unit.driving import numbers
+
+EXCHANGED = (
+    Route(matcher=("shop.*",), target_schema="depot"),
+    Route(matcher=("depot.*",), target_schema="shop"),
+)
+AWAY = (Route(matcher=("shop.*",), target_schema="store"),)
+SPLIT = (Route(matcher=("shop.a",), target_schema="store"),)
+SHARED = (Route(matcher=("shop.*", "depot.*"), target_schema="store"),)
+_CREATE = "CREATE TABLE `a` (id INT PRIMARY KEY, name VARCHAR(20))"
+
+
+def began(*databases: str, routes: tuple[Route, ...]) -> WithCopies:
+    """A feed that began with a copy of databases without a table; the bucket has the statements that created them."""
+    world = WithCopies(MemoryCopy(snapshot=ts(10), empty=databases))
+    world.config = replace(world.config, selecting=Selecting(routes=routes))
+    for database in databases:
+        world.bucket.schema(database, ts(2), f"CREATE DATABASE `{database}`", 1)
+    world.bucket.metadata(ts(20))
+    assert not world.once().halted
+    return world
+
+
+@pytest.mark.parametrize(
+    ("databases", "routes", "place"),
+    [
+        (("shop",), AWAY, "store.a"),
+        (("shop", "depot"), EXCHANGED, "depot.a"),
+        (("shop",), SPLIT, "store.a"),
+        (("shop", "depot"), SHARED, "store.a"),
+    ],
+    ids=["away", "exchanged", "split", "shared"],
+)
+def test_a_database_of_a_copy_is_there_for_later_tables(
+    databases: tuple[str, ...], routes: tuple[Route, ...], place: str
+) -> None:
+    """The statement that created it is in the copy and will not run; a table that is created later finds its place all the same."""
+    world = began(*databases, routes=routes)
+    world.bucket.schema("shop.a", ts(25), _CREATE, CREATE_TABLE)
+    world.bucket.metadata(ts(30))
+    assert not world.once().halted
+    assert numbers(world, place) == []
+
+
+@pytest.mark.parametrize("routes", [AWAY, EXCHANGED], ids=["away", "exchanged"])
+def test_a_database_of_a_copy_is_created_with_the_name_of_the_route(routes: tuple[Route, ...]) -> None:
+    """Once, and nothing under its own name."""
+    world = began("shop", routes=routes)
+    assert world.records.databases == {routes[0].target_schema}
+    assert world.records.effects == [f"CREATE DATABASE `{routes[0].target_schema}` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"]
+
+
+def test_a_load_leaves_the_database_of_its_route_to_the_statement_that_creates_it() -> None:
+    """That another database has the name in the target does not mean that this one is there."""
+    copy = MemoryCopy(snapshot=ts(5))
+    copy.add("depot.c", [ONE])
+    world = WithCopies(copy, initial=False)
+    world.config = replace(world.config, selecting=Selecting(routes=EXCHANGED))
+    world.bucket.create("shop.a")
+    world.bucket.metadata(ts(3))
+    world.request("depot.c")
+    world.once()
+    assert world.records.databases == {"depot"}
+    world.bucket.schema("depot", ts(4), "CREATE DATABASE `depot`", 1)
+    world.bucket.schema("depot.c", ts(5), _CREATE.replace("`a`", "`c`"), CREATE_TABLE)
+    world.bucket.metadata(ts(10))
+    assert not world.once().halted
+    assert names_in(world, "shop.c") == {"1": "copy"}
