@@ -1,9 +1,10 @@
 """``python -m tests.campaigns refusals``: random histories with rows that a real target refuses, held against a model.
 
-Tables with different keys get inserts, updates, deletes, exchanges of unique values, TRUNCATE and ADD COLUMN. A CHECK in the target comes and
-goes; while it is there, the target refuses some rows. Consumers come and go, with a quarantine, without one, and with a small limit; some
-end between what they wrote and what they noted. Operators retry rows and give them up. After each round, target and quarantine together
-must be what the source is: each key is either equal in the target, or in the quarantine in its newest state.
+Tables with different keys get inserts, updates, deletes, exchanges of unique values, TRUNCATE and ADD COLUMN. A column is too short in the
+target for a while, which then refuses some rows. Consumers come and go, with a quarantine, without one, and with a small limit; some
+end between what they wrote and what they noted. Operators retry rows, give them up, and have tables loaded anew from copies. After each
+round, target and quarantine together must be what the source is: each key is either equal in the target, or in the quarantine in its
+newest state.
 
 Exit code 0 if all histories were right. ``--plant`` plants a bug that has to be found: then exit code 1 is right.
 """
@@ -22,7 +23,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from storage_consumer.checkpoint import journal
-from storage_consumer.checkpoint.quarantine import StoredQuarantine
+from storage_consumer.checkpoint.quarantine import StoredQuarantine, close_entries
 from storage_consumer.config.settings import Tuning
 from storage_consumer.spark.session import open_session
 from tests.campaigns.refusing.consumers import Consumers, Wrong
@@ -31,9 +32,12 @@ from tests.campaigns.refusing.source import Diary, Source
 from tests.harness.servers import SERVERS, DatabaseServer
 from tests.harness.small_bucket import SmallBucket
 
+_ALL = (1 << 63) - 1
 PLANTS = {
     "not-superseded": (StoredQuarantine, "entries", lambda _: {}),
     "truncated-and-kept": (journal, "close_entries", lambda *_, **__: None),
+    # A statement that the copy of a load holds is noted as done after the copy's rows were refused.
+    "closed-with-the-copy": (journal, "close_entries", lambda *words, **_: close_entries(*words, upto=_ALL)),
 }
 """Bugs: the place of a function, and what stands there instead."""
 

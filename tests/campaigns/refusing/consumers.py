@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import io
 import random
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, redirect_stdout
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from storage_consumer import Consumer, RoundSummary
+from storage_consumer.checkpoint.loads import StoredLoads
 from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.operator_quarantine import QuarantinedEntry
 from storage_consumer.checkpoint.progress import StoredProgress
 from storage_consumer.cli.main import main as command
 from storage_consumer.config.settings import Downstream
+from storage_consumer.plan.loads import OPEN
 from tests.campaigns.refusing.source import Diary, Key, Table
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import CONFIG
@@ -23,6 +26,8 @@ from tests.harness.small_bucket import CONFIG
 USUAL = 100
 """Rows that a consumer's quarantine may hold of one table."""
 _TRIES = 6
+_NOTES = ((StoredProgress, "save"), (StoredLoads, "advance"), (StoredLoads, "finish"))
+"""Before what a consumer ends: rows are written, and nothing is noted of them."""
 
 
 class Wrong(AssertionError):
@@ -71,17 +76,22 @@ class Consumers:
 
     def round(self, *, crashes: bool) -> None:
         """One round; `crashes`: it may end when its rows are written and nothing is noted of them."""
-        left, real = self.chance.randint(0, 2) if crashes else -1, StoredProgress.save
+        left = self.chance.randint(0, 2) if crashes else -1
 
-        def save(this: StoredProgress, *words: Any, **named: Any) -> Any:
-            nonlocal left
-            left -= 1
-            if left == -1:
-                raise Crash
-            return real(this, *words, **named)
+        def dying(real: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*words: Any, **named: Any) -> Any:
+                nonlocal left
+                left -= 1
+                if left == -1:
+                    raise Crash
+                return real(*words, **named)
+
+            return call
 
         try:
-            with patch.object(StoredProgress, "save", save):
+            with ExitStack() as stack:
+                for place, name in _NOTES:
+                    stack.enter_context(patch.object(place, name, dying(getattr(place, name))))
                 self._run()
         except Crash:
             self.diary.say("crash")
@@ -92,11 +102,16 @@ class Consumers:
         """Have all up to the checkpoint applied; halted tables are cured as their messages say."""
         for _ in range(_TRIES):
             summary = self._run()
-            if not summary.halted and summary.checkpoint == checkpoint:
+            if not summary.halted and summary.checkpoint == checkpoint and not self._is_loading():
                 return
             for halted in summary.halted:
                 self._cure(halted.table, halted.error)
         raise Wrong(f"the checkpoint is {summary.checkpoint}, not {checkpoint}; halted: {summary.halted}")
+
+    def _is_loading(self) -> bool:
+        """Whether a load has not come to its end."""
+        with self.desk() as desk:
+            return any(row.load.phase in OPEN for row in desk.loads.all())
 
     def _cure(self, table: str, error: str) -> None:
         self.diary.say("halted", table, error[:200])
@@ -105,12 +120,21 @@ class Consumers:
             raise Wrong(f"{table} halted: {error}")
         if self.limit != USUAL:
             self.open(USUAL)
-        with redirect_stdout(io.StringIO()):
-            code = command(["table", "resume", "--table", table, "--downstream-uri", self.server.uri])
-        if code:
-            raise Wrong(f"table resume ends with {code}")
+        self._type("table", "resume", "--table", table)
 
     # operators
+
+    def load(self, table: str, folder: Path) -> None:
+        """Have a table loaded anew from an export."""
+        self.diary.say("load", table, folder.name)
+        self.diary.count("loads")
+        self._type("load", "--table", f"d.{table}", "--dump", folder.as_uri(), "--replace")
+
+    def _type(self, *words: str) -> None:
+        with redirect_stdout(io.StringIO()):
+            code = command([*words, "--downstream-uri", self.server.uri])
+        if code:
+            raise Wrong(f"{' '.join(words[:2])} ends with {code}")
 
     def operate(self, tables: Mapping[str, Table]) -> None:
         """Retry some rows, and give one up."""

@@ -5,16 +5,22 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tests.harness.small_bucket import CREATE_TABLE, Row, SmallBucket, column, row, ts
+from tests.harness.small_export import export
 
 Key = tuple[str, ...]
 Values = tuple[str | None, str]
 """Of the columns `u` and `v`."""
-BAD = "bad"
+BAD = "refused"
 """How values begin that the target may refuse."""
+WIDE, NARROW = 20, 6
+"""Lengths of the column `v`, with and without place for them."""
 _TRUNCATE, _ADD_COLUMN = 11, 5
+_REST = ("`u` int DEFAULT NULL", "`v` varchar({}) DEFAULT NULL")
+_UNIQUE = "UNIQUE KEY `u` (`u`)"
 _V = column("v", "VARCHAR", ColumnPrecision="20")
 
 
@@ -44,6 +50,8 @@ class Table:
     pool: Sequence[Key]
     """The keys that it may have."""
     columns: list[dict[str, Any]]
+    exported: tuple[str, ...]
+    """The columns and keys in the words of SHOW CREATE TABLE; what is added comes between."""
     version: int = ts(1)
     files: int = 0
     added: int = 0
@@ -53,6 +61,24 @@ class Table:
     """Keys whose rows an operator gave up; the source has not changed them since."""
     is_narrow: bool = False
     """Whether the target refuses some rows."""
+
+    @property
+    def exported_body(self) -> str:
+        """The columns and keys of the table as it is now; what is too short in the target stays so when it is created anew."""
+        length = NARROW if self.is_narrow else WIDE
+        parts = [f"  {each.format(length)}" for each in self.exported]
+        keys = next(place for place, each in enumerate(self.exported) if each.startswith("PRIMARY"))
+        parts[keys:keys] = [f"  `w{number}` int DEFAULT NULL" for number in range(1, self.added + 1)]
+        return ",\n".join(parts)
+
+    @property
+    def exported_rows(self) -> list[str]:
+        """The values of all rows as one INSERT has them; none without rows."""
+        rows = [
+            "(" + ",".join([*map(repr, key), unique or "NULL", repr(text), *["NULL"] * self.added]) + ")"
+            for key, (unique, text) in self.rows.items()
+        ]
+        return [",\n".join(rows)] if rows else []
 
     def line(self, tick: int, operation: str, key: Key, values: Values) -> Row:
         """One row of a data file."""
@@ -73,6 +99,7 @@ def _tables() -> dict[str, Table]:
             keys=("id",),
             pool=[(str(n),) for n in range(6)],
             columns=[column("id", "INT", key=True), unique, _V],
+            exported=("`id` int NOT NULL", *_REST, "PRIMARY KEY (`id`)", _UNIQUE),
         ),
         Table(
             name="b",
@@ -80,6 +107,7 @@ def _tables() -> dict[str, Table]:
             keys=("x", "y"),
             pool=[(str(n % 2), y) for n in range(2) for y in ("a", "A", "a b")],
             columns=[column("x", "INT", key=True), text, unique, _V],
+            exported=("`x` int NOT NULL", "`y` varchar(10) NOT NULL", *_REST, "PRIMARY KEY (`x`,`y`)", _UNIQUE),
         ),
         Table(
             name="c",
@@ -87,6 +115,7 @@ def _tables() -> dict[str, Table]:
             keys=("k",),
             pool=[(f"{n}.50",) for n in range(6)],
             columns=[decimal, unique, _V],
+            exported=("`k` decimal(8,2) NOT NULL", *_REST, "PRIMARY KEY (`k`)"),
         ),
     )
     return {table.name: table for table in found}
@@ -102,6 +131,8 @@ class Source:
     tables: dict[str, Table] = field(default_factory=_tables)
     tick: int = 2
     """The checkpoint, once a turn is written."""
+    copies: int = 0
+    """Exports so far."""
 
     def begin(self) -> None:
         """Create the tables."""
@@ -125,16 +156,23 @@ class Source:
                 # At least once: what a file holds may stand in it twice.
                 self._file(self.tables[name], found * (2 if self.is_so(0.15) else 1))
         if self.is_so(0.2):
-            self._statement(self.chance.choice(list(self.tables.values())))
+            self.state(self.chance.choice(list(self.tables.values())))
         self.tick += 1
         self.bucket.metadata(ts(self.tick))
+
+    def copy(self, table: Table) -> Path:
+        """Export a table as of now; return the folder."""
+        self.copies += 1
+        folder = self.bucket.root.parent / f"copy-{self.copies}"
+        self.diary.say("tick", self.tick, "export of", table.name)
+        return export(folder, self.tick, {table.name: table.exported_rows}, body=table.exported_body)
 
     def _file(self, table: Table, lines: Sequence[Row]) -> None:
         if lines:
             table.files += 1
             self.bucket.rows(f"d.{table.name}", table.files, *lines, version=table.version)
 
-    def _statement(self, table: Table) -> None:
+    def state(self, table: Table) -> None:
         """TRUNCATE or ADD COLUMN."""
         self.tick += 1
         table.version, table.files = ts(self.tick), 0
