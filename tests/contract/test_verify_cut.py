@@ -308,6 +308,14 @@ def test_each_run_takes_another_sample(rig: VerifyRig) -> None:
     assert all(0 < len(chunks) < len(ROWS) // 100 for chunks in taken)
 
 
+@pytest.mark.parametrize("chunk_rows", [20, 1000])
+def test_a_sample_takes_at_least_one_chunk(rig: VerifyRig, chunk_rows: int) -> None:
+    """The first one: equality of a table of which nothing was compared would mean nothing."""
+    rig.at_target("UPDATE t SET v = -1 WHERE id = 3")
+    result = rig.one("t", how="sample", sample=1e-9, chunk_rows=chunk_rows)
+    assert (result.outcome, result.differing, result.rows > 0) == (Outcome.DIFFERENT, 1, True)
+
+
 def _sampled(rig: VerifyRig) -> tuple[RowDifference, ...]:
     """What a quarter of the chunks shows."""
     return rig.one("t", how="sample", sample=25.0, chunk_rows=20).differences
