@@ -60,7 +60,7 @@ def _unproven(low: int, first_storage_checkpoint: int) -> str:
     )
     return (
         f"nothing proves that the changefeed began at or before the copy {_shown(low)}: its start-ts was not given, and {seen}. Either give "
-        "its start-ts: --start-ts TSO, or --config with what `cdc cli changefeed query` prints; or take a new copy, which is then later "
+        "its start-ts: --start-ts TSO (start_ts=TSO in Python), or --config with what `cdc cli changefeed query` prints; or take a new copy, which is then later "
         "than that checkpoint"
         + ("" if first_storage_checkpoint else ", once the bucket has `metadata` and this program has seen it")
     )
