@@ -39,7 +39,10 @@ def test_an_unknown_start_is_refused(first_checkpoint: int, seen: str) -> None:
     """Without a start-ts and without an early checkpoint nothing is proven; a bucket without `metadata` proves nothing either."""
     found = gap_proof(COPY, 0, first_checkpoint)
     assert seen in found
-    assert "Either give its start-ts: --start-ts TSO (start_ts=TSO in Python), or --config with what `cdc cli changefeed query` prints" in found
+    assert (
+        "Either give its start-ts: --start-ts TSO (start_ts=TSO in Python), or --config with what `cdc cli changefeed query` prints"
+        in found
+    )
     assert "or take a new copy" in found
 
 
