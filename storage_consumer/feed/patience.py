@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Event
+
 from storage_consumer.clock import Clock
 from storage_consumer.errors import FilesMissing
 
@@ -15,12 +17,14 @@ class Patience:
         self._seconds = seconds
         self._since: float | None = None
 
-    def bear(self, fault: FilesMissing) -> None:
-        """Return if there is time left to wait; else raise what is missing."""
+    def bear(self, fault: FilesMissing, pause: float = 0.0) -> None:
+        """Return if there is time left to wait, after a pause in seconds; else raise what is missing."""
         now = self._clock.monotonic()
         self._since = now if self._since is None else self._since
         if now - self._since >= self._seconds:
             raise fault
+        if pause:
+            self._clock.wait(Event(), pause)
 
     def end(self) -> None:
         """Note that nothing is missing now."""

@@ -97,15 +97,17 @@ def fields_of(structures: Iterable[Structure]) -> tuple[pa.Field, ...]:
     Raises `ConfigError` where a column has changed its type so that no one type holds all of its values.
     """
     found: dict[str, pa.Field] = {}
+    since = 0
     for structure in sorted(structures, key=lambda each: -each.version):
         for column in structure.columns:
             name, kind = folded_name(column.name), arrow_type(column)
             known = found.setdefault(name, pa.field(column.name, kind))
             if not holds(known.type, kind):
                 raise ConfigError(
-                    f"{structure.table}: column {column.name} is {known.type} now, and was {kind} up to a later version than {structure.version}: "
-                    "read the changes before and after that in two windows"
+                    f"{structure.table}: column {column.name} is {known.type} now, and was {kind} before table version {since}: read the changes up "
+                    f"to {since} and those behind it in two windows, or begin a stream with startingVersion = {since + 1}"
                 )
+        since = structure.version
     return tuple(found.values())
 
 

@@ -27,6 +27,8 @@ from storage_consumer.spark.source.types import COLUMNS, KEYS, spark_schema
 CHECKPOINT = "checkpoint"
 _PLACE, _KIND, _UPDATED, _COUNT, _FIRST = (f"_ticdc {word}" for word in ("place", "kind", "updated", "count", "first"))
 """Columns of our own while a query runs: no column of a table is called so."""
+_BATCH, _GIVEN = "streaming.sql.batchId", "LogicalRDD"
+"""What Spark notes in the thread of a micro-batch, and what it makes the DataFrame of one from."""
 _THERE = "DATA_SOURCE_ALREADY_EXISTS"
 
 
@@ -82,7 +84,7 @@ def latest(feed: DataFrame, keys: Sequence[str] | None = None) -> DataFrame:
     """
     found = [(0, list(keys))] if keys is not None else _keys(feed)
     names = found[-1][1]
-    if moved := _noted(feed, MOVED):
+    if (moved := _noted(feed, MOVED)) and not _is_micro_batch(feed):
         version, what = moved
         raise ConfigError(
             f"the feed goes over {what}, and no change of a row shows that, so last states of rows would be wrong: begin the feed with "
@@ -212,6 +214,15 @@ def _noted(feed: DataFrame, what: str) -> list[Any]:
     field = next((field for field in feed.schema.fields if field.name == "_table_version"), None)
     found: list[Any] = json.loads((field.metadata.get(what) or "[]") if field is not None else "[]")
     return found
+
+
+def _is_micro_batch(feed: DataFrame) -> bool:
+    """Return whether a DataFrame is what a stream gives to ``foreachBatch``: it has the stream's notes, and goes over none of the statements."""
+    running = feed.sparkSession.sparkContext.getLocalProperty(_BATCH) is not None
+    plan = feed._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark shows a plan in no other way
+    leaves = plan.collectLeaves()
+    names = {leaves.apply(place).getClass().getSimpleName() for place in range(leaves.size())}
+    return running and names == {_GIVEN}
 
 
 def _keys(feed: DataFrame) -> list[tuple[int, list[str]]]:

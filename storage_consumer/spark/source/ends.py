@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -54,42 +55,67 @@ class Ends:
         if self._options.table is None:
             return None
         ends = [*self._misfits(inventory, low, high)]
-        ends += self._moves(inventory, statements, high - 1, f"Begin it again with a {_ANEW}")
+        ends += self._moves(inventory, statements, high - 1, low)
         # An end after a later start was planned with columns that the start is beyond.
         return min((end for end in ends if end.version < high or high < low), default=None)
 
+    def between(self, inventory: Inventory, low: int) -> list[int]:
+        """Return the versions above `low` and before the query's own startingVersion after which the table has other rows.
+
+        They are no ends, but no micro-batch spans one: what a query does at such a statement, it does between two of them.
+        """
+        table = self._options.table
+        if table is None or self._options.over_statements:
+            return []
+        return [move.version for move in moves(table, low, self._options.low, inventory.definitions)]
+
     def _misfits(self, inventory: Inventory, low: int, high: int) -> Iterator[End]:
-        for structure in inventory.structures(low, high):
-            if why := self._misfit(structure):
+        found = sorted(inventory.structures(low, high), key=lambda each: each.version)
+        # The rows of a structure end where the next one begins.
+        for structure, later in zip_longest(found, found[1:]):
+            if why := self._misfit(structure, low, 0 if later is None else later.version):
                 yield End(structure.version, f"{structure.table}: since table version {structure.version} {why}")
 
-    def _misfit(self, structure: Structure) -> str:
-        """Return why rows of a structure do not fit the columns of the query; empty if they do."""
+    def _misfit(self, structure: Structure, low: int, until: int) -> str:
+        """Return why rows of a structure do not fit the columns of the query; empty if they do. `until`: of the next structure, 0 for none."""
         own = self._fields
         again = f"begin it again with startingVersion = {structure.version + 1} and its old checkpointLocation"
+        if structure.version <= low and until:
+            again = f"read {_batch_before(low, until)}, and then begin it again with a {_ANEW.format(until + 1)}"
         if structure.version > self._opened.high and _folded(structure.key_names) != _folded(self._key()):
             return f"the primary key is ({', '.join(structure.key_names)}): stop the query, and {again}"
         for column in structure.columns:
             name, kind = folded_name(column.name), arrow_type(column)
             if name in own and not holds(own[name].type, kind):
                 return f"column {column.name} is {kind}, and the query began with {own[name].type}: stop the query, and {again}"
-            if name not in self._opened.known and self._options.evolution == "fail":
+            if name not in self._opened.known and self._options.evolution == "fail" and not self._options.columns:
                 return (
                     f"there is the new column {column.name}: begin the query again, with its old checkpointLocation, to have it; or set "
-                    "schemaEvolution to ignore, or to rescue"
+                    "schemaEvolution to ignore, or to rescue. What the statement gave to the rows that were there, such as the column's "
+                    "default, no change of a row shows: do the same where the query's rows go"
                 )
         return ""
 
-    def _moves(self, inventory: Inventory, low: int, high: int, how: str = "") -> Iterator[End]:
+    def _moves(self, inventory: Inventory, low: int, high: int, start: int | None = None) -> Iterator[End]:
+        """Yield an end for each statement in a window after which the table has other rows.
+
+        `start`: where a micro-batch begins that goes over it; None: one can still end there.
+        """
         if self._options.table is None or self._options.over_statements:
             return
         for move in moves(self._options.table, low, high, inventory.definitions):
-            yield End(move.version, self._moved(move, how or f"Begin it again with {_AGAIN}"))
+            if start is None or start < move.version:
+                yield End(move.version, self._moved(move, start))
+            # All rows from before it were given: the query ends, unless it was begun again behind it.
+            elif move.version > self._options.low:
+                yield End(move.version, self._moved(move, None))
 
-    def _moved(self, move: Move, how: str) -> str:
+    def _moved(self, move: Move, start: int | None) -> str:
+        first = "" if start is None else f"Read {_batch_before(start, move.version)}. "
+        place = (_AGAIN if start is None else f"a {_ANEW}").format(move.version + 1)
         return (
-            f"{self._options.table}: {move.what}, and no change of a row shows that. Do the same where the query's rows go. "
-            f"{how.format(move.version + 1)}. Or set statements to ignore, and the query goes on over all such statements"
+            f"{self._options.table}: {move.what}, and no change of a row shows that. {first}Do the same where the query's rows go. "
+            f"Begin it again with {place}. Or set statements to ignore, and the query goes on over all such statements"
         )
 
     def _key(self) -> list[str]:
@@ -100,6 +126,11 @@ class Ends:
 
 _AGAIN = "startingVersion = {} and its old checkpointLocation"
 _ANEW = "new checkpointLocation and startingVersion = {}"
+
+
+def _batch_before(low: int, high: int) -> str:
+    """Return how to read the rows that a query cannot give."""
+    return f"the rows before that as a batch, with startingVersion = {low + 1} and endingVersion = {high}"
 
 
 def _folded(names: tuple[str, ...] | list[str]) -> list[str]:

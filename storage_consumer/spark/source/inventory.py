@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from storage_consumer.errors import FilesMissing
 from storage_consumer.feed.ordered import Span
 from storage_consumer.feed.patience import Patience
 from storage_consumer.feed.reading import Feed
@@ -16,6 +17,8 @@ from storage_consumer.model import DataFile, StoredObject, TableDefinition
 
 _AT_ONCE = 8
 """Files that are looked through at once: most of the time of a small one goes into waiting for the store."""
+_LOOK = 0.5
+"""Seconds between two looks for a file that is missing."""
 _NOT_WHOLE = 1 << 64
 """Last commit-ts of a file of which a part is still being written: beyond all others."""
 
@@ -84,6 +87,18 @@ class Inventory:
             if low < found.first <= high
         ]
         return sorted(spans, key=lambda span: (span.first, span.rank))
+
+    def spans_once_there(self, low: int, high: int) -> list[Span]:
+        """Return what `spans` does, and wait for files that are missing as long as the patience with them lasts; then raise `FilesMissing`."""
+        while True:
+            try:
+                found = self.spans(low, high)
+            except FilesMissing as fault:
+                self.missing.bear(fault, _LOOK)
+                self.look()
+            else:
+                self.missing.end()
+                return found
 
     def finished(self, low: int) -> dict[str, list[int]]:
         """Return by sequence the number up to which its files hold nothing above a commit-ts, and a digest of what these files are.

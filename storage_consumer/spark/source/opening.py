@@ -71,16 +71,18 @@ def look_at(options: SourceOptions) -> Opened:
     feed, loaded = open_feed(options)
     # Whether all files of the window are there is asked where it is read: a stream goes on behind what is gone.
     high = feed.upto(options.high)
+    # What a stream begins with that gives what commits from now on is what the table has now.
+    low = feed.contents.checkpoint if options.from_latest else options.low
     own, known, keys, moved = tuple[pa.Field, ...](DOCUMENTS), frozenset[str](), "", ""
     if options.table is not None:
-        structures = list(feed.contents.in_force(options.low, max(options.low, high)))
+        structures = list(feed.contents.in_force(low, max(low, high)))
         if not structures:
             raise ConfigError(
                 f"option table: the bucket has no table {options.table}; `storage-consumer inspect` lists its tables"
             )
         every, keys = fields_of(structures), _keys(structures)
         if not options.over_statements:
-            moved = _last_move(options.table, options.low, high, feed)
+            moved = _last_move(options.table, low, high, feed)
         known = frozenset(folded_name(field.name) for field in every)
         own = _chosen(every, options.columns)
         if options.evolution == "rescue":

@@ -69,11 +69,15 @@ class MicroBatches:
         if high <= low:
             return start
         try:
-            spans = inventory.spans(low, high)
+            # Spark takes an empty micro-batch for the end of a query that reads what is there now.
+            spans = inventory.spans(low, high) if self._most is None else inventory.spans_once_there(low, high)
         except FilesMissing as fault:
             inventory.missing.bear(fault)
             return start
         inventory.missing.end()
+        if border := next((v for v in self._ends.between(inventory, low) if any(s.first <= v for s in spans)), 0):
+            high = min(high, border)
+            spans = [span for span in spans if span.first <= high]
         end = self._ends.first(inventory, (low, high), (statements, min(high, checkpoint - 1)))
         if end is not None:
             high = min(high, end.version)
@@ -96,12 +100,14 @@ class MicroBatches:
         with told():
             low, high = self._checked(start)["commit_ts"], self._checked(end)["commit_ts"]
             inventory = self._looked(start)
+            if low >= high and start["statements"] >= end["statements"]:
+                return []
             if inventory.checkpoint < high and inventory.look() < high:
                 raise ConfigError(
                     f"the query has read up to commit-ts {high}, and the bucket is complete up to {inventory.checkpoint} only: is this another "
                     "changefeed's bucket, or one that was restored from a backup? Begin with a new checkpointLocation"
                 )
-            spans = sorted(inventory.spans(low, high), key=lambda span: span.rank)
+            spans = sorted(inventory.spans_once_there(low, high), key=lambda span: span.rank)
             window = Window(
                 low=low,
                 high=high,

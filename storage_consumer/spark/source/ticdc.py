@@ -45,6 +45,10 @@ class TicdcDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads a batch."""
+        if self._asked.from_latest:
+            raise ConfigError(
+                "option startingVersion: only a stream begins with `latest`, what commits from now on; a batch takes a commit-ts"
+            )
         return TicdcReader(self._asked, self._found(), self._columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's own name

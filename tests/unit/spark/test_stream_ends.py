@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxFiles
 
-from storage_consumer.errors import NotReplicable
+from storage_consumer.errors import ConfigError, FilesMissing, NotReplicable
 from storage_consumer.spark.source.stream import MicroBatches, Offset, TicdcStreamReader
-from storage_consumer.spark.source.ticdc import TicdcDataSource
+from storage_consumer.spark.source.ticdc import MOVED, TicdcDataSource
 from tests.harness.small_bucket import SmallBucket, column, row, ts
 from tests.harness.streams import Query
 from tests.unit.spark.test_stream import query, ticks
@@ -153,6 +154,134 @@ def test_statements_before_the_query(bucket: SmallBucket) -> None:
     assert {each["_change_type"] for each in every.rows} == {"ddl", "insert"}
 
 
+def changed_while_away(bucket: SmallBucket, text: str, kind: int, *more: Any) -> Query:
+    """A query that gave all up to tick 4 and died; then came a row at tick 5, a statement at 6, and a row at 7."""
+    running = query(bucket)
+    running.step()
+    running.die()
+    bucket.rows("d.a", 2, row("d.a", 5, "5", '"x"'))
+    bucket.schema("d.a", ts(6), text, kind, *more)
+    bucket.rows("d.a", 1, row("d.a", 7, "7", '"2026-01-01"'), version=ts(6))
+    bucket.metadata(ts(8))
+    return running
+
+
+def test_a_micro_batch_goes_over_no_statement(bucket: SmallBucket) -> None:
+    """A query that is begun again behind a statement which its checkpointLocation has not reached gives the rows from before it apart."""
+    running = changed_while_away(bucket, "ALTER TABLE `a` TRUNCATE PARTITION `p0`", 17)
+    running.options = {**running.options, "startingVersion": str(ts(6) + 1)}
+    assert running.step()
+    assert ticks(running.rows) == [2, 3, 5]
+    assert running.step()
+    assert ticks(running.rows) == [2, 3, 5, 7]
+
+
+def test_another_type_while_no_process_ran(bucket: SmallBucket) -> None:
+    """Each message says how to go on, and whoever does so has every row once: those of the former type come as a batch."""
+    columns = (column("id", "INT", key=True), column("name", "DATE"))
+    running = changed_while_away(bucket, "ALTER TABLE `a` MODIFY COLUMN `name` DATE", 12, columns)
+    with pytest.raises(ConfigError, match=f"in two windows, or begin a stream with startingVersion = {ts(6) + 1}"):
+        running.step()
+    running.die()
+    running.options = {**running.options, "startingVersion": str(ts(6) + 1)}
+    first = f"startingVersion = {ts(4) + 1} and endingVersion = {ts(6)}"
+    with pytest.raises(
+        NotReplicable,
+        match=f"{first}, and then begin it again with a new checkpointLocation and startingVersion = {ts(6) + 1}",
+    ):
+        running.step()
+    batch = {"startingVersion": str(ts(4) + 1), "endingVersion": str(ts(6))}
+    anew = query(bucket, startingVersion=str(ts(6) + 1))
+    anew.step()
+    assert ticks([*running.rows, *in_batch(bucket, **batch), *anew.rows]) == [2, 3, 5, 7]
+
+
+def in_batch(bucket: SmallBucket, **options: str) -> list[dict[str, Any]]:
+    """What a batch gives of d.a."""
+    source = TicdcDataSource({"path": bucket.uri, "tz": "UTC", "table": "d.a", **options})
+    reader = source.reader(source.schema())
+    return [each for part in reader.partitions() for found in reader.read(part) for each in found.to_pylist()]
+
+
+def test_columns_that_were_chosen(bucket: SmallBucket) -> None:
+    """A query of chosen columns does not end for one that it did not choose."""
+    running = query(bucket, columns="id")
+    running.step()
+    bucket.schema("d.a", ts(6), "ALTER TABLE `a` ADD COLUMN `more` INT", 5, MORE)
+    bucket.rows("d.a", 1, row("d.a", 7, "7", '"x"', "7"), version=ts(6))
+    bucket.metadata(ts(8))
+    assert running.step()
+    assert ticks(running.rows) == [2, 3, 7]
+
+
+def test_values_that_a_new_column_gave(bucket: SmallBucket) -> None:
+    """The end says that rows which were there have got a value of which no change tells."""
+    running = query(bucket)
+    running.step()
+    bucket.schema("d.a", ts(6), "ALTER TABLE `a` ADD COLUMN `more` INT DEFAULT 7", 5, MORE)
+    bucket.rows("d.a", 1, row("d.a", 7, "7", '"x"', "7"), version=ts(6))
+    bucket.metadata(ts(8))
+    with pytest.raises(NotReplicable, match="such as the column's default, no change of a row shows"):
+        running.step()
+
+
+def test_from_now_on_behind_what_was(bucket: SmallBucket) -> None:
+    """A query of what commits from now on has the table's columns of now, and minds no statement of the past; a batch has no now."""
+    columns = (column("id", "INT", key=True), column("name", "DATE"))
+    bucket.schema("d.a", ts(5), "ALTER TABLE `a` MODIFY COLUMN `name` DATE", 12, columns)
+    bucket.schema("d.a", ts(6), "TRUNCATE TABLE `a`", 11, columns)
+    bucket.metadata(ts(8))
+    source = TicdcDataSource({"path": bucket.uri, "tz": "UTC", "table": "d.a", "startingVersion": "latest"})
+    schema = source.schema()
+    assert (schema["name"].dataType.simpleString(), MOVED in schema["_table_version"].metadata) == ("date", False)
+    with pytest.raises(ConfigError, match="only a stream begins with `latest`"):
+        source.reader(schema)
+    running = query(bucket, startingVersion="latest")
+    running.step()
+    bucket.rows("d.a", 1, row("d.a", 9, "9", '"2026-01-01"'), version=ts(6))
+    bucket.metadata(ts(10))
+    running.step()
+    assert ticks(running.rows) == [9]
+
+
+# files that are missing
+
+
+def test_what_is_there_now_and_a_missing_file(bucket: SmallBucket) -> None:
+    """A query that reads what is there now waits for the file, and then fails: an empty micro-batch would end it as if all were read."""
+    source = TicdcDataSource({"path": bucket.uri, "tz": "UTC", "table": "d.a", "gapTimeout": "1s"})
+    batches = _batches(source)
+    start = batches.first_offset()
+    bucket.rows("d.a", 3, row("d.a", 5, "5", '"x"'))
+    bucket.metadata(ts(6))
+    batches.read_no_further()
+    with pytest.raises(FilesMissing, match="file number 2"):
+        batches.next_offset(start, 0, 0)
+    patient = _batches(TicdcDataSource({"path": bucket.uri, "tz": "UTC", "table": "d.a", "gapTimeout": "20s"}))
+    patient.read_no_further()
+    late = threading.Timer(0.5, bucket.rows, ("d.a", 2, row("d.a", 4, "4", '"x"')))
+    late.start()
+    end = patient.next_offset(start, 0, 0)
+    late.join()
+    assert end["commit_ts"] == ts(6)
+
+
+def test_a_first_micro_batch_and_a_missing_file(bucket: SmallBucket) -> None:
+    """Spark plans an empty one first, which needs no file; one that has rows waits for them also with an earlier Spark."""
+    bucket.rows("d.a", 3, row("d.a", 5, "5", '"x"'))
+    bucket.metadata(ts(6))
+    reader = earlier(bucket, gapTimeout="1s")
+    start = reader.initialOffset()
+    assert list(reader.partitions(start, start)) == []
+    end = reader.latestOffset()
+    with pytest.raises(FilesMissing, match="file number 2"):
+        reader.partitions(start, end)
+    late = threading.Timer(0.5, bucket.rows, ("d.a", 2, row("d.a", 4, "4", '"x"')))
+    late.start()
+    assert ticks(read(earlier(bucket, gapTimeout="20s"), start, end)) == [2, 3, 4, 5]
+    late.join()
+
+
 # Spark before 4.2
 
 
@@ -203,6 +332,38 @@ def test_a_first_micro_batch_over_a_statement(bucket: SmallBucket) -> None:
     for options in ({"statements": "ignore"}, {"startingVersion": str(ts(5) + 1)}):
         reader = earlier(bucket, **options)
         assert ticks(read(reader, reader.initialOffset(), reader.latestOffset()))[-1] == 6
+
+
+def test_rows_before_a_statement_of_a_query_that_was_away(bucket: SmallBucket) -> None:
+    """An earlier Spark has planned over the statement: whoever does as the message says has the rows before it too."""
+    first = earlier(bucket)
+    start = first.latestOffset()
+    given = read(first, first.initialOffset(), start)
+    bucket.rows("d.a", 2, row("d.a", 5, "5", '"x"'))
+    truncate(bucket, 6)
+    bucket.metadata(ts(8))
+    second = earlier(bucket)
+    with pytest.raises(NotReplicable, match=f"startingVersion = {ts(4) + 1} and endingVersion = {ts(6)}"):
+        second.partitions(start, second.latestOffset())
+    given += in_batch(bucket, startingVersion=str(ts(4) + 1), endingVersion=str(ts(6)))
+    third = earlier(bucket, startingVersion=str(ts(6) + 1))
+    given += read(third, third.initialOffset(), third.latestOffset())
+    assert ticks(given) == [2, 3, 5, 7]
+
+
+def test_begun_again_as_the_message_says(bucket: SmallBucket) -> None:
+    """A query of an earlier Spark that gave all rows before a statement goes on behind it with its old checkpointLocation."""
+    reader = earlier(bucket)
+    start = reader.latestOffset()
+    bucket.rows("d.a", 2, row("d.a", 5, "5", '"x"'))
+    truncate(bucket, 6)
+    bucket.metadata(ts(8))
+    end = reader.latestOffset()
+    assert ticks(read(reader, start, end)) == [5]
+    with pytest.raises(NotReplicable, match="its old checkpointLocation"):
+        reader.latestOffset()
+    again = earlier(bucket, startingVersion=str(ts(6) + 1))
+    assert ticks(read(again, end, again.latestOffset())) == [7]
 
 
 def test_an_old_load_of_a_query_that_has_gone_on(bucket: SmallBucket) -> None:
