@@ -26,8 +26,13 @@ HEAD = """\
 SET NAMES utf8mb4;
 SET SESSION sql_mode = 'ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO';
 SET time_zone = '+00:00';
+SET SESSION foreign_key_checks = 0 /*!99999 , allow_auto_random_explicit_insert = 1 */;
 """
-"""What a script begins with."""
+"""What a script begins with, on TiDB, MySQL and MariaDB. It holds until the session ends.
+
+What a foreign key did to other rows is among the changes, so it may not be done again. TiDB alone knows the other variable, and reads
+comments with any version; clients remove those that begin with ``/*T!``.
+"""
 
 
 def statements(protocol: Protocol) -> Callable[[Event], str]:

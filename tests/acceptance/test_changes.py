@@ -12,7 +12,7 @@ from signal import SIGINT
 import pytest
 
 from tests.harness.program import ROOT
-from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.servers import KINDS, DatabaseServer, program
 from tests.harness.small_bucket import SmallBucket, column, row, ts
 
 pytestmark = [pytest.mark.acceptance]
@@ -173,3 +173,68 @@ def test_times_of_updates(kind: str, request: pytest.FixtureRequest, tmp_path: P
         assert server.query(shown) == ((1, 1_790_000_002, None),)
     finally:
         run(server, "DROP DATABASE IF EXISTS upd")
+
+
+def piped(server: DatabaseServer, script: str) -> str:
+    """Run a script as a client does that it is piped into; return what it complains of."""
+    client = [
+        program("mariadb"),
+        "--no-defaults",
+        "--protocol=tcp",
+        "--host=127.0.0.1",
+        f"--port={server.port}",
+        "--user=root",
+    ]
+    ended = subprocess.run(client, input=script, capture_output=True, text=True, timeout=60, check=False)
+    return ended.stderr
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("kind", KINDS)
+def test_children_of_a_row_that_gets_its_key_back(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """What a foreign key did to other rows is among the changes, so it is not done again while they are taken back: these rows stay."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    bucket = SmallBucket(root=tmp_path / "bucket")
+    bucket.schema("fk", ts(0), "CREATE DATABASE `fk`", 1)
+    bucket.schema("fk.z", ts(1), "CREATE TABLE `z` (id INT PRIMARY KEY)", 3, (column("id", "INT", key=True),))
+    query = "CREATE TABLE `a` (id INT PRIMARY KEY, z INT, FOREIGN KEY (z) REFERENCES z (id) ON DELETE CASCADE ON UPDATE CASCADE)"
+    bucket.schema("fk.a", ts(2), query, 3, (column("id", "INT", key=True), column("z", "INT")))
+    moved = ("D", "false", 1), ("I", "false", 2)
+    bucket.rows("fk.z", 1, *(f'"{kind}","z","fk",{ts(5)},{update},{key}' for kind, update, key in moved))
+    updated = ("D", "true", 1), ("I", "true", 2)
+    rows = (f'"{kind}","a","fk",{ts(5)},{update},10,{key}' for kind, update, key in updated)
+    bucket.rows("fk.a", 1, *rows, version=ts(2))
+    bucket.metadata(ts(9))
+    (tmp_path / "old.toml").write_text("[sink.csv]\ninclude-commit-ts = true\noutput-old-value = true\n")
+    at = ["--upstream-uri", bucket.uri, "--config", str(tmp_path / "old.toml"), "--tz", "UTC"]
+    try:
+        run(server, printed(*at, "--to", str(ts(4)), "--format", "sql").stdout)
+        run(server, "INSERT INTO fk.z VALUES (1); INSERT INTO fk.a VALUES (10, 1); UPDATE fk.z SET id = 2")
+        assert piped(server, printed(*at, "--from", str(ts(5)), "--format", "undo-sql").stdout) == ""
+        assert (server.query("SELECT * FROM fk.z"), server.query("SELECT * FROM fk.a")) == (((1,),), ((10, 1),))
+    finally:
+        run(server, "DROP DATABASE IF EXISTS fk")
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_with_keys_that_the_source_made_by_chance(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """A deleted row of a table with AUTO_RANDOM comes back under its own key, from a client that removes comments too."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    bucket = SmallBucket(root=tmp_path)
+    columns = (column("id", "BIGINT", key=True), column("n", "INT"))
+    bucket.schema("rnd", ts(0), "CREATE DATABASE `rnd`", 1)
+    query = "CREATE TABLE `t` (id BIGINT PRIMARY KEY /*T![clustered_index] CLUSTERED */ /*T![auto_rand] AUTO_RANDOM(5) */, n INT)"
+    bucket.schema("rnd.t", ts(1), query, 3, columns)
+    bucket.rows("rnd.t", 1, row("rnd.t", 2, "77", "1"), row("rnd.t", 3, "77", "1", operation="D"))
+    bucket.metadata(ts(9))
+    at = ["--upstream-uri", bucket.uri]
+    try:
+        run(server, printed(*at, "--format", "sql").stdout)
+        assert server.query("SELECT * FROM rnd.t") == ()
+        assert piped(server, printed(*at, "--from", str(ts(3)), "--format", "undo-sql").stdout) == ""
+        assert server.query("SELECT * FROM rnd.t") == ((77, 1),)
+    finally:
+        run(server, "DROP DATABASE IF EXISTS rnd")

@@ -47,7 +47,7 @@ def play(events: Iterator[Event], loaded: Loaded, server: DatabaseServer) -> lis
     """Run each event on the server; return what it refused."""
     line = statements(loaded.config.upstream.protocol)
     with server.connect(autocommit=True) as connection, connection.cursor() as cursor:
-        for one in (*HEAD.splitlines(), "SET foreign_key_checks = 0"):
+        for one in HEAD.splitlines():
             cursor.execute(one)
         tried = ((_refused(event, line(event), connection, cursor), line(event)) for event in events)
         return [f"{why}: {text[:300]}" for why, text in tried if why]
