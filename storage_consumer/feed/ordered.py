@@ -113,7 +113,7 @@ class Ordered:
         return found
 
     def changes_of(self, work: FeedFile, commit_range: CommitRange) -> Iterator[Change]:
-        """Yield the changes of a file, as it has them; an update that moves its row to another key is a delete and an insert."""
+        """Yield the changes of a file, as it has them; an update is a delete and an insert where it moves its row to another key, or the table has none."""
         tally = Tally()
         with self.whole_rows(work, tally):
             for row, ts, operation, values, old in self.decoder.rows(self.read(work, commit_range, tally)):
@@ -178,12 +178,13 @@ def _there(blocks: Iterator[bytes], path: str) -> Iterator[bytes]:
 
 
 def _in_parts(change: Change) -> tuple[Change, ...]:
-    """Return an update that moves its row to another key as a delete and an insert, as TiCDC itself writes it unless told otherwise.
+    """Return an update that moves its row to another key, or one of a row without a key, as a delete and an insert.
 
-    Two rows that swap their keys could not be put in an order otherwise.
+    TiCDC itself writes it so unless told otherwise. Two rows that swap their keys could not be put in an order otherwise. Without a key,
+    nothing tells that a delete and an insert of another delivery are the same update.
     """
     old, key = change.old, change.structure.key
-    if old is None or all(old[place] == change.values[place] for place in key):
+    if old is None or (key and all(old[place] == change.values[place] for place in key)):
         return (change,)
     return change._replace(operation=DELETE, values=old, old=None), change._replace(operation=INSERT, old=None)
 

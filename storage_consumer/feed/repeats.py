@@ -52,13 +52,12 @@ def _by_key(ordered: Sequence[Ranked]) -> list[Ranked]:
 
 
 def _by_count(ordered: Sequence[Ranked]) -> list[Ranked]:
-    """Return rows without a key as often as one delivery of the transaction has them."""
+    """Return rows without a key as often as one delivery of the transaction has them. (An update whose old row is known is in two parts.)"""
     by_content: dict[Hashable, list[Ranked]] = defaultdict(list)
     orders: list[tuple[int, Hashable]] = []
     for rank, change in ordered:
         names = [column.name for column in change.structure.columns]
-        old = frozenset(zip(names, change.old, strict=True)) if change.old is not None else None
-        content = change.operation, frozenset(zip(names, change.values, strict=True)), old
+        content = change.operation, frozenset(zip(names, change.values, strict=True))
         by_content[content].append((rank, change))
         orders.append((order_of(rank, change.row, upsert=change.operation not in _DELETES), content))
     return [by_content[content].pop(0) for _, content in delivered_once(orders)]

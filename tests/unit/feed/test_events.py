@@ -11,6 +11,7 @@ import pytest
 from storage_consumer.errors import ConfigError, FilesMissing, NoMetadata, NotReplicable, UndecodableRow
 from storage_consumer.feed import ordered
 from storage_consumer.feed.records import Statement
+from storage_consumer.feed.render_sql import undone
 from tests.harness.small_bucket import SmallBucket, column, row, ts
 from tests.unit.feed.building import everything, feed_of, told
 
@@ -112,6 +113,25 @@ def test_equal_rows_without_a_key_are_counted(bucket: SmallBucket) -> None:
     bucket.rows("d.bag", 1, *twice)
     bucket.rows("d.bag", 2, *twice, row("d.bag", 4, "1", '"x"', operation="D"))
     assert everything(bucket, "d.bag")[2:] == ["3 I d.bag 1,x", "3 I d.bag 1,x", "4 D d.bag 1,x"]
+
+
+def test_an_update_without_a_key_that_comes_again_in_two_parts(bucket: SmallBucket) -> None:
+    """It is a delete and an insert in any delivery, so it counts once, and is taken back once."""
+    columns = (column("id", "INT"), column("name", "VARCHAR"))
+    bucket.schema("d.bag", ts(1), "CREATE TABLE `bag` (id INT, name VARCHAR(20))", 3, columns)
+    text = '"{}","bag","d",{},{},1,"{}"'
+    update, parts = (
+        [text.format("D", ts(3), word, "was"), text.format("I", ts(3), word, "is")] for word in ("true", "false")
+    )
+    bucket.rows("d.bag", 1, text.format("I", ts(2), "false", "was"), *update)
+    bucket.rows("d.bag", 2, *parts)
+    assert told(feed_of(bucket, "d.bag", old=True).events(ts(1))) == [
+        "2 I d.bag 1,was",
+        "3 D d.bag 1,was",
+        "3 I d.bag 1,is",
+    ]
+    lines = undone(feed_of(bucket, "d.bag", old=True).events(ts(2)), "csv")
+    assert [line.partition(" ")[0] for line in lines] == ["DELETE", "INSERT"]
 
 
 @pytest.mark.parametrize("seed", range(20))
