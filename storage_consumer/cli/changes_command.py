@@ -14,7 +14,7 @@ from storage_consumer.config.load import Loaded
 from storage_consumer.config.settings import Tuning
 from storage_consumer.errors import ConfigError
 from storage_consumer.feed import render_sql
-from storage_consumer.feed.keys import OfKey, key_values
+from storage_consumer.feed.keys import OfKey, Whole, key_values
 from storage_consumer.feed.reading import Feed, Wanted
 from storage_consumer.feed.records import Event
 from storage_consumer.feed.render_debezium import debezium_envelopes
@@ -53,7 +53,9 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
     if form in ("sql", "undo-sql"):
         write(render_sql.HEAD)
     if form == "undo-sql":
-        lines: Iterable[str] = render_sql.undone(feed.events(low, high, wanted), upstream.protocol)
+        lines: Iterable[str] = render_sql.undone(
+            feed.events(low, high, Whole(of_key) if of_key else wanted), upstream.protocol
+        )
     else:
         render: dict[str, Callable[[], Callable[[Event], str]]] = {
             "json": lambda: json_lines(upstream.protocol),

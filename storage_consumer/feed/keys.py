@@ -67,6 +67,45 @@ class OfKey:
         return list(zip(structure.key, (_equals(column, text, protocol) for column, text in pairs), strict=True))
 
 
+class Whole:
+    """Says the same as an `OfKey`, for changes that are to be taken back: an update that moves a row to another key is taken whole or not at all."""
+
+    def __init__(self, of_key: OfKey) -> None:
+        """Ask this of each change."""
+        self._of_key = of_key
+        self._last: tuple[Change, bool] | None = None
+
+    def __call__(self, change: Change) -> bool:
+        """Return whether a change concerns the row; the two parts of an update come one after the other.
+
+        Raises `NotReplicable` for an update of which only one part does, and what `OfKey` does.
+        """
+        found = self._of_key(change)
+        last, self._last = self._last, (change, found)
+        if last is not None and (last[0].file, last[0].row) == (change.file, change.row) and last[1] != found:
+            raise NotReplicable(_moved(change, last[0] if found else change, is_to_given=found))
+        return found
+
+
+def _moved(change: Change, other: Change, *, is_to_given: bool) -> str:
+    """Return what is wrong with taking back the part of an update that has the key; `other`: the part that has another one."""
+    columns = other.structure.columns
+    texts = (
+        f"{columns[place].name} = {'0x' if columns[place].type in BINARY_TYPES else ''}{other.values[place]}"
+        for place in other.structure.key
+    )
+    key = ", ".join(texts)
+    what = (
+        f"gave the row with the primary key {key} that of --key"
+        if is_to_given
+        else f"gave the row of --key the primary key {key}"
+    )
+    return (
+        f"{change.structure.table}, {change.file}, row {change.row}, commit ts {change.commit_ts}: this update {what}, so that the row could be taken back only "
+        f"in part. Take the window back without --key, or begin after it, with --from {change.commit_ts + 1}"
+    )
+
+
 def _equals(column: TableColumn, given: str, protocol: Protocol) -> Callable[[str | None], bool]:
     """Return whether a wire text of a column is the value that a text means; none is if the text is no value of its type."""
     if column.type in BINARY_TYPES:

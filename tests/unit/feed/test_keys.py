@@ -9,10 +9,11 @@ from typing import Literal
 import pytest
 
 from storage_consumer.errors import NotReplicable
-from storage_consumer.feed.keys import OfKey, key_values
+from storage_consumer.feed.keys import OfKey, Whole, key_values
+from storage_consumer.feed.reading import Wanted
 from storage_consumer.feed.render_json import json_lines
 from tests.harness.small_bucket import SmallBucket, column, row, ts
-from tests.unit.feed.building import everything, feed_of
+from tests.unit.feed.building import everything, feed_of, told
 
 
 @pytest.mark.parametrize(
@@ -95,6 +96,44 @@ def test_several_columns(tmp_path: Path) -> None:
     assert everything(bucket, "d.a", wanted=OfKey(["1", "2"], "csv"))[1:] == ["2 I d.a 1,0,2"]
     with pytest.raises(NotReplicable, match=r"--key has 1 value\(s\), but the primary key's columns are: a, b"):
         everything(bucket, "d.a", wanted=OfKey(["1"], "csv"))
+
+
+@pytest.fixture
+def moved(tmp_path: Path) -> SmallBucket:
+    """d.a, whose row 1 gets a name at tick 4 and the key 2 at tick 5; the files have old values."""
+    bucket = SmallBucket(root=tmp_path)
+    bucket.create("d.a")
+    text = '"{}","a","d",{},true,{},"{}"'
+    rows = [("D", 4, 1, "x"), ("I", 4, 1, "y"), ("D", 5, 1, "y"), ("I", 5, 2, "y"), ("D", 6, 3, "x"), ("I", 6, 3, "z")]
+    bucket.rows("d.a", 1, *(text.format(kind, ts(tick), *values) for kind, tick, *values in rows))
+    bucket.metadata(ts(9))
+    return bucket
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("1", "gave the row of --key the primary key id = 2, so that"),
+        ("2", "gave the row with the primary key id = 1 that of --key, so that"),
+    ],
+)
+def test_a_row_that_moved_is_not_taken_back_by_half(moved: SmallBucket, key: str, why: str) -> None:
+    """Of an update that gives a row another key, the part with one of the two keys would leave the row twice or not at all."""
+    with pytest.raises(NotReplicable, match=rf"row 3, commit ts {ts(5)}: this update {why}.*--from {ts(5) + 1}"):
+        list(feed_of(moved, "d.a", old=True).events(ts(1), wanted=Whole(OfKey([key], "csv"))))
+
+
+def test_a_row_that_stayed_is_taken_back(moved: SmallBucket) -> None:
+    """What others did does not matter, nor what the row did outside the window."""
+    wanted = Whole(OfKey(["3"], "csv"))
+    assert those_of(moved, wanted, ts(1), ts(9)) == ["6 U d.a 3,x > 3,z"]
+    wanted = Whole(OfKey(["1"], "csv"))
+    assert those_of(moved, wanted, ts(1), ts(4)) == ["4 U d.a 1,x > 1,y"]
+
+
+def those_of(bucket: SmallBucket, wanted: Wanted, low: int, high: int) -> list[str]:
+    """The events of a window that are wanted."""
+    return told(feed_of(bucket, "d.a", old=True).events(low, high, wanted))
 
 
 @pytest.mark.parametrize(
