@@ -131,7 +131,7 @@ def _followed(
         time.sleep(tuning.flush_interval)
         return True
 
-    for event in feed.following(low, wait, wanted, patience=tuning.gap_timeout):
+    for event in feed.following(low, wait, wanted, patience=tuning.gap_timeout, retry_limit=tuning.retry_limit):
         yield None if event is None else line(event)
 
 

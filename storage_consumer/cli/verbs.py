@@ -100,7 +100,7 @@ first; flat, canal's FlatMessages; debezium, Debezium's envelopes. A window need
                 help="How each change is printed: json without it.",
             ),
         ),
-        options=of_the_bucket("filter", "flush-interval"),
+        options=of_the_bucket("filter", "flush-interval", "gap-timeout", "retry-limit"),
         module="changes_command",
     ),
     Verb(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 
-from storage_consumer.clock import Clock
+from storage_consumer.clock import Clock, span
 from storage_consumer.config.settings import Upstream
 from storage_consumer.decode import decoder_for
-from storage_consumer.errors import ConfigError, FilesMissing
+from storage_consumer.errors import ConfigError, FilesMissing, StorageUnavailable
 from storage_consumer.feed.ordered import Ordered
 from storage_consumer.feed.patience import Patience
 from storage_consumer.feed.records import Change, Event
@@ -74,29 +75,80 @@ class Feed:
         return ordered_in(window, self._storage, self._upstream, wanted)
 
     def following(
-        self, low: int, wait: Callable[[], bool], wanted: Wanted = lambda _: True, *, patience: float = 0.0
+        self,
+        low: int,
+        wait: Callable[[], bool],
+        wanted: Wanted = lambda _: True,
+        *,
+        patience: float = 0.0,
+        retry_limit: float = 0.0,
     ) -> Iterator[Event | None]:
         """Yield what committed after `low` (exclusive) as it becomes complete, and None whenever there is nothing more for now.
 
-        `wait` is called then, and returns whether to go on. `patience`: seconds to wait for a file that is missing. Raises what `events` does,
-        and `NotReplicable` for a statement that comes after what followed it was given.
+        `wait` is called then, and returns whether to go on. `patience`: seconds to wait for a file that is missing. `retry_limit`: seconds
+        to try again while a storage does not answer that did so before; a warning of `contents` tells of it. Raises what `events` does, and
+        `NotReplicable` for a statement that comes after what followed it was given.
         """
         rows = statements = low
-        missing = Patience(self._clock, patience)
+        missing, silent = Patience(self._clock, patience), Patience(self._clock, retry_limit)
         while True:
+            window = self._next(rows, statements, missing, silent)
+            for event in self._persistently(window, wanted, silent) if window is not None else ():
+                yield event
+                if event is None and not wait():
+                    return
+            if window is not None:
+                rows, statements = window.high, max(statements, self.contents.checkpoint - 1)
+                self.contents.given = statements
+            yield None
+            if not wait():
+                return
+
+    def _next(self, rows: int, statements: int, missing: Patience, silent: Patience) -> Window | None:
+        """Look at the bucket, and return what is new in it; None if there is nothing, or while it cannot be read."""
+        window = None
+        try:
             self.contents.look()
             checkpoint = self.contents.checkpoint
             # Only beyond them the bucket surely has all statements at a commit-ts.
             before = checkpoint - 1
             if checkpoint > rows or before > statements:
                 window = self._complete(rows, max(rows, checkpoint), (statements, max(statements, before)), missing)
-                if window is not None:
-                    yield from self._of(window, wanted)
-                    rows, statements = window.high, max(statements, before)
-                    self.contents.given = statements
-            yield None
-            if not wait():
+        except StorageUnavailable as fault:
+            self._bear(fault, silent)
+            return None
+        silent.end()
+        return window
+
+    def _persistently(self, window: Window, wanted: Wanted, silent: Patience) -> Iterator[Event | None]:
+        """Yield the events of a window, each once, and None whenever the storage does not answer; then it is read again."""
+        given = 0
+        while True:
+            try:
+                # Read again, a window gives the same events.
+                for event in islice(self._of(window, wanted), given, None):
+                    given += 1
+                    silent.end()
+                    yield event
+            except StorageUnavailable as fault:
+                self._bear(fault, silent)
+                yield None
+            else:
                 return
+
+    def _bear(self, fault: StorageUnavailable, silent: Patience) -> None:
+        """Return if the storage is to be tried again, and warn where that begins; else raise the fault.
+
+        One that never answered has a wrong address rather than an outage, and one that may be another changefeed's is not read on.
+        """
+        if not self.contents.checkpoint or self.contents.may_be_another:
+            raise fault
+        is_new = not silent.is_tried
+        silent.bear(fault)
+        if is_new:
+            self.contents.warnings.append(
+                f"the storage does not answer, and is tried again for {span(silent.seconds)} (--retry-limit): {fault}"
+            )
 
     def _complete(self, low: int, high: int, statements: tuple[int, int], missing: Patience) -> Window | None:
         """Return a window, or None while a file of it may still come."""

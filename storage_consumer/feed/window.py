@@ -77,6 +77,11 @@ class Contents:
         self.warnings: list[str] = []
         """What is odd about the bucket, as far as it was looked at."""
 
+    @property
+    def may_be_another(self) -> bool:
+        """Whether the bucket may be another changefeed's than it was at the first look."""
+        return self._reader.may_be_another
+
     def look(self) -> None:
         """See what is new. Raises `NoMetadata`, `StorageUnavailable`, and what the table that is meant cannot be read for."""
         poll = self._reader.poll()

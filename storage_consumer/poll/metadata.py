@@ -27,6 +27,8 @@ class Metadata:
         """The latest readable value of the file; 0 before."""
         self.unreadable = 0
         """Number of times that the file existed but held no valid checkpoint-ts."""
+        self.went_back = False
+        """Whether it once went so far back that it may be another changefeed's."""
         self.is_ahead = False
         """Whether the latest value lies beyond the clock: then one of the two is wrong."""
         # The last value that was read, None for no file. -1 is neither, so that the first reading is news whatever it says.
@@ -61,6 +63,7 @@ class Metadata:
         # Compared with the latest value, not with the highest one. `latest` has moved already, so this is raised once, and the next
         # poll goes on from the lower value.
         if before and physical_ms(before) - physical_ms(ts) > RESTART_MS:
+            self.went_back = True
             raise StorageUnavailable(
                 f"metadata went back from {before} ({tso_time(before)}) to {ts} ({tso_time(ts)}); the whole bucket "
                 "is listed again, to see whether it is another changefeed's"

@@ -179,6 +179,11 @@ class StorageReader:
         self._returned = checkpoint
         return poll
 
+    @property
+    def may_be_another(self) -> bool:
+        """Whether ``metadata`` once went so far back that the bucket may be another changefeed's now."""
+        return self._metadata.went_back
+
     def checkpoint_now(self) -> int:
         """Return the checkpoint-ts that ``metadata`` has now, 0 if there is none; the next poll looks at it anew."""
         content = self._read_metadata()

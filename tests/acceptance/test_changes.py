@@ -114,6 +114,35 @@ def test_what_comes_is_followed(bucket: SmallBucket) -> None:
         assert running.wait(20) == 0
 
 
+def test_what_comes_is_followed_over_an_outage(bucket: SmallBucket) -> None:
+    """A bucket whose ``metadata`` is away is tried again, which one line on stderr tells; after the retry limit the command ends with code 1."""
+    command = [sys.executable, "-m", "storage_consumer", "changes", "--upstream-uri", bucket.uri, "--follow"]
+    more = ["--flush-interval", "100ms", "--retry-limit", "2s", "--table", "d.b", "--from", str(ts(3))]
+    with subprocess.Popen(
+        [*command, *more],
+        cwd=ROOT,
+        env=WITHOUT_OTHERS,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert json.loads(running.stdout.readline())["after"] == {"id": 7, "name": "seven"}
+        (bucket.root / "metadata").unlink()
+        told = running.stderr.readline()
+        assert told.startswith(
+            "storage-consumer: the storage does not answer, and is tried again for 2s (--retry-limit)"
+        )
+        bucket.metadata(ts(20))
+        assert json.loads(running.stdout.readline())["after"] == {"id": 8, "name": "later"}
+        (bucket.root / "metadata").unlink()
+        assert running.wait(30) == 1
+        again, ended = running.stderr.read().splitlines()
+        assert "is tried again for 2s" in again
+        assert "metadata is gone" in ended
+
+
 def run(server: DatabaseServer, script: str) -> None:
     """Run the statements of a script."""
     lines = (line.partition(" -- ")[0] for line in script.splitlines())

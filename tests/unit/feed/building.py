@@ -12,18 +12,23 @@ from storage_consumer.feed.reading import Feed, Wanted
 from storage_consumer.feed.records import Change, Event, Statement
 from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
 from storage_consumer.storage.open import open_storage
-from storage_consumer.testing.storage import FakeClock
+from storage_consumer.testing.storage import FakeClock, MemoryStorage
 from tests.harness.small_bucket import SmallBucket, ts
 
 LETTERS = {INSERT: "I", UPDATE: "U", DELETE: "D", PARTIAL_DELETE: "P"}
 
 
-def feed_of(bucket: SmallBucket, *rules: str, old: bool = False, **csv: Any) -> Feed:
-    """A feed of a bucket, as of a process that was just started. `old`: its CSV has old values; `csv`: more of its options."""
+def feed_of(
+    bucket: SmallBucket, *rules: str, old: bool = False, storage: MemoryStorage | None = None, **csv: Any
+) -> Feed:
+    """A feed of a bucket, as of a process that was just started. `old`: its CSV has old values; `csv`: more of its options.
+
+    `storage`: what holds the files in the place of the bucket's folder.
+    """
     given = {"upstream_uri": bucket.uri, "tz": "UTC", "include_commit_ts": True, "output_old_value": old}
     loaded = load(given, {}, target=False)
     upstream = replace(loaded.config.upstream, csv=replace(loaded.config.upstream.csv, **csv))
-    return Feed(open_storage(upstream, loaded.secrets), upstream, FakeClock(), rules)
+    return Feed(storage or open_storage(upstream, loaded.secrets), upstream, FakeClock(), rules)
 
 
 def told(events: Iterable[Event | None]) -> list[str]:

@@ -8,10 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.errors import ConfigError, FilesMissing, NoMetadata, NotReplicable, UndecodableRow
+from storage_consumer.errors import (
+    ConfigError,
+    FilesMissing,
+    NoMetadata,
+    NotReplicable,
+    StorageUnavailable,
+    UndecodableRow,
+)
 from storage_consumer.feed import ordered
 from storage_consumer.feed.records import Statement
 from storage_consumer.feed.render_sql import undone
+from storage_consumer.testing.storage import MemoryStorage
 from tests.harness.small_bucket import SmallBucket, column, row, ts
 from tests.unit.feed.building import everything, feed_of, told
 
@@ -355,3 +363,66 @@ def test_a_statement_that_comes_late(bucket: SmallBucket) -> None:
 
     with pytest.raises(NotReplicable, match=rf"d/a/meta/schema_{ts(3)}_\d+\.json came when .* begin again at {ts(3)}"):
         list(feed.following(0, wait))
+
+
+def test_metadata_that_is_gone_for_a_while(bucket: SmallBucket) -> None:
+    """Whoever follows tries again, as long as was said, and one warning tells of it; then the error is raised."""
+    bucket.rows("d.a", 1, *of("d.a", 2))
+    feed = feed_of(bucket, "d.a")
+    waits: list[int] = []
+
+    def wait() -> bool:
+        waits.append(len(waits))
+        if waits[-1] == 0:
+            (bucket.root / "metadata").unlink()
+        elif waits[-1] == 2:
+            bucket.rows("d.a", 2, *of("d.a", 22))
+            bucket.metadata(ts(23))
+        return waits[-1] < 3
+
+    found = list(feed.following(ts(1), wait, retry_limit=60.0))
+    assert told(found) == ["2 I d.a 2,2", "22 I d.a 22,22"]
+    (warning,) = feed.contents.warnings
+    assert warning.startswith(
+        "the storage does not answer, and is tried again for 1m00s (--retry-limit): metadata is gone"
+    )
+    (bucket.root / "metadata").unlink()
+    with pytest.raises(StorageUnavailable, match="metadata is gone"):
+        list(feed.following(ts(23), wait))
+
+
+def test_a_storage_that_does_not_answer_within_a_window(bucket: SmallBucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was given of the window is not given again."""
+    monkeypatch.setattr(ordered.Ordered, "__init__", _small(ordered.Ordered.__init__))
+    for number, ticks in enumerate(((2, 3, 4), (5, 6, 7), (8, 9, 10)), 1):
+        bucket.rows("d.a", number, *of("d.a", *ticks))
+    paths = (path for path in bucket.root.rglob("*") if path.is_file())
+    storage = MemoryStorage({path.relative_to(bucket.root).as_posix(): path.read_bytes() for path in paths})
+
+    def wait() -> bool:
+        was, storage.available = storage.available, True
+        return not was
+
+    found = []
+    for event in feed_of(bucket, "d.a", storage=storage).following(ts(1), wait, retry_limit=60.0):
+        found.append(event)
+        if event is not None:
+            storage.available = event.commit_ts not in (ts(3), ts(8))
+    assert found.count(None) == 3
+    assert told(found) == [f"{tick} I d.a {tick},{tick}" for tick in range(2, 11)]
+
+
+def test_a_storage_that_is_not_tried_again(bucket: SmallBucket) -> None:
+    """One that has not answered yet, and a bucket that may be another changefeed's since its checkpoint went far back."""
+    storage = MemoryStorage()
+    storage.available = False
+    with pytest.raises(StorageUnavailable, match="unavailable"):
+        next(feed_of(bucket, storage=storage).following(0, lambda: True, retry_limit=60.0))
+    bucket.metadata(ts(2000))
+
+    def wait() -> bool:
+        bucket.metadata(ts(20))
+        return True
+
+    with pytest.raises(StorageUnavailable, match="metadata went back"):
+        list(feed_of(bucket).following(0, wait, retry_limit=60.0))
