@@ -108,7 +108,7 @@ def prepared(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep
     where it names what the target reserves for itself, `StatementRefused` where it moves a table that may be another feed's.
     """
     selection, definition = manager.selection, step.definition
-    judgement = selection.judged(definition)
+    judgement = selection.judged(definition, of_copy=step.is_of_copy)
     skip = judgement.skip
     # What reads a table that the filter leaves out, as a view may, runs only where the target has that table anyway.
     there = _existing(judgement.needs, manager, target) if judgement.needs else {}

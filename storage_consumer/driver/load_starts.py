@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.copies import Loading, OpenCopy, loads_to_begin, unsettled
 from storage_consumer.driver.ddl_prepare import described, prepared
-from storage_consumer.driver.loading import OF_LOADS, database_steps, surroundings_of
+from storage_consumer.driver.loading import database_steps, surroundings_of
 from storage_consumer.errors import ConfigError, TableError
 from storage_consumer.loading.proof import gap_proof, refused_future
 from storage_consumer.model import TableName
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.loads import Load, LoadPhase
+from storage_consumer.plan.steps import OF_LOADS, is_of_copy
 from storage_consumer.plan.table_decisions import no_commit_ts
 from storage_consumer.plan.table_words import table_flag
 from storage_consumer.telemetry import Log
@@ -199,6 +200,6 @@ def is_new_feed(restart: Restart, storage_checkpoint: int) -> bool:
     # What is only requested does not make a feed begin.
     begun = any(load.phase != LoadPhase.REQUESTED for load in restart.loads.values())
     # The statements of copies are none of the feed: the databases of one are created before it begins.
-    ran = any(not identity.table_dir.startswith(OF_LOADS) for identity in restart.journalled)
+    ran = any(not is_of_copy(identity.table_dir) for identity in restart.journalled)
     nothing = not (restart.checkpoint or restart.tables or restart.floor or begun or ran)
     return nothing and not storage_checkpoint

@@ -28,7 +28,7 @@ from storage_consumer.model import (
 from storage_consumer.plan.journal import DONE, STARTED
 from storage_consumer.plan.loads import Load, Slice, clock_of, end_of, next_slices
 from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.plan.steps import DdlStep, RowStep, key_of
+from storage_consumer.plan.steps import OF_LOADS, DdlStep, RowStep, key_of
 from storage_consumer.plan.table import is_all_apart
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import table_flag
@@ -40,8 +40,6 @@ _log = Log("load")
 
 _ALONE, _BESIDE_OTHERS = 20.0, 2.0
 """Seconds that a job with parts of copies should take: while nothing else is to be done, and while other tables go on."""
-OF_LOADS = "load/"
-"""How the folder begins under which the journal has the statements of copies; none of the bucket's does."""
 _OTHER_COPY = (
     "{} holds another copy than the one that the load of {} began with. Put that one back, or begin again with a copy as of now or later. "
     "From an export: {}"

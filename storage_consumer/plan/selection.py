@@ -158,15 +158,16 @@ class Selection:
                     f"{definition.name}: the DDL with version {definition.version} ({definition.path}) names {name.schema}, which {why}"
                 )
 
-    def judged(self, definition: TableDefinition) -> Judgement:
+    def judged(self, definition: TableDefinition, *, of_copy: bool = False) -> Judgement:
         """Return what happens to a statement whose names all carry their database where it is not the definition's own.
 
+        `of_copy`: whether it makes a table of a copy, or its database. Event filters are about what happened at the source, and not about these.
         Raises `NotReplicable` where it would bring rows of a table that is left out.
         """
         if not definition.is_ddl:
             return _RUN
         if not definition.name.table:
-            return self._of_database(definition)
+            return self._of_database(definition, of_copy=of_copy)
         # Asked first and raised last: a statement that the filter ignores brings no rows in.
         crossing = self._crossing(definition)
         subject = parsed(definition).subject
@@ -175,7 +176,7 @@ class Selection:
             return Judgement(
                 skip=f"{subject} is skipped by an operator" if by_operator else f"the filter leaves out {subject}"
             )
-        if reason := self.filter.ignores(definition):
+        if reason := "" if of_copy else self.filter.ignores(definition):
             return Judgement(skip=reason)
         if crossing:
             raise NotReplicable(crossing)
@@ -185,10 +186,10 @@ class Selection:
         """Return whether a statement of a database is not run."""
         return bool(self._of_database(definition).skip)
 
-    def _of_database(self, definition: TableDefinition) -> Judgement:
+    def _of_database(self, definition: TableDefinition, *, of_copy: bool = False) -> Judgement:
         if self.filter.leaves_out(definition.name):
             return Judgement(skip=f"the filter leaves out every table of {definition.name}")
-        if reason := self.filter.ignores(definition):
+        if reason := "" if of_copy else self.filter.ignores(definition):
             return Judgement(skip=reason)
         splits = definition.ddl_type == DdlKind.CREATE_SCHEMA and self.routes.splits(definition.name.schema)
         # With defaults of its own it cannot be skipped; `routes.routed` then refuses it.

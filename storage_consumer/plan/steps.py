@@ -17,6 +17,15 @@ def key_of(name: TableName) -> str:
     return f"{quote(folded.schema)}.{quote(folded.table)}" if folded.table else quote(folded.schema)
 
 
+OF_LOADS = "load/"
+"""How the folder begins under which the journal has the statements of copies; behind the load's id follows a key of a table or database."""
+
+
+def is_of_copy(table_dir: str) -> bool:
+    """Return whether the journal has statements of a copy under this folder. A database of the bucket may be called `load`."""
+    return table_dir.startswith(OF_LOADS) and "/`" in table_dir
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdlStep:
     """One statement, or one structure that the target must have, at its place on the commit-ts line."""
@@ -34,6 +43,11 @@ class DdlStep:
     """Why the filter keeps it from being run; empty if it does not."""
     source: DdlStep | None = None
     """The same with the bucket's names, if this one has the target's."""
+
+    @property
+    def is_of_copy(self) -> bool:
+        """Whether it makes a table of a copy, or its database, and is no statement of the bucket."""
+        return is_of_copy(self.table_dir)
 
     @property
     def origin(self) -> DdlStep:

@@ -258,28 +258,8 @@ class History:
         self.bucket.hid = hid_from_the_paused_one or bool(self.storage.hidden)
         # A decision is obeyed at the start of a round, or of the first one after a statement on its table.
         had_decisions, written = self._has_decisions or self.loads.is_any_open, len(self.bucket.sink.writes)
-        try:
-            summary = process.round(once=once)
-        except Crash:
-            self.counts.crashes += 1
-            self.tell(f"process {process.number} is killed")
-            self._gone(process)
-            self._down(process.dice)
-            return None
-        except ConfigError as fault:
-            # One that is the owner no more may find what the other one has loaded.
-            if not isinstance(fault, ExportUnfinished) and process.epoch == self.records.epoch:
-                raise
-            self._gone(process)
-            process.end()
-            return None
-        except NotTheWriter as fault:
-            if process.epoch == self.records.epoch:
-                raise Differs(f"the writer thinks that it is none: {fault}") from fault
-            self.counts.fenced += 1
-            self.tell(f"process {process.number} ends: it is the writer no more")
-            self._gone(process)
-            process.end()
+        summary, went_on = self._round_of(process, once=once)
+        if not went_on:
             return None
         if process.epoch != self.records.epoch:
             process.notices = True  # it did nothing after the other one took over, and will be told before it does
@@ -309,6 +289,32 @@ class History:
             # What halted is tried again by the next one.
             self._end()
         return summary
+
+    def _round_of(self, process: Process, *, once: bool) -> tuple[RoundSummary | None, bool]:
+        """The summary of one round of a process, and whether it came to its end."""
+        try:
+            return process.round(once=once), True
+        except Crash:
+            self.counts.crashes += 1
+            self.tell(f"process {process.number} is killed")
+            self._gone(process)
+            self._down(process.dice)
+            return None, False
+        except ConfigError as fault:
+            # One that is the owner no more may find what the other one has loaded.
+            if not isinstance(fault, ExportUnfinished) and process.epoch == self.records.epoch:
+                raise
+            self._gone(process)
+            process.end()
+            return None, False
+        except NotTheWriter as fault:
+            if process.epoch == self.records.epoch:
+                raise Differs(f"the writer thinks that it is none: {fault}") from fault
+            self.counts.fenced += 1
+            self.tell(f"process {process.number} ends: it is the writer no more")
+            self._gone(process)
+            process.end()
+            return None, False
 
     def _gone(self, process: Process) -> None:
         if self.process is process:

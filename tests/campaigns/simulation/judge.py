@@ -285,12 +285,7 @@ class Judge:
         `part_of_version`: a statement at this very ts was taken though others of it may not be there yet, so a rename may meet a name
         that one of those frees: it halts, and runs at the next start.
         """
-        behind_all = [table for table in summary.tables if table.checkpoint < summary.checkpoint]
-        if any(table.table not in self.loaded.names_apart for table in behind_all):
-            raise Differs(f"{summary.checkpoint} is told, but not all tables are there: {summary.tables}")
-        self.loaded.note_caught_up()
-        if summary.checkpoint > summary.checkpoint_running:
-            raise Differs(f"{summary.checkpoint} is told, but running tables are at {summary.checkpoint_running}")
+        self._is_reached(summary)
         apart = {str(TableName(schema=schema, table=table)) for schema, table in self.left_out.names}
         apart |= self.loaded.may_halt
         stopped = [table for table in summary.halted if not is_colliding(table.table) and table.table not in apart]
@@ -321,6 +316,15 @@ class Judge:
         if waiting or behind:
             raise Differs(f"stands at {summary.checkpoint}, not at {summary.storage_checkpoint}: {waiting}")
         self._is_whole(tick_of(summary.storage_checkpoint), takes_last=takes_last)
+
+    def _is_reached(self, summary: RoundSummary) -> None:
+        """All tables that count are at the checkpoint that is told."""
+        behind_all = [table for table in summary.tables if table.checkpoint < summary.checkpoint]
+        if any(table.table not in self.loaded.names_apart for table in behind_all):
+            raise Differs(f"{summary.checkpoint} is told, but not all tables are there: {summary.tables}")
+        self.loaded.note_caught_up()
+        if summary.checkpoint > summary.checkpoint_running:
+            raise Differs(f"{summary.checkpoint} is told, but running tables are at {summary.checkpoint_running}")
 
     def _may_halt(self, stopped: list[TableSummary], version: int) -> None:
         """Tables halt only at a rename that met a name, or missed one: after a copy, or at a version that is not all there (0: none)."""

@@ -1,4 +1,4 @@
-"""The databases of copies under routes: each is created where its tables will be, and where a statement of the bucket will not create it."""
+"""Copies under routes and event filters: databases and tables come to where the routes lead, and what a load runs is no event of the source."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.config.settings import Route, Selecting
-from tests.harness.small_bucket import CREATE_TABLE, ts
-from tests.unit.copying import MemoryCopy, WithCopies, names_in
-from tests.unit.driver.test_loads import ONE
+from storage_consumer.config.settings import EventFilter, Route, Selecting
+from storage_consumer.model import TableColumn
+from tests.harness.small_bucket import CREATE_TABLE, row, ts
+from tests.unit.copying import COLUMNS, KEYLESS, MemoryCopy, WithCopies, names_in
+from tests.unit.driver.test_loads import ONE, TWO
 from tests.unit.driving import numbers
 
 EXCHANGED = (
@@ -59,7 +60,9 @@ def test_a_database_of_a_copy_is_created_with_the_name_of_the_route(routes: tupl
     """Once, and nothing under its own name."""
     world = began("shop", routes=routes)
     assert world.records.databases == {routes[0].target_schema}
-    assert world.records.effects == [f"CREATE DATABASE `{routes[0].target_schema}` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"]
+    assert world.records.effects == [
+        f"CREATE DATABASE `{routes[0].target_schema}` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+    ]
 
 
 def test_a_load_leaves_the_database_of_its_route_to_the_statement_that_creates_it() -> None:
@@ -78,3 +81,41 @@ def test_a_load_leaves_the_database_of_its_route_to_the_statement_that_creates_i
     world.bucket.metadata(ts(10))
     assert not world.once().halted
     assert names_in(world, "shop.c") == {"1": "copy"}
+
+
+FILTERS = [("truncate table",), ("drop table", "truncate table"), ("create table", "create schema"), ("all ddl",)]
+
+
+@pytest.mark.parametrize("events", FILTERS, ids=", ".join)
+@pytest.mark.parametrize("columns", [COLUMNS, KEYLESS], ids=["key", "no key"])
+def test_event_filters_leave_the_statements_of_loads_alone(
+    events: tuple[str, ...], columns: tuple[TableColumn, ...]
+) -> None:
+    """They are about what happened at the source: a table that is loaded anew is emptied all the same, and has each row of the copy once."""
+    copy = MemoryCopy(snapshot=ts(12))
+    copy.add("shop.a", [ONE], [TWO], columns=columns)
+    world = WithCopies(copy)
+    event_filters = (EventFilter(matcher=("shop.*",), ignore_event=events),)
+    world.config = replace(world.config, selecting=Selecting(event_filters=event_filters))
+    world.bucket.metadata(ts(20))
+    assert not world.once().halted
+    assert names_in(world, "shop.a") == {"1": "copy", "2": "copy"}
+    copy.snapshot, copy.identity = ts(25), "two"
+    copy.add("shop.a", [ONE], columns=columns)
+    world.request("shop.a", replaces=True)
+    world.bucket.metadata(ts(30))
+    assert not world.once().halted
+    assert numbers(world, "shop.a") == ["1"]
+
+
+def test_a_database_that_is_called_like_the_folder_of_loads() -> None:
+    """Its statements are the bucket's: event filters count for them."""
+    world = WithCopies(MemoryCopy(snapshot=ts(5)), initial=False)
+    event_filters = (EventFilter(matcher=("load.*",), ignore_event=("truncate table",)),)
+    world.config = replace(world.config, selecting=Selecting(event_filters=event_filters))
+    world.bucket.create("load.a")
+    world.bucket.rows("load.a", 1, row("load.a", 2, "1", '"one"'))
+    world.bucket.schema("load.a", ts(3), "TRUNCATE TABLE `a`", 11)
+    world.bucket.metadata(ts(10))
+    assert not world.once().halted
+    assert numbers(world, "load.a") == ["1"]

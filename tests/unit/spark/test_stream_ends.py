@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxFiles
 
@@ -200,7 +201,12 @@ def in_batch(bucket: SmallBucket, **options: str) -> list[dict[str, Any]]:
     """What a batch gives of d.a."""
     source = TicdcDataSource({"path": bucket.uri, "tz": "UTC", "table": "d.a", **options})
     reader = source.reader(source.schema())
-    return [each for part in reader.partitions() for found in reader.read(part) for each in found.to_pylist()]
+    found: list[dict[str, Any]] = []
+    for part in reader.partitions():
+        for batch in reader.read(part):
+            assert isinstance(batch, pa.RecordBatch)
+            found += batch.to_pylist()
+    return found
 
 
 def test_columns_that_were_chosen(bucket: SmallBucket) -> None:
