@@ -16,6 +16,7 @@ from storage_consumer.model import TableName
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.loads import Load, LoadPhase
+from storage_consumer.plan.shared_names import refuse_shared_places
 from storage_consumer.plan.steps import OF_LOADS, is_of_copy
 from storage_consumer.plan.table_decisions import no_commit_ts
 from storage_consumer.plan.table_words import table_flag
@@ -59,7 +60,9 @@ class LoadStarts:
             )
         selection = self.context.manager.selection
         wanted = [key for key, table in copy.tables.items() if not selection.filter.leaves_out(table.definition.name)]
-        self._refuse_rows([copy.tables[key].definition.name for key in wanted], _IN_FEED)
+        names = [copy.tables[key].definition.name for key in wanted]
+        refuse_shared_places(names, selection)
+        self._refuse_rows(names, _IN_FEED)
         load_id = uuid.uuid4().hex
         self._create_databases(copy, load_id)
         loads = loads_to_begin(uri, copy, wanted, load_id, replaces=False)
@@ -127,6 +130,7 @@ class LoadStarts:
         copy = self.loading.copy_at(load.source)
         if load.table_key not in copy.tables:
             raise ConfigError(self._lacking(load, copy))
+        refuse_shared_places([load.name], self.context.manager.selection, restart.targets.values())
         checkpoint = restart.tables.get(load.table_key, 0)
         if load.table_key not in restart.behind:
             checkpoint = max(checkpoint, restart.checkpoint)

@@ -10,7 +10,7 @@ from storage_consumer.model import TableName
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.lifetimes import Lifetimes
 from storage_consumer.plan.routes import Routes
-from storage_consumer.plan.selection import AT_A_START
+from storage_consumer.plan.selection import AT_A_START, Selection
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.table_words import shell_word, table_flag, table_word
 
@@ -44,20 +44,53 @@ def collisions(
     """
     found: dict[str, str] = {}
     for keys in alike:
-        ordered = sorted(
-            (tables[key] for key in keys if tables[key].files.versions), key=lambda t: (t.files.first, t.key)
-        )
+        ordered = sorted((tables[key] for key in keys if _begin_of(tables[key])), key=lambda t: (_begin_of(t), t.key))
         for place, table in enumerate(ordered):
             # A table that is refused itself writes nothing, so it is in nobody's way.
             before = [other for other in ordered[:place] if other.key not in found]
-            began = table.files.first
-            if other := next((o for o in before if not o.timeline.is_over(began, lifetimes.ends_of(o))), None):
+            began = _begin_of(table)
+            if other := next((o for o in before if not _is_over(o, began, lifetimes)), None):
                 found[table.key] = (
                     f"the routes send {table.name} and {other.name} to {routes.target(table.name)} at the same time: "
                     f"rows of one would overwrite those of the other. {AT_A_START} with another --route for one of them, "
                     "or with a --filter to leave it out"
                 )
     return found
+
+
+def _begin_of(table: TableConsumer) -> int:
+    """Return from which commit-ts on a table is in the target, by its files and its copy; 0 if it is not."""
+    return min(filter(None, (table.files.first, _copied_at(table))), default=0)
+
+
+def _copied_at(table: TableConsumer) -> int:
+    """Return the TSO of the copy that a table was made from, or is being made from; 0 for none."""
+    return table.loaded_from or table.copies.copied_at
+
+
+def _is_over(table: TableConsumer, version: int, lifetimes: Lifetimes) -> bool:
+    """Return whether nothing is known of a table after it ended, before a version."""
+    ends = lifetimes.ends_of(table)
+    if (ends.last or 0) < _copied_at(table) and not table.status.dropped:
+        return False
+    return table.timeline.is_over(version, ends)
+
+
+def refuse_shared_places(
+    names: Iterable[TableName], selection: Selection, there: Iterable[tuple[TableName, TableName]] = ()
+) -> None:
+    """Raise `ConfigError` if a table of a copy has no place of its own in the target. `there`: names in bucket and target of what is there."""
+    places = {place.folded(): name for name, place in there}
+    for name in names:
+        if why := selection.why_nowhere(name):
+            raise ConfigError(why)
+        place = selection.routes.target(name)
+        other = places.setdefault(place.folded(), name)
+        if other.folded() != name.folded():
+            raise ConfigError(
+                f"the routes send {name} and {other} to {place}: rows of one would overwrite those of the other. {AT_A_START} with another --route "
+                "for one of them, or with a --filter to leave it out"
+            )
 
 
 def refuse_other_places(restart: Restart, routes: Routes) -> None:

@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.config.settings import EventFilter, Route, Selecting
+from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableColumn
+from storage_consumer.plan.loads import LoadPhase
 from tests.harness.small_bucket import CREATE_TABLE, row, ts
 from tests.unit.copying import COLUMNS, KEYLESS, MemoryCopy, WithCopies, names_in
 from tests.unit.driver.test_loads import ONE, TWO
@@ -119,3 +121,92 @@ def test_a_database_that_is_called_like_the_folder_of_loads() -> None:
     world.bucket.metadata(ts(10))
     assert not world.once().halted
     assert numbers(world, "load.a") == ["1"]
+
+
+# places that two tables would share
+
+
+def one_copied(*tables: str, initial: bool = False, routes: tuple[Route, ...] = SHARED) -> WithCopies:
+    """A feed of shop.a, which is in store.a, beside a copy as of tick 12 of tables with two rows."""
+    copy = MemoryCopy(snapshot=ts(12))
+    for table in tables:
+        copy.add(table, [("1", f'"{table}"'), ("2", f'"{table}"')])
+    world = WithCopies(copy, initial=initial)
+    world.config = replace(world.config, selecting=Selecting(routes=routes))
+    if not initial:
+        world.bucket.create("shop.a")
+        world.bucket.rows("shop.a", 1, row("shop.a", 2, "7", '"shop.a"'))
+        world.bucket.metadata(ts(10))
+        assert not world.once().halted
+        world.bucket.metadata(ts(20))
+    return world
+
+
+def test_two_tables_of_one_copy_and_one_place() -> None:
+    """A feed does not begin with tables whose rows would overwrite each other."""
+    world = one_copied("shop.a", "depot.a", initial=True)
+    world.bucket.metadata(ts(20))
+    with pytest.raises(
+        ConfigError, match=r"the routes send depot\.a and shop\.a to store\.a: rows of one would overwrite"
+    ):
+        world.once()
+    assert not world.records.rows
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_a_load_into_the_place_of_another_table(replaces: bool) -> None:  # noqa: FBT001 - pytest
+    """It is refused, and does not empty that table; the reason is stored."""
+    world = one_copied("depot.a")
+    world.request("depot.a", replaces=replaces)
+    assert not world.once().halted
+    assert names_in(world, "store.a") == {"7": "shop.a"}
+    load = world.records.loads["`depot`.`a`"]
+    assert load.phase == LoadPhase.REFUSED
+    assert "rows of one would overwrite those of the other" in load.error
+
+
+@pytest.mark.parametrize(
+    "query", ["", "CREATE TABLE `a` (id INT PRIMARY KEY, name VARCHAR(20))"], ids=["older", "created"]
+)
+def test_a_table_that_comes_to_where_a_copy_is(query: str) -> None:
+    """It halts, also where the copied table has no file in the bucket."""
+    world = one_copied("depot.b")
+    world.request("depot.b")
+    assert not world.once().halted
+    world.bucket.schema("shop.b", ts(25), query, CREATE_TABLE if query else 0)
+    world.bucket.rows("shop.b", 1, row("shop.b", 26, "1", '"other"'), version=ts(25))
+    world.bucket.metadata(ts(30))
+    (halted,) = world.once().halted
+    assert halted.table == "shop.b"
+    assert "the routes send shop.b and depot.b to store.b at the same time" in halted.error
+    assert names_in(world, "store.b") == {"1": "depot.b", "2": "depot.b"}
+
+
+def test_a_copied_table_whose_place_is_free_again() -> None:
+    """A table that was dropped gives its place to another one."""
+    world = one_copied("depot.b")
+    world.request("depot.b")
+    assert not world.once().halted
+    world.bucket.schema("depot.b", ts(22), "DROP TABLE `b`", 4)
+    world.bucket.schema("shop.b", ts(25), "CREATE TABLE `b` (id INT PRIMARY KEY, name VARCHAR(20))", CREATE_TABLE)
+    world.bucket.rows("shop.b", 1, row("shop.b", 26, "1", '"other"'), version=ts(25))
+    world.bucket.metadata(ts(30))
+    assert not world.once().halted
+    assert names_in(world, "store.b") == {"1": "other"}
+
+
+def test_a_load_to_a_place_that_the_target_keeps_for_itself() -> None:
+    """It is refused, so that another route can lead the table elsewhere later."""
+    world = one_copied("depot.z", routes=(Route(matcher=("depot.z",), target_schema="storage_consumer"),))
+    world.request("depot.z")
+    world.once()
+    assert "would go into storage_consumer of the target" in world.records.loads["`depot`.`z`"].error
+    world.config = replace(
+        world.config, selecting=Selecting(routes=(Route(matcher=("depot.z",), target_schema="store"),))
+    )
+    world.copy.snapshot, world.copy.identity = ts(25), "two"
+    world.copy.add("depot.z", [ONE])
+    world.request("depot.z")
+    world.bucket.metadata(ts(30))
+    assert not world.once().halted
+    assert names_in(world, "store.z") == {"1": "copy"}
