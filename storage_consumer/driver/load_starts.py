@@ -130,7 +130,7 @@ class LoadStarts:
         copy = self.loading.copy_at(load.source)
         if load.table_key not in copy.tables:
             raise ConfigError(self._lacking(load, copy))
-        refuse_shared_places([load.name], self.context.manager.selection, restart.targets.values())
+        refuse_shared_places([load.name], self.context.manager.selection, self._occupied(restart, load.table_key))
         checkpoint = restart.tables.get(load.table_key, 0)
         if load.table_key not in restart.behind:
             checkpoint = max(checkpoint, restart.checkpoint)
@@ -147,6 +147,13 @@ class LoadStarts:
             self._refuse_rows([load.name], "To empty the table first, request it with --replace")
         (found,) = loads_to_begin(load.source, copy, [load.table_key], load.load_id, replaces=load.replaces)
         return replace(found, load_id=load.load_id, phase=LoadPhase.LOADING)
+
+    def _occupied(self, restart: Restart, own: str) -> list[tuple[TableName, TableName]]:
+        """Return the names in bucket and target of all other tables that are there; those that an operator has left out stay as they are."""
+        manager = self.context.manager
+        skipped = [manager.tables[key].name for key in restart.skipped if key in manager.tables and key != own]
+        found = [names for key, names in restart.targets.items() if key != own]
+        return found + [(name, manager.selection.routes.target(name)) for name in skipped]
 
     def _lacking(self, load: Load, copy: OpenCopy) -> str:
         """Return why a copy has no such table."""

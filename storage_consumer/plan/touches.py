@@ -32,8 +32,10 @@ class TableNames:
 
     @cached_property
     def databases(self) -> frozenset[str]:
-        """The databases of all tables that are taken."""
-        return frozenset(table.name.schema for table in self._tables.values() if not table.status.left_out)
+        """The databases of all tables that are taken, or that an operator has left out: those stay in the target as they are."""
+        return frozenset(
+            table.name.schema for table in self._tables.values() if not table.status.left_out or table.status.skipped
+        )
 
     @cached_property
     def alike(self) -> tuple[frozenset[str], ...]:

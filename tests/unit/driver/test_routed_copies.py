@@ -10,6 +10,7 @@ from storage_consumer.config.settings import EventFilter, Route, Selecting
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableColumn
 from storage_consumer.plan.loads import LoadPhase
+from storage_consumer.plan.table_decisions import TableDecision
 from tests.harness.small_bucket import CREATE_TABLE, row, ts
 from tests.unit.copying import COLUMNS, KEYLESS, MemoryCopy, WithCopies, names_in
 from tests.unit.driver.test_loads import ONE, TWO
@@ -210,3 +211,35 @@ def test_a_load_to_a_place_that_the_target_keeps_for_itself() -> None:
     world.bucket.metadata(ts(30))
     assert not world.once().halted
     assert names_in(world, "store.z") == {"1": "copy"}
+
+
+def skip(world: WithCopies, table: str) -> None:
+    """Have an operator leave a table out."""
+    key = ".".join(f"`{part}`" for part in table.split("."))
+    world.records.table_decisions[key] = TableDecision(table_key=key, verb="skip", decided_at="now", decided_by="me")
+    world.once()
+
+
+def test_a_load_into_the_place_of_a_skipped_table() -> None:
+    """That table stays as it is, by the word that skips it."""
+    world = one_copied("depot.a")
+    skip(world, "shop.a")
+    world.request("depot.a", replaces=True)
+    world.once()
+    assert names_in(world, "store.a") == {"7": "shop.a"}
+    assert world.records.loads["`depot`.`a`"].phase == LoadPhase.REFUSED
+
+
+def test_a_database_that_a_skipped_table_shares() -> None:
+    """Dropping it would take that table's rows: the statement is refused, and named."""
+    world = one_copied("depot.z")
+    world.bucket.schema("depot.b", ts(20) + 1, "CREATE TABLE `b` (id INT PRIMARY KEY, name VARCHAR(20))", CREATE_TABLE)
+    world.bucket.rows("depot.b", 1, row("depot.b", 21, "2", '"two"'), version=ts(20) + 1)
+    world.bucket.metadata(ts(22))
+    assert not world.once().halted
+    skip(world, "depot.b")
+    world.bucket.schema("shop", ts(25), "DROP DATABASE `shop`", 2)
+    world.bucket.metadata(ts(30))
+    (halted,) = world.once().halted
+    assert "drop the tables that came from it" in halted.error
+    assert numbers(world, "store.b") == ["2"]
