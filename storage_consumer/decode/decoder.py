@@ -177,8 +177,8 @@ class Decoder(Protocol):
         """Yield what `rows` does, in any order, in batches where rows have the form that is usual for the layout.
 
         An update whose file shows that it changes a column of the key comes by itself, or as a delete and an insert
-        (see `Batch`); without a key this holds for every update with an old image. In old images only the key has to be
-        read.
+        (see `Batch`); without a key this holds for every update with an old image. In old images of all other updates only the
+        key has to be read.
         """
         ...
 

@@ -140,13 +140,23 @@ class Row(str):
 
 
 def row(
-    table: str, tick: int, *values: str, operation: str = "I", names: Sequence[str] = ("id", "name", "more")
+    table: str,
+    tick: int,
+    *values: str,
+    operation: str = "I",
+    names: Sequence[str] = ("id", "name", "more"),
+    old: Sequence[str] = (),
 ) -> Row:
-    r"""One row; `values` as CSV has them: text in quotes, ``\N`` for NULL. `names`: of the columns, for canal-json."""
+    r"""One row; `values` as CSV has them: text in quotes, ``\N`` for NULL.
+
+    For canal-json: `names` of the columns, and the `old` row of an update, which is the same one if it is not given.
+    """
     database, _, name = table.partition(".")
     found = Row(",".join((f'"{operation}"', f'"{name}"', f'"{database}"', str(ts(tick)), *values)))
-    texts = (None if value == r"\N" else value.strip('"') for value in values)
-    image = [dict(zip(names, texts, strict=False))]
+    image, before = (
+        [dict(zip(names, (None if value == r"\N" else value.strip('"') for value in given), strict=False))]
+        for given in (values, old or values)
+    )
     message = {
         "id": 0,
         "database": database,
@@ -159,7 +169,7 @@ def row(
         "sql": "",
         "sqlType": {},
         "mysqlType": {},
-        "old": image if operation == "U" else None,
+        "old": before if operation == "U" else None,
         "data": image,
         "_tidb": {"commitTs": ts(tick)},
     }

@@ -55,7 +55,7 @@ class Shape:
     layout: RowLayout
     names: tuple[str, ...]
     key: tuple[int, ...]
-    """The columns that matter in an old image; empty means all."""
+    """The columns that matter in an old image, unless one of them changed; empty means all."""
     decode: Callable[[bytes], Any]
     """Decoder of a message whose images are structs of exactly these columns.
 
@@ -131,6 +131,10 @@ class Shape:
             if old is not UNSET:
                 texts[place] = old
         return texts
+
+    def whole(self, image: Image, data: Texts) -> Texts:
+        """Return the texts of all columns of an old image; what it leaves out is taken from `data`, what the layout lacks is passed over."""
+        return [image.get(name, now) for name, now in zip(self.names, data, strict=True)]
 
     def _mismatch(self, how: str) -> str:
         return (

@@ -65,6 +65,30 @@ def test_partial_old(old: object, expected: object) -> None:
     assert from_canal(update(old), *KINDS)[0][4] == expected
 
 
+@pytest.mark.parametrize(
+    ("old", "expected"),
+    [
+        ([{"c0": "6", "c1": "six", "c2": "\x00"}], ("6", "six", "00")),
+        ([{"c0": "6", "c1": None}], ("6", None, "FF")),
+        ([{"c2": "\x00", "c1": "six", "c0": "6", "c9": "x"}], ("6", "six", "00")),
+        ([{"c0": "7", "c1": "six"}], ("7", "seven", "FF")),
+    ],
+)
+def test_old_row_of_another_key(old: object, expected: object) -> None:
+    """Of an update that moves its row the whole old row is read; of one that keeps the key only the key, as the rest is not needed."""
+    file = replace(file_read([update(old).encode()], layout(*KINDS)), key=(0,))
+    (change,) = CanalJsonDecoder("\r\n").changes(file)
+    assert isinstance(change, tuple)
+    assert change[4] == expected
+
+
+def test_old_row_that_cannot_be_read() -> None:
+    """It is an error that names the row, where an update moves it."""
+    file = replace(file_read([update([{"c0": "6", "c1": 6}]).encode()], layout(*KINDS)), key=(0,))
+    with pytest.raises(UndecodableRow, match=r"row 1 .*not a readable canal-json row"):
+        list(CanalJsonDecoder("\r\n").changes(file))
+
+
 def test_values_go_by_name() -> None:
     """Values are taken by column name, whatever their order in the message."""
     line = canal_line(canal_message(KINDS, ROW, data=[{"c2": "\xff", "c0": "7", "c1": "seven"}]))

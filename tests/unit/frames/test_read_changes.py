@@ -136,6 +136,16 @@ def test_updates_with_old_rows(tmp_path: Path, count: int) -> None:
     ]
 
 
+def test_old_rows_of_canal_json(tmp_path: Path) -> None:
+    """An update that moves its row is a delete with all that the row was, and an insert with all that it is."""
+    bucket = SmallBucket(root=tmp_path, protocol="canal-json")
+    bucket.create("d.a")
+    bucket.rows("d.a", 1, row("d.a", 2, "2", '"new"', operation="U", old=("1", '"old"')))
+    bucket.metadata(ts(9))
+    found = [(each["_change_type"], each["id"], each["name"]) for each in read(bucket, "d.a")]
+    assert found == [("delete", 1, "old"), ("insert", 2, "new")]
+
+
 def test_what_is_refused(bucket: SmallBucket) -> None:
     """A window that is not complete, a time without a zone, a name that is none, and a column that became another type."""
     for table, options, told in (
