@@ -100,7 +100,10 @@ def _change(found: Sequence[_Ranked], place: int) -> Change:
             break
         place -= len(piece.ts)
     structure = piece.work.structure
-    cells = (piece.columns[folded_name(column.name)][place].as_py() for column in structure.columns)
-    values = tuple(None if value is None else repr(value) for value in cells)
+    names = [folded_name(column.name) for column in structure.columns]
+    cells = (piece.columns[name][place].as_py() for name in names)
+    # Dates that no calendar has are all null as values.
+    odd = (piece.odd[name][place].as_py() if name in piece.odd else None for name in names)
+    values = tuple(text if cell is None else repr(cell) for cell, text in zip(cells, odd, strict=True))
     operation = int(piece.operations[place])
     return Change(int(piece.ts[place]), operation, values, None, structure, "", int(piece.numbers[place]))

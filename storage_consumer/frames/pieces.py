@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from storage_consumer.config.settings import Protocol
@@ -71,6 +72,8 @@ class Piece:
     """Row numbers in the file, from 1. The two parts of an update have the same."""
     columns: Mapping[str, pa.Array]
     """By folded name."""
+    odd: Mapping[str, pa.Array]
+    """By folded name, of columns that are null for a date that no calendar has: its wire text, and null where the value is what it seems."""
 
     def arrays(self, own: Sequence[pa.Field]) -> list[pa.Array]:
         """Return the values of some columns, then those of `META`."""
@@ -89,6 +92,15 @@ class Piece:
             pa.repeat(self.work.file.stored.path, count),
             pa.array(self.numbers),
         ]
+
+    def unshown(self) -> pa.Array:
+        """Return a text of what each change has beside the values of its columns: what was rescued, and dates that no calendar has; else null."""
+        parts = {name: array.to_pylist() for name, array in self.odd.items()}
+        if RESCUED in self.columns:
+            parts[RESCUED] = self.columns[RESCUED].to_pylist()
+        rows = (dict(zip(parts, row, strict=True)) for row in zip(*parts.values(), strict=True))
+        texts = ({name: text for name, text in row.items() if text is not None} for row in rows)
+        return pa.array([json.dumps(row) if row else None for row in texts] or [None] * len(self.ts), pa.string())
 
 
 def fields_of(structures: Iterable[Structure]) -> tuple[pa.Field, ...]:
@@ -175,8 +187,9 @@ def _of_batch(batch: Batch, work: FeedFile, asked: Asked) -> Piece:
         return batch.texts(place, chosen) if packed is None else packed_array(packed)
 
     numbers = batch.numbers[chosen]
-    columns = _columns(work, numbers, asked, values, whole)
-    return Piece(work=work, ts=batch.ts[chosen], operations=operations[chosen], numbers=numbers, columns=columns)
+    columns, odd = _columns(work, numbers, asked, values, whole)
+    ts, operations = batch.ts[chosen], operations[chosen]
+    return Piece(work=work, ts=ts, operations=operations, numbers=numbers, columns=columns, odd=odd)
 
 
 def _joined(batch: Batch, key: Sequence[int]) -> NDArray[np.intp]:
@@ -193,12 +206,16 @@ def _joined(batch: Batch, key: Sequence[int]) -> NDArray[np.intp]:
 
 def _of_rows(changes: Sequence[RowChange], work: FeedFile, asked: Asked) -> Piece:
     numbers = np.array([change[0] for change in changes], np.int64)
+    columns, odd = _columns(
+        work, numbers, asked, lambda place: [change[3][place] for change in changes], lambda _: None
+    )
     return Piece(
         work=work,
         ts=np.array([change[1] for change in changes], np.uint64),
         operations=np.array([change[2] for change in changes], np.int8),
         numbers=numbers,
-        columns=_columns(work, numbers, asked, lambda place: [change[3][place] for change in changes], lambda _: None),
+        columns=columns,
+        odd=odd,
     )
 
 
@@ -208,26 +225,31 @@ def _columns(
     asked: Asked,
     values: Callable[[int], Sequence[str | None] | pa.Array],
     whole: Callable[[int], NDArray[np.int64] | None],
-) -> dict[str, pa.Array]:
-    """Return the columns that are wanted, of a column by its index in the layout.
+) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
+    """Return the columns that are wanted, and `Piece.odd`, of a column by its index in the layout.
 
     `values`: its wire texts, or what `packed_array` makes of them; `whole`: its whole numbers, which may be None.
     """
     names = {folded_name(field.name) for field in asked.own}
-    found, others = {}, {}
+    found, odd, others = {}, {}, {}
     for place, column in enumerate(work.structure.columns):
         name = folded_name(column.name)
         if name in names:
             integral = whole(place) if column.type in _WHOLE else None
-            found[name] = (
-                _read(column, values(place), work, numbers, asked) if integral is None else integers(column, integral)
-            )
+            if integral is not None:
+                found[name] = integers(column, integral)
+                continue
+            given = values(place)
+            found[name] = _read(column, given, work, numbers, asked)
+            if (texts := _odd_dates(given, found[name])) is not None:
+                _refuse_dates(column, texts, work, numbers, asked)
+                odd[name] = texts
         elif asked.rescue:
             others[column.name] = _plain(column, values(place), asked)
     if others:
         rows = (dict(zip(others, row, strict=True)) for row in zip(*others.values(), strict=True))
         found[RESCUED] = pa.array([json.dumps(row, ensure_ascii=False) for row in rows], pa.string())
-    return found
+    return found, odd
 
 
 def _read(
@@ -237,24 +259,37 @@ def _read(
     numbers: NDArray[np.int64],
     asked: Asked,
 ) -> pa.Array:
-    """Return a column's values; raise `UndecodableRow` for a date that no calendar has, if those are refused."""
-    path = work.file.stored.path
+    """Return a column's values; null in the place of a date that no calendar has. Raises `UndecodableRow` for a text of another type."""
     try:
-        found = array_of(column, values, asked.protocol)
+        return array_of(column, values, asked.protocol)
     except (pa.ArrowInvalid, ValueError, OverflowError) as fault:
+        path = work.file.stored.path
         rows = f"rows {numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else f"row {numbers[0]}"
         raise UndecodableRow(f"{path}: {rows}: a value of column {column.name} is not of its type: {fault}") from fault
-    if not asked.refuse_dates or not found.null_count:
-        return found
-    given = values if isinstance(values, pa.Array) else pa.array(values, pa.string())
+
+
+def _odd_dates(values: Sequence[str | None] | pa.Array, found: pa.Array) -> pa.Array | None:
+    """Return the texts that became null, and null for all others; None if there are none."""
     # Nothing but a date becomes null.
-    if found.null_count > given.null_count:
-        place = next(n for n in range(len(given)) if given[n].is_valid and not found[n].is_valid)
-        raise UndecodableRow(
-            f"{path}: row {numbers[place]}: column {column.name}: {given[place].as_py()!r} is a date that no calendar has; the "
-            "option invalidDates = null makes it null"
-        )
-    return found
+    if not pa.types.is_temporal(found.type) or not found.null_count:
+        return None
+    given = values if isinstance(values, pa.Array) else pa.array(values, pa.string())
+    if found.null_count == given.null_count:
+        return None
+    return pc.if_else(pc.is_null(found), given, pa.scalar(None, given.type))
+
+
+def _refuse_dates(
+    column: TableColumn, texts: pa.Array, work: FeedFile, numbers: NDArray[np.int64], asked: Asked
+) -> None:
+    """Raise `UndecodableRow` for the first of some dates that no calendar has, if those are refused."""
+    if not asked.refuse_dates:
+        return
+    place = next(n for n in range(len(texts)) if texts[n].is_valid)
+    raise UndecodableRow(
+        f"{work.file.stored.path}: row {numbers[place]}: column {column.name}: {texts[place].as_py()!r} is a date that no calendar has; the "
+        "option invalidDates = null makes it null"
+    )
 
 
 def _plain(column: TableColumn, values: Sequence[str | None] | pa.Array, asked: Asked) -> list[Value]:

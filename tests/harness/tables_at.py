@@ -17,7 +17,6 @@ from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableName
 from storage_consumer.spark.source.as_of import TableAt, find, read_part
 from storage_consumer.spark.source.repeats import transactions_once
-from storage_consumer.spark.source.types import own_columns
 from storage_consumer.sql.tokens import quote
 from tests.harness.comparing import base_type, form_of
 from tests.harness.corpora import GoldenTable
@@ -37,7 +36,7 @@ def read_at(found: TableAt) -> list[dict[str, Any]]:
     """The rows of a table, folded by a few lines that know of no shuffle."""
     batches = [batch for part in found.parts for batch in read_part(found, part)]
     changes = pa.Table.from_batches(batches, found.schema)
-    names = own_columns(changes.schema.names)
+    names = [field.name for field in found.fields]
     if not found.key:
         return _bag(changes, names)
     last: dict[tuple[Any, ...], dict[str, Any]] = {}

@@ -43,6 +43,10 @@ from storage_consumer.sql.parse import parsed
 from storage_consumer.tso import may_have_expired
 
 _EVERYTHING = CommitRange(low=-1, high=(1 << 63) - 1)
+_UNSHOWN = pa.field("_ticdc unshown", pa.string())
+"""What tells rows without a primary key apart beside the values that are shown: those of columns that were dropped, and dates that no calendar has."""
+_FILE_ROWS = 32
+"""Bits of the number of a row in a file of an export."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +80,8 @@ class TableAt:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of what is read: the table's own, then those of a feed."""
-        return pa.schema([*self.fields, *META, SEQUENCE])
+        """The columns of what is read: the table's own, what else tells its rows apart, then those of a feed."""
+        return pa.schema([*self.fields, *([] if self.key else [_UNSHOWN]), *META, SEQUENCE])
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
@@ -338,9 +342,11 @@ def _rows(ordered: Ordered, work: FeedFile, part: Part, found: TableAt) -> Itera
     protocol = part.upstream.protocol
     mapped = part.mapped[work.structure.version]
     read = [pa.field(mapped[folded_name(field.name)].name or "", field.type) for field in found.fields]
-    asked = Asked(own=tuple(read), protocol=protocol, refuse_dates=found.refuse_dates)
+    asked = Asked(own=tuple(read), protocol=protocol, refuse_dates=found.refuse_dates, rescue=not found.key)
     commit_range = CommitRange(low=max(part.commit_range.low, work.floor), high=part.commit_range.high)
-    for piece in pieces(ordered, work, commit_range, asked):
+    for each in pieces(ordered, work, commit_range, asked):
+        # The rows of an export have their number as commit-ts: none of another file is a repeat of them.
+        piece = replace(each, ts=each.ts + np.uint64(work.file.number << _FILE_ROWS)) if work.exact else each
         arrays = piece.arrays(asked.own)
         own, meta = arrays[: len(read)], arrays[len(read) :]
         for place, column in enumerate(found.columns):
@@ -348,4 +354,6 @@ def _rows(ordered: Ordered, work: FeedFile, part: Part, found: TableAt) -> Itera
             if origin.name is None and origin.default is not None:
                 one = array_of(column, [origin.default], "csv")
                 own[place] = one.take(pa.array(np.zeros(len(piece.ts), np.int64)))
-        yield pa.RecordBatch.from_arrays([*own, *meta, sequence(meta, piece.operations)], schema=found.schema)
+        unshown = [] if found.key else [piece.unshown()]
+        columns = [*own, *unshown, *meta, sequence(meta, piece.operations)]
+        yield pa.RecordBatch.from_arrays(columns, schema=found.schema)

@@ -20,7 +20,7 @@ from storage_consumer.spark.executors import ship
 from storage_consumer.spark.source import as_of
 from storage_consumer.spark.source.opening import open_feed, told
 from storage_consumer.spark.source.options import source_options
-from storage_consumer.spark.source.repeats import without_repeats
+from storage_consumer.spark.source.repeats import null_key, without_repeats
 from storage_consumer.spark.source.ticdc import MOVED, TicdcDataSource
 from storage_consumer.spark.source.types import COLUMNS, KEYS, spark_schema
 
@@ -110,9 +110,7 @@ def latest(feed: DataFrame, keys: Sequence[str] | None = None) -> DataFrame:
 
 def _is_whole(names: Sequence[str]) -> Column:
     """Return true for rows that have their primary key; it raises an error for others, which could not be told from each other."""
-    message = F.lit(
-        f"a row has null in its primary key ({', '.join(names)}): a date that no calendar has, or a column that was renamed or left out"
-    )
+    message = F.lit(null_key(names))
     missing = reduce(or_, (_column(name).isNull() for name in names))
     return F.when(missing, F.raise_error(message).cast("boolean")).otherwise(F.lit(True))  # noqa: FBT003 - Spark's own order of arguments
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 
 from storage_consumer.decode.decoder import RowLayout
+from storage_consumer.errors import NotReplicable
 from storage_consumer.feed.records import Change, Structure
 from storage_consumer.feed.repeats import once
 from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
@@ -86,6 +87,8 @@ def _of_one(table: pa.Table, files: NDArray[np.int64], keys: Keys) -> list[bool]
     for place, (kind, values) in enumerate(zip(kinds, rows, strict=True)):
         structure = structures[max((v for v in structures if v <= versions[place]), default=min(structures))]
         if kind != _PREIMAGE:
+            if any(values[at] is None for at in structure.key):
+                raise NotReplicable(null_key(structure.key_names))
             # `once` does not ask for the file, so that field tells which change it is.
             change = Change(0, _WORDS[kind], values, None, structure, str(place), numbers[place])
             ranked.append((int(ranks[files[place]]), change))
@@ -118,6 +121,11 @@ def _numbered(path: str) -> tuple[str, str, int]:
     folder, _, name = path.rpartition("/")
     found = _NUMBER.search(name)
     return (folder, name, 0) if found is None else (folder, name[: found.start()], int(found[1]))
+
+
+def null_key(names: Sequence[str]) -> str:
+    """Return why rows with null in their primary key are an error: they could not be told from each other."""
+    return f"a row has null in its primary key ({', '.join(names)}): a date that no calendar has, or a column that was renamed or left out"
 
 
 def _text(value: object) -> str | None:

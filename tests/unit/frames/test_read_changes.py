@@ -57,6 +57,18 @@ def test_dates_that_no_calendar_has(tmp_path: Path) -> None:
     assert found[0]["at"] == datetime(2024, 2, 29, 1, 2, 3, 500_000)  # noqa: DTZ001 - a DATETIME has no zone
 
 
+@pytest.mark.parametrize("key", [True, False])
+def test_rows_of_dates_that_no_calendar_has(tmp_path: Path, *, key: bool) -> None:
+    """Rows of one transaction in two files whose dates differ are two, though both are null as values; equal ones are one."""
+    bucket = SmallBucket(root=tmp_path)
+    columns = (column("day", "DATE", key=key), column("n", "INT"))
+    bucket.schema("d.t", ts(1), "CREATE TABLE `t` (day DATE, n INT)", 3, columns)
+    for number, day in enumerate(("0000-00-00", "2024-00-10", "2024-00-10"), 1):
+        bucket.rows("d.t", number, row("d.t", 2, f'"{day}"', "1"))
+    bucket.metadata(ts(9))
+    assert [(each["day"], each["_file"][-5]) for each in read(bucket, "d.t")] == [(None, "1"), (None, "2")]
+
+
 def test_types(tmp_path: Path) -> None:
     """Each value as Arrow has such values; a date with a zero in it, which no calendar has, is null."""
     bucket = SmallBucket(root=tmp_path)

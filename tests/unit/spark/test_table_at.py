@@ -12,6 +12,7 @@ from storage_consumer.errors import FilesMissing, NotReplicable, UndecodableRow
 from storage_consumer.spark.source.as_of import find
 from storage_consumer.spark.source.opening import open_feed
 from storage_consumer.spark.source.options import source_options
+from tests.harness import small_export
 from tests.harness.small_bucket import SmallBucket, column, row, ts
 from tests.harness.tables_at import read_at
 
@@ -140,20 +141,8 @@ def test_files_that_may_have_expired(tmp_path: Path) -> None:
 @pytest.fixture
 def export(tmp_path: Path) -> str:
     """URI of an export of d.t as of tick 2, with a row and a TIMESTAMP column."""
-    folder = tmp_path / "export"
-    folder.mkdir()
-    (folder / "metadata").write_text(
-        f"Started dump at: 2026-09-21 14:13:20\nSHOW MASTER STATUS:\n\tLog: tidb-binlog\n\tPos: {ts(2)}\n\tGTID:\n\n"
-        "Finished dump at: 2026-09-21 14:13:21\n"
-    )
-    head = "/*!40014 SET FOREIGN_KEY_CHECKS=0*/;\n/*!40101 SET NAMES binary*/;\n"
-    (folder / "d-schema-create.sql").write_text(
-        f"{head}CREATE DATABASE `d` /*!40100 DEFAULT CHARACTER SET utf8mb4 */;\n"
-    )
-    created = "CREATE TABLE `t` (\n  `id` int NOT NULL,\n  `at` timestamp NULL DEFAULT NULL,\n  PRIMARY KEY (`id`)\n)"
-    (folder / "d.t-schema.sql").write_text(f"{head}{created};\n")
-    (folder / "d.t.000000000.sql").write_text(f"{head}INSERT INTO `t` VALUES\n(1,'2026-01-01 00:00:00');\n")
-    return folder.as_uri()
+    body = "  `id` int NOT NULL,\n  `at` timestamp NULL DEFAULT NULL,\n  PRIMARY KEY (`id`)"
+    return small_export.export(tmp_path / "export", 2, {"t": ["(1,'2026-01-01 00:00:00')"]}, body=body).as_uri()
 
 
 def test_a_base_whose_zone_nothing_tells(tmp_path: Path, export: str) -> None:
@@ -269,6 +258,22 @@ def test_columns_of_a_table_without_a_key(bucket: SmallBucket) -> None:
     """Rows that differ only in what is not asked for are not one."""
     config = cut(bucket, [(1, 1)], [(1, 2)])
     assert at(bucket, "d.k", columns=("a",), config=config) == [(1, 1), (1, 2)], "the query drops the others later"
+
+
+def test_rows_that_differ_in_a_column_that_was_dropped(bucket: SmallBucket) -> None:
+    """They are two rows, also of a table without a key."""
+    config = cut(bucket, [(1, 1)], [(1, 2)])
+    bucket.schema("d.k", ts(3), "ALTER TABLE `k` DROP COLUMN b", 6, PAIR[:1])
+    assert at(bucket, "d.k", config=config) == [(1,), (1,)]
+
+
+def test_rows_that_differ_in_a_date_that_no_calendar_has(bucket: SmallBucket) -> None:
+    """They are two rows, also of a table without a key, though both dates are null as values."""
+    bucket.schema("d", ts(0), "CREATE DATABASE `d`", 1)
+    bucket.schema("d.k", ts(1), "CREATE TABLE `k` (day DATE)", 3, (column("day", "DATE"),))
+    for number, day in enumerate(("0000-00-00", "2024-00-10", "2024-00-10"), 1):
+        bucket.rows("d.k", number, f'"I","k","d",{ts(2)},false,"{day}"')
+    assert at(bucket, "d.k", config=str(bucket.root / "old.toml")) == [(None,), (None,)]
 
 
 def test_rows_under_a_later_structure(bucket: SmallBucket) -> None:
