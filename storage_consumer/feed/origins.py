@@ -50,7 +50,7 @@ def origins(
 ) -> dict[str, Origin]:
     """Return for each wanted column after some steps, by folded name, where it comes from in rows with the structure `columns`.
 
-    `steps`: what came after that structure, in order. Raises `NotReplicable` for a statement that may have rewritten values of such a column,
+    `steps`: what came after that structure, in order. A column that they do not lead to is left out. Raises `NotReplicable` for a statement that may have rewritten values of such a column,
     or added it with values that the files do not have.
     """
     found = {folded_name(column.name): Origin(name=folded_name(column.name)) for column in columns}
@@ -73,10 +73,11 @@ def origins(
             elif name not in virtual and former not in before:
                 carried[name] = _added(column, step)
         found, before = carried, after
-    for name in wanted:
-        if found[name].unknown:
-            raise NotReplicable(found[name].unknown)
-    return {name: found[name] for name in wanted}
+    chosen = {name: found[name] for name in wanted if name in found}
+    for origin in chosen.values():
+        if origin.unknown:
+            raise NotReplicable(origin.unknown)
+    return chosen
 
 
 def _rewritten(before: TableColumn, after: TableColumn, step: TableDefinition) -> str:

@@ -15,7 +15,7 @@ from storage_consumer.feed.records import Statement, Structure
 from storage_consumer.feed.running_order import in_running_order, lineage
 from storage_consumer.inspection.members import known_members
 from storage_consumer.inspection.virtual_columns import known_virtual, stored_columns
-from storage_consumer.model import MAX_TSO, DataFile, TableDefinition, VersionKey, folded_name
+from storage_consumer.model import MAX_TSO, DataFile, TableDefinition, TableVersion, VersionKey, folded_name
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.selection import Filter, Selection
@@ -23,6 +23,7 @@ from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.table_version import TableVersionConsumer
 from storage_consumer.poll.finished_folders import oldest_open_date
 from storage_consumer.poll.reader import Poll, StorageReader
+from storage_consumer.sql.copied_table import creates_as_listed
 from storage_consumer.sql.parse import parsed
 from storage_consumer.storage.base import Storage
 from storage_consumer.tso import may_hold_rows, row_floor
@@ -74,6 +75,8 @@ class Contents:
         """Every row with a commit-ts at or below it, and every statement below it, is stored; 0 before the first look."""
         self.given = -1
         """Commit-ts up to which (inclusive) all statements were given to somebody; -1: none were."""
+        self.base: TableDefinition | None = None
+        """What an export shows of the one table that is looked at, with its snapshot as version; None: there is none."""
         self.warnings: list[str] = []
         """What is odd about the bucket, as far as it was looked at."""
 
@@ -218,7 +221,7 @@ class Contents:
 
     def structure_of(self, definition: TableDefinition) -> Structure:
         """Return the structure of the rows under a definition. Raises `NotReplicable` if their values cannot be read."""
-        past = lineage(definition, self.definitions)
+        past = self._past(definition)
         layout = row_layout(definition, known_virtual(definition, past) or frozenset(), self._upstream)
         # TiCDC's handle key, for one, is read by what schema files say, so the layout stays as it is.
         lists = any(column.type in ("ENUM", "SET") and not column.elements for column in layout.columns)
@@ -232,6 +235,15 @@ class Contents:
             for column in layout.columns
         )
         return replace(found, with_members=tuple(columns))
+
+    def _past(self, definition: TableDefinition) -> list[TableDefinition]:
+        """Return what led to a structure, from the table's beginning on: that is what the export shows if the bucket does not have it."""
+        past = lineage(definition, self.definitions)
+        if self.base is None or any(map(creates_as_listed, past)):
+            return past
+        # Of an older version only rows after the snapshot matter, which have the structure that it shows.
+        base = replace(self.base, version=TableVersion(min(self.base.version, definition.version)))
+        return [base, *(each for each in past if each.version > self.base.version)]
 
     def statements(self, low: int, high: int) -> Iterator[Statement]:
         """Yield the statements with ``low < commit-ts <= high``, in order."""

@@ -13,6 +13,7 @@ from storage_consumer.config.settings import Upstream
 from storage_consumer.config.table_filter import leaving_out
 from storage_consumer.decode.layout import row_layout
 from storage_consumer.errors import ConfigError, NotReplicable
+from storage_consumer.exports.create_table import read_create_table
 from storage_consumer.feed.history import TableHistory, history_at
 from storage_consumer.feed.ordered import Ordered
 from storage_consumer.feed.origins import Origin, origins
@@ -26,6 +27,7 @@ from storage_consumer.log_lines import tso_time
 from storage_consumer.model import (
     CommitRange,
     DataFile,
+    DdlKind,
     StoredObject,
     TableColumn,
     TableDefinition,
@@ -98,6 +100,12 @@ class _Base:
     definition: TableDefinition
     files: tuple[StoredObject, ...]
 
+    @property
+    def shown(self) -> TableDefinition:
+        """What the export's file says of the table, generated columns included."""
+        columns = read_create_table(self.definition.query).columns
+        return replace(self.definition, version=TableVersion(self.snapshot), columns=columns)
+
 
 def find(feed: Feed, loaded: Loaded, name: TableName, high: int | None, base: str, columns: Sequence[str]) -> TableAt:
     """Return what a table is made of, as of a commit-ts (inclusive; None: the bucket's checkpoint). `base`: URI of an export, or empty.
@@ -122,12 +130,13 @@ def find(feed: Feed, loaded: Loaded, name: TableName, high: int | None, base: st
     upstream = loaded.config.upstream
     _refuse_left_out(history, name, upstream)
     around = feed.of_tables(history.names)
+    around.contents.base = below.shown if below else None
     window = around.window(low, max(low, high))
     _refuse_expired(window, checkpoint, name, upstream)
     last = around.contents.structure_of(replace(history.last, ddl_type=0, query=""))
     _refuse_updates(last, upstream)
     wanted = _wanted(last, columns, below, upstream)
-    every = wanted if last.key else _wanted(last, (), below, upstream)
+    every = wanted if last.key else _wanted(last, _telling(last, columns, below), below, upstream)
     _refuse_reserved(last, every)
     rows = _Rows(history=history, key=last.key_names, columns=every, last=last.columns)
     return TableAt(
@@ -150,7 +159,7 @@ def _base(uri: str, history: TableHistory, loaded: Loaded, name: TableName) -> _
         raise ConfigError(f"base: {missing}")
     then = history.name_at(copy.snapshot)
     table = copy.tables.get(key_of(then))
-    if table is None:
+    if table is None or table.definition.ddl_type == DdlKind.CREATE_VIEW:
         # What begins later is none of the export's.
         if history.begin is not None and history.begin >= copy.snapshot:
             return _Base(snapshot=copy.snapshot, origin=copy.origin, definition=history.last, files=())
@@ -217,6 +226,13 @@ def _refuse_reserved(last: Structure, columns: Sequence[TableColumn]) -> None:
         )
 
 
+def _telling(last: Structure, columns: Sequence[str], below: _Base | None) -> Sequence[str]:
+    """Return the columns that tell rows without a primary key apart, and those asked for; none: all. Generated ones follow from others."""
+    if below is None or not columns:
+        return ()
+    return [*columns, *(each.name for place, each in enumerate(last.columns) if place not in last.generated)]
+
+
 def _wanted(last: Structure, names: Sequence[str], below: _Base | None, upstream: Upstream) -> tuple[TableColumn, ...]:
     """Return the columns that are asked for, and the primary key's."""
     columns = last.columns
@@ -227,15 +243,13 @@ def _wanted(last: Structure, names: Sequence[str], below: _Base | None, upstream
     places = {by_name[folded_name(name)] for name in names} | set(last.key) if names else set(range(len(columns)))
     lists = [columns[place] for place in places if columns[place].type in ("ENUM", "SET")]
     # CSV and exports have them by name, canal-json may have numbers.
-    has_numbers = upstream.protocol != "csv" or (below is not None and below.files)
-    if has_numbers and not all(column.elements for column in lists):
+    if upstream.protocol != "csv" and not all(column.elements for column in lists):
         raise NotReplicable(
             f"{last.table}: nothing in the bucket shows the members of its ENUM and SET columns, which rows may have as numbers: leave these columns "
             "out with columns"
         )
-    carried = None if below is None else {folded_name(column.name) for column in below.definition.columns}
     lacking = [columns[place].name for place in sorted(last.generated & places)]
-    if carried is not None and lacking:
+    if below is not None and lacking:
         raise NotReplicable(
             f"{last.table}: exports do not have the values of generated columns ({', '.join(lacking)}): leave them out with columns"
         )
@@ -306,6 +320,11 @@ class _Rows:
         """Return where the columns come from in rows of a structure. Raises `NotReplicable` if the key was another one."""
         steps, names = self.history.after(version), [folded_name(column.name) for column in self.columns]
         found = origins(structure.columns, steps, names)
+        if lacking := [name for name in names if name not in found]:
+            raise NotReplicable(
+                f"{structure.table}: rows of table version {version} have no values of {', '.join(lacking)}, and no statement shows with which ones it was "
+                "added: leave it out with columns, or give a later export as base"
+            )
         former = {folded_name(name) for name in structure.key_names}
         if {found[folded_name(name)].name for name in self.key} != former:
             raise NotReplicable(
