@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,13 @@ def array_of(column: TableColumn, texts: Sequence[str | None] | pa.Array, protoc
         plain = pa.date32() if column.type == "DATE" else pa.timestamp("us")
         return _in_calendar(found, plain).cast(kind)
     return found if kind == pa.string() else found.cast(kind)
+
+
+def digits_of(column: TableColumn, values: pa.Array) -> pa.Array:
+    """Return decimals that are to be texts, with all digits of the column's scale; they are given as decimals or texts, of this scale or a smaller one."""
+    form = f".{column.scale or 0}f"
+    texts = [None if value is None else format(Decimal(value), form) for value in values.to_pylist()]
+    return pa.array(texts, pa.string())
 
 
 def _in_calendar(found: pa.Array, kind: pa.DataType) -> pa.Array:

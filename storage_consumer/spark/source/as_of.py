@@ -20,8 +20,8 @@ from storage_consumer.feed.origins import Origin, origins
 from storage_consumer.feed.reading import Feed, ordered_in
 from storage_consumer.feed.records import Structure
 from storage_consumer.feed.window import FeedFile, Window, structure_under
-from storage_consumer.frames.columns import array_of, arrow_type
-from storage_consumer.frames.pieces import META, Asked, pieces
+from storage_consumer.frames.columns import array_of, arrow_type, digits_of
+from storage_consumer.frames.pieces import META, Asked, Piece, pieces
 from storage_consumer.loading.proof import gap_proof
 from storage_consumer.log_lines import tso_time
 from storage_consumer.model import (
@@ -369,10 +369,22 @@ def _rows(ordered: Ordered, work: FeedFile, part: Part, found: TableAt) -> Itera
         arrays = piece.arrays(asked.own)
         own, meta = arrays[: len(read)], arrays[len(read) :]
         for place, column in enumerate(found.columns):
-            origin = mapped[folded_name(column.name)]
-            if origin.name is None and origin.default is not None:
-                one = array_of(column, [origin.default], "csv")
-                own[place] = one.take(pa.array(np.zeros(len(piece.ts), np.int64)))
+            own[place] = _converted(column, mapped[folded_name(column.name)], piece, own[place])
         unshown = [] if found.key else [piece.unshown()]
         columns = [*own, *unshown, *meta, sequence(meta, piece.operations)]
         yield pa.RecordBatch.from_arrays(columns, schema=found.schema)
+
+
+def _converted(column: TableColumn, origin: Origin, piece: Piece, values: pa.Array) -> pa.Array:
+    """Return a column's values as its last structure has them. `values`: as the file has them, but of the right type."""
+    is_text = column.type == "DECIMAL" and arrow_type(column) == pa.string()
+    if origin.name is None:
+        if origin.default is None:
+            return values
+        one = array_of(column, [origin.default], "csv")
+        one = digits_of(column, one) if is_text else one
+        return one.take(pa.array(np.zeros(len(piece.ts), np.int64)))
+    former = next(each for each in piece.work.structure.columns if folded_name(each.name) == origin.name)
+    # Texts of another scale are not equal, and Arrow writes small numbers with an exponent.
+    is_other = (former.precision, former.scale) != (column.precision, column.scale)
+    return digits_of(column, piece.columns[origin.name]) if is_text and is_other else values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +275,37 @@ def test_rows_that_differ_in_a_date_that_no_calendar_has(bucket: SmallBucket) ->
     for number, day in enumerate(("0000-00-00", "2024-00-10", "2024-00-10"), 1):
         bucket.rows("d.k", number, f'"I","k","d",{ts(2)},false,"{day}"')
     assert at(bucket, "d.k", config=str(bucket.root / "old.toml")) == [(None,), (None,)]
+
+
+def decimal(digits: int, scale: int) -> dict[str, Any]:
+    """A column v of decimals."""
+    return column("v", "DECIMAL", ColumnPrecision=str(digits), ColumnScale=str(scale), ColumnNullable="false")
+
+
+@pytest.mark.parametrize("before", [(30, 10), (40, 2), (50, 12)])
+def test_decimals_that_became_texts(bucket: SmallBucket, before: tuple[int, int]) -> None:
+    """Decimals of more than 38 digits are texts with all digits of the scale that the column has in the end, also those that were numbers before."""
+    numbers = ("0", "-1.5", "123456789012345678.25")
+    bucket.schema("d", ts(0), "CREATE DATABASE `d`", 1)
+    bucket.schema("d.t", ts(1), "CREATE TABLE `t` (id INT PRIMARY KEY, v DECIMAL)", 3, (LISTED[0], decimal(*before)))
+    texts = [format(Decimal(number), f".{before[1]}f") for number in numbers]
+    bucket.rows("d.t", 1, *(row("d.t", 2, str(n), f'"{text}"') for n, text in enumerate(texts)))
+    columns = (LISTED[0], decimal(60, 12))
+    bucket.schema("d.t", ts(3), "ALTER TABLE `t` MODIFY COLUMN `v` DECIMAL(60,12) NOT NULL", 12, columns)
+    bucket.rows("d.t", 1, row("d.t", 4, "3", '"0.000000000001"'), version=ts(3))
+    values = ("0.000000000000", "-1.500000000000", "123456789012345678.250000000000", "0.000000000001")
+    assert at(bucket, "d.t") == list(enumerate(values))
+
+
+def test_a_decimal_that_was_added_to_rows_without_a_key(bucket: SmallBucket) -> None:
+    """What it was added with is the same value as that of the rows which have it."""
+    bucket.schema("d", ts(0), "CREATE DATABASE `d`", 1)
+    bucket.schema("d.k", ts(1), "CREATE TABLE `k` (a INT)", 3, PAIR[:1])
+    bucket.rows("d.k", 1, *(f'"I","k","d",{ts(2)},false,{n}' for n in (1, 2)))
+    query = "ALTER TABLE `k` ADD COLUMN `v` DECIMAL(40,2) NOT NULL"
+    bucket.schema("d.k", ts(3), query, 5, (*PAIR[:1], decimal(40, 2)))
+    bucket.rows("d.k", 1, f'"D","k","d",{ts(4)},false,1,"0.00"', version=ts(3))
+    assert at(bucket, "d.k", config=str(bucket.root / "old.toml")) == [(2, "0.00")]
 
 
 def test_rows_under_a_later_structure(bucket: SmallBucket) -> None:
