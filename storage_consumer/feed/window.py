@@ -183,10 +183,13 @@ class Contents:
         return [table for table in tables if table.name.table and not table.status.excluded]
 
     def _files(self, table: TableConsumer, low: int, high: int) -> Iterator[FeedFile]:
-        self._refuse_gaps(table, low)
-        for version in table.files.open_versions():
+        # What lies beyond the window is not looked at: rows at or below a statement's version are in older directories too.
+        versions = table.files.open_versions()
+        inside = [each for each in versions if may_hold_rows(each.version, high, is_ddl=each.is_ddl)]
+        _refuse_gaps(table, inside, low)
+        for version in inside:
             found = [file for s in version.open_sequences() for file in s.pending.values() if may_hold(file, low)]
-            if not found or not may_hold_rows(version.version, high, is_ddl=version.is_ddl):
+            if not found:
                 continue
             structure = self._structure(table, version)
             newest = {file.sequence: file.number for file in sorted(found, key=lambda each: each.number)}
@@ -197,16 +200,6 @@ class Contents:
                     floor=row_floor(low, version.version, is_ddl=version.is_ddl),
                     newest=newest[file.sequence] == file.number,
                 )
-
-    def _refuse_gaps(self, table: TableConsumer, low: int) -> None:
-        for version in table.files.open_versions():
-            for sequence, missing, _ in version.gaps():
-                if any(may_hold(file, low) for file in version.sequences[sequence].pending.values()):
-                    folder = sequence.rsplit("|", 2)[0]
-                    raise FilesMissing(
-                        f"{table.name}: file number {missing} in {folder} is missing, so changes of this window would be. Restore it from a "
-                        "copy of the bucket, leave the table out with --filter, or begin after the gap"
-                    )
 
     def _structure(self, table: TableConsumer, version: TableVersionConsumer) -> Structure:
         key = version.version, version.table_dir
@@ -262,6 +255,17 @@ class Contents:
             return not self._filter.leaves_out(definition.name) or definition.name.folded().schema in schemas
         named = (parsed(definition).subject, *parsed(definition).touched)
         return any(name.table and not self._filter.leaves_out(name) for name in named)
+
+
+def _refuse_gaps(table: TableConsumer, versions: Iterable[TableVersionConsumer], low: int) -> None:
+    for version in versions:
+        for sequence, missing, _ in version.gaps():
+            if any(may_hold(file, low) for file in version.sequences[sequence].pending.values()):
+                folder = sequence.rsplit("|", 2)[0]
+                raise FilesMissing(
+                    f"{table.name}: file number {missing} in {folder} is missing, so changes of this window would be. Restore it from a "
+                    "copy of the bucket, leave the table out with --filter, or begin after the gap"
+                )
 
 
 def structure_under(layout: RowLayout, zone: str, generated: frozenset[str], version: int) -> Structure:

@@ -20,7 +20,7 @@ from storage_consumer.feed import ordered
 from storage_consumer.feed.records import Statement
 from storage_consumer.feed.render_sql import undone
 from storage_consumer.testing.storage import MemoryStorage
-from tests.harness.small_bucket import SmallBucket, column, row, ts
+from tests.harness.small_bucket import ID_NAME, SmallBucket, column, row, ts
 from tests.unit.feed.building import everything, feed_of, told
 
 ADD = "ALTER TABLE `a` ADD COLUMN `more` INT"
@@ -178,6 +178,19 @@ def test_a_missing_file_is_named(bucket: SmallBucket) -> None:
     with pytest.raises(FilesMissing, match=r"d\.a: file number 2 in d/a/.* is missing"):
         everything(bucket)
     assert everything(bucket, "*.*", "!d.a")[-1] == "3 I d.b 3,3"
+
+
+@pytest.mark.parametrize(("query", "kind"), [("ALTER TABLE `a` ADD COLUMN more INT", 5), ("", 0)])
+def test_a_missing_file_beyond_the_window(bucket: SmallBucket, query: str, kind: int) -> None:
+    """It says nothing of the window where a statement began its directory; one that only records a structure may hold older rows."""
+    columns = (*ID_NAME, column("more", "INT"))
+    bucket.schema("d.a", ts(5), query, kind, columns)
+    bucket.rows("d.a", 1, *of("d.a", 2))
+    bucket.rows("d.a", 2, row("d.a", 7, "7", '"7"', "7"), version=ts(5))
+    if query:
+        assert told(feed_of(bucket, "d.a").events(ts(1), ts(5)))[0] == "2 I d.a 2,2"
+    with pytest.raises(FilesMissing, match=r"file number 1 in d/a/.* is missing"):
+        list(feed_of(bucket, "d.a").events(ts(1), ts(6) if query else ts(4)))
 
 
 def test_rows_without_a_structure_are_refused(bucket: SmallBucket) -> None:
