@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from storage_consumer.config.settings import Upstream
+from storage_consumer.errors import StorageUnavailable
 from storage_consumer.model import DdlKind, StoredObject, TableDefinition, TableName
 from storage_consumer.plan.loads import Load, LoadPhase
+from storage_consumer.plan.table_words import table_flag
 from storage_consumer.ports import Ddl
 from storage_consumer.telemetry import Log
 
@@ -49,6 +51,10 @@ def unsettled(which: str) -> str:
     return f"a statement {which} may touch it and is not known to have ended: see `storage-consumer ddl`"
 
 
+LOOK_AGAIN = 30.0
+"""Seconds after which a copy is asked for again where nothing answered: each attempt can take long, and other tables wait for it."""
+
+
 @dataclass(slots=True)
 class Loading:
     """What lasts longer than a round: the copies that are open, and how far the loads of this process are."""
@@ -65,6 +71,8 @@ class Loading:
     """By table key: those whose copies are being written."""
     created: set[str] = field(default_factory=set)
     """Ids of the loads whose tables exist."""
+    away: dict[str, float] = field(default_factory=dict)
+    """By URI: until when a copy is not asked for again, because nothing answered there."""
     told: set[str] = field(default_factory=set)
     """Ids of the loads of which it was logged that they wait."""
     ended: bool = False
@@ -79,6 +87,24 @@ class Loading:
         if uri not in self.copies:
             self.copies[uri] = self.open_copy(uri)
         return self.copies[uri]
+
+    def answered(self, load: Load, now: float) -> OpenCopy | None:
+        """Return the copy of a load, or None if nothing answers where it is: then it is asked for again after `LOOK_AGAIN` seconds.
+
+        `now`: seconds of a clock that does not jump. Raises `ExportRefused`.
+        """
+        if now < self.away.get(load.source, now):
+            return None
+        try:
+            return self.copy_at(load.source)
+        except StorageUnavailable as fault:
+            self.away[load.source] = now + LOOK_AGAIN
+            self.tell_waiting(
+                load,
+                f"{load.source} does not answer, and is asked again every {LOOK_AGAIN:.0f} s: {fault}. To give it up: storage-consumer load cancel "
+                f"{table_flag(load.name)}",
+            )
+            return None
 
     def tell_waiting(self, load: Load, why: str) -> None:
         """Log once why a load waits."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from storage_consumer.driver.context import RoundContext
-from storage_consumer.driver.copies import Loading, OpenCopy, loads_to_begin, unsettled
+from storage_consumer.driver.copies import LOOK_AGAIN, Loading, OpenCopy, loads_to_begin, unsettled
 from storage_consumer.driver.ddl_prepare import described, prepared
 from storage_consumer.driver.loading import database_steps, surroundings_of
 from storage_consumer.errors import ConfigError, TableError
@@ -88,10 +88,10 @@ class LoadStarts:
             except TableError as fault:
                 raise ConfigError(f"the database {step.name.schema} of the copy cannot be created: {fault}") from fault
 
-    def begin_requested(self, restart: Restart, busy: Collection[str] = ()) -> bool:
+    def begin_requested(self, restart: Restart, busy: Collection[str], postponed: dict[str, float]) -> bool:
         """Begin the loads that operators have requested, or store why they cannot begin; return whether any began.
 
-        Loads of tables that are `busy` wait.
+        Loads of tables that are `busy` wait, and so do those whose copies do not answer: these are noted in `postponed`, by load id and until when.
         """
         begun = []
         for load in self.context.state.loads.requested():
@@ -101,7 +101,11 @@ class LoadStarts:
                 which = f"with version {version}" if version else "that runs now"
                 self.loading.tell_waiting(load, unsettled(which))
                 continue
+            now = self.context.clock.monotonic()
             try:
+                if self.loading.answered(load, now) is None:
+                    postponed[load.load_id] = now + LOOK_AGAIN
+                    continue
                 found = self._judged(load, restart, version)
             except ConfigError as fault:
                 self.context.state.loads.refuse(load, str(fault))

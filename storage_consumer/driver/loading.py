@@ -14,7 +14,7 @@ from storage_consumer.driver.copies import CopiedTable, Loading, OpenCopy, unset
 from storage_consumer.driver.ddl_prepare import described, prepared
 from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.driver.remedies import table_command
-from storage_consumer.errors import TableError
+from storage_consumer.errors import ExportRefused, TableError
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import (
     CommitRange,
@@ -46,6 +46,7 @@ _OTHER_COPY = (
 )
 
 
+_NO_COPY = "the copy at {} that {} is loaded from cannot be read any more: {}. Put it back, or begin again with a copy as of now or later. From an export: {}"
 _HOLDS_DATABASE = (
     "the database {} is dropped and created again (version {}) before the copy, and neither can happen while this table waits for its load. "
     "Leave the table out for now: storage-consumer table skip {} -- once the database is there again, request the load again, with --replace: "
@@ -127,13 +128,8 @@ class LoadJobs:
         """Return whether the target has the table; create it if it does not. A table that cannot be created halts."""
         if load.load_id in self.loading.created:
             return True
-        copy = self.loading.copy_at(load.source)
-        if copy.identity != load.identity or load.table_key not in copy.tables:
-            again = table_command("reload-done", load.name, self.context.config.downstream)
-            text = _OTHER_COPY.format(load.source, load.name, again)
-            self.ledger.halt(load.table_key, text, kind="file")
-            return False
-        if self._must_wait(load):
+        copy = self._copy_of(load)
+        if copy is None or self._must_wait(load):
             return False
         try:
             if not all(self._run(step, copy) for step in self._statements(load, copy)):
@@ -143,6 +139,19 @@ class LoadJobs:
             return False
         self.loading.created.add(load.load_id)
         return True
+
+    def _copy_of(self, load: Load) -> OpenCopy | None:
+        """Return the copy of a load; None if it cannot be read: its table waits where nothing answers, and else halts. The others go on."""
+        again = table_command("reload-done", load.name, self.context.config.downstream)
+        try:
+            copy = self.loading.answered(load, self.context.clock.monotonic())
+        except ExportRefused as fault:
+            self.ledger.halt(load.table_key, _NO_COPY.format(load.source, load.name, fault, again), kind="file")
+            return None
+        if copy is not None and (copy.identity != load.identity or load.table_key not in copy.tables):
+            self.ledger.halt(load.table_key, _OTHER_COPY.format(load.source, load.name, again), kind="file")
+            return None
+        return copy
 
     def _statements(self, load: Load, copy: OpenCopy) -> list[DdlStep]:
         """Return what has to run before the rows of a load can be written."""

@@ -18,9 +18,9 @@ from storage_consumer.driver.round import run_round
 from storage_consumer.driver.starting import manager_of
 from storage_consumer.errors import ConfigError, ExportUnfinished, LeaseHeld, StorageConsumerError, TransientError
 from storage_consumer.plan.directories import Restart
-from storage_consumer.plan.loads import LoadPhase
+from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.ports import State
+from storage_consumer.ports import Loads, State
 from storage_consumer.signals import StopSignal
 from storage_consumer.summary import RoundSummary
 from storage_consumer.telemetry import Log, tso_time, utc_time
@@ -63,6 +63,8 @@ class ConsumerService:
         """The tables that running statements touched when what was known of tables was forgotten."""
         self._waits_for = ""
         """Why the copy of a new feed cannot be loaded yet, as it was logged."""
+        self._postponed: dict[str, float] = {}
+        """Ids of requested loads whose copies do not answer → until when they are not asked for again, by the clock that does not jump."""
         self._rounds = 0
         """Number of rounds that were begun."""
 
@@ -152,7 +154,7 @@ class ConsumerService:
             starts.begin_feed(given.dump, by=readable(self._me))
             return True
         # What was just read knows no names yet, by which a running statement would be seen to touch a table.
-        return starts.begin_requested(restart, self._touched if context.ddl_workers.running else ())
+        return starts.begin_requested(restart, self._touched if context.ddl_workers.running else (), self._postponed)
 
     def _read(self) -> tuple[RoundContext, Restart]:
         """Read the state, and return what the next rounds work with, and what was read."""
@@ -203,9 +205,12 @@ class ConsumerService:
         return (decided and self._apply_decisions()) or (requested and self._is_load_requested())
 
     def _is_load_requested(self) -> bool:
-        """Return whether a load may begin that an operator has requested."""
-        busy = self._busy()
-        return any(load.table_key not in busy for load in self._state.loads.requested())
+        """Return whether a load may begin that an operator has requested: one that waits must not have all be read anew in each round."""
+        busy, now = self._busy(), self._clock.monotonic()
+        asked = (load for load in self._state.loads.requested() if load.table_key not in busy)
+        return any(
+            self._postponed.get(load.load_id, now) <= now and _is_settled(load, self._state.loads) for load in asked
+        )
 
     def _busy(self) -> frozenset[str]:
         """Return the tables that a running statement touches: it would change an operator's copy."""
@@ -340,3 +345,9 @@ class ConsumerService:
             # Partly random, so that several consumers do not come back to one server in the same instant.
             self._clock.wait(stop.requested, pause * random.uniform(0.7, 1.0))  # noqa: S311 - not for secrets
             pause = min(_LONGEST_PAUSE, pause * 2)
+
+
+def _is_settled(load: Load, loads: Loads) -> bool:
+    """Return whether no statement may still touch the table of a load, or nobody runs the one that may."""
+    version, is_halted = loads.unsettled(load)
+    return is_halted or not version

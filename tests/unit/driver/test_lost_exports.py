@@ -1,0 +1,121 @@
+"""Copies that cannot be opened while the feed runs: their tables wait or halt, and the others go on."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from storage_consumer.driver.copies import LOOK_AGAIN, OpenCopy
+from storage_consumer.errors import ExportRefused, StorageUnavailable
+from storage_consumer.plan.journal import STARTED, JournalEntry
+from storage_consumer.plan.loads import LoadPhase
+from tests.harness.small_bucket import ID_NAME, column, row, ts
+from tests.unit.copying import MemoryCopy, WithCopies, names_in
+from tests.unit.driver.test_loads import ONE
+from tests.unit.driver.test_requested_loads import A, feed, killed_at, phase, reloading
+from tests.unit.driving import numbers, of, running
+
+
+def lose(monkeypatch: pytest.MonkeyPatch, fault: Exception) -> list[str]:
+    """Have the copy not be opened; the URIs that were asked for."""
+    asked: list[str] = []
+
+    def fail(_: MemoryCopy, uri: str) -> OpenCopy:
+        asked.append(uri)
+        raise fault
+
+    monkeypatch.setattr(MemoryCopy, "open", fail)
+    return asked
+
+
+def more_rows(world: WithCopies) -> None:
+    """A change of another table."""
+    world.bucket.rows("shop.b", 2, row("shop.b", 25, "2", '"two"'))
+    world.bucket.metadata(ts(30))
+
+
+def test_an_export_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load whose export was deleted under it halts its table with the reason; the feed goes on."""
+    world = reloading()
+    killed_at(world, "before MemoryLoads.finish")
+    lose(monkeypatch, ExportRefused("the folder of the export is empty or does not exist"))
+    more_rows(world)
+    found = of(world.once(), "shop.a")
+    assert found.state == "halted"
+    assert "cannot be read any more: the folder of the export is empty" in found.error
+    assert numbers(world, "shop.b") == ["1", "2"]
+
+
+def test_a_load_whose_store_does_not_answer(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Its table waits, which the log tells with the way out; the feed goes on, and so does the load once the store answers."""
+    caplog.set_level(logging.INFO)
+    world = reloading()
+    killed_at(world, "before MemoryLoads.finish")
+    with monkeypatch.context() as away:
+        lose(away, StorageUnavailable("no route to host"))
+        more_rows(world)
+        assert not world.once().halted
+        assert numbers(world, "shop.b") == ["1", "2"]
+        assert phase(world) == LoadPhase.LOADING
+    assert "no route to host. To give it up: storage-consumer load cancel --table shop.a" in caplog.text
+    assert not world.once().halted
+    assert phase(world) == LoadPhase.DONE
+
+
+def test_a_request_whose_store_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stays requested and is looked at again after a while, not in each round; the feed goes on meanwhile."""
+    world = feed()
+    world.once()
+    world.request("shop.a", replaces=True)
+    with monkeypatch.context() as away:
+        asked = lose(away, StorageUnavailable("no route to host"))
+        more_rows(world)
+        looks: list[int] = []
+
+        def act(number: int) -> None:
+            looks.append(len(asked))
+            if number == 4:
+                world.clock.advance(LOOK_AGAIN)
+            if number == 8:
+                world.stop.requested.set()
+
+        running(world, act)
+        assert numbers(world, "shop.b") == ["1", "2"]
+        assert phase(world) == LoadPhase.REQUESTED
+        assert 1 <= looks[3] < looks[-1] < len(looks)
+    world.clock.advance(LOOK_AGAIN)
+    world.stop.requested.clear()
+    assert not world.once().halted
+    assert phase(world) == LoadPhase.REFUSED, "by then the table was beyond the copy"
+
+
+def test_a_load_that_waits_for_a_statement(caplog: pytest.LogCaptureFixture) -> None:
+    """The state is not read anew in each round while it waits, and the log tells it once."""
+    caplog.set_level(logging.INFO)
+    copy = MemoryCopy(snapshot=ts(12))
+    copy.add("shop.a", [ONE])
+    world = WithCopies(copy, initial=False)
+    world.bucket.create("shop.a", "shop.b")
+    world.bucket.metadata(ts(10))
+    world.once()
+    world.bucket.schema("shop.b", ts(11), "ALTER TABLE `b` ADD COLUMN `a` INT", 5, (*ID_NAME, column("a", "INT")))
+    world.bucket.metadata(ts(14))
+    reads: list[str] = []
+
+    def act(number: int) -> None:
+        if number == 2:
+            identity = next(each for each in world.records.kept if each.version == ts(11))
+            world.records.journal[identity] = JournalEntry(
+                state=STARTED, structure_before="x", note="", statement="ALTER"
+            )
+            world.request("shop.a", replaces=True)
+            world.tick = reads.append
+        if number == 12:
+            world.stop.requested.set()
+
+    running(world, act)
+    assert sum(each == "before MemoryProgress.load" for each in reads) <= 1
+    assert caplog.text.count("load_waits") <= 1
+    assert world.records.loads[A].phase == LoadPhase.REQUESTED
+    assert names_in(world, "shop.a") == {}
