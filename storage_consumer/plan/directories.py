@@ -262,9 +262,9 @@ class Catalog:
     def _note_exclusion(self, table: TableConsumer) -> None:
         """Remember a table that is left out, so that it is never taken later without its past; or note that this has happened now."""
         status = table.status
-        new = status.left_out and table.key not in self._restart.excluded
-        # Asked before `take_name` marks it as named, so once for each table.
-        if not status.named and (new or status.lacks_past):
+        # Asked before `take_name` marks it as named, so once for each table. One that is left out again is no longer halted, as its
+        # stored error may still say.
+        if not status.named and (status.left_out or status.lacks_past):
             self.to_be_stored.append(table)
 
     def vanished(self, files: Iterable[DataFile]) -> list[TableConsumer]:
