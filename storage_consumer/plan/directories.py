@@ -19,10 +19,9 @@ from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.table_decisions import Verb
 from storage_consumer.plan.table_state import TableState, TableStatus
-from storage_consumer.plan.table_words import OR_BY_HAND, copy_ways, table_flag
+from storage_consumer.plan.table_words import OR_BY_HAND, WAS_LEFT_OUT, copy_ways, table_flag
 from storage_consumer.sql.parse import parsed
 
-_WAS_LEFT_OUT = "the filter left this table out until now, so its earlier rows are missing. Leave it out again, or {}"
 _STRAY = (
     "the files in {}, which have no schema file, are gone. If somebody moved them away because the changefeed did "
     "not write them, start again; otherwise rows are missing: restore them with their schema file"
@@ -189,7 +188,9 @@ class Catalog:
         if key in restart.lost and not left_out:
             return replace(restored, state=TableState.LOST, error=_LOST.format(self._copy(name)))
         if restored.lacks_past:
-            return replace(restored, state=TableState.HALTED, error=_WAS_LEFT_OUT.format(self._copy(name)))
+            return replace(
+                restored, state=TableState.HALTED, error=f"{WAS_LEFT_OUT}. Leave it out again, or {self._copy(name)}"
+            )
         if not restored.held:
             return restored
         return replace(restored, state=TableState.HALTED, error=restart.held[key], paused=key in restart.paused)
