@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.engine import Connection
 
@@ -76,9 +76,7 @@ class StoredLoads:
                 progress = insert(tables.tables).values({"table_key": load.table_key, "checkpoint": 0} | names | new)
                 connection.execute(progress.on_duplicate_key_update(**new))
                 # Before any row of the copy is there, so that a route that changes meanwhile does not go unseen.
-                if place := (places or {}).get(load.table_key):
-                    where = {"target_schema": place.schema, "target_table": place.table}
-                    connection.execute(put(tables.targets, {"table_key": load.table_key} | where))
+                self._put_place(connection, load.table_key, (places or {}).get(load.table_key))
                 self._decisions.end_pause(connection, load.table_key)
                 # Now, and not when it ends: by then there may be rows of this very copy.
                 close_copied(connection, tables, load.table_key, load.low)
@@ -129,6 +127,15 @@ class StoredLoads:
             (key, load_id): (at, by)
             for key, load_id, at, by in connection.execute(query.where(still).with_for_update())
         }
+
+    def _put_place(self, connection: Connection, table_key: str, place: TableName | None) -> None:
+        """Store where the rows of a copy go; None: where the table's name says, whatever routes of earlier starts said."""
+        targets = self._tables.targets
+        if place is None:
+            connection.execute(delete(targets).where(targets.c.table_key == table_key))
+        else:
+            where = {"target_schema": place.schema, "target_table": place.table}
+            connection.execute(put(targets, {"table_key": table_key} | where))
 
     def _put(self, connection: Connection, load: Load, **more: Any) -> None:
         values = asdict(load) | {"schema_name": load.name.schema, "table_name": load.name.table} | more

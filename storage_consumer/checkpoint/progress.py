@@ -218,7 +218,11 @@ def _places(
 
 
 def _put_places(connection: Connection, tables: StateTables, progress: Sequence[TableProgress], *, stays: bool) -> None:
-    """Store where these tables are; a table without routes needs no row. `stays`: whether a stored place stays as it is."""
+    """Store where these tables are; a table without routes has no row. `stays`: whether a stored place stays as it is."""
+    # No start goes on elsewhere than the rows are, so what routes of earlier starts left says nothing of a table without routes.
+    unplaced = [] if stays else [table.table_key for table in progress if table.target is None]
+    for keys in batched(unplaced, CHUNK):
+        connection.execute(delete(tables.targets).where(tables.targets.c.table_key.in_(keys)))
     # A changed route would otherwise lead to a place that lacks the rows that are applied already.
     placed = [
         {"table_key": table.table_key, "target_schema": table.target.schema, "target_table": table.target.table}

@@ -9,16 +9,19 @@ from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_prepare import described
 from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.errors import FilesMissing, TableError
-from storage_consumer.model import TableDefinition, tso_of
+from storage_consumer.model import TableDefinition, TableName, tso_of
 from storage_consumer.plan.covered import copied_at, gone_by
+from storage_consumer.plan.lifetimes import dropped_unseen
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table import TableConsumer
+from storage_consumer.plan.table_words import DROPPED_UNSEEN
 from storage_consumer.poll.reader import Poll, ReadSchemaFile
 from storage_consumer.sql.parse import parsed
 from storage_consumer.telemetry import Log, tso_time
 from storage_consumer.tso import may_have_expired
 
 _log = Log("intake")
+_MAY_BE_THERE = "(version {}; {} in the target): compare and drop that table manually, and this one goes on without a restart. Or leave it out: {}"
 _Placed = tuple[str, TableDefinition]
 """The table directory of a schema file, and its content."""
 
@@ -49,6 +52,7 @@ class Intake:
         # Not before all files are dispatched: whether a copy holds a statement depends on others of its version.
         covered = manager.covered()
         self._pass_over()
+        self._let_go_of_dropped()
         self._save_moved(poll)
         self._record_covered(covered)
         self._halt_older()
@@ -169,6 +173,27 @@ class Intake:
             self.context.reader.leave_out(manager.catalog.left_out_directories())
         for key, error in manager.refuse_places().items():
             self.ledger.halt(key, error, kind="name")  # stored without a place, so that another route may be given
+
+    def _let_go_of_dropped(self) -> None:
+        """End the halt of tables that the source dropped while the filter left them out; not while the target has their old rows."""
+        manager = self.context.manager
+        dropped = {t.key: v for t in manager.tables.values() if (v := dropped_unseen(t, manager.lifetimes))}
+        names = {key: manager.selection.routes.target(manager.tables[key].name) for key in dropped}
+        there = self.context.target.existing(names.values()) if names else {}
+        for key, version in dropped.items():
+            table, place = manager.tables[key], names[key]
+            if place.folded() not in there:
+                table.hand_on(version, unseen=True)
+                manager.touches.renew()
+                self.ledger.save([table])
+            elif not self._is_shared(table, place) and not table.status.error.startswith(DROPPED_UNSEEN):
+                error = f"{DROPPED_UNSEEN} {_MAY_BE_THERE.format(version, place, manager.catalog.command('skip', table.name))}"
+                self.ledger.halt(key, error, kind="ddl")
+
+    def _is_shared(self, table: TableConsumer, place: TableName) -> bool:
+        """Return whether a table of the target may be that of another one in the bucket: then its rows are not for anybody to drop."""
+        tables, routes = self.context.manager.tables.values(), self.context.manager.selection.routes
+        return any(each is not table and routes.target(each.name).folded() == place.folded() for each in tables)
 
     def _save_moved(self, poll: Poll) -> None:
         """Store what the poll changed in the progress of tables and files."""

@@ -140,7 +140,7 @@ class _SharedDesk(Desk):
             )
             for row in tables
             if row.stored.name.table
-            and is_compared(row.stored.state)
+            and is_compared(row.stored.state, row.stored.error)
             and rules.matches(row.stored.name.schema, row.stored.name.table)
         }
         return run, meant, before

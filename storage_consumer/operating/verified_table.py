@@ -275,7 +275,7 @@ class TableVerification:
         look = SnapshotState(self.ends.target, self.schema).look(self.table_key)
         if look is None:
             raise NotComparable("the state does not know it any more")
-        if not is_compared(look.state):
+        if not is_compared(look.state, look.error):
             raise NotComparable(f"it is {look.state}")
         self.result = replace(self.result, table=look.table, target=look.target, checkpoint=look.checkpoint)
         found = obstacle(look)

@@ -19,10 +19,9 @@ from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.table_decisions import Verb
 from storage_consumer.plan.table_state import TableState, TableStatus
-from storage_consumer.plan.table_words import OR_BY_HAND, copy_ways, table_flag
+from storage_consumer.plan.table_words import OR_BY_HAND, WAS_LEFT_OUT, copy_ways, table_flag
 from storage_consumer.sql.parse import parsed
 
-_WAS_LEFT_OUT = "the filter left this table out until now, so its earlier rows are missing. Leave it out again, or {}"
 _STRAY = (
     "the files in {}, which have no schema file, are gone. If somebody moved them away because the changefeed did "
     "not write them, start again; otherwise rows are missing: restore them with their schema file"
@@ -189,7 +188,9 @@ class Catalog:
         if key in restart.lost and not left_out:
             return replace(restored, state=TableState.LOST, error=_LOST.format(self._copy(name)))
         if restored.lacks_past:
-            return replace(restored, state=TableState.HALTED, error=_WAS_LEFT_OUT.format(self._copy(name)))
+            return replace(
+                restored, state=TableState.HALTED, error=f"{WAS_LEFT_OUT}. Leave it out again, or {self._copy(name)}"
+            )
         if not restored.held:
             return restored
         return replace(restored, state=TableState.HALTED, error=restart.held[key], paused=key in restart.paused)
@@ -262,9 +263,9 @@ class Catalog:
     def _note_exclusion(self, table: TableConsumer) -> None:
         """Remember a table that is left out, so that it is never taken later without its past; or note that this has happened now."""
         status = table.status
-        new = status.left_out and table.key not in self._restart.excluded
-        # Asked before `take_name` marks it as named, so once for each table.
-        if not status.named and (new or status.lacks_past):
+        # Asked before `take_name` marks it as named, so once for each table. One that is left out again is no longer halted, as its
+        # stored error may still say.
+        if not status.named and (status.left_out or status.lacks_past):
             self.to_be_stored.append(table)
 
     def vanished(self, files: Iterable[DataFile]) -> list[TableConsumer]:

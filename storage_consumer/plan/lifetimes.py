@@ -9,6 +9,8 @@ from storage_consumer.model import DdlKind, TableDefinition, TableName, folded_n
 from storage_consumer.plan.in_order import Numbers, Together
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table import TableConsumer
+from storage_consumer.plan.table_state import TableState
+from storage_consumer.plan.table_words import DROPPED_UNSEEN, WAS_LEFT_OUT
 from storage_consumer.sql.parse import parsed
 
 
@@ -57,6 +59,23 @@ class Lifetimes:
     def is_created(self, schema: str, version: int) -> bool:
         """Return whether a statement up to this version (inclusive) creates the database."""
         return self._created.get(folded_name(schema), version + 1) <= version
+
+
+def dropped_unseen(table: TableConsumer, lifetimes: Lifetimes) -> int:
+    """Return the version of the DROP with which all ends that a table lacks since the filter left it out; 0 where there is none.
+
+    Up to the table's checkpoint files and statements were passed over. What comes after it is all in files, such as a table that is created
+    again. A table that is halted for another reason, or has a copy to come, is left to that.
+    """
+    status = table.status
+    halts_for_it = status.lacks_past and status.error.startswith((WAS_LEFT_OUT, DROPPED_UNSEEN))
+    if not halts_for_it or status.state != TableState.HALTED or status.apart or status.misplaced or status.nowhere:
+        return 0
+    ends, upto = lifetimes.ends_of(table), table.checkpoint + 1
+    version = ends.before(upto) or 0
+    # By a rename the rows went to another table.
+    is_drop = version and lifetimes.renamed_to(table.key, version) is None
+    return version if is_drop and table.timeline.is_free_before(upto, ends) else 0
 
 
 def is_dropped_after(step: DdlStep, table: TableConsumer, gone: TableName | None) -> bool:

@@ -167,8 +167,15 @@ class ConsumerManager:
                 table.copies.miss(table.copies.gaps(), at)
             if reason := table.look_for_gaps(storage_checkpoint, now, self._gap_timeout):
                 table.copies.miss(table.copies.gaps(), at)
+                # Files that are passed over are not listed any more, so nothing is known of when one of them was written.
+                lost = (
+                    f"nothing shows whether the copy as of {table.copies.copied_at} holds its rows. It may have been passed over "
+                    "while the table was left out, and have expired since, or be lost at the source"
+                    if table.copies.copied_at > self.floor
+                    else "data was lost at the source"
+                )
                 late[table.key] = (
-                    f"{reason} is missing and did not arrive within {self._gap_timeout:g} s: data was lost at the source. If the "
+                    f"{reason} is missing and did not arrive within {self._gap_timeout:g} s: {lost}. If the "
                     f"file still exists somewhere, restore it and run: {command('resume', table.name)} -- otherwise "
                     "give the table a copy of the source as of now or later. From an export: "
                     f"{command('reload-done', table.name)}"

@@ -180,16 +180,17 @@ class TableConsumer:
         self.advance(version)
         self._status = replace(self._status, dropped=dropped)
 
-    def hand_on(self, version: int) -> None:
+    def hand_on(self, version: int, *, unseen: bool = False) -> None:
         """Note that by a statement the name went to another table, whose copy holds all that was in this one until then.
 
-        A table that was created again under the name keeps what is known of it: what it lacks, and why it is halted.
+        A table that was created again under the name keeps what is known of it: what it lacks, and why it is halted. `unseen`: the statement
+        is a DROP that was passed over while the table was left out, and nothing of the table is in the target.
         """
         # A statement of the same version may have given the name to another table at once.
-        self.pass_statement(version, dropped=not self.timeline.has_statement(version, version))
-        recreated = self.timeline.is_known_from(version)
+        self.pass_statement(version, dropped=unseen or not self.timeline.has_statement(version, version))
+        recreated = self.timeline.is_known_from(version + 1 if unseen else version)
         self.copies.hand_on(version, recreated=recreated)
-        if not recreated:
+        if unseen or not recreated:
             # What the filter left out until this start is in the copy too.
             self._status = replace(self._status.released, lacks_past=False)
 

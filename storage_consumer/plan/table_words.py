@@ -12,6 +12,12 @@ from storage_consumer.plan.steps import key_of
 from storage_consumer.sql.tokens import quote
 from storage_consumer.telemetry import UNSEEN, escaped
 
+WAS_LEFT_OUT = "the filter left this table out until now, so its earlier rows are missing"
+"""How the error of a table begins that the filter takes again."""
+DROPPED_UNSEEN = (
+    "the source dropped this table while the filter left it out, and the target may still have its old rows"
+)
+"""How the error of such a table begins if all that it lacks ended with a DROP."""
 OR_BY_HAND = " -- or, after a copy that you made yourself, with its TSO: "
 """What stands between the two ways in which a table gets a copy."""
 _PART = r"(?:`((?:[^`]|``)+)`|([^`.]+))"

@@ -311,7 +311,7 @@ class MemoryLoads:
                 table_key=load.table_key, schema=load.name.schema, table=load.name.table, checkpoint=0, state=""
             )
             before = records.tables.get(load.table_key, new)
-            place = (places or {}).get(load.table_key, before.target)
+            place = (places or {}).get(load.table_key)
             records.tables[load.table_key] = replace(
                 before, state=TableState.LOADING, follows=False, error="", target=place
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from storage_consumer.model import TableName
+from storage_consumer.plan.table_decisions import is_skipped
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.tso import is_settled
 
@@ -47,6 +48,8 @@ class Obstacle:
 def obstacle(look: TableLook) -> Obstacle | None:
     """Return what keeps a table from being compared in this snapshot; None if its rows are exactly those at its checkpoint."""
     stands, moves = _stands(look), moves_on(look)
+    if lacks_past(look.state, look.error):
+        return Obstacle(f"it is halted: {look.error}", passes=False)
     if look.statement:
         return Obstacle(
             f"the statement of version {look.statement} may touch it and is not known to have ended: see "
@@ -80,6 +83,11 @@ def _stands(look: TableLook) -> bool:
     return look.state in (TableState.HALTED, TableState.LOST)
 
 
-def is_compared(state: str) -> bool:
-    """Return whether a table of this state has rows in the target that are to be equal."""
-    return state not in (TableState.DROPPED, TableState.EXCLUDED)
+def lacks_past(state: str, error: str) -> bool:
+    """Return whether a table is stored as left out and is halted: the filter takes it again, and it lacks what was passed over meanwhile."""
+    return state == TableState.EXCLUDED and bool(error) and not is_skipped(state, error)
+
+
+def is_compared(state: str, error: str) -> bool:
+    """Return whether a table that is stored so is to be equal to the source, or else to be named; `error`: why it is halted or left out."""
+    return state not in (TableState.DROPPED, TableState.EXCLUDED) or lacks_past(state, error)

@@ -259,6 +259,24 @@ def test_where_tables_are(rig: Rig) -> None:
     assert state.progress.load()[0].targets["`shop`.`a`"] == (own["a"], moved)
 
 
+@pytest.mark.parametrize("meanwhile", ["running", "dropped", "excluded"])
+def test_without_routes_a_table_is_under_its_own_name(rig: Rig, meanwhile: str) -> None:
+    """Whatever place earlier routes gave it; what may be outdated changes no stored place."""
+    state, place, name = rig.owner(), TableName(schema="copy", table="a"), TableName(schema="shop", table="a")
+
+    def found(**more: Any) -> TableName:
+        state.progress.save(tables=[progress("shop/a", 1, **more)], sequences={}, checkpoint=0, storage_checkpoint=0)
+        restart: Restart = state.progress.load()[0]
+        return restart.targets["`shop`.`a`"][1]
+
+    assert found(target=place) == place
+    assert found(may_be_outdated=True) == place
+    state.progress.save(
+        tables=[progress("shop/a", 1, meanwhile, target=place)], sequences={}, checkpoint=0, storage_checkpoint=0
+    )
+    assert found() == name
+
+
 @pytest.mark.parametrize("stopped", ["lost", "halted"])
 def test_a_statement_that_ends_forgets_no_stop(rig: Rig, stopped: str) -> None:
     """What a statement moves is as it was when it began: a table that stopped meanwhile stays so, and follows nothing."""

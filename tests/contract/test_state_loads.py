@@ -80,6 +80,14 @@ def test_a_load_remembers_where_its_rows_go(rig: Rig) -> None:
     assert state.progress.load()[0].targets == {KEY: (NAME, place)}
 
 
+def test_a_load_without_routes_goes_to_the_own_name(rig: Rig) -> None:
+    """Whatever place earlier routes gave the table: it was left out when they were taken away."""
+    state = rig.owner()
+    state.loads.begin([LOAD], by="me", places={KEY: TableName(schema="depot", table="a")})
+    state.loads.begin([LOAD], by="me")
+    assert state.progress.load()[0].targets == {KEY: (NAME, NAME)}
+
+
 def test_a_request_that_is_gone_does_not_begin(rig: Rig) -> None:
     """It was withdrawn, or another one has taken its place, while its copy was opened."""
     state = rig.owner()

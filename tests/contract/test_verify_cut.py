@@ -152,6 +152,19 @@ def test_a_table_that_is_no_more(rig: VerifyRig, state: str) -> None:
         rig.compared()
 
 
+def test_a_table_that_lacks_what_was_passed_over_is_named(rig: VerifyRig) -> None:
+    """The filter takes it again, so it is stored as left out, and halted: it is not equal by being passed over in silence."""
+    lacks = rig.progress("t", rig.now(), state="excluded", error="its earlier rows are missing")
+    with closing(rig.state()) as store:
+        store.progress.save(tables=[lacks], sequences={}, checkpoint=0, storage_checkpoint=0)
+        store.lease.release()
+    result = rig.one("t")
+    assert (result.outcome, result.reason) == (
+        Outcome.NOT_COMPARED,
+        "it is halted: its earlier rows are missing",
+    )
+
+
 def test_a_killed_connection(rig: VerifyRig) -> None:
     """Whichever connection is ended in the middle, another cut is taken, and the result is right."""
     rig.at_target("UPDATE t SET v = -1 WHERE id = 1999")

@@ -10,10 +10,12 @@ import pytest
 from storage_consumer.config.settings import EventFilter, Route, Selecting
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import DdlId, TableName
+from storage_consumer.verifying.cut import TableLook, is_compared, obstacle
 from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.unit.driving import World, of
 
 WIDER = (*ID_NAME, column("note", "VARCHAR", ColumnPrecision="20"))
+B = TableName(schema="shop", table="b")
 COPY = Route(matcher=("shop.*",), target_schema="copy", target_table="{table}_old")
 
 
@@ -152,6 +154,22 @@ def test_a_table_that_is_left_out_later() -> None:
     summary = select(made, rules=("shop.a",)).once()
     assert (summary.checkpoint, summary.rows) == (ts(7), 0)
     assert [r["id"] for r in made.rows("shop.b")] == ["1"]
+
+
+def test_what_a_comparison_names() -> None:
+    """It names a table that is halted since the filter takes it again, with the reason, and none that is left out."""
+    made = world(rules=("shop.*", "!shop.b"))
+    named = []
+    for rules in (("shop.*", "!shop.b"), (), ("shop.*", "!shop.b")):
+        select(made, rules=rules).once()
+        stored = made.records.tables["`shop`.`b`"]
+        named.append(is_compared(stored.state, stored.error))
+        look = TableLook(
+            table_key=stored.table_key, table=B, target=B, state=stored.state, checkpoint=ts(5), error=stored.error
+        )
+        found = obstacle(look)
+        assert (found is not None and "earlier rows are missing" in found.why) == named[-1]
+    assert named == [False, True, False]
 
 
 def test_a_database_that_is_left_out() -> None:
