@@ -141,6 +141,8 @@ cd "$here"
 status=0
 tests_started=$SECONDS
 if [ "$tier" = quick ]; then
+  # What the machine may have of other servers is not there, so that a quick run is the same for everybody.
+  export STORAGE_CONSUMER_SERVERS=$cache/no-servers
   run pytest --tier quick "${at_once[@]}" --numprocesses="$one_more" "$@" || status=$?
 else
   run pytest --tier all "${at_once[@]}" -m "not ($by_itself)" "$@" || status=$?

@@ -122,6 +122,7 @@ def test_session_of_a_statement(rig: Rig) -> None:
     assert "1050" in rig.database.ddl.execute_ddl("CREATE TABLE t (id INT)", "Shop", ts(4), frozenset({1050})).ignored
 
 
+@pytest.mark.slow
 def test_literals_of_the_other_half_of_the_year(rig: Rig) -> None:
     """A winter's TIMESTAMP in a summer's statement is read in the zone by its name, where the server knows it."""
     learn_zone(rig.server, "Europe/Berlin")

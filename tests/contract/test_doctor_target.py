@@ -163,7 +163,18 @@ FAULTS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("planted", [each for each in FAULTS if each.kind in KINDS], ids=str)
+_QUICK = "mariadb"
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        pytest.param(each, marks=() if each.kind == _QUICK else pytest.mark.slow)
+        for each in FAULTS
+        if each.kind in KINDS
+    ],
+    ids=str,
+)
 def test_each_fault_is_named_and_mended(planted: Fault, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """The check of the fault says it with its remedy, no other check does, and what a statement mends is found no more."""
     planted_and_mended(planted, scene(request.getfixturevalue(planted.kind), tmp_path))

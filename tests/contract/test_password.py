@@ -121,6 +121,7 @@ def _gets_nothing(target: Downstream) -> None:
 
 
 @pytest.mark.server
+@pytest.mark.slow
 def test_mysql_that_does_not_remember(tmp_path: Path) -> None:
     """A MySQL server that asks for full authentication, as after a restart, gets it as modes and place allow; whom it remembers needs no more."""
 

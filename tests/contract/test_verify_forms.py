@@ -115,6 +115,7 @@ def normal(layout: TableLayout, side: ComparedTable) -> dict[int, Row]:
     return {int(row[0] or b""): layout.normal(row) for row in side.rows(KeyRange())}
 
 
+@pytest.mark.slow
 def test_forms_of_every_type(request: pytest.FixtureRequest) -> None:
     """Fetched values are the same on all servers; a server's checksums are the same just where these are; and servers agree on most."""
     servers = {kind: request.getfixturevalue(kind) for kind in KINDS}
