@@ -14,7 +14,7 @@ from storage_consumer.driver.copies import CopiedTable, Loading, OpenCopy, unset
 from storage_consumer.driver.ddl_prepare import described, prepared
 from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.driver.remedies import table_command
-from storage_consumer.errors import ExportRefused, TableError
+from storage_consumer.errors import ConfigError, TableError
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import (
     CommitRange,
@@ -145,7 +145,7 @@ class LoadJobs:
         again = table_command("reload-done", load.name, self.context.config.downstream)
         try:
             copy = self.loading.answered(load, self.context.clock.monotonic())
-        except ExportRefused as fault:
+        except ConfigError as fault:
             self.ledger.halt(load.table_key, _NO_COPY.format(load.source, load.name, fault, again), kind="file")
             return None
         if copy is not None and (copy.identity != load.identity or load.table_key not in copy.tables):
