@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import StorageUnavailable
 from storage_consumer.model import DdlKind, StoredObject, TableDefinition, TableName
@@ -88,17 +89,18 @@ class Loading:
             self.copies[uri] = self.open_copy(uri)
         return self.copies[uri]
 
-    def answered(self, load: Load, now: float) -> OpenCopy | None:
+    def answered(self, load: Load, clock: Clock) -> OpenCopy | None:
         """Return the copy of a load, or None if nothing answers where it is: then it is asked for again after `LOOK_AGAIN` seconds.
 
-        `now`: seconds of a clock that does not jump. Raises `ExportRefused`.
+        Raises `ExportRefused`.
         """
-        if now < self.away.get(load.source, now):
+        if load.source in self.away and clock.monotonic() < self.away[load.source]:
             return None
         try:
             return self.copy_at(load.source)
         except StorageUnavailable as fault:
-            self.away[load.source] = now + LOOK_AGAIN
+            # From the end of the attempt, which may have taken longer than that.
+            self.away[load.source] = clock.monotonic() + LOOK_AGAIN
             self.tell_waiting(
                 load,
                 f"{load.source} does not answer, and is asked again every {LOOK_AGAIN:.0f} s: {fault}. To give it up: storage-consumer load cancel "

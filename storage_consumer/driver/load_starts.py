@@ -101,10 +101,9 @@ class LoadStarts:
                 which = f"with version {version}" if version else "that runs now"
                 self.loading.tell_waiting(load, unsettled(which))
                 continue
-            now = self.context.clock.monotonic()
             try:
-                if self.loading.answered(load, now) is None:
-                    postponed[load.load_id] = now + LOOK_AGAIN
+                if self.loading.answered(load, self.context.clock) is None:
+                    postponed[load.load_id] = self.context.clock.monotonic() + LOOK_AGAIN
                     continue
                 found = self._judged(load, restart, version)
             except ConfigError as fault:

@@ -144,7 +144,7 @@ class LoadJobs:
         """Return the copy of a load; None if it cannot be read: its table waits where nothing answers, and else halts. The others go on."""
         again = table_command("reload-done", load.name, self.context.config.downstream)
         try:
-            copy = self.loading.answered(load, self.context.clock.monotonic())
+            copy = self.loading.answered(load, self.context.clock)
         except ConfigError as fault:
             self.ledger.halt(load.table_key, _NO_COPY.format(load.source, load.name, fault, again), kind="file")
             return None

@@ -90,6 +90,27 @@ def test_a_request_whose_store_does_not_answer(monkeypatch: pytest.MonkeyPatch) 
     assert phase(world) == LoadPhase.REFUSED, "by then the table was beyond the copy"
 
 
+def test_an_attempt_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one comes as long after its end as any other, so the feed is not held up in each round."""
+    world = reloading()
+    killed_at(world, "before MemoryLoads.finish")
+    asked: list[str] = []
+
+    def fail(_: MemoryCopy, uri: str) -> OpenCopy:
+        asked.append(uri)
+        world.clock.advance(2 * LOOK_AGAIN)
+        raise StorageUnavailable("no answer")
+
+    monkeypatch.setattr(MemoryCopy, "open", fail)
+
+    def act(number: int) -> None:
+        if number == 4:
+            world.stop.requested.set()
+
+    running(world, act)
+    assert len(asked) == 1
+
+
 def test_a_load_that_waits_for_a_statement(caplog: pytest.LogCaptureFixture) -> None:
     """The state is not read anew in each round while it waits, and the log tells it once."""
     caplog.set_level(logging.INFO)
