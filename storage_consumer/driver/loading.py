@@ -44,8 +44,6 @@ _OTHER_COPY = (
     "{} holds another copy than the one that the load of {} began with. Put that one back, or begin again with a copy as of now or later. "
     "From an export: {}"
 )
-
-
 _NO_COPY = "the copy at {} that {} is loaded from cannot be read any more: {}. Put it back, or begin again with a copy as of now or later. From an export: {}"
 _HOLDS_DATABASE = (
     "the database {} is dropped and created again (version {}) before the copy, and neither can happen while this table waits for its load. "

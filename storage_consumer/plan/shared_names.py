@@ -14,6 +14,7 @@ from storage_consumer.plan.selection import AT_A_START, Selection
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.table_words import shell_word, table_flag, table_word
 
+_OVERWRITTEN = f"rows of one would overwrite those of the other. {AT_A_START} with another --route for one of them, or with a --filter to leave it out"
 NOWHERE = TableName(schema="", table="")
 """The place of a table of which nothing could be put into the target."""
 
@@ -51,9 +52,7 @@ def collisions(
             began = _begin_of(table)
             if other := next((o for o in before if not _is_over(o, began, lifetimes)), None):
                 found[table.key] = (
-                    f"the routes send {table.name} and {other.name} to {routes.target(table.name)} at the same time: "
-                    f"rows of one would overwrite those of the other. {AT_A_START} with another --route for one of them, "
-                    "or with a --filter to leave it out"
+                    f"the routes send {table.name} and {other.name} to {routes.target(table.name)} at the same time: {_OVERWRITTEN}"
                 )
     return found
 
@@ -87,10 +86,7 @@ def refuse_shared_places(
         place = selection.routes.target(name)
         other = places.setdefault(place.folded(), name)
         if other.folded() != name.folded():
-            raise ConfigError(
-                f"the routes send {name} and {other} to {place}: rows of one would overwrite those of the other. {AT_A_START} with another --route "
-                "for one of them, or with a --filter to leave it out"
-            )
+            raise ConfigError(f"the routes send {name} and {other} to {place}: {_OVERWRITTEN}")
 
 
 def refuse_other_places(restart: Restart, routes: Routes) -> None:
