@@ -104,6 +104,11 @@ class RoundSummary:
         return tuple(table for table in self.tables if table.state == "paused")
 
     @property
+    def loading(self) -> int:
+        """The number of tables whose copies are not wholly written."""
+        return self.states.get("loading", 0)
+
+    @property
     def halted_tables(self) -> tuple[str, ...]:
         """The names of the tables that stopped with an error."""
         return tuple(table.table for table in self.halted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Upstream
@@ -54,6 +55,23 @@ def unsettled(which: str) -> str:
 
 LOOK_AGAIN = 30.0
 """Seconds after which a copy is asked for again where nothing answered: each attempt can take long, and other tables wait for it."""
+WaitsFor = Literal["statement", "database", "store"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadWaits:
+    """Which loads wait, and for what. A service keeps it when it reads the state anew, so that nothing is asked for or logged more often."""
+
+    away: dict[str, float] = field(default_factory=dict)
+    """URI of a copy that did not answer → until when it is not asked for again, by the clock that does not jump."""
+    told: set[tuple[str, WaitsFor]] = field(default_factory=set)
+    """Load id, and what it was logged to wait for."""
+
+    def tell(self, load: Load, what: WaitsFor, why: str) -> None:
+        """Log once why a load waits for something."""
+        if (load.load_id, what) not in self.told:
+            self.told.add((load.load_id, what))
+            _log.info("load_waits", table=str(load.name), text=why)
 
 
 @dataclass(slots=True)
@@ -72,10 +90,7 @@ class Loading:
     """By table key: those whose copies are being written."""
     created: set[str] = field(default_factory=set)
     """Ids of the loads whose tables exist."""
-    away: dict[str, float] = field(default_factory=dict)
-    """By URI: until when a copy is not asked for again, because nothing answered there."""
-    told: set[str] = field(default_factory=set)
-    """Ids of the loads of which it was logged that they wait."""
+    waits: LoadWaits = field(default_factory=LoadWaits)
     ended: bool = False
     """Whether a load ended since the state was read, so that it has to be read again."""
     rate: float = FIRST_RATE
@@ -94,25 +109,23 @@ class Loading:
 
         Raises `ExportRefused`.
         """
-        if load.source in self.away and clock.monotonic() < self.away[load.source]:
+        away = self.waits.away
+        if load.source in away and clock.monotonic() < away[load.source]:
             return None
         try:
-            return self.copy_at(load.source)
+            copy = self.copy_at(load.source)
         except StorageUnavailable as fault:
             # From the end of the attempt, which may have taken longer than that.
-            self.away[load.source] = clock.monotonic() + LOOK_AGAIN
-            self.tell_waiting(
+            away[load.source] = clock.monotonic() + LOOK_AGAIN
+            self.waits.tell(
                 load,
+                "store",
                 f"{load.source} does not answer, and is asked again every {LOOK_AGAIN:.0f} s: {fault}. To give it up: storage-consumer load cancel "
                 f"{table_flag(load.name)}",
             )
             return None
-
-    def tell_waiting(self, load: Load, why: str) -> None:
-        """Log once why a load waits."""
-        if load.load_id not in self.told:
-            self.told.add(load.load_id)
-            _log.info("load_waits", table=str(load.name), text=why)
+        away.pop(load.source, None)
+        return copy
 
     def origins(self) -> tuple[Upstream, ...]:
         """Return where the files of the open copies are, in the order of `origin_of`."""

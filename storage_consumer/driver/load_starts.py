@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from storage_consumer.driver.context import RoundContext
-from storage_consumer.driver.copies import LOOK_AGAIN, Loading, OpenCopy, loads_to_begin, unsettled
+from storage_consumer.driver.copies import Loading, OpenCopy, loads_to_begin, unsettled
 from storage_consumer.driver.ddl_prepare import described, prepared
 from storage_consumer.driver.loading import database_steps, surroundings_of
 from storage_consumer.errors import ConfigError, TableError
@@ -19,17 +19,21 @@ from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.shared_names import refuse_shared_places
 from storage_consumer.plan.steps import OF_LOADS, is_of_copy
 from storage_consumer.plan.table_decisions import no_commit_ts
-from storage_consumer.plan.table_words import table_flag
+from storage_consumer.plan.table_words import copy_commands, table_flag
 from storage_consumer.telemetry import Log
 
 _log = Log("load")
 _IN_FEED = (
-    "If the rows may go, empty the tables; if they are the source's as of a known TSO, run without --dump, and say so for each table by "
-    "`storage-consumer load --at TSO`"
+    "If that may go, empty the tables and drop the views; if the rows are the source's as of a known TSO, run without --dump, and say so for each "
+    "table by `storage-consumer load --at TSO`"
 )
 _UNSETTLED = (
     "a statement with version {} that touches {} was started and is not known to have ended: it may still change the table. Decide "
     "about it (`storage-consumer ddl` lists it) or run `storage-consumer table resume {}`, and request the load again once it is done"
+)
+_LEFT_OUT = (
+    "the filter has left out {} since its load began, and what the bucket had of it meanwhile has been passed over. Once the filter takes it "
+    "again, begin with a copy as of then or later: {}"
 )
 _NAMED = 5
 """Most tables that a message names."""
@@ -88,24 +92,55 @@ class LoadStarts:
             except TableError as fault:
                 raise ConfigError(f"the database {step.name.schema} of the copy cannot be created: {fault}") from fault
 
-    def begin_requested(self, restart: Restart, busy: Collection[str], postponed: dict[str, float]) -> bool:
+    def end_left_out(self, restart: Restart) -> bool:
+        """End the loads of tables that the filter has left out since they began; return whether there are any."""
+        ended = [
+            load for key, load in restart.loads.items() if load.phase == LoadPhase.LOADING and key in restart.excluded
+        ]
+        for load in ended:
+            error = _LEFT_OUT.format(load.name, copy_commands(load.name)[0])
+            self.context.state.loads.refuse(load, error)
+            _log.error("load_refused", table=str(load.name), error=error)
+        return bool(ended)
+
+    def is_any_ready(self, busy: Collection[str]) -> bool:
+        """Return whether a load may begin that an operator has requested: one that waits must not have all be read anew in each round."""
+        return any(self._is_ready(load, busy) for load in self.context.state.loads.requested())
+
+    def _is_ready(self, load: Load, busy: Collection[str]) -> bool:
+        if self._statement_before(load, busy):
+            return False
+        try:
+            # What has not been asked for yet, or not since it answered, need not be opened twice.
+            return load.source not in self.loading.waits.away or self._answers(load)
+        except ConfigError:
+            # That is what it will be refused for.
+            return True
+
+    def _answers(self, load: Load) -> bool:
+        return self.loading.answered(load, self.context.clock) is not None
+
+    def _statement_before(self, load: Load, busy: Collection[str]) -> str:
+        """Return which statement may still touch the table of a load and will end by itself, or ""; `busy`: the tables that running ones touch."""
+        version, is_halted = self.context.state.loads.unsettled(load)
+        if load.table_key in busy or (version and not is_halted):
+            return f"with version {version}" if version else "that runs now"
+        return ""
+
+    def begin_requested(self, restart: Restart, busy: Collection[str]) -> bool:
         """Begin the loads that operators have requested, or store why they cannot begin; return whether any began.
 
-        Loads of tables that are `busy` wait, and so do those whose copies do not answer: these are noted in `postponed`, by load id and until when.
+        Loads of tables that are `busy` wait, and so do those whose copies do not answer.
         """
         begun = []
         for load in self.context.state.loads.requested():
-            version, is_halted = self.context.state.loads.unsettled(load)
-            # Where nobody stands in the way, the next round finds out what became of it.
-            if load.table_key in busy or (version and not is_halted):
-                which = f"with version {version}" if version else "that runs now"
-                self.loading.tell_waiting(load, unsettled(which))
+            if which := self._statement_before(load, busy):
+                self.loading.waits.tell(load, "statement", unsettled(which))
                 continue
             try:
-                if self.loading.answered(load, self.context.clock) is None:
-                    postponed[load.load_id] = self.context.clock.monotonic() + LOOK_AGAIN
+                if not self._answers(load):
                     continue
-                found = self._judged(load, restart, version)
+                found = self._judged(load, restart)
             except ConfigError as fault:
                 self.context.state.loads.refuse(load, str(fault))
                 _log.error("load_refused", table=str(load.name), error=str(fault))
@@ -121,13 +156,11 @@ class LoadStarts:
         routes = self.context.manager.selection.routes
         return {load.table_key: routes.target(load.name) for load in loads} if routes else None
 
-    def _judged(self, load: Load, restart: Restart, unsettled: int) -> Load:
-        """Return a requested load as it begins; raise `ConfigError` where the copy cannot be used for the table.
-
-        `unsettled`: the version of a statement that may still change the table, 0 for none.
-        """
-        if unsettled:
-            raise ConfigError(_UNSETTLED.format(unsettled, load.name, table_flag(load.name)))
+    def _judged(self, load: Load, restart: Restart) -> Load:
+        """Return a requested load as it begins; raise `ConfigError` where the copy cannot be used for the table."""
+        version, _ = self.context.state.loads.unsettled(load)
+        if version:
+            raise ConfigError(_UNSETTLED.format(version, load.name, table_flag(load.name)))
         if not self.context.config.upstream.tells_time:
             raise ConfigError(no_commit_ts(str(load.name)))
         copy = self.loading.copy_at(load.source)
@@ -147,7 +180,7 @@ class LoadStarts:
         if gap := gap_proof(copy.snapshot, start_ts, checkpoint or storage_checkpoint):
             raise ConfigError(f"{load.source}: {gap}")
         if not load.replaces:
-            self._refuse_rows([load.name], "To empty the table first, request it with --replace")
+            self._refuse_rows([load.name], "To put the copy in its place, request it with --replace")
         (found,) = loads_to_begin(load.source, copy, [load.table_key], load.load_id, replaces=load.replaces)
         return replace(found, load_id=load.load_id, phase=LoadPhase.LOADING)
 
@@ -165,19 +198,25 @@ class LoadStarts:
         return f"{load.source} does not hold the table {load.name}: {_tables_of(copy)}"
 
     def _refuse_rows(self, names: Iterable[TableName], remedy: str) -> None:
-        """Raise `ConfigError` if the target has rows in one of these tables: they would stay among those of the copy."""
+        """Raise `ConfigError` if the target has rows in one of these tables, which would stay among those of the copy, or a view of that name."""
         there = described(names, self.context.manager, self.context.target)
-        full = [str(table.name) for table in there.values() if not table.is_view and self.loading.has_rows(table.name)]
-        if full:
-            more = f" and {len(full) - _NAMED} more" if len(full) > _NAMED else ""
+        if views := [str(found.name) for found in there.values() if found.is_view]:
+            raise ConfigError(f"the target already has {_some(views)}, where the copy has to create it. {remedy}")
+        if full := [str(found.name) for found in there.values() if self.loading.has_rows(found.name)]:
             raise ConfigError(
-                f"the target already has rows in {', '.join(sorted(full)[:_NAMED])}{more}: a copy is loaded into empty "
-                f"tables. {remedy}"
+                f"the target already has rows in {_some(full)}: a copy is loaded into empty tables. {remedy}"
             )
 
     def _log(self, loads: Iterable[Load]) -> None:
         for load in loads:
             _log.info("load_started", table=str(load.name), checkpoint=load.low, files=load.parts, bytes=load.size)
+
+
+def _some(names: Iterable[str]) -> str:
+    """Return some names, as a part of a message."""
+    found = sorted(names)
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return f"{', '.join(found[:_NAMED])}{more}"
 
 
 def _too_old(load: Load, snapshot: int, checkpoint: int, restart: Restart) -> str:

@@ -13,7 +13,7 @@ from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.copies import CopiedTable, Loading, OpenCopy, unsettled
 from storage_consumer.driver.ddl_prepare import described, prepared
 from storage_consumer.driver.ledger import RoundLedger
-from storage_consumer.driver.remedies import table_command
+from storage_consumer.driver.remedies import copy_again
 from storage_consumer.errors import ConfigError, TableError
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import (
@@ -40,11 +40,13 @@ _log = Log("load")
 
 _ALONE, _BESIDE_OTHERS = 20.0, 2.0
 """Seconds that a job with parts of copies should take: while nothing else is to be done, and while other tables go on."""
-_OTHER_COPY = (
-    "{} holds another copy than the one that the load of {} began with. Put that one back, or begin again with a copy as of now or later. "
-    "From an export: {}"
-)
-_NO_COPY = "the copy at {} that {} is loaded from cannot be read any more: {}. Put it back, or begin again with a copy as of now or later. From an export: {}"
+_EMPTYING = {
+    DdlKind.DROP_TABLE: "DROP TABLE",
+    DdlKind.DROP_VIEW: "DROP VIEW",
+    DdlKind.TRUNCATE_TABLE: "TRUNCATE TABLE",
+}
+_OTHER_COPY = "{} holds another copy than the one that the load of {} began with. {}"
+_NO_COPY = "the copy at {} that {} is loaded from cannot be read any more: {}. {}"
 _HOLDS_DATABASE = (
     "the database {} is dropped and created again (version {}) before the copy, and neither can happen while this table waits for its load. "
     "Leave the table out for now: storage-consumer table skip {} -- once the database is there again, request the load again, with --replace: "
@@ -95,7 +97,7 @@ class LoadJobs:
                 continue
             version, _ = self.context.state.loads.unsettled(load)
             if version:
-                self.loading.tell_waiting(load, unsettled(f"with version {version}"))
+                self.loading.waits.tell(load, "statement", unsettled(f"with version {version}"))
                 continue
             # A late task goes by how far this load is, which another load of the table begins anew.
             self.fence_rows()
@@ -140,14 +142,14 @@ class LoadJobs:
 
     def _copy_of(self, load: Load) -> OpenCopy | None:
         """Return the copy of a load; None if it cannot be read: its table waits where nothing answers, and else halts. The others go on."""
-        again = table_command("reload-done", load.name, self.context.config.downstream)
+        ways = copy_again(load.name, self.context.config.downstream)
         try:
             copy = self.loading.answered(load, self.context.clock)
         except ConfigError as fault:
-            self.ledger.halt(load.table_key, _NO_COPY.format(load.source, load.name, fault, again), kind="file")
+            self.ledger.halt(load.table_key, _NO_COPY.format(load.source, load.name, fault, ways), kind="file")
             return None
         if copy is not None and (copy.identity != load.identity or load.table_key not in copy.tables):
-            self.ledger.halt(load.table_key, _OTHER_COPY.format(load.source, load.name, again), kind="file")
+            self.ledger.halt(load.table_key, _OTHER_COPY.format(load.source, load.name, ways), kind="file")
             return None
         return copy
 
@@ -158,19 +160,21 @@ class LoadJobs:
         own = copy.databases.get(folded_name(name.schema))
         steps = database_steps(f"{OF_LOADS}{load.load_id}", [own] if own is not None else [], manager, target)
         there = described([name], manager, target).get(name.folded())
-        create, drop = _ddl(load, table.definition), _emptying(load, table.definition, DdlKind.DROP_TABLE)
-        begun = self.context.state.journal.entry(drop)
+        journal, create = self.context.state.journal, _ddl(load, table.definition)
+        drops = [_emptying(load, table.definition, kind) for kind in (DdlKind.DROP_TABLE, DdlKind.DROP_VIEW)]
+        begun = [(drop, entry) for drop in drops if (entry := journal.entry(drop)) is not None]
         # Whether it took effect is not known yet, and no load ends beside such a statement.
-        if begun is not None and begun.state == STARTED:
-            return [*steps, drop, create]
+        if in_doubt := [drop for drop, entry in begun if entry.state == STARTED]:
+            return [*steps, *in_doubt, create]
         # A restart finds the table of its own load: with rows, which stay.
-        if there is None or there.is_view or self.context.state.journal.entry(create) is not None:
+        is_kept = there is not None and there.is_view and not load.replaces
+        if there is None or is_kept or journal.entry(create) is not None:
             return [*steps, create]
         if load.done:
             return steps
         # One that has been sent goes on, whatever is known by now.
-        if begun is not None or not self._is_as_copied(load, table.definition, there):
-            return [*steps, drop, create]
+        if there.is_view or begun or not self._is_as_copied(load, table.definition, there):
+            return [*steps, drops[there.is_view], create]
         return [*steps, _emptying(load, table.definition, DdlKind.TRUNCATE_TABLE)] if load.replaces else steps
 
     def _is_as_copied(self, load: Load, wanted: TableDefinition, there: TargetTable) -> bool:
@@ -207,8 +211,9 @@ class LoadJobs:
             return True
         waits = self._awaits_database(load)
         if waits:
-            self.loading.tell_waiting(
+            self.loading.waits.tell(
                 load,
+                "database",
                 f"the bucket may still bring the CREATE DATABASE of {load.name.schema}, up to the copy's TSO {load.low}",
             )
         return waits
@@ -325,8 +330,7 @@ def _ddl(load: Load, definition: TableDefinition) -> DdlStep:
 
 
 def _emptying(load: Load, wanted: TableDefinition, kind: DdlKind) -> DdlStep:
-    """Return the statement that empties a table, or removes it so that it can be created anew."""
-    verb = "DROP" if kind == DdlKind.DROP_TABLE else "TRUNCATE"
-    query = f"{verb} TABLE {quote(wanted.name.schema)}.{quote(wanted.name.table)}"
+    """Return the statement that empties a table, or removes it, or a view, so that it can be created anew."""
+    query = f"{_EMPTYING[kind]} {quote(wanted.name.schema)}.{quote(wanted.name.table)}"
     # Another checksum than the CREATE's, which has the same version.
     return _ddl(load, replace(wanted, query=query, ddl_type=kind, checksum=wanted.checksum ^ kind))

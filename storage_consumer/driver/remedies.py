@@ -10,7 +10,7 @@ from storage_consumer.model import TableName
 from storage_consumer.plan.directories import plain_command
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_decisions import Verb
-from storage_consumer.plan.table_words import table_flag
+from storage_consumer.plan.table_words import copy_commands, table_flag
 
 PROGRAM = "storage-consumer"
 _AGAIN: tuple[Verb, Verb] = ("pause", "reload-done")
@@ -43,6 +43,15 @@ def quarantine_ways(name: TableName, downstream: Downstream) -> str:
         for verb in ("retry", "drop")
     )
     return f"To try them again, run: {retry} -- to give them up: {drop} -- then: {table_command('resume', name, downstream)}"
+
+
+def copy_again(name: TableName, downstream: Downstream) -> str:
+    """Return how a table goes on that a load has halted for its copy: with that one, or another. None is taken while a load is open."""
+    reach = shlex.join(reaching(downstream))
+    return (
+        f"If you put that one back, run: {table_command('resume', name, downstream)} -- to begin again with a copy as of now or later: "
+        f"{PROGRAM} load cancel {table_flag(name)} {reach} -- then: {copy_commands(name)[0]} {reach}"
+    )
 
 
 def missing_table(name: TableName, place: TableName, downstream: Downstream) -> str:

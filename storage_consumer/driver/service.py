@@ -9,6 +9,7 @@ from contextlib import suppress
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config
 from storage_consumer.driver.context import RoundContext
+from storage_consumer.driver.copies import LoadWaits
 from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.lease_holder import identity, process_is_gone, readable
 from storage_consumer.driver.ledger import RoundLedger
@@ -18,9 +19,9 @@ from storage_consumer.driver.round import run_round
 from storage_consumer.driver.starting import manager_of
 from storage_consumer.errors import ConfigError, ExportUnfinished, LeaseHeld, StorageConsumerError, TransientError
 from storage_consumer.plan.directories import Restart
-from storage_consumer.plan.loads import Load, LoadPhase
+from storage_consumer.plan.loads import LoadPhase
 from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.ports import Loads, State
+from storage_consumer.ports import State
 from storage_consumer.signals import StopSignal
 from storage_consumer.summary import RoundSummary
 from storage_consumer.telemetry import Log, tso_time, utc_time
@@ -63,8 +64,7 @@ class ConsumerService:
         """The tables that running statements touched when what was known of tables was forgotten."""
         self._waits_for = ""
         """Why the copy of a new feed cannot be loaded yet, as it was logged."""
-        self._postponed: dict[str, float] = {}
-        """Ids of requested loads whose copies do not answer → until when they are not asked for again, by the clock that does not jump."""
+        self._load_waits = LoadWaits()
         self._rounds = 0
         """Number of rounds that were begun."""
 
@@ -141,7 +141,7 @@ class ConsumerService:
         return context
 
     def _begin_loads(self, context: RoundContext, restart: Restart) -> bool:
-        """Begin the load of a new feed, and those that operators have requested; return whether any began."""
+        """Begin the load of a new feed, and those that operators have requested, and end those of tables that were left out; return whether any did."""
         is_new, given = is_new_feed(restart, self._storage_floor), self._config.loading
         if is_new and given.start_ts and not given.dump:
             _log.warning("notice", text=_NO_COPY.format(given.start_ts, tso_time(given.start_ts)))
@@ -153,8 +153,10 @@ class ConsumerService:
         if is_new and given.dump:
             starts.begin_feed(given.dump, by=readable(self._me))
             return True
+        ended = starts.end_left_out(restart)
         # What was just read knows no names yet, by which a running statement would be seen to touch a table.
-        return starts.begin_requested(restart, self._touched if context.ddl_workers.running else (), self._postponed)
+        began = starts.begin_requested(restart, self._touched if context.ddl_workers.running else ())
+        return ended or began
 
     def _read(self) -> tuple[RoundContext, Restart]:
         """Read the state, and return what the next rounds work with, and what was read."""
@@ -170,6 +172,8 @@ class ConsumerService:
         # After the window was opened, so that no late task adds to it.
         manager.quarantined.replace(self._state.quarantine.entries())
         context = self._assemble(manager)
+        if context.loading is not None:
+            context.loading.waits = self._load_waits
         self._context, self._ddl_workers = context, context.ddl_workers
         return context, restart
 
@@ -202,14 +206,14 @@ class ConsumerService:
     def _is_decided(self) -> bool:
         """Apply operators' decisions; return whether any took effect, or whether a load may begin."""
         decided, requested = self._state.decisions.waiting()
-        return (decided and self._apply_decisions()) or (requested and self._is_load_requested())
-
-    def _is_load_requested(self) -> bool:
-        """Return whether a load may begin that an operator has requested: one that waits must not have all be read anew in each round."""
-        busy, now = self._busy(), self._clock.monotonic()
-        asked = (load for load in self._state.loads.requested() if load.table_key not in busy)
-        return any(
-            self._postponed.get(load.load_id, now) <= now and _is_settled(load, self._state.loads) for load in asked
+        if decided and self._apply_decisions():
+            return True
+        context = self._context
+        return (
+            requested
+            and context is not None
+            and context.loading is not None
+            and LoadStarts(context, context.loading).is_any_ready(self._busy())
         )
 
     def _busy(self) -> frozenset[str]:
@@ -345,9 +349,3 @@ class ConsumerService:
             # Partly random, so that several consumers do not come back to one server in the same instant.
             self._clock.wait(stop.requested, pause * random.uniform(0.7, 1.0))  # noqa: S311 - not for secrets
             pause = min(_LONGEST_PAUSE, pause * 2)
-
-
-def _is_settled(load: Load, loads: Loads) -> bool:
-    """Return whether no statement may still touch the table of a load, or nobody runs the one that may."""
-    version, is_halted = loads.unsettled(load)
-    return is_halted or not version

@@ -35,7 +35,7 @@ class MemoryTarget:
             (r"DROP DATABASE `?(?P<a>\w+)`?", partial(_drop_database, records)),
             (rf"CREATE TABLE {_NAME.format('a')} \((?P<body>.*)\)", self._create),
             (rf"CREATE .*VIEW {_NAME.format('a')} AS ", partial(_create_view, records)),
-            (rf"DROP TABLE {_NAME.format('a')}", self._drop),
+            (rf"DROP (?:TABLE|VIEW) {_NAME.format('a')}", self._drop),
             (rf"TRUNCATE TABLE {_NAME.format('a')}", self._truncate),
             (rf"RENAME TABLE {_NAME.format('a')} TO {_NAME.format('b')}", self._rename),
             (rf"ALTER TABLE {_NAME.format('a')} ADD COLUMN `?(?P<column>\w+)`? (?P<type>\w+)", self._add_column),

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ from storage_consumer.summary import RoundSummary, RunningStatement, TableSummar
 
 HALTED = RoundSummary(tables=(TableSummary(table="a.b", state="halted"),))
 WAITING = RoundSummary(tables=(TableSummary(table="a.b", state="waiting"),))
+LOADING = RoundSummary(states={"loading": 1})
 OPTIONS: dict[str, object] = {
     "upstream_uri": "file:///bucket?protocol=csv",
     "downstream_uri": "mysql://root:geheim@127.0.0.1:1/",
@@ -128,10 +130,13 @@ def test_an_unexpected_error_is_one_clear_line(caplog: pytest.LogCaptureFixture)
         (HALTED, False, ExitCode.TABLES_STOPPED),
         (WAITING, True, ExitCode.TABLES_STOPPED),
         (WAITING, False, ExitCode.DONE),
+        (LOADING, True, ExitCode.TABLES_STOPPED),
+        (LOADING, False, ExitCode.DONE),
+        (replace(LOADING, ended_early="max-seconds"), True, ExitCode.DONE),
     ],
 )
 def test_tables_that_stopped_show_in_the_exit_code(summary: RoundSummary, once: bool, code: ExitCode) -> None:  # noqa: FBT001 - a variant
-    """A halted table ends with code 4; a waiting one only where nobody will look again."""
+    """A halted table ends with code 4; one that waits, or whose load does, only where nobody will look again."""
     assert exit_code(summary, once=once) == code
 
 

@@ -44,6 +44,9 @@ def test_an_export_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     found = of(world.once(), "shop.a")
     assert found.state == "halted"
     assert "cannot be read any more: the folder of the export is empty" in found.error
+    steps = [found.error.find(text) for text in ("table resume --table", "load cancel --table", "--dump URI --replace")]
+    assert steps == sorted(steps), "while the load is open, no other copy is taken"
+    assert -1 not in steps
     assert numbers(world, "shop.b") == ["1", "2"]
 
 
@@ -55,7 +58,8 @@ def test_a_load_whose_store_does_not_answer(monkeypatch: pytest.MonkeyPatch, cap
     with monkeypatch.context() as away:
         lose(away, StorageUnavailable("no route to host"))
         more_rows(world)
-        assert not world.once().halted
+        summary = world.once()
+        assert (summary.halted, summary.loading) == ((), 1)
         assert numbers(world, "shop.b") == ["1", "2"]
         assert phase(world) == LoadPhase.LOADING
     assert "no route to host. To give it up: storage-consumer load cancel --table shop.a" in caplog.text
@@ -88,6 +92,49 @@ def test_a_request_whose_store_does_not_answer(monkeypatch: pytest.MonkeyPatch) 
     world.stop.requested.clear()
     assert not world.once().halted
     assert phase(world) == LoadPhase.REFUSED, "by then the table was beyond the copy"
+
+
+def test_a_request_that_is_looked_at_again_costs_nothing_but_that(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As long as its store does not answer, the state is not read anew, and the log tells it once."""
+    caplog.set_level(logging.INFO)
+    world = feed()
+    world.once()
+    asked = lose(monkeypatch, StorageUnavailable("no route to host"))
+    reads: list[str] = []
+
+    def act(number: int) -> None:
+        if number == 2:
+            world.request("shop.a", replaces=True)
+            world.tick = reads.append
+        world.clock.advance(LOOK_AGAIN)
+        if number == 9:
+            world.stop.requested.set()
+
+    running(world, act)
+    assert len(asked) >= 5
+    assert sum(each == "before MemoryProgress.load" for each in reads) == 1
+    assert caplog.text.count("load_waits") == 1
+
+
+def test_a_request_that_cannot_be_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where nothing answered at first: the export turns out to be none while the feed runs."""
+    world = feed()
+    world.once()
+    world.request("shop.a", replaces=True)
+    with monkeypatch.context() as away:
+        lose(away, StorageUnavailable("no route to host"))
+        world.once()
+    lose(monkeypatch, ExportRefused("there is no export"))
+
+    def act(number: int) -> None:
+        if number == 3:
+            world.stop.requested.set()
+
+    running(world, act)
+    assert phase(world) == LoadPhase.REFUSED
+    assert numbers(world, "shop.b") == ["1"]
 
 
 def test_an_attempt_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.config.settings import CsvOptions, Selecting
+from storage_consumer.config.settings import CsvOptions
 from storage_consumer.errors import ConfigError
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.journal import FAILED, STARTED
@@ -453,15 +453,6 @@ def test_a_copy_of_a_skipped_table_is_refused_by_what_was_passed_over() -> None:
     why = refused(world)
     assert "left out, and what the bucket has of it up to" in why
     assert "pause" not in why
-
-
-def test_a_table_that_the_filter_leaves_out_is_not_loaded() -> None:
-    """It is the filter that keeps it from being loaded, whatever the copy holds."""
-    world = feed()
-    world.config = replace(world.config, selecting=Selecting(rules=("*.*", "!shop.a")))
-    world.once()
-    world.copy.tables.clear()
-    assert "the filter leaves out shop.a" in refused(world)
 
 
 def test_a_load_holds_a_statement_that_came_late() -> None:
