@@ -60,7 +60,7 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
     target = _without_effect(target, step)
     become_texts = _become_texts(step)
     layout = row_layout(newest, target.virtual, upstream)
-    written, key_columns = _written(newest, layout, target, become_texts, protocol), _key(newest, layout, target)
+    written, key_columns = _written(newest, layout, target, become_texts, protocol), _key(step, layout, target)
     by_name = {folded_name(column.name): column for column in newest.columns}
     names = [name for name, _ in key_columns] or [column.name for column in written]
     forms = _forms([folded_name(name) for name in names], step, target, upstream, is_key=bool(key_columns))
@@ -290,12 +290,14 @@ def _misfit(layout: RowLayout, target: TargetTable) -> str:
     return ""
 
 
-def _key(newest: TableDefinition, layout: RowLayout, target: TargetTable) -> list[tuple[str, int | None]]:
+def _key(step: RowStep, layout: RowLayout, target: TargetTable) -> list[tuple[str, int | None]]:
     """Return the columns that tell rows apart: the target's primary key, else a not-null unique key, else none.
 
     Raises `NotReplicable` if the schema file's primary key is not the target's: writing by key would hit wrong rows.
     """
-    declared = {folded_name(c.name) for c in newest.columns if c.is_pk}
+    newest, is_computed = step.current, _is_computed(step, layout, target)
+    # Of a key that the target computes in part, the rows' structure has what is left.
+    declared = {folded_name(c.name) for c in newest.columns if c.is_pk and not is_computed}
     certain = {folded_name(c.name) for c in newest.columns if not c.nullable or c.is_pk}
     # The target refuses a NULL in such a column, so each row that reaches it has a value.
     certain |= {folded_name(c.name) for c in target.columns if not c.nullable}
@@ -309,6 +311,8 @@ def _key(newest: TableDefinition, layout: RowLayout, target: TargetTable) -> lis
     # A declared key must match exactly. Without one, a primary key in the target is an error, a not-null key will do.
     for unique in target.unique_keys:
         columns = {folded_name(name) for name in unique.columns}
+        if is_computed and unique.name == "PRIMARY":
+            continue
         if declared and columns != declared:
             continue
         if not declared and unique.name == "PRIMARY":
@@ -326,6 +330,14 @@ def _key(newest: TableDefinition, layout: RowLayout, target: TargetTable) -> lis
         )
         raise NotReplicable(message)
     return []
+
+
+def _is_computed(step: RowStep, layout: RowLayout, target: TargetTable) -> bool:
+    """Return whether the target computes a column of its primary key that the rows of a copy lack: another key tells them apart, or none does."""
+    carried = {folded_name(column.name) for column in layout.columns}
+    computed = {folded_name(column.name) for column in target.columns if column.generated} - carried
+    primary = next((unique.columns for unique in target.unique_keys if unique.name == "PRIMARY"), ())
+    return bool(step.as_of) and not computed.isdisjoint(map(folded_name, primary))
 
 
 def _fold(column: TableColumn, there: TargetColumn, prefix: int | None, forms: KeyForms) -> Fold:

@@ -226,6 +226,21 @@ def test_key_over_a_generated_column_that_older_rows_lack() -> None:
     assert "g" in made.versions[100, "s/t"].misfit
 
 
+@pytest.mark.parametrize("others", [("id",), ()], ids=["another key", "no other key"])
+@pytest.mark.parametrize("declared", [True, False], ids=["in part", "wholly"])
+def test_rows_of_a_copy_lack_a_generated_column_of_the_primary_key(*, others: tuple[str, ...], declared: bool) -> None:
+    """Another key tells them apart, or none does. Of rows of the bucket, which carry such columns, it is an error."""
+    primary = unique(*(["a"] if declared else []), "g")
+    keys = (primary, *([unique(*others, name="u")] if others else []))
+    target = table(there("id"), there("a"), there("g", generated="STORED"), keys=keys)
+    rows = step(source(col("id"), col("a", pk=declared)))
+    made = table_work(0, replace(rows, as_of=7), target, upstream("csv"))
+    assert [part.column.name for part in made.key] == list(others)
+    assert (made.mode, made.replaces) == ((Mode.KEYED, False) if others else (Mode.KEYLESS, True))
+    with pytest.raises(NotReplicable, match="primary key"):
+        table_work(0, rows, target, upstream("csv"))
+
+
 def test_no_table() -> None:
     """Files of a table that is not there get layouts and a reason for each directory, and nothing to write."""
     made = unread_work(3, step(source(col("id", pk=True))), upstream())
