@@ -210,6 +210,9 @@ class Loads(Protocol):
     def refuse(self, load: Load, error: str) -> None:
         """Store why a copy cannot be used."""
 
+    def cancel(self, load: Load, why: str) -> None:
+        """Store why a load that has begun does not go on; its table has to be known as one that lacks rows."""
+
     def advance(self, clocks: Mapping[str, int]) -> None:
         """Store how far loads are: table key → the clock up to which (inclusive) rows are written. It never goes back."""
 

@@ -61,6 +61,8 @@ class RoundSummary:
     """Files of the copies that tables are being loaded from."""
     load_files_done: int = 0
     """Those of them that are written."""
+    loading: tuple[str, ...] = ()
+    """Tables whose loads go on or wait at the end of the round; after `run_once` also those whose requested loads have not begun."""
     stages: dict[str, float] = field(default_factory=dict)
     """Seconds of the round by what it was doing: ``poll``, ``plan``, ``rows``, ``ddl`` and ``checkpoint``."""
     ended_early: str = ""
@@ -102,11 +104,6 @@ class RoundSummary:
     def paused(self) -> tuple[TableSummary, ...]:
         """The tables that an operator paused."""
         return tuple(table for table in self.tables if table.state == "paused")
-
-    @property
-    def loading(self) -> int:
-        """The number of tables whose copies are not wholly written."""
-        return self.states.get("loading", 0)
 
     @property
     def halted_tables(self) -> tuple[str, ...]:

@@ -243,12 +243,12 @@ EVENTS: dict[str, Event] = {
         fields=("table", "checkpoint", "files", "bytes"),
     ),
     "load_refused": Event(
-        meaning="A copy that an operator wants to be loaded cannot be used; nothing was changed, and the error says why.",
+        meaning="A copy that an operator wants to be loaded cannot be used, or no longer; the error says why.",
         fields=("table", "error"),
         levels=("error",),
     ),
     "load_waits": Event(
-        meaning="A load has to wait for a statement. The other tables go on.",
+        meaning="A load has to wait, for a statement or for the store of its copy. The other tables go on.",
         fields=("table", "text"),
     ),
     "load_finished": Event(

@@ -87,6 +87,11 @@ class StoredLoads:
         with self._transactions.owned("refusing a load") as connection:
             self._end(connection, load, LoadPhase.REFUSED, error=error)
 
+    def cancel(self, load: Load, why: str) -> None:
+        """Store why a load that has begun does not go on."""
+        with self._transactions.owned("ending a load") as connection:
+            self._end(connection, load, LoadPhase.CANCELLED, error=why)
+
     def advance(self, clocks: Mapping[str, int]) -> None:
         """Store how far loads are: table key → the clock up to which (inclusive) rows are written. It never goes back."""
         loads = self._tables.loads

@@ -63,7 +63,7 @@ class StoredProgress:
             tables={row.table_key: row.checkpoint for row in progress},
             behind=frozenset(row.table_key for row in progress if not row.follows),
             dropped=frozenset(row.table_key for row in progress if row.state == TableState.DROPPED),
-            excluded=frozenset(row.table_key for row in progress if row.state == TableState.EXCLUDED),
+            excluded={row.table_key: _name_of(row) for row in progress if row.state == TableState.EXCLUDED},
             targets=placed,
             copies=copies,
             loads=loads,
@@ -212,9 +212,13 @@ def _places(
     for row in progress:
         # Databases have no rows, and the name of a table that is gone or left out may be another's.
         if row.table_name and row.state not in (TableState.DROPPED, TableState.EXCLUDED):
-            name = TableName(schema=row.schema_name, table=row.table_name)
+            name = _name_of(row)
             found[row.table_key] = (name, stored.get(row.table_key, name))
     return found
+
+
+def _name_of(row: Row[Any]) -> TableName:
+    return TableName(schema=row.schema_name, table=row.table_name)
 
 
 def _put_places(connection: Connection, tables: StateTables, progress: Sequence[TableProgress], *, stays: bool) -> None:

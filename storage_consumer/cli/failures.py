@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from storage_consumer import telemetry
@@ -81,12 +81,21 @@ def told_at_end(error: Exception, wish: LogWish) -> ExitCode:
 def told_of_tables(summary: RoundSummary, wish: LogWish) -> None:
     """Name the tables that stopped on standard error, where the log that has their errors goes into a file."""
     stopped = (*summary.halted, *summary.paused, *summary.waiting)
-    if not wish.file or not stopped:
+    if not wish.file:
         return
-    more = f" and {len(stopped) - _NAMED:,} more" if len(stopped) > _NAMED else ""
-    names = ", ".join(f"{each.table} ({each.state})" for each in stopped[:_NAMED])
+    if summary.loading:
+        print_error(
+            f"loads that have not ended: {_some(summary.loading)}; `storage-consumer load` shows how far they are"
+        )
+    if not stopped:
+        return
     first = f"; {stopped[0].error}" if stopped[0].error else ""
-    print_error(f"tables stopped: {names}{more}{first}")
+    print_error(f"tables stopped: {_some([f'{each.table} ({each.state})' for each in stopped])}{first}")
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def watch_threads() -> None:

@@ -22,6 +22,7 @@ from storage_consumer.monitoring.wording import load_progress
 from storage_consumer.operating.exporting import Exported
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.steps import key_of
+from storage_consumer.plan.table_decisions import is_skipped
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import is_meant, parsed, refuse_several, table_flag
 from storage_consumer.telemetry import json_text, tso_time
@@ -77,10 +78,13 @@ def _refuse_running(row: LoadRow | None) -> None:
 
 def _refuse_moving(desk: StateInspector, name: TableName) -> None:
     """Raise `ConfigError` if changes of a table are being applied: it would soon be ahead of the export that is about to be made."""
-    states = {row.stored.table_key: row.stored.state for row in desk.tables.all()}
-    if states.get(key_of(name)) in (TableState.RUNNING, TableState.WAITING):
+    stored = next((row.stored for row in desk.tables.all() if row.stored.table_key == key_of(name)), None)
+    if stored is None:
+        return
+    if stored.state in (TableState.RUNNING, TableState.WAITING) or is_skipped(stored.state, stored.error):
+        goes_on = "is passed over" if stored.state == TableState.EXCLUDED else "goes on"
         raise ConfigError(
-            f"{name} goes on, so it would be ahead of the export by the time that is finished. First run: storage-consumer table pause "
+            f"{name} {goes_on}, so it would be ahead of the export by the time that is finished. First run: storage-consumer table pause "
             f"{table_flag(name)} -- the load ends the pause"
         )
 

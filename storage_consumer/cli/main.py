@@ -303,8 +303,8 @@ def exit_code(summary: RoundSummary, *, once: bool) -> ExitCode:
     """Return the exit code that the last round's summary means."""
     # Without --once a table that waits is looked at again, and one that is paused is as somebody wants it: no reason for a code.
     # A table with quarantined rows is not equal to the source, which the end of any run has to say.
-    # Nothing but a limit or a signal ends a run with --once in the middle of a copy, unless the load waits for something.
-    load_waits = summary.loading and not summary.ended_early
+    # Nothing but a limit or a signal ends a run with --once before a load has ended, unless the load waits for something.
+    load_waits = bool(summary.loading) and not summary.ended_early
     stopped = summary.halted or summary.quarantined or (once and (summary.waiting or summary.paused or load_waits))
     return ExitCode.TABLES_STOPPED if stopped else ExitCode.DONE
 

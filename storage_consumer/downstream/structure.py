@@ -62,14 +62,17 @@ class TargetStructure:
             # In another case, as servers that compare names by case may have it.
             spelled = self.existing(missing)
             found |= self._read_all(sorted(spelled.values()))
-            # It exists, but its columns do not show: a privilege is missing, which is another error than a missing table.
+            # It exists, but its columns do not show, which is another error than a missing table.
             unseen = {folded: name for folded, name in spelled.items() if folded not in found}
             found |= {folded: self._unseen(name) for folded, name in unseen.items()}
         return found
 
     def _unseen(self, name: TableName) -> TargetTable:
-        """Return a table whose columns the server does not show because a privilege is missing."""
-        return TargetTable(name=name, columns=(), unique_keys=(), unseen=all_rights(self._session.rows, name.schema))
+        """Return a table whose columns the server does not show: a privilege is missing, or it is a view and what it reads is gone."""
+        views = "SELECT 1 FROM information_schema.views WHERE table_schema = %s AND table_name = %s"
+        is_view = bool(self._session.rows(views, [name.schema, name.table]))
+        unseen = "" if is_view else all_rights(self._session.rows, name.schema)
+        return TargetTable(name=name, columns=(), unique_keys=(), is_view=is_view, unseen=unseen)
 
     def _read_all(self, names: list[TableName]) -> dict[TableName, TargetTable]:
         """Return the tables of these names, which are in the target's spelling."""

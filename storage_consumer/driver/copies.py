@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from storage_consumer.clock import Clock
-from storage_consumer.config.settings import Upstream
+from storage_consumer.config.settings import Downstream, Upstream
+from storage_consumer.driver.remedies import cancel_command
 from storage_consumer.errors import StorageUnavailable
 from storage_consumer.model import DdlKind, StoredObject, TableDefinition, TableName
 from storage_consumer.plan.loads import Load, LoadPhase
-from storage_consumer.plan.table_words import table_flag
 from storage_consumer.ports import Ddl
 from storage_consumer.telemetry import Log
 
@@ -55,15 +55,18 @@ def unsettled(which: str) -> str:
 
 LOOK_AGAIN = 30.0
 """Seconds after which a copy is asked for again where nothing answered: each attempt can take long, and other tables wait for it."""
+
+
 WaitsFor = Literal["statement", "database", "store"]
+"""What a load may wait for."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LoadWaits:
     """Which loads wait, and for what. A service keeps it when it reads the state anew, so that nothing is asked for or logged more often."""
 
-    away: dict[str, float] = field(default_factory=dict)
-    """URI of a copy that did not answer → until when it is not asked for again, by the clock that does not jump."""
+    away: dict[str, tuple[float, str]] = field(default_factory=dict)
+    """URI of a copy that did not answer → until when it is not asked for again, by the clock that does not jump; and the error."""
     told: set[tuple[str, WaitsFor]] = field(default_factory=set)
     """Load id, and what it was logged to wait for."""
 
@@ -104,28 +107,30 @@ class Loading:
             self.copies[uri] = self.open_copy(uri)
         return self.copies[uri]
 
-    def answered(self, load: Load, clock: Clock) -> OpenCopy | None:
+    def answered(self, load: Load, clock: Clock, downstream: Downstream) -> OpenCopy | None:
         """Return the copy of a load, or None if nothing answers where it is: then it is asked for again after `LOOK_AGAIN` seconds.
 
         Raises `ExportRefused`.
         """
-        away = self.waits.away
-        if load.source in away and clock.monotonic() < away[load.source]:
-            return None
-        try:
-            copy = self.copy_at(load.source)
-        except StorageUnavailable as fault:
-            # From the end of the attempt, which may have taken longer than that.
-            away[load.source] = clock.monotonic() + LOOK_AGAIN
-            self.waits.tell(
-                load,
-                "store",
-                f"{load.source} does not answer, and is asked again every {LOOK_AGAIN:.0f} s: {fault}. To give it up: storage-consumer load cancel "
-                f"{table_flag(load.name)}",
-            )
-            return None
-        away.pop(load.source, None)
-        return copy
+        until, why = self.waits.away.get(load.source, (0.0, ""))
+        if not why or clock.monotonic() >= until:
+            try:
+                copy = self.copy_at(load.source)
+            except StorageUnavailable as fault:
+                why = str(fault)
+                # From the end of the attempt, which may have taken longer than that.
+                self.waits.away[load.source] = clock.monotonic() + LOOK_AGAIN, why
+            else:
+                self.waits.away.pop(load.source, None)
+                self.waits.told.discard((load.load_id, "store"))
+                return copy
+        self.waits.tell(
+            load,
+            "store",
+            f"{load.source} does not answer, and is asked again every {LOOK_AGAIN:.0f} s: {why}. To give it up: "
+            f"{cancel_command(load.name, downstream)}",
+        )
+        return None
 
     def origins(self) -> tuple[Upstream, ...]:
         """Return where the files of the open copies are, in the order of `origin_of`."""

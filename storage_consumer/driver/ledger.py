@@ -11,6 +11,7 @@ from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.remedies import with_a_way_on
 from storage_consumer.driver.renewal import Renewal
 from storage_consumer.plan.finished_files import Finished
+from storage_consumer.plan.loads import Load
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.shared_names import place_of
 from storage_consumer.plan.steps import DdlStep, RowStep
@@ -267,6 +268,7 @@ class RoundLedger:
             pending_bytes=manager.pending_bytes,
             load_files=sum(load.parts for load in loads),
             load_files_done=sum(load.parts_done for load in loads),
+            loading=tuple(str(load.name) for load in loads if _is_loading(load, manager)),
             stages=dict(self.stages),
             skipped={reason: count for reason, count in self.skipped.items() if count},
             ended_early=self.ended_early,
@@ -360,3 +362,9 @@ def progress_of(table: TableConsumer, manager: ConsumerManager, *, may_be_outdat
         target=place_of(table, manager.selection.routes),
         may_be_outdated=may_be_outdated,
     )
+
+
+def _is_loading(load: Load, manager: ConsumerManager) -> bool:
+    """Return whether nothing but the rest of its load keeps a table from going on."""
+    table = manager.tables.get(load.table_key)
+    return table is not None and not (table.status.excluded or table.status.is_halted)

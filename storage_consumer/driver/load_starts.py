@@ -1,4 +1,7 @@
-"""Which loads begin: those of a new feed that is given a copy, and those that operators request. Nothing of a refused one is written."""
+"""Which loads begin: those of a new feed that is given a copy, and those that operators request. Nothing of a refused one is written.
+
+And which end since they can't go on.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from dataclasses import dataclass, replace
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.copies import Loading, OpenCopy, loads_to_begin, unsettled
 from storage_consumer.driver.ddl_prepare import described, prepared
-from storage_consumer.driver.loading import database_steps, surroundings_of
+from storage_consumer.driver.loading import creation, database_steps, refuse_unmade, surroundings_of
+from storage_consumer.driver.remedies import load_command, table_command
 from storage_consumer.errors import ConfigError, TableError
 from storage_consumer.loading.proof import gap_proof, refused_future
 from storage_consumer.model import TableName
@@ -19,17 +23,16 @@ from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.shared_names import refuse_shared_places
 from storage_consumer.plan.steps import OF_LOADS, is_of_copy
 from storage_consumer.plan.table_decisions import no_commit_ts
-from storage_consumer.plan.table_words import copy_commands, table_flag
 from storage_consumer.telemetry import Log
 
 _log = Log("load")
 _IN_FEED = (
-    "If that may go, empty the tables and drop the views; if the rows are the source's as of a known TSO, run without --dump, and say so for each "
-    "table by `storage-consumer load --at TSO`"
+    "To begin with the copy all the same, empty these tables, or drop these views; if their rows are the source's as of a known TSO, run without "
+    "--dump, and say so for each table by `storage-consumer load --at TSO`"
 )
 _UNSETTLED = (
     "a statement with version {} that touches {} was started and is not known to have ended: it may still change the table. Decide "
-    "about it (`storage-consumer ddl` lists it) or run `storage-consumer table resume {}`, and request the load again once it is done"
+    "about it (`storage-consumer ddl` lists it) or run `{}`, and request the load again once it is done"
 )
 _LEFT_OUT = (
     "the filter has left out {} since its load began, and what the bucket had of it meanwhile has been passed over. Once the filter takes it "
@@ -66,7 +69,10 @@ class LoadStarts:
         wanted = [key for key, table in copy.tables.items() if not selection.filter.leaves_out(table.definition.name)]
         names = [copy.tables[key].definition.name for key in wanted]
         refuse_shared_places(names, selection)
-        self._refuse_rows(names, _IN_FEED)
+        try:
+            self._refuse_rows(names, _IN_FEED)
+        except TableError as fault:
+            raise ConfigError(f"--dump {uri}: {fault}") from fault
         load_id = uuid.uuid4().hex
         self._create_databases(copy, load_id)
         loads = loads_to_begin(uri, copy, wanted, load_id, replaces=False)
@@ -93,14 +99,16 @@ class LoadStarts:
                 raise ConfigError(f"the database {step.name.schema} of the copy cannot be created: {fault}") from fault
 
     def end_left_out(self, restart: Restart) -> bool:
-        """End the loads of tables that the filter has left out since they began; return whether there are any."""
-        ended = [
-            load for key, load in restart.loads.items() if load.phase == LoadPhase.LOADING and key in restart.excluded
-        ]
+        """End the loads of tables that the filter has left out since they began; return whether there are any.
+
+        What is stored of such a table says that it was left out, so it does not go on without another copy.
+        """
+        begun = (LoadPhase.LOADING, LoadPhase.JOINING)
+        ended = [load for key, load in restart.loads.items() if load.phase in begun and key in restart.excluded]
         for load in ended:
-            error = _LEFT_OUT.format(load.name, copy_commands(load.name)[0])
-            self.context.state.loads.refuse(load, error)
-            _log.error("load_refused", table=str(load.name), error=error)
+            why = _LEFT_OUT.format(load.name, load_command(load.name, self.context.config.downstream))
+            self.context.state.loads.cancel(load, why)
+            _log.error("load_refused", table=str(load.name), error=why)
         return bool(ended)
 
     def is_any_ready(self, busy: Collection[str]) -> bool:
@@ -111,14 +119,14 @@ class LoadStarts:
         if self._statement_before(load, busy):
             return False
         try:
-            # What has not been asked for yet, or not since it answered, need not be opened twice.
+            # Only of a copy that did not answer is it asked here whether it does by now: `begin_requested` opens it anyway.
             return load.source not in self.loading.waits.away or self._answers(load)
         except ConfigError:
             # That is what it will be refused for.
             return True
 
     def _answers(self, load: Load) -> bool:
-        return self.loading.answered(load, self.context.clock) is not None
+        return self.loading.answered(load, self.context.clock, self.context.config.downstream) is not None
 
     def _statement_before(self, load: Load, busy: Collection[str]) -> str:
         """Return which statement may still touch the table of a load and will end by itself, or ""; `busy`: the tables that running ones touch."""
@@ -141,7 +149,7 @@ class LoadStarts:
                 if not self._answers(load):
                     continue
                 found = self._judged(load, restart)
-            except ConfigError as fault:
+            except (ConfigError, TableError) as fault:
                 self.context.state.loads.refuse(load, str(fault))
                 _log.error("load_refused", table=str(load.name), error=str(fault))
             else:
@@ -160,7 +168,8 @@ class LoadStarts:
         """Return a requested load as it begins; raise `ConfigError` where the copy cannot be used for the table."""
         version, _ = self.context.state.loads.unsettled(load)
         if version:
-            raise ConfigError(_UNSETTLED.format(version, load.name, table_flag(load.name)))
+            resume = table_command("resume", load.name, self.context.config.downstream)
+            raise ConfigError(_UNSETTLED.format(version, load.name, resume))
         if not self.context.config.upstream.tells_time:
             raise ConfigError(no_commit_ts(str(load.name)))
         copy = self.loading.copy_at(load.source)
@@ -179,6 +188,11 @@ class LoadStarts:
         start_ts = 0 if checkpoint else self.context.config.loading.start_ts
         if gap := gap_proof(copy.snapshot, start_ts, checkpoint or storage_checkpoint):
             raise ConfigError(f"{load.source}: {gap}")
+        # One that is skipped is so until its load begins.
+        if load.replaces and load.table_key not in restart.skipped:
+            refuse_unmade(
+                creation(load, copy.tables[load.table_key].definition), self.context.manager, self.context.target
+            )
         if not load.replaces:
             self._refuse_rows([load.name], "To put the copy in its place, request it with --replace")
         (found,) = loads_to_begin(load.source, copy, [load.table_key], load.load_id, replaces=load.replaces)
@@ -222,10 +236,13 @@ def _some(names: Iterable[str]) -> str:
 def _too_old(load: Load, snapshot: int, checkpoint: int, restart: Restart) -> str:
     """Return what a copy as of a TSO lacks that no file will bring any more, and the next step; or "". `checkpoint`: the table's."""
     if snapshot < checkpoint and load.table_key in restart.excluded:
-        return (
-            f"the table was left out, and what the bucket has of it up to {checkpoint} has been passed over and will not be read again: "
-            "export it now, and load that"
+        # One that is skipped still goes on being passed over while it is exported.
+        now = (
+            "pause the table, and export it after that"
+            if load.table_key in restart.skipped
+            else "export it now, and load that"
         )
+        return f"the table was left out, and what the bucket has of it up to {checkpoint} has been passed over and will not be read again: {now}"
     if snapshot < checkpoint:
         return f"rows and statements up to {checkpoint} have been applied and will not be applied again: pause the table, and export it after that"
     needed = restart.copies.get(load.table_key, Copies()).copy_from

@@ -14,7 +14,7 @@ from storage_consumer.driver.copies import CopiedTable, Loading, OpenCopy, unset
 from storage_consumer.driver.ddl_prepare import described, prepared
 from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.driver.remedies import copy_again
-from storage_consumer.errors import ConfigError, TableError
+from storage_consumer.errors import ConfigError, NotReplicable, TableError
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import (
     CommitRange,
@@ -71,6 +71,10 @@ class LoadJobs:
 
     def steps(self) -> list[RowStep]:
         """Return what the next job writes of copies; tables that cannot be loaded halt here."""
+        # Of copies that are not open nothing tells which view selects from which.
+        for load in self._open():
+            if load.load_id not in self.loading.created:
+                self._copy_of(load)
         ready = [load for load in self._open() if self._is_ready(load)]
         sizes = [(load, tuple(part.size for part in self._table(load).parts)) for load in ready if not load.is_written]
         seconds = _ALONE if is_all_apart(self.context.manager.tables.values()) else _BESIDE_OTHERS
@@ -142,13 +146,15 @@ class LoadJobs:
 
     def _copy_of(self, load: Load) -> OpenCopy | None:
         """Return the copy of a load; None if it cannot be read: its table waits where nothing answers, and else halts. The others go on."""
-        ways = copy_again(load.name, self.context.config.downstream)
+        downstream = self.context.config.downstream
         try:
-            copy = self.loading.answered(load, self.context.clock)
+            copy = self.loading.answered(load, self.context.clock, downstream)
         except ConfigError as fault:
+            ways = copy_again(load.name, downstream)
             self.ledger.halt(load.table_key, _NO_COPY.format(load.source, load.name, fault, ways), kind="file")
             return None
         if copy is not None and (copy.identity != load.identity or load.table_key not in copy.tables):
+            ways = copy_again(load.name, downstream)
             self.ledger.halt(load.table_key, _OTHER_COPY.format(load.source, load.name, ways), kind="file")
             return None
         return copy
@@ -160,21 +166,27 @@ class LoadJobs:
         own = copy.databases.get(folded_name(name.schema))
         steps = database_steps(f"{OF_LOADS}{load.load_id}", [own] if own is not None else [], manager, target)
         there = described([name], manager, target).get(name.folded())
-        journal, create = self.context.state.journal, _ddl(load, table.definition)
-        drops = [_emptying(load, table.definition, kind) for kind in (DdlKind.DROP_TABLE, DdlKind.DROP_VIEW)]
-        begun = [(drop, entry) for drop in drops if (entry := journal.entry(drop)) is not None]
+        journal, create = self.context.state.journal, creation(load, table.definition)
+        drop_table = _emptying(load, table.definition, DdlKind.DROP_TABLE)
+        drop_view = _emptying(load, table.definition, DdlKind.DROP_VIEW)
+        begun = [(drop, entry.state) for drop in (drop_table, drop_view) if (entry := journal.entry(drop)) is not None]
         # Whether it took effect is not known yet, and no load ends beside such a statement.
-        if in_doubt := [drop for drop, entry in begun if entry.state == STARTED]:
+        if in_doubt := [drop for drop, state in begun if state == STARTED]:
             return [*steps, *in_doubt, create]
         # A restart finds the table of its own load: with rows, which stay.
-        is_kept = there is not None and there.is_view and not load.replaces
-        if there is None or is_kept or journal.entry(create) is not None:
+        if there is None or journal.entry(create) is not None:
             return [*steps, create]
+        # Rows are written into tables only, so nothing of this load is lost where somebody has put a view there since.
         if load.done:
             return steps
+        if there.is_view:
+            refuse_unmade(create, manager, target)
+            # Unasked, the CREATE meets it and fails.
+            return [*steps, *([drop_view] if load.replaces else []), create]
         # One that has been sent goes on, whatever is known by now.
-        if there.is_view or begun or not self._is_as_copied(load, table.definition, there):
-            return [*steps, drops[there.is_view], create]
+        if begun or not self._is_as_copied(load, table.definition, there):
+            refuse_unmade(create, manager, target)
+            return [*steps, drop_table, create]
         return [*steps, _emptying(load, table.definition, DdlKind.TRUNCATE_TABLE)] if load.replaces else steps
 
     def _is_as_copied(self, load: Load, wanted: TableDefinition, there: TargetTable) -> bool:
@@ -293,6 +305,14 @@ class LoadJobs:
         )
 
 
+def refuse_unmade(create: DdlStep, manager: ConsumerManager, target: Target) -> None:
+    """Raise `TableError` if a statement of a copy would not be run: what is in its place in the target must not go first."""
+    if skip := prepared(create, manager, target).skip:
+        raise NotReplicable(
+            f"{create.name} stays as it is in the target, since the copy's would not be created: {skip}"
+        )
+
+
 def database_steps(
     folder: str, wanted: Iterable[TableDefinition], manager: ConsumerManager, target: Target
 ) -> list[DdlStep]:
@@ -324,13 +344,13 @@ def _copied(folder: str, table_key: str, definition: TableDefinition) -> DdlStep
     return DdlStep(table_dir=f"{folder}/{key_of(definition.name)}"[:500], table_key=table_key, definition=definition)
 
 
-def _ddl(load: Load, definition: TableDefinition) -> DdlStep:
+def creation(load: Load, definition: TableDefinition) -> DdlStep:
     """Return a statement of a copy; its identity in the journal is that of the load, so that another load runs it again."""
     return _copied(f"{OF_LOADS}{load.load_id}", load.table_key, definition)
 
 
 def _emptying(load: Load, wanted: TableDefinition, kind: DdlKind) -> DdlStep:
-    """Return the statement that empties a table, or removes it, or a view, so that it can be created anew."""
+    """Return the statement that makes room for a copy: that empties the table, or drops the table or view."""
     query = f"{_EMPTYING[kind]} {quote(wanted.name.schema)}.{quote(wanted.name.table)}"
     # Another checksum than the CREATE's, which has the same version.
-    return _ddl(load, replace(wanted, query=query, ddl_type=kind, checksum=wanted.checksum ^ kind))
+    return creation(load, replace(wanted, query=query, ddl_type=kind, checksum=wanted.checksum ^ kind))

@@ -45,12 +45,22 @@ def quarantine_ways(name: TableName, downstream: Downstream) -> str:
     return f"To try them again, run: {retry} -- to give them up: {drop} -- then: {table_command('resume', name, downstream)}"
 
 
+def cancel_command(name: TableName, downstream: Downstream) -> str:
+    """Return ``storage-consumer load cancel …`` for a table."""
+    return f"{PROGRAM} load cancel {table_flag(name)} {shlex.join(reaching(downstream))}"
+
+
+def load_command(name: TableName, downstream: Downstream) -> str:
+    """Return ``storage-consumer load …`` for a table; the URI of the copy is left to be filled in."""
+    return f"{copy_commands(name)[0]} {shlex.join(reaching(downstream))}"
+
+
 def copy_again(name: TableName, downstream: Downstream) -> str:
     """Return how a table goes on that a load has halted for its copy: with that one, or another. None is taken while a load is open."""
-    reach = shlex.join(reaching(downstream))
     return (
-        f"If you put that one back, run: {table_command('resume', name, downstream)} -- to begin again with a copy as of now or later: "
-        f"{PROGRAM} load cancel {table_flag(name)} {reach} -- then: {copy_commands(name)[0]} {reach}"
+        f"If you put that one back, run: {table_command('resume', name, downstream)} -- to load another one: {cancel_command(name, downstream)} "
+        f"-- then, so that it stands still: {table_command('pause', name, downstream)} -- then export it, and, once the consumer has obeyed both: "
+        f"{load_command(name, downstream)}"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config
@@ -141,7 +142,10 @@ class ConsumerService:
         return context
 
     def _begin_loads(self, context: RoundContext, restart: Restart) -> bool:
-        """Begin the load of a new feed, and those that operators have requested, and end those of tables that were left out; return whether any did."""
+        """Begin the load of a new feed, and those that operators have requested; end those of tables that were left out.
+
+        Return whether any began or ended.
+        """
         is_new, given = is_new_feed(restart, self._storage_floor), self._config.loading
         if is_new and given.start_ts and not given.dump:
             _log.warning("notice", text=_NO_COPY.format(given.start_ts, tso_time(given.start_ts)))
@@ -242,6 +246,10 @@ class ConsumerService:
         while self._goes_on and not stop.requested.is_set():
             last = self._persistently(lambda: self._round(stop, once=True), stop)
             summary = last.following(summary) if last is not None else summary
+        if summary.loading and stop.requested.is_set() and not summary.ended_early:
+            # The signal came between two rounds.
+            summary = replace(summary, ended_early="asked")
+        summary = replace(summary, loading=(*summary.loading, *self._requested_loads()))
         until = self._config.limits.until
         if summary.storage_checkpoint < until and not summary.ended_early:
             text = (
@@ -250,6 +258,11 @@ class ConsumerService:
             )
             _log.warning("notice", text=text)
         return summary
+
+    def _requested_loads(self) -> tuple[str, ...]:
+        """Return the tables whose requested loads have not begun."""
+        is_any = self._state.decisions.waiting()[1]
+        return tuple(str(load.name) for load in self._state.loads.requested()) if is_any else ()
 
     def run(self, stop: StopSignal) -> RoundSummary:
         """Run rounds until `stop`, or until a limit is reached; return the last one's summary.

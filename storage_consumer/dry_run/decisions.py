@@ -35,7 +35,10 @@ def decided(restart: Restart, foreseen: Sequence[Foreseen]) -> Restart:
         behind=restart.behind - keys | {key for key, table in own.items() if not table.follows},
         dropped=changed(restart.dropped, TableState.DROPPED),
         lost=changed(restart.lost, TableState.LOST),
-        excluded=changed(restart.excluded, TableState.EXCLUDED),
+        excluded={
+            **{key: name for key, name in restart.excluded.items() if key not in keys},
+            **{key: table.name for key, table in own.items() if table.state == TableState.EXCLUDED},
+        },
         skipped={
             **{key: error for key, error in restart.skipped.items() if key not in keys},
             **{key: table.error for key, table in own.items() if is_skipped(table.state, table.error)},

@@ -219,6 +219,9 @@ class _Loads:
     def refuse(self, load: Load, error: str) -> None:
         """Store nothing."""
 
+    def cancel(self, load: Load, why: str) -> None:
+        """Store nothing."""
+
     def advance(self, clocks: Mapping[str, int]) -> None:
         """Store nothing."""
 

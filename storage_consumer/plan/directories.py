@@ -86,8 +86,8 @@ class Restart:
     """TSO of the copy that the whole feed began with, 0 for none: what is at or below it counts as applied, in every table."""
     done: Mapping[str, Finished] = field(default_factory=dict)
     """Sequence → how far it is finished."""
-    excluded: frozenset[str] = frozenset()
-    """Tables that were left out."""
+    excluded: Mapping[str, TableName] = field(default_factory=dict)
+    """Table that was left out → its name."""
     targets: Mapping[str, tuple[TableName, TableName]] = field(default_factory=dict)
     """Table → its name in the bucket and the one in the target, for those that are there."""
     journalled: frozenset[DdlId] = frozenset()
@@ -173,12 +173,13 @@ class Catalog:
         restored = TableStatus(
             dropped=dropped,
             left_out=left_out,
+            named=(load := restart.loads.get(key)) is not None and load.phase != LoadPhase.REQUESTED,
             nowhere=self._selection.why_nowhere(name),
             lacks_past=bool(name.table) and key in restart.excluded and not left_out,
             held=key in restart.held and not (left_out or dropped),
             skipped=restart.skipped.get(key, "") if name.table else "",
         )
-        if (load := restart.loads.get(key)) is not None and not left_out:
+        if load is not None and not left_out:
             loading, joining = load.phase == LoadPhase.LOADING, load.phase == LoadPhase.JOINING
             restored = replace(restored, loading=loading, joining=joining).released
         # What others were told is beyond it, as it can only be after a copy: its load may have made way for another one since.
@@ -202,14 +203,18 @@ class Catalog:
     def look_at_copies(self, *, again: bool) -> None:
         """Stop waiting for what copies hold; unless `again`, create all tables that lack something or are held, in the bucket or not."""
         restart = self._restart
-        # What a table lacks stays known even if no file shows the table any more.
-        for key in () if again else restart.lost | restart.held.keys() | restart.copies.keys():
-            if key in restart.targets and key not in self.tables:
-                self.table(restart.targets[key][0])
-        # A table of which the bucket has nothing yet is in the copy all the same.
-        for load in () if again else restart.loads.values():
-            if load.phase != LoadPhase.REQUESTED:
-                self.table(load.name)
+        if not again:
+            # What a table lacks stays known even if no file shows the table any more.
+            for key in restart.lost | restart.held.keys() | restart.copies.keys():
+                if key in restart.targets and key not in self.tables:
+                    self.table(restart.targets[key][0])
+            for key, name in restart.excluded.items():
+                if name.table and key not in restart.skipped and not self._selection.filter.leaves_out(name):
+                    self.table(name)
+            # A table of which the bucket has nothing yet is in the copy all the same, and the copy is sure of its name.
+            for load in restart.loads.values():
+                if load.phase != LoadPhase.REQUESTED and self.table(load.name).status.excluded:
+                    self.to_be_stored.append(self.table(load.name))
         for table in self._copied:
             table.copies.pass_over()
 

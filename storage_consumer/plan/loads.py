@@ -30,7 +30,7 @@ class LoadPhase(StrEnum):
     REFUSED = "refused"
     """The copy cannot be used; nothing of it was written."""
     CANCELLED = "cancelled"
-    """An operator decided otherwise about the table."""
+    """An operator decided otherwise about the table, or the filter has left it out since."""
 
 
 OPEN = (LoadPhase.REQUESTED, LoadPhase.LOADING, LoadPhase.JOINING)
@@ -67,7 +67,7 @@ class Load:
     replaces: bool = False
     """Whether the target's table is emptied first."""
     error: str = ""
-    """Why it was refused; empty if it was not."""
+    """Why it was refused, or does not go on; empty if neither."""
 
     @property
     def as_of(self) -> int:

@@ -87,10 +87,8 @@ class Foreseen:
 
 def refusal(table: StoredTable, decision: TableDecision, *, tells_time: bool = True) -> str:
     """Return why a decision can't be obeyed now, with the next steps; empty if it can. `tells_time`: rows carry a commit-ts."""
-    if decision.verb == "moved":
+    if decision.verb in ("moved", "pause"):
         return ""
-    if decision.verb == "pause":
-        return f"{table.name} is {table.error}, so nothing of it runs" if is_skipped(table.state, table.error) else ""
     if decision.verb in ("resume", "accept-keys"):
         return _needs_a_copy(table)
     if not table.name.table:
@@ -185,9 +183,15 @@ def obeyed(table: StoredTable, decision: TableDecision, running: int) -> StoredT
     goes_along = table.follows and table.state != TableState.EXCLUDED
     # What is told to others did not count one that was loaded, and counts it now that it is left out: that must not fall.
     goes_along |= decision.verb == "skip" and (table.loading or table.joining)
+    ends_skip = decision.verb == "pause" and is_skipped(table.state, table.error)
+    # All up to there has been passed over.
+    goes_along |= ends_skip
     own = max(table.checkpoint, running) if goes_along else table.checkpoint
     stands = replace(table, checkpoint=own, follows=False)
     if decision.verb == "pause":
+        # What is passed over of a skipped table ends here, so that a copy can be made in peace: as where a wider filter takes a table in.
+        if ends_skip:
+            return replace(stands, error=held(decision))
         # A pause must not hide that the table lacks rows.
         return stands if needs_copy(table.state) else replace(stands, state=TableState.HALTED, error=held(decision))
     if decision.verb == "skip":

@@ -40,9 +40,11 @@ def restart_of(records: TargetRecords) -> Restart:
             table_key for table_key, table in records.tables.items() if table.state == TableState.DROPPED
         ),
         lost=frozenset(table_key for table_key, table in records.tables.items() if table.state == TableState.LOST),
-        excluded=frozenset(
-            table_key for table_key, table in records.tables.items() if table.state == TableState.EXCLUDED
-        ),
+        excluded={
+            key: TableName(schema=table.schema, table=table.table)
+            for key, table in records.tables.items()
+            if table.state == TableState.EXCLUDED
+        },
         targets={
             # Without a place of its own a table is where its name says.
             key: (name := TableName(schema=table.schema, table=table.table), table.target or name)

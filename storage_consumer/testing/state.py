@@ -325,6 +325,10 @@ class MemoryLoads:
         """Store why a copy cannot be used."""
         self._end(self._owned.of_owner("refusing a load").loads, load, LoadPhase.REFUSED, error)
 
+    def cancel(self, load: Load, why: str) -> None:
+        """Store why a load does not go on."""
+        self._end(self._owned.of_owner("ending a load").loads, load, LoadPhase.CANCELLED, why)
+
     def advance(self, clocks: Mapping[str, int]) -> None:
         """Store how far loads are; it never goes back."""
         loads = self._owned.of_owner("storing how far loads are").loads

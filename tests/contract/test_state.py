@@ -253,7 +253,7 @@ def test_where_tables_are(rig: Rig) -> None:
     restart, _ = state.progress.load()
     own = {table: TableName(schema="shop", table=table) for table in "ab"}
     assert restart.targets == {"`shop`.`a`": (own["a"], place), "`shop`.`b`": (own["b"], own["b"])}
-    assert restart.excluded == {"`shop`.`d`"}
+    assert restart.excluded.keys() == {"`shop`.`d`"}
     moved = TableName(schema="copy", table="a_new")
     state.progress.save(tables=[progress("shop/a", 2, target=moved)], sequences={}, checkpoint=0, storage_checkpoint=0)
     assert state.progress.load()[0].targets["`shop`.`a`"] == (own["a"], moved)

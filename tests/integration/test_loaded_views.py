@@ -25,9 +25,16 @@ def view(folder: Path) -> None:
     (folder / "d.v-schema-view.sql").write_text(text, encoding="utf-8")
 
 
+@pytest.mark.parametrize("broken", [False, True], ids=["whole", "broken"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_view_is_replaced(kind: str, tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest) -> None:
-    """Only when asked to: what somebody made of it in the target is dropped, and the source's is created."""
+def test_a_view_is_replaced(
+    kind: str,
+    broken: bool,  # noqa: FBT001 - a variant
+    tmp_path: Path,
+    spark: SparkSession,
+    request: pytest.FixtureRequest,
+) -> None:
+    """Only when asked to: what somebody made of it in the target is dropped, whether it can be read or not, and the source's is created."""
     server: DatabaseServer = request.getfixturevalue(kind)
     bucket = SmallBucket(root=tmp_path / "bucket")
     bucket.create("d.t")
@@ -35,7 +42,10 @@ def test_a_view_is_replaced(kind: str, tmp_path: Path, spark: SparkSession, requ
     bucket.metadata(ts(9))
     assert not once(bucket, server, tz="UTC").halted
     server.query("DROP VIEW d.v")
-    server.query("CREATE VIEW d.v AS SELECT name FROM d.t")
+    server.query("CREATE TABLE d.base (name INT)")
+    server.query("CREATE VIEW d.v AS SELECT name FROM d.base")
+    if broken:
+        server.query("DROP TABLE d.base")
     full = export(tmp_path / "full", 20, {"t": ["(1,'copy')"]})
     view(full)
 

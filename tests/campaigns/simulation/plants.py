@@ -252,7 +252,7 @@ def _skips_forgotten(stack: ExitStack) -> None:
     good = operator.restart_of
 
     def bad(records: TargetRecords) -> Restart:
-        return replace(good(records), excluded=frozenset(), skipped={})
+        return replace(good(records), excluded={}, skipped={})
 
     everywhere(stack, good, bad)
 

@@ -34,7 +34,7 @@ from storage_consumer.summary import RoundSummary, RunningStatement, TableSummar
 
 HALTED = RoundSummary(tables=(TableSummary(table="a.b", state="halted"),))
 WAITING = RoundSummary(tables=(TableSummary(table="a.b", state="waiting"),))
-LOADING = RoundSummary(states={"loading": 1})
+LOADING = RoundSummary(loading=("a.b",))
 OPTIONS: dict[str, object] = {
     "upstream_uri": "file:///bucket?protocol=csv",
     "downstream_uri": "mysql://root:geheim@127.0.0.1:1/",

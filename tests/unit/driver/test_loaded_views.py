@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from storage_consumer.config.settings import Selecting
 from storage_consumer.driver.copies import CopiedTable
 from storage_consumer.errors import ConfigError
 from storage_consumer.job.target_table import TargetTable
@@ -76,6 +77,25 @@ def test_a_view_is_not_replaced_unasked() -> None:
     assert "--replace" in refused.error
 
 
+@pytest.mark.parametrize("was", ["view", "table"])
+def test_what_would_not_be_created_is_not_dropped(was: str) -> None:
+    """A view that reads a table which the filter leaves out is not created, so nothing has to make room for it."""
+    world = feed()
+    world.once()
+    if was == "view":
+        world.records.structures[NAME] = TargetTable(name=NAME, columns=(), unique_keys=(), is_view=True)
+    put_view(world.copy)
+    made = world.copy.tables[key_of(NAME)].definition
+    query = made.query.replace("`b`", "`gone`")
+    world.copy.tables[key_of(NAME)] = CopiedTable(definition=replace(made, query=query))
+    world.config = replace(world.config, selecting=Selecting(rules=("*.*", "!shop.gone")))
+    world.request("shop.a", replaces=True)
+    assert not world.once().halted
+    assert "would not be created: it reads shop.gone" in world.records.loads[A].error
+    assert effects(world) == []
+    assert world.records.structures[NAME].is_view == (was == "view")
+
+
 def test_a_table_where_the_copy_has_a_view() -> None:
     """With --replace the table is dropped for it."""
     world = feed()
@@ -96,6 +116,8 @@ def test_a_new_feed_whose_view_is_there() -> None:
     world.bucket.metadata(ts(8))
     world.records.databases.add("shop")
     world.records.structures[NAME] = TargetTable(name=NAME, columns=(), unique_keys=(), is_view=True)
-    with pytest.raises(ConfigError, match=r"already has shop\.a, where the copy has to create it\. .* drop the views"):
+    with pytest.raises(
+        ConfigError, match=r"already has shop\.a, where the copy has to create it\. .* drop these views"
+    ):
         world.once()
     assert not world.records.loads

@@ -1,14 +1,53 @@
-"""Loads of tables that the filter leaves out, for ever or for a while."""
+"""Loads of tables that the filter leaves out or that an operator skips, for ever or for a while."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from storage_consumer.config.settings import Selecting
 from storage_consumer.plan.loads import LoadPhase
-from tests.harness.small_bucket import ts
-from tests.unit.driver.test_requested_loads import A, feed, killed_at, phase, refused, reloading
-from tests.unit.driving import of
+from storage_consumer.summary import RoundSummary
+from tests.harness.small_bucket import row, ts
+from tests.unit.copying import MemoryCopy, WithCopies, names_in
+from tests.unit.driver.test_loads import ONE, TWO
+from tests.unit.driver.test_requested_loads import A, catching_up, decide, feed, killed_at, phase, refused, reloading
+from tests.unit.driving import numbers, of
+
+NARROW = Selecting(rules=("*.*", "!shop.a"))
+
+
+def half_loaded(world: WithCopies) -> WithCopies:
+    """The world after a process that ended when one of two parts was written."""
+    world.rate = 1e-3
+    killed_at(world, "after MemoryLoads.advance")
+    assert phase(world) == LoadPhase.LOADING
+    return world
+
+
+def narrowed(world: WithCopies) -> RoundSummary:
+    """Run once with a filter that leaves out shop.a, up to a later tick; the summary of a run with the former filter."""
+    taking = world.config
+    world.config = replace(taking, selecting=NARROW)
+    world.bucket.metadata(ts(30))
+    assert not world.once().loading
+    world.config = taking
+    return world.once()
+
+
+def newer_copy(world: WithCopies, tick: int) -> None:
+    """Request a load of another copy."""
+    world.copy.snapshot, world.copy.identity = ts(tick), "newer"
+    world.copy.add("shop.a", [ONE], [TWO])
+    world.request("shop.a", replaces=True)
+
+
+def lose_files(world: WithCopies) -> None:
+    """Have the bucket show nothing of shop.a any more."""
+    for stored in list(world.bucket.storage.listing(frozenset(), {})):
+        if stored.path.startswith("shop/a/"):
+            world.bucket.storage.delete(stored.path)
 
 
 def test_a_table_that_the_filter_leaves_out_is_not_loaded() -> None:
@@ -20,20 +59,86 @@ def test_a_table_that_the_filter_leaves_out_is_not_loaded() -> None:
     assert "the filter leaves out shop.a" in refused(world)
 
 
-def test_a_filter_that_leaves_out_a_table_for_a_while_ends_its_load() -> None:
+@pytest.mark.parametrize("begin", ["half", "written", "joining"])
+def test_a_filter_that_leaves_out_a_table_for_a_while_ends_its_load(begin: str) -> None:
     """What the bucket had meanwhile has been passed over, so the load cannot go on; another copy can be requested at once."""
-    world = reloading()
-    killed_at(world, "before MemoryLoads.finish")
-    assert phase(world) == LoadPhase.LOADING
-    taking = world.config
-    world.config = replace(taking, selecting=Selecting(rules=("*.*", "!shop.a")))
-    world.once()
-    world.config = taking
-    found = of(world.once(), "shop.a")
-    assert phase(world) == LoadPhase.REFUSED
+    if begin == "joining":
+        world = catching_up()
+    else:
+        world = reloading()
+        killed_at(world, "before MemoryLoads.finish") if begin == "written" else half_loaded(world)
+    found = of(narrowed(world), "shop.a")
+    assert phase(world) == LoadPhase.CANCELLED
     assert "has left out shop.a since its load began" in world.records.loads[A].error
     assert found.state == "halted"
-    world.copy.snapshot = ts(20)
-    world.request("shop.a", replaces=True)
+    newer_copy(world, 30)
     assert not world.once().halted
     assert phase(world) == LoadPhase.DONE
+    assert numbers(world, "shop.a") == ["1", "2"]
+
+
+def test_a_half_loaded_table_that_the_bucket_no_longer_shows() -> None:
+    """It is known by what is stored of it, and halts."""
+    world = half_loaded(reloading())
+    taking = world.config
+    world.config = replace(taking, selecting=NARROW)
+    world.bucket.metadata(ts(30))
+    world.once()
+    lose_files(world)
+    world.config = taking
+    for _ in range(2):
+        assert "its earlier rows are missing" in of(world.once(), "shop.a").error
+
+
+def test_a_table_that_was_left_out_and_that_the_bucket_no_longer_shows() -> None:
+    """The same without a load: the target lacks what was passed over."""
+    world = feed()
+    world.once()
+    world.bucket.rows("shop.a", 2, row("shop.a", 15, "3", '"new"'))
+    taking = world.config
+    world.config = replace(taking, selecting=NARROW)
+    world.bucket.metadata(ts(20))
+    world.once()
+    lose_files(world)
+    world.config = taking
+    assert "its earlier rows are missing" in of(world.once(), "shop.a").error
+    newer_copy(world, 30)
+    world.bucket.metadata(ts(35))
+    assert not world.once().halted
+
+
+def test_a_half_loaded_table_that_only_the_copy_shows() -> None:
+    """A table of the first copy without a change has no file in the bucket. Left out for a while, it halts until it has another copy."""
+    copy = MemoryCopy(snapshot=ts(5))
+    copy.add("shop.a", [ONE], [TWO])
+    world = WithCopies(copy)
+    world.bucket.create("shop.b")
+    world.bucket.metadata(ts(10))
+    found = of(narrowed(half_loaded(world)), "shop.a")
+    assert "its earlier rows are missing" in found.error
+    assert phase(world) == LoadPhase.CANCELLED
+    newer_copy(world, 30)
+    assert not world.once().halted
+    assert names_in(world, "shop.a") == {"1": "copy", "2": "copy"}
+
+
+@pytest.mark.parametrize("pauses", [True, False])
+def test_an_export_of_a_skipped_table_that_takes_a_while(*, pauses: bool) -> None:
+    """More of the table is passed over meanwhile, until it is paused: then it stands still, and takes the copy."""
+    world = feed()
+    world.once()
+    decide(world, "skip")
+    world.bucket.metadata(ts(20))
+    world.once()
+    if pauses:
+        decide(world, "pause")
+        world.once()
+    world.bucket.rows("shop.a", 2, row("shop.a", 25, "3", '"new"'))
+    world.bucket.metadata(ts(30))
+    world.once()
+    newer_copy(world, 22)
+    if pauses:
+        assert not world.once().halted
+        assert names_in(world, "shop.a") == {"1": "copy", "2": "copy", "3": "new"}
+    else:
+        assert "pause the table, and export it after that" in refused(world)

@@ -213,6 +213,7 @@ PHASES = (
     "after FencedWriter.write_states",
     "after MemoryDecisions.apply_to_tables",
     "after MemoryDecisions.on_statements",
+    "after MemoryDecisions.waiting",
     "after MemoryHistory.keep",
     "after MemoryHistory.known_versions",
     "after MemoryHistory.unresolved",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 
+from storage_consumer.cli.exit_codes import ExitCode
+from storage_consumer.cli.main import exit_code
 from storage_consumer.driver.copies import LOOK_AGAIN, OpenCopy
 from storage_consumer.errors import ExportRefused, StorageUnavailable
 from storage_consumer.plan.journal import STARTED, JournalEntry
@@ -59,7 +62,7 @@ def test_a_load_whose_store_does_not_answer(monkeypatch: pytest.MonkeyPatch, cap
         lose(away, StorageUnavailable("no route to host"))
         more_rows(world)
         summary = world.once()
-        assert (summary.halted, summary.loading) == ((), 1)
+        assert (summary.halted, summary.loading) == ((), ("shop.a",))
         assert numbers(world, "shop.b") == ["1", "2"]
         assert phase(world) == LoadPhase.LOADING
     assert "no route to host. To give it up: storage-consumer load cancel --table shop.a" in caplog.text
@@ -116,6 +119,34 @@ def test_a_request_that_is_looked_at_again_costs_nothing_but_that(
     assert len(asked) >= 5
     assert sum(each == "before MemoryProgress.load" for each in reads) == 1
     assert caplog.text.count("load_waits") == 1
+
+
+def test_each_load_of_a_copy_that_does_not_answer_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not only the one for which it was asked; and --once does not end as if all were done."""
+    caplog.set_level(logging.INFO)
+    world = feed()
+    world.copy.add("shop.b", [ONE])
+    world.once()
+    world.request("shop.a", replaces=True)
+    world.request("shop.b", replaces=True)
+    key = "`shop`.`b`"
+    world.records.loads[key] = replace(world.records.loads[key], load_id="another")
+    asked = lose(monkeypatch, StorageUnavailable("no route to host"))
+    summary = world.once()
+    assert len(asked) == 1
+    assert caplog.text.count("file:///copy does not answer") == 2
+    assert summary.loading == ("shop.a", "shop.b")
+    assert exit_code(summary, once=True) == ExitCode.TABLES_STOPPED
+
+
+def test_a_signal_right_after_a_load() -> None:
+    """It has ended, so --once has nothing to say of it."""
+    world = reloading()
+    world.tick = lambda where: world.stop.requested.set() if where == "after MemoryLoads.finish" else None
+    summary = world.once()
+    assert exit_code(summary, once=True) == ExitCode.DONE
 
 
 def test_a_request_that_cannot_be_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -444,7 +444,7 @@ def test_a_copy_that_may_lack_what_no_file_holds_is_refused() -> None:
 
 
 def test_a_copy_of_a_skipped_table_is_refused_by_what_was_passed_over() -> None:
-    """Nothing of it was applied, and a table that is left out cannot be paused: a new export is all that it takes."""
+    """Nothing of it was applied, and more is passed over until it is paused."""
     world = feed(snapshot=15)
     world.once()
     decide(world, "skip")
@@ -452,7 +452,7 @@ def test_a_copy_of_a_skipped_table_is_refused_by_what_was_passed_over() -> None:
     world.once()
     why = refused(world)
     assert "left out, and what the bucket has of it up to" in why
-    assert "pause" not in why
+    assert "pause the table, and export it after that" in why
 
 
 def test_a_load_holds_a_statement_that_came_late() -> None:

@@ -106,16 +106,36 @@ def test_what_brings_it_back() -> None:
     put(world, 2, 6, "2")
     world.bucket.metadata(ts(7))
     world.once()
-    for verb in ("resume", "pause"):
-        decide(world, verb)
-        world.once()
-        assert skipped(world)
+    decide(world, "resume")
+    world.once()
+    assert skipped(world)
     put(world, 3, 12, "3")
     world.bucket.metadata(ts(13))
     world.once()
     copied(world, "1", "2")
     decide(world, "reload-done", ts(8))
     assert (world.once().halted, numbers(world, "shop.a"), skipped(world)) == ((), ["1", "2", "3"], False)
+
+
+def test_a_pause_has_it_stand_still() -> None:
+    """Nothing more is passed over, so that a copy can be made in peace; what is told to others does not fall, and a resume does not do."""
+    world = start()
+    decide(world, "skip")
+    world.once()
+    put(world, 2, 6, "2")
+    world.bucket.metadata(ts(7))
+    world.once()
+    decide(world, "pause")
+    for tick in (13, 15):
+        put(world, tick, tick - 1, str(tick))
+        world.bucket.metadata(ts(tick))
+        summary = world.once()
+        assert "its earlier rows are missing" in of(summary, "shop.a").error
+        assert (summary.checkpoint, world.records.lowest) == (ts(7), ts(7))
+        decide(world, "resume")
+    copied(world, "1", "2")
+    decide(world, "reload-done", ts(8))
+    assert (world.once().halted, numbers(world, "shop.a"), skipped(world)) == ((), ["1", "13", "15", "2"], False)
 
 
 @pytest.mark.parametrize("at", [5, 9])
