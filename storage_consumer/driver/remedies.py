@@ -59,8 +59,8 @@ def copy_again(name: TableName, downstream: Downstream) -> str:
     """Return how a table goes on that a load has halted for its copy: with that one, or another. None is taken while a load is open."""
     return (
         f"If you put that one back, run: {table_command('resume', name, downstream)} -- to load another one: {cancel_command(name, downstream)} "
-        f"-- then, so that it stands still: {table_command('pause', name, downstream)} -- then export it, and, once the consumer has obeyed both: "
-        f"{load_command(name, downstream)}"
+        f"-- once the consumer has obeyed that, so that the table stands still: {table_command('pause', name, downstream)} -- then export it, "
+        f"and load that: {load_command(name, downstream)}"
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from tests.harness.program import command, program
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.harness.small_export import export
+from tests.harness.waiting import wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
 PARTS, ROWS = 30, 8_000
@@ -141,6 +144,34 @@ def test_a_load_is_cancelled(mariadb: DatabaseServer, bucket: SmallBucket, tmp_p
     assert (cancelled.returncode, "withdrawn" in cancelled.stdout) == (0, True)
     again = command("load", "cancel", "--table", "d.a", server=mariadb)
     assert (again.returncode, "there is nothing to cancel" in again.stderr) == (2, True)
+
+
+def test_an_export_that_was_deleted(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:
+    """The table halts, and the commands of the message, as they stand there, lead to another copy; the other table goes on."""
+    gone = export(tmp_path / "gone", 20, {"a": [many(part) for part in range(PARTS)]})
+    with program([*run_arguments(bucket, mariadb), "--flush-interval", "200ms"], tmp_path / "log") as running:
+        running.wait_for("round_finished", checkpoint=ts(9))
+        ask("d.a", gone, mariadb, "--replace")
+        running.wait_for("load_started", table="d.a")
+        assert command("load", "pause", "--table", "d.a", server=mariadb).returncode == 0
+        running.wait_for("decision_obeyed", table="d.a", verb="pause")
+        for path in gone.iterdir():
+            path.unlink()
+        assert command("load", "resume", "--table", "d.a", server=mariadb).returncode == 0
+        error = str(running.wait_for("table_halted", table="d.a")["error"])
+        _, cancel, pause, load = (
+            shlex.split(part)[1:] for part in re.findall(r"storage-consumer .*?--downstream-uri \S+", error)
+        )
+        for words, verb in ((cancel, "skip"), (pause, "pause")):
+            assert command(*words).returncode == 0
+            running.wait_for("decision_obeyed", table="d.a", verb=verb)
+        bucket.rows("d.a", 2, row("d.a", 28, "3", '"new"', operation="U"))
+        bucket.metadata(ts(30))
+        running.wait_for("round_finished", checkpoint_running=ts(30))
+        another = export(tmp_path / "another", 25, {"a": ["(1,'copy'),\n(3,'copy')"]})
+        assert command(*(another.as_uri() if word == "URI" else word for word in load)).returncode == 0
+        running.wait_for("load_finished", table="d.a")
+        wait_until("the change after the copy", lambda: rows(mariadb, "d.a") == {1: "copy", 3: "new"})
 
 
 def test_a_load_that_waits_says_for_what(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:
