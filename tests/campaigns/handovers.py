@@ -1,6 +1,7 @@
 """``python -m tests.campaigns handovers``: begins feeds with real exports, goes on with recorded buckets, and prints a table.
 
-Each export of a cut is loaded, and every later cut must be equal; exports of the end show each option of Dumpling. Exports of chosen commits
+Each export of a cut is loaded, and every later cut must be equal; exports of the end show each option of Dumpling. Where Dumpling wrote none of
+a recording, exports of each of its cuts are made of the rows that it had then, in six forms. Exports of chosen commits
 of a history go on with a bucket that is made of it, on TiDB where there is one: rows and structures must be equal at its end, and the journal
 must show that each statement took effect once. Exit code 0 when all are equal, 1 when one differs, 2 when nothing matches what was asked for.
 """
@@ -22,6 +23,7 @@ from tests.harness.choosing import words
 from tests.harness.corpora import Corpus, available, chosen
 from tests.harness.dumps import Dump
 from tests.harness.dumps import available as available_dumps
+from tests.harness.golden_exports import golden_exports
 from tests.harness.handover_history import History, histories, journal_faults, of_history, recorded
 from tests.harness.handovers import begun, of_workload
 from tests.harness.local_spark import local_spark
@@ -48,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.campaigns handovers", description=__doc__)
     parser.add_argument("--workloads", default="", help="comma-separated; empty: all that have exports")
     parser.add_argument("--variants", default="csv,json", help="of the buckets; comma-separated; empty: all")
+    parser.add_argument("--archs", default="new", help="of the buckets: new,classic")
     parser.add_argument("--dumps", default="", help="variants of the exports; comma-separated; empty: all")
     parser.add_argument("--servers", default="mariadb", help=f"of: {','.join(SERVERS)}")
     asked = parser.parse_args(arguments)
@@ -56,8 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         dumps = available_dumps(scratch / "dumps")
         wanted = [dump for dump in dumps if not asked.dumps or dump.folder.name in words(asked.dumps)]
         servers = [stack.enter_context(SERVERS[kind]()) for kind in words(asked.servers)]
-        sources = chosen(available(), workloads=words(asked.workloads), variants=words(asked.variants), archs=("new",))
-        cases = _of_recordings(wanted, [source.open(scratch / "corpora") for source in sources])
+        sources = chosen(
+            available(), workloads=words(asked.workloads), variants=words(asked.variants), archs=words(asked.archs)
+        )
+        corpora = [source.open(scratch / "corpora") for source in sources]
+        cases = _of_recordings(wanted, corpora) + _of_goldens(dumps, corpora, scratch / "made")
         cases += _of_histories(wanted, words(asked.workloads), scratch / "histories")
         stack.enter_context(local_spark())
         outcomes = [_shown(case, server, scratch / "one") for case in cases for server in servers]
@@ -67,16 +73,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _of_recordings(dumps: Sequence[Dump], corpora: Sequence[Corpus]) -> list[_Case]:
     """Exports of cuts of recordings."""
+    return [_of_cut(dump, corpus) for corpus in corpora for dump in of_workload(dumps, corpus.workload)]
 
-    def case(dump: Dump, corpus: Corpus) -> _Case:
-        def play(server: DatabaseServer, folder: Path) -> str:
-            handover = begun(dump, corpus, server, folder)
-            handover.goes_on()
-            return f"cut {handover.cut}"
 
-        return _Case(dump=dump, corpus=corpus, play=play)
+def _of_goldens(dumps: Sequence[Dump], corpora: Sequence[Corpus], folder: Path) -> list[_Case]:
+    """Exports that are made of the rows at the cuts of those recordings of which Dumpling wrote none."""
+    return [
+        _of_cut(dump, corpus)
+        for corpus in corpora
+        if not of_workload(dumps, corpus.workload)
+        for dump in golden_exports(corpus, folder / corpus.arch / corpus.variant)
+    ]
 
-    return [case(dump, corpus) for corpus in corpora for dump in of_workload(dumps, corpus.workload)]
+
+def _of_cut(dump: Dump, corpus: Corpus) -> _Case:
+    def play(server: DatabaseServer, folder: Path) -> str:
+        handover = begun(dump, corpus, server, folder)
+        handover.goes_on()
+        return f"cut {handover.cut}"
+
+    return _Case(dump=dump, corpus=corpus, play=play)
 
 
 def _of_histories(dumps: Sequence[Dump], workloads: Sequence[str], folder: Path) -> list[_Case]:
