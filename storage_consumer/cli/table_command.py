@@ -23,7 +23,7 @@ LIST = "list"
 _ONLY_HERE = ("action", "table", "at", "to", "all", "json")
 _INDENT = " " * 4
 _PROMISES = {
-    "pause": "it is paused, also across restarts, until `table resume` or `load`; the checkpoint stays with it",
+    "pause": "it is paused, also across restarts, until `table resume` or `load` (one that was skipped: until `load`); the checkpoint stays with it",
     "skip": "it is left out, also across restarts: neither its rows nor its statements are applied, and the checkpoint goes on "
     "without it. A copy brings it back: `load`",
     "resume": "it is tried again from where it stopped",

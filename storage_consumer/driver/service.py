@@ -249,7 +249,6 @@ class ConsumerService:
         if summary.loading and stop.requested.is_set() and not summary.ended_early:
             # The signal came between two rounds.
             summary = replace(summary, ended_early="asked")
-        summary = replace(summary, loading=(*summary.loading, *self._requested_loads()))
         until = self._config.limits.until
         if summary.storage_checkpoint < until and not summary.ended_early:
             text = (
@@ -315,6 +314,8 @@ class ConsumerService:
             # How their tables go on, from where their copies end, is in what is stored of them; the next round reads it.
             context.loading.ended, self._goes_on = False, True
             self._drop()
+        if once:
+            summary = replace(summary, loading=(*summary.loading, *self._requested_loads()))
         if summary.reached_until:
             _log.info("until_reached", checkpoint=summary.checkpoint, storage_checkpoint=summary.storage_checkpoint)
         return summary

@@ -295,9 +295,9 @@ def _key(step: RowStep, layout: RowLayout, target: TargetTable) -> list[tuple[st
 
     Raises `NotReplicable` if the schema file's primary key is not the target's: writing by key would hit wrong rows.
     """
-    newest, is_computed = step.current, _is_computed(step, layout, target)
+    newest, computed = step.current, _computed_of_key(step, layout, target)
     # Of a key that the target computes in part, the rows' structure has what is left.
-    declared = {folded_name(c.name) for c in newest.columns if c.is_pk and not is_computed}
+    declared = {folded_name(c.name) for c in newest.columns if c.is_pk and not computed}
     certain = {folded_name(c.name) for c in newest.columns if not c.nullable or c.is_pk}
     # The target refuses a NULL in such a column, so each row that reaches it has a value.
     certain |= {folded_name(c.name) for c in target.columns if not c.nullable}
@@ -311,7 +311,7 @@ def _key(step: RowStep, layout: RowLayout, target: TargetTable) -> list[tuple[st
     # A declared key must match exactly. Without one, a primary key in the target is an error, a not-null key will do.
     for unique in target.unique_keys:
         columns = {folded_name(name) for name in unique.columns}
-        if is_computed and unique.name == "PRIMARY":
+        if not computed.isdisjoint(columns):
             continue
         if declared and columns != declared:
             continue
@@ -332,12 +332,17 @@ def _key(step: RowStep, layout: RowLayout, target: TargetTable) -> list[tuple[st
     return []
 
 
-def _is_computed(step: RowStep, layout: RowLayout, target: TargetTable) -> bool:
-    """Return whether the target computes a column of its primary key that the rows of a copy lack: another key tells them apart, or none does."""
+def _computed_of_key(step: RowStep, layout: RowLayout, target: TargetTable) -> frozenset[str]:
+    """Return the folded names of columns that the target computes, where its key of the source's primary key has any that the rows of a copy lack.
+
+    Another key tells such rows apart, or none does. MariaDB has such a primary key as a unique one.
+    """
+    declared = {folded_name(column.name) for column in step.current.columns if column.is_pk}
     carried = {folded_name(column.name) for column in layout.columns}
     computed = {folded_name(column.name) for column in target.columns if column.generated} - carried
-    primary = next((unique.columns for unique in target.unique_keys if unique.name == "PRIMARY"), ())
-    return bool(step.as_of) and not computed.isdisjoint(map(folded_name, primary))
+    keys = [set(map(folded_name, unique.columns)) for unique in target.unique_keys]
+    is_of_key = declared not in keys and any(key & computed and key - computed == declared for key in keys)
+    return frozenset(computed) if step.as_of and is_of_key else frozenset()
 
 
 def _fold(column: TableColumn, there: TargetColumn, prefix: int | None, forms: KeyForms) -> Fold:

@@ -118,6 +118,8 @@ class Catalog:
         """The wall clock's time as a TSO."""
         self.command = command
         self._discarded: set[VersionKey] = set()
+        self._retired: set[str] = set()
+        """Stand-ins whose files have gone to the tables that they are of."""
         self.unreadable: Final[dict[str, tuple[VersionKey, str]]] = {}
         """Path of a schema file that cannot be read → its version directory and why. It may hold a statement of that directory's table."""
         self._tells_time = tells_time
@@ -208,9 +210,10 @@ class Catalog:
             for key in restart.lost | restart.held.keys() | restart.copies.keys():
                 if key in restart.targets and key not in self.tables:
                     self.table(restart.targets[key][0])
+            gone = restart.skipped.keys() | self._retired
             for key, name in restart.excluded.items():
-                if name.table and key not in restart.skipped and not self._selection.filter.leaves_out(name):
-                    self.table(name)
+                if name.table and key not in gone and not self._selection.filter.leaves_out(name):
+                    self._note_exclusion(self.table(name))
             # A table of which the bucket has nothing yet is in the copy all the same, and the copy is sure of its name.
             for load in restart.loads.values():
                 if load.phase != LoadPhase.REQUESTED and self.table(load.name).status.excluded:
@@ -353,13 +356,15 @@ class Catalog:
         """Give the files known by their path alone to the table that they turn out to belong to."""
         stand_in, restart = stand_in_for(table_dir), self._restart
         old_key, new_key = key_of(stand_in), key_of(name)
+        # A stand-in is left out by an operator only, as the filter goes by names.
+        passed = old_key in restart.skipped or (old_key in restart.excluded and old_key in restart.held)
         # The path had the right name all along, or nothing was known by it alone.
-        if old_key == new_key or not (old_key in self.tables or old_key in restart.behind):
+        if old_key == new_key or not (old_key in self.tables or old_key in restart.behind or passed):
             return
         old, is_new = self.table(stand_in), new_key not in self.tables and new_key not in restart.tables
         # Nothing was applied under the new name before, so it inherits how far the stand-in came.
         new = self.table(name, old.checkpoint if is_new else None)
-        lacks = old.status.state == TableState.LOST or bool(old.copies.known.absent)
+        lacks = passed or old.status.state == TableState.LOST or bool(old.copies.known.absent)
         # Rows in its unread files may be at or below what the table has passed already, where they would count as repeats.
         if lacks or (old.checkpoint < new.checkpoint and (old.files.pending or old_key in restart.behind)):
             self._mark_late(new, f"the files in {table_dir}")
@@ -370,6 +375,7 @@ class Catalog:
             del self.tables[old_key]
             self.renamings += 1
             old.retire(self.stored_checkpoint)
+            self._retired.add(old_key)
             self.to_be_stored += (old,) if new.status.state == TableState.LOST else (new, old)
 
     def _move(self, key: VersionKey, new: TableConsumer) -> None:

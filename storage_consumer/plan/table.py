@@ -201,7 +201,7 @@ class TableConsumer:
     def retire(self, checkpoint: int) -> None:
         """End a stand-in without files: dropped and caught up, so that it holds up nothing after a restart."""
         self.pass_statement(checkpoint, dropped=True)
-        self._status = self._status.released
+        self._status = replace(self._status.released, lacks_past=False, left_out=False, skipped="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

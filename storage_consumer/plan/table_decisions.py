@@ -12,7 +12,7 @@ from typing import Literal
 from storage_consumer.model import TableName, folded_name
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.table_state import TableState
-from storage_consumer.plan.table_words import copy_commands, table_flag
+from storage_consumer.plan.table_words import DROPPED_UNSEEN, WAS_LEFT_OUT, copy_commands, table_flag
 from storage_consumer.sql.parse import parse_ddl
 
 Verb = Literal["pause", "resume", "skip", "reload-done", "accept-keys", "moved"]
@@ -180,7 +180,7 @@ def obeyed(table: StoredTable, decision: TableDecision, running: int) -> StoredT
     if decision.verb == "moved":
         return table
     # A table that follows has reached the feed's checkpoint, though its own row may be older.
-    goes_along = table.follows and table.state != TableState.EXCLUDED
+    goes_along = table.follows and (table.state != TableState.EXCLUDED or decision.verb == "pause")
     # What is told to others did not count one that was loaded, and counts it now that it is left out: that must not fall.
     goes_along |= decision.verb == "skip" and (table.loading or table.joining)
     ends_skip = decision.verb == "pause" and is_skipped(table.state, table.error)
@@ -191,7 +191,7 @@ def obeyed(table: StoredTable, decision: TableDecision, running: int) -> StoredT
     if decision.verb == "pause":
         # What is passed over of a skipped table ends here, so that a copy can be made in peace: as where a wider filter takes a table in.
         if ends_skip:
-            return replace(stands, error=held(decision))
+            return replace(stands, error=WAS_LEFT_OUT)
         # A pause must not hide that the table lacks rows.
         return stands if needs_copy(table.state) else replace(stands, state=TableState.HALTED, error=held(decision))
     if decision.verb == "skip":
@@ -226,6 +226,9 @@ def shown_state(state: str, error: str) -> str:
     """Return the state of a stored table as users see it, where an operator has paused or skipped it."""
     if state == TableState.HALTED and error.startswith(_PAUSED):
         return TableState.PAUSED
+    # Taken again, it is halted until it has a copy.
+    if state == TableState.EXCLUDED and error.startswith((WAS_LEFT_OUT, DROPPED_UNSEEN)):
+        return TableState.HALTED
     return TableState.SKIPPED if is_skipped(state, error) else state
 
 

@@ -50,7 +50,7 @@ class TableStatus:
     left_out: bool = False
     """Whether the filter or an operator leaves out a table of this name."""
     lacks_past: bool = False
-    """Whether the filter left it out until this start."""
+    """Whether it was left out: by the filter until this start, or by an operator until somebody paused it."""
     held: bool = False
     """Whether an operator keeps it halted, whatever happens to its statements."""
     paused: bool = False

@@ -12,8 +12,8 @@ from storage_consumer.plan.steps import key_of
 from storage_consumer.sql.tokens import quote
 from storage_consumer.telemetry import UNSEEN, escaped
 
-WAS_LEFT_OUT = "the filter left this table out until now, so its earlier rows are missing"
-"""How the error of a table begins that the filter takes again."""
+WAS_LEFT_OUT = "this table was left out until now, so its earlier rows are missing"
+"""How the error of a table begins that the filter takes again, or that was skipped and is paused now."""
 DROPPED_UNSEEN = (
     "the source dropped this table while the filter left it out, and the target may still have its old rows"
 )

@@ -8,6 +8,8 @@ import pytest
 
 from storage_consumer.config.settings import Selecting
 from storage_consumer.plan.loads import LoadPhase
+from storage_consumer.plan.table_decisions import shown_state
+from storage_consumer.plan.table_state import TableState
 from storage_consumer.summary import RoundSummary
 from tests.harness.small_bucket import row, ts
 from tests.unit.copying import MemoryCopy, WithCopies, names_in
@@ -90,8 +92,8 @@ def test_a_half_loaded_table_that_the_bucket_no_longer_shows() -> None:
         assert "its earlier rows are missing" in of(world.once(), "shop.a").error
 
 
-def test_a_table_that_was_left_out_and_that_the_bucket_no_longer_shows() -> None:
-    """The same without a load: the target lacks what was passed over."""
+def left_out_for_a_while() -> WithCopies:
+    """A feed at tick 20 that left out shop.a from tick 10 on, whose files are gone, and that takes the table again from now on."""
     world = feed()
     world.once()
     world.bucket.rows("shop.a", 2, row("shop.a", 15, "3", '"new"'))
@@ -101,10 +103,31 @@ def test_a_table_that_was_left_out_and_that_the_bucket_no_longer_shows() -> None
     world.once()
     lose_files(world)
     world.config = taking
-    assert "its earlier rows are missing" in of(world.once(), "shop.a").error
-    newer_copy(world, 30)
-    world.bucket.metadata(ts(35))
+    return world
+
+
+def test_a_table_that_was_left_out_and_that_the_bucket_no_longer_shows() -> None:
+    """The same without a load: the target lacks what was passed over. It stands still, so an export may take a while, and its state says so."""
+    world = left_out_for_a_while()
+    for tick in (20, 30):
+        world.bucket.metadata(ts(tick))
+        assert "its earlier rows are missing" in of(world.once(), "shop.a").error
+    stored = world.records.tables[A]
+    assert (shown_state(stored.state, stored.error), stored.follows) == (TableState.HALTED, False)
+    newer_copy(world, 25)
     assert not world.once().halted
+    assert phase(world) == LoadPhase.DONE
+
+
+def test_a_pause_of_a_table_that_was_left_out() -> None:
+    """It changes nothing, and what is told to others does not fall."""
+    world = left_out_for_a_while()
+    decide(world, "pause")
+    told = world.records.lowest
+    for tick in (30, 40):
+        world.bucket.metadata(ts(tick))
+        assert "its earlier rows are missing" in of(world.once(), "shop.a").error
+        assert world.records.lowest >= told
 
 
 def test_a_half_loaded_table_that_only_the_copy_shows() -> None:
@@ -133,6 +156,8 @@ def test_an_export_of_a_skipped_table_that_takes_a_while(*, pauses: bool) -> Non
     if pauses:
         decide(world, "pause")
         world.once()
+        stored = world.records.tables[A]
+        assert shown_state(stored.state, stored.error) == TableState.HALTED
     world.bucket.rows("shop.a", 2, row("shop.a", 25, "3", '"new"'))
     world.bucket.metadata(ts(30))
     world.once()

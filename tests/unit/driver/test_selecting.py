@@ -134,7 +134,7 @@ def test_a_table_that_is_taken_in_later() -> None:
     for _ in range(2):
         (halted,) = made.once().halted
         assert halted.table == "shop.b"
-        assert "the filter left this table out until now" in halted.error
+        assert "this table was left out until now" in halted.error
         assert made.rows("shop.b") == []
     key = "`shop`.`b`"
     a, b = TableName(schema="shop", table="a"), TableName(schema="shop", table="b")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from storage_consumer.model import TableName
 from storage_consumer.plan.steps import key_of
-from storage_consumer.plan.table_decisions import is_skipped
-from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
+from storage_consumer.plan.table_decisions import Verb, is_skipped
+from storage_consumer.plan.table_state import TableState
+from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, SchemaFile, column, row, schema_document, ts
 from tests.unit.deciding import NAME, copied, decide, gap, halts, put, start
 from tests.unit.driving import World, numbers, of, running, two_tables
 
@@ -96,6 +99,32 @@ def test_files_without_a_schema_file() -> None:
     decide(world, "skip", table="z")
     summary = world.once()
     assert (summary.checkpoint, summary.tables, summary.skipped[REASON]) == (ts(9), (), 1)
+
+
+@pytest.mark.parametrize("verbs", [("skip",), ("skip", "pause"), ("skip", "pause", "skip")])
+@pytest.mark.parametrize("restarts", [1, 2])
+def test_a_folder_that_was_skipped_turns_out_to_be_another_table_s(verbs: tuple[Verb, ...], restarts: int) -> None:
+    """That table lacks the rows that were passed over, and halts; the name that the path had is no table."""
+    world = start()
+    real = TableName(schema="shop", table="real")
+    world.records.structures[real] = replace(world.records.structures[TableName(schema="shop", table="a")], name=real)
+    world.bucket.rows("shop.z", 1, row("shop.real", 6, "1", '"one"'))
+    world.bucket.metadata(ts(9))
+    halts(world, "shop.z")
+    for verb in verbs:
+        decide(world, verb, table="z")
+        world.once()
+    world.bucket.metadata(ts(12))
+    for _ in range(restarts):
+        world.once()
+    text, checksum = schema_document(SchemaFile(name=("shop", "real"), query="", kind=0, columns=ID_NAME), ts(1))
+    world.bucket.write(f"shop/z/meta/schema_{ts(1)}_{checksum:010d}.json", text)
+    world.bucket.rows("shop.z", 2, row("shop.real", 14, "2", '"two"'))
+    world.bucket.metadata(ts(15))
+    for _ in range(3):
+        assert [each.table for each in world.once().halted] == ["shop.real"]
+    assert world.records.tables[key_of(real)].state == TableState.LOST
+    assert world.records.tables["`shop`.`z`"].state == TableState.DROPPED
 
 
 def test_what_brings_it_back() -> None:

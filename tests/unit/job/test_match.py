@@ -227,10 +227,16 @@ def test_key_over_a_generated_column_that_older_rows_lack() -> None:
 
 
 @pytest.mark.parametrize("others", [("id",), ()], ids=["another key", "no other key"])
-@pytest.mark.parametrize("declared", [True, False], ids=["in part", "wholly"])
-def test_rows_of_a_copy_lack_a_generated_column_of_the_primary_key(*, others: tuple[str, ...], declared: bool) -> None:
+@pytest.mark.parametrize(
+    ("declared", "name"),
+    [(True, "PRIMARY"), (False, "PRIMARY"), (True, "primary_key")],
+    ids=["in part", "wholly", "in part, on MariaDB"],
+)
+def test_rows_of_a_copy_lack_a_generated_column_of_the_primary_key(
+    *, others: tuple[str, ...], declared: bool, name: str
+) -> None:
     """Another key tells them apart, or none does. Of rows of the bucket, which carry such columns, it is an error."""
-    primary = unique(*(["a"] if declared else []), "g")
+    primary = unique(*(["a"] if declared else []), "g", name=name)
     keys = (primary, *([unique(*others, name="u")] if others else []))
     target = table(there("id"), there("a"), there("g", generated="STORED"), keys=keys)
     rows = step(source(col("id"), col("a", pk=declared)))
@@ -239,6 +245,14 @@ def test_rows_of_a_copy_lack_a_generated_column_of_the_primary_key(*, others: tu
     assert (made.mode, made.replaces) == ((Mode.KEYED, False) if others else (Mode.KEYLESS, True))
     with pytest.raises(NotReplicable, match="primary key"):
         table_work(0, rows, target, upstream("csv"))
+
+
+def test_rows_of_a_copy_with_a_plain_primary_key_beside_a_generated_one() -> None:
+    """The source's key is there as it is, so it counts, whatever other key holds a generated column too."""
+    keys = (unique("a"), unique("a", "g", name="u"))
+    target = table(there("a"), there("g", generated="STORED"), keys=keys)
+    made = table_work(0, replace(step(source(col("a", pk=True))), as_of=7), target, upstream("csv"))
+    assert [part.column.name for part in made.key] == ["a"]
 
 
 def test_no_table() -> None:
