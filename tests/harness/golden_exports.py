@@ -38,7 +38,9 @@ def golden_exports(corpus: Corpus, folder: Path) -> Iterator[Dump]:
 def _export(corpus: Corpus, cut: Cut, form: str, folder: Path) -> Dump:
     (folder / "dump").mkdir(parents=True)
     tables = corpus.golden(cut)
-    for schema in {table.schema for table in tables}:
+    # Those without a table, too: the recording has a folder of each.
+    created = {path.split("/")[0] for path in cut.files if "/meta/" in path}
+    for schema in created | {table.schema for table in tables}:
         text = f"{_HEAD}CREATE DATABASE `{schema}` /*!40100 DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin */;\n"
         _write(folder / "dump" / f"{schema}-schema-create.sql", text, form)
     for table in tables:
