@@ -186,9 +186,11 @@ class TableConsumer:
         A table that was created again under the name keeps what is known of it: what it lacks, and why it is halted. `unseen`: the statement
         is a DROP that was passed over while the table was left out, and nothing of the table is in the target.
         """
+        # The copy that it is loaded from has a table of this name, whatever the bucket shows by now of how it came back.
+        in_copy = self._status.apart and self.loaded_from >= version
         # A statement of the same version may have given the name to another table at once.
-        self.pass_statement(version, dropped=unseen or not self.timeline.has_statement(version, version))
-        recreated = self.timeline.is_known_from(version + 1 if unseen else version)
+        self.pass_statement(version, dropped=unseen or not (in_copy or self.timeline.has_statement(version, version)))
+        recreated = in_copy or self.timeline.is_known_from(version + 1 if unseen else version)
         self.copies.hand_on(version, recreated=recreated)
         if unseen or not recreated:
             # What the filter left out until this start is in the copy too.
