@@ -13,8 +13,8 @@ from storage_consumer.plan.loads import LoadPhase
 from tests.harness.small_bucket import ts
 from tests.unit.copying import MemoryCopy, WithCopies, names_in
 from tests.unit.driver.test_loads import ONE, TWO
-from tests.unit.driver.test_requested_loads import A, catching_up, decide, feed, killed_at, phase
-from tests.unit.driving import World
+from tests.unit.driver.test_requested_loads import RENAME, A, catching_up, decide, feed, killed_at, phase
+from tests.unit.driving import World, numbers
 
 TO_DEPOT = Selecting(routes=(Route(matcher=("shop.*",), target_schema="depot", target_table="{table}"),))
 WITHOUT_A = Selecting(rules=("*.*", "!shop.a"))
@@ -130,3 +130,25 @@ def test_what_was_told_does_not_fall_with_a_skip_while_another_load_is_requested
     decide(world, "skip")
     stopped(world)
     assert world.records.lowest == ts(20)
+
+
+def test_a_pause_outlasts_a_rename_that_the_copy_holds() -> None:
+    """The bucket shows so far only that the name went to another table; the copy has a table of that name, and that is the one that is paused."""
+    copy = MemoryCopy(snapshot=ts(6))
+    copy.add("shop.a", [ONE], [TWO])
+    world = WithCopies(copy)
+    world.bucket.create("shop.a")
+    world.bucket.metadata(ts(2))
+    killed_at(world, "before MemoryPipeline.run")
+    decide(world, "pause")
+    world.bucket.schema("shop.b", ts(4), "RENAME TABLE `shop`.`a` TO `shop`.`b`", RENAME)
+    world.bucket.metadata(ts(4))
+    for _ in range(2):
+        assert [each.table for each in world.once().paused] == ["shop.a"]
+        assert phase(world) == LoadPhase.LOADING
+    world.bucket.schema("shop.a", ts(5), "RENAME TABLE `shop`.`b` TO `shop`.`a`", RENAME)
+    world.bucket.metadata(ts(7))
+    assert [each.table for each in world.once().paused] == ["shop.a"]
+    decide(world, "resume")
+    assert not world.once().halted
+    assert numbers(world, "shop.a") == ["1", "2"]

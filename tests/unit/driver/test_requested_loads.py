@@ -131,28 +131,6 @@ def test_a_load_stands_still_while_its_table_is_paused() -> None:
     assert names_in(world, "shop.a") == {"1": "copy", "2": "copy"}
 
 
-def test_a_pause_outlasts_a_rename_that_the_copy_holds() -> None:
-    """The bucket shows so far only that the name went to another table; the copy has a table of that name, and that is the one that is paused."""
-    copy = MemoryCopy(snapshot=ts(6))
-    copy.add("shop.a", [ONE], [TWO])
-    world = WithCopies(copy)
-    world.bucket.create("shop.a")
-    world.bucket.metadata(ts(2))
-    killed_at(world, "before MemoryPipeline.run")
-    decide(world, "pause")
-    world.bucket.schema("shop.b", ts(4), "RENAME TABLE `shop`.`a` TO `shop`.`b`", RENAME)
-    world.bucket.metadata(ts(4))
-    for _ in range(2):
-        assert [each.table for each in world.once().paused] == ["shop.a"]
-        assert phase(world) == LoadPhase.LOADING
-    world.bucket.schema("shop.a", ts(5), "RENAME TABLE `shop`.`b` TO `shop`.`a`", RENAME)
-    world.bucket.metadata(ts(7))
-    assert [each.table for each in world.once().paused] == ["shop.a"]
-    decide(world, "resume")
-    assert not world.once().halted
-    assert numbers(world, "shop.a") == ["1", "2"]
-
-
 def test_a_table_that_catches_up_does_not_count_whatever_else_is_requested() -> None:
     """A load that has to make way for a request leaves its table apart until it has caught up: what others are told never falls."""
     world = catching_up()
