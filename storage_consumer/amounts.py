@@ -1,6 +1,8 @@
-"""Amounts of data as readers like them."""
+"""Amounts as readers like them: of data, and of names."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 _STEP = 1024
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -12,3 +14,9 @@ def data_size(number: float) -> str:
     while number >= _STEP and unit < len(_UNITS) - 1:
         number, unit = number / _STEP, unit + 1
     return f"{number:.0f} {_UNITS[unit]}" if not unit else f"{number:.1f} {_UNITS[unit]}"
+
+
+def some_of(names: Sequence[str], most: int) -> str:
+    """Return at most so many names, and how many more there are: ``a, b and 3 more``."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"

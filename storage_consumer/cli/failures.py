@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 
 from storage_consumer import telemetry
+from storage_consumer.amounts import some_of
 from storage_consumer.cli import screen
 from storage_consumer.cli.exit_codes import ExitCode, code_of
 from storage_consumer.cli.verbs import PROGRAM, RUN
@@ -85,17 +86,12 @@ def told_of_tables(summary: RoundSummary, wish: LogWish) -> None:
         return
     if summary.loading:
         print_error(
-            f"loads that have not ended: {_some(summary.loading)}; `storage-consumer load` shows how far they are"
+            f"loads that have not ended: {some_of(summary.loading, _NAMED)}; `storage-consumer load` shows how far they are"
         )
     if not stopped:
         return
     first = f"; {stopped[0].error}" if stopped[0].error else ""
-    print_error(f"tables stopped: {_some([f'{each.table} ({each.state})' for each in stopped])}{first}")
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
+    print_error(f"tables stopped: {some_of([f'{each.table} ({each.state})' for each in stopped], _NAMED)}{first}")
 
 
 def watch_threads() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping
 
+from storage_consumer.amounts import some_of
 from storage_consumer.clock import span
 from storage_consumer.doctor.findings import Outcome, fail, not_looked_at, ok, warn
 from storage_consumer.doctor.state_look import StateFacts
@@ -15,6 +16,8 @@ from storage_consumer.plan.journal import FAILED, STARTED
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.poll.same_feed import refuse_ahead_of_clock
 
+_SHOWN = 3
+"""Names in a line."""
 _FIRST = "there is no state: the first run creates it"
 
 
@@ -73,12 +76,12 @@ def tables(facts: StateFacts) -> Outcome:
     halted = [str(each.name) for each in facts.status.tables if each.state in (TableState.HALTED, TableState.LOST)]
     command = f"See the reason and the next command: storage-consumer status {_flags(facts)}"
     if halted:
-        return fail(f"halted: {_some(halted)}", command)
+        return fail(f"halted: {some_of(halted, _SHOWN)}", command)
     unequal = [str(each.name) for each in facts.status.snapshot.tables if each.quarantined]
     if unequal:
-        return warn(f"not equal to the source, since rows are in the quarantine: {_some(unequal)}", command)
+        return warn(f"not equal to the source, since rows are in the quarantine: {some_of(unequal, _SHOWN)}", command)
     if paused:
-        return warn(f"paused by an operator: {_some(paused)}", command)
+        return warn(f"paused by an operator: {some_of(paused, _SHOWN)}", command)
     return ok("no table is halted or paused, and the quarantine is empty")
 
 
@@ -93,10 +96,11 @@ def statements(facts: StateFacts) -> Outcome:
     ]
     if failed:
         return fail(
-            f"statements wait for a decision: {_some(failed)}", f"Decide: storage-consumer ddl list {_flags(facts)}"
+            f"statements wait for a decision: {some_of(failed, _SHOWN)}",
+            f"Decide: storage-consumer ddl list {_flags(facts)}",
         )
     if cut:
-        return warn(f"started by a writer that is gone: {_some(cut)}", f"The next run settles them; to see them: storage-consumer ddl list {_flags(facts)}")  # fmt: skip
+        return warn(f"started by a writer that is gone: {some_of(cut, _SHOWN)}", f"The next run settles them; to see them: storage-consumer ddl list {_flags(facts)}")  # fmt: skip
     return ok("no statement failed, or was cut off")
 
 
@@ -106,7 +110,7 @@ def decisions(facts: StateFacts) -> Outcome:
         return _unread(facts)
     waiting = [f"{each.name} ({each.decision})" for each in facts.status.tables if each.decision]
     if waiting:
-        return warn(f"decisions wait, or were refused: {_some(waiting)}", "A consumer obeys in its next round: start storage-consumer run.")  # fmt: skip
+        return warn(f"decisions wait, or were refused: {some_of(waiting, _SHOWN)}", "A consumer obeys in its next round: start storage-consumer run.")  # fmt: skip
     return ok("no decision of an operator waits")
 
 
@@ -132,11 +136,6 @@ def _unread(facts: StateFacts) -> Outcome:
 
 def _flags(facts: StateFacts) -> str:
     return shlex.join(facts.reach)
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""  # noqa: PLR2004 - as many as a line takes
-    return f"{', '.join(names[:3])}{more}"
 
 
 STATE: Mapping[str, Callable[[StateFacts], Outcome]] = {

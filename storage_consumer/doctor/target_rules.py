@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from storage_consumer.amounts import some_of
 from storage_consumer.decode.time_zone import converted_zone
 from storage_consumer.doctor import server_rules
 from storage_consumer.doctor.findings import Outcome, fail, not_looked_at, ok, warn
@@ -222,8 +223,7 @@ def _on_replicated(facts: TargetFacts, found: tuple[Found, ...]) -> tuple[Found,
 
 
 def _some(found: tuple[Found, ...]) -> str:
-    more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
-    return f"{', '.join(each.name for each in found[:_SHOWN])}{more}"
+    return some_of([each.name for each in found], _SHOWN)
 
 
 def _gib(size: float) -> str:

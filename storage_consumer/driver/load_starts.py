@@ -6,13 +6,14 @@ And which end since they can't go on.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
+from storage_consumer.amounts import some_of
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.copies import Loading, OpenCopy, loads_to_begin, unsettled
 from storage_consumer.driver.ddl_prepare import described, prepared
-from storage_consumer.driver.loading import creation, database_steps, refuse_unmade, surroundings_of
+from storage_consumer.driver.loading import database_steps, refuse_unmade, statement_of, surroundings_of
 from storage_consumer.driver.remedies import load_command, table_command
 from storage_consumer.errors import ConfigError, TableError
 from storage_consumer.loading.proof import gap_proof, refused_future
@@ -188,13 +189,12 @@ class LoadStarts:
         start_ts = 0 if checkpoint else self.context.config.loading.start_ts
         if gap := gap_proof(copy.snapshot, start_ts, checkpoint or storage_checkpoint):
             raise ConfigError(f"{load.source}: {gap}")
-        # One that is skipped is so until its load begins.
-        if load.replaces and load.table_key not in restart.skipped:
-            refuse_unmade(
-                creation(load, copy.tables[load.table_key].definition), self.context.manager, self.context.target
-            )
         if not load.replaces:
             self._refuse_rows([load.name], "To put the copy in its place, request it with --replace")
+        # One that is skipped is so until its load begins.
+        elif load.table_key not in restart.skipped:
+            create = statement_of(load, copy.tables[load.table_key].definition)
+            refuse_unmade(create, self.context.manager, self.context.target)
         (found,) = loads_to_begin(load.source, copy, [load.table_key], load.load_id, replaces=load.replaces)
         return replace(found, load_id=load.load_id, phase=LoadPhase.LOADING)
 
@@ -215,22 +215,17 @@ class LoadStarts:
         """Raise `ConfigError` if the target has rows in one of these tables, which would stay among those of the copy, or a view of that name."""
         there = described(names, self.context.manager, self.context.target)
         if views := [str(found.name) for found in there.values() if found.is_view]:
-            raise ConfigError(f"the target already has {_some(views)}, where the copy has to create it. {remedy}")
+            raise ConfigError(
+                f"the target already has {some_of(sorted(views), _NAMED)}, where the copy has to create it. {remedy}"
+            )
         if full := [str(found.name) for found in there.values() if self.loading.has_rows(found.name)]:
             raise ConfigError(
-                f"the target already has rows in {_some(full)}: a copy is loaded into empty tables. {remedy}"
+                f"the target already has rows in {some_of(sorted(full), _NAMED)}: a copy is loaded into empty tables. {remedy}"
             )
 
     def _log(self, loads: Iterable[Load]) -> None:
         for load in loads:
             _log.info("load_started", table=str(load.name), checkpoint=load.low, files=load.parts, bytes=load.size)
-
-
-def _some(names: Iterable[str]) -> str:
-    """Return some names, as a part of a message."""
-    found = sorted(names)
-    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    return f"{', '.join(found[:_NAMED])}{more}"
 
 
 def _too_old(load: Load, snapshot: int, checkpoint: int, restart: Restart) -> str:
@@ -255,14 +250,8 @@ def _too_old(load: Load, snapshot: int, checkpoint: int, restart: Restart) -> st
 
 def _tables_of(copy: OpenCopy) -> str:
     """Return which tables a copy holds, as a part of a message."""
-
-    def names() -> Iterator[str]:
-        for table in list(copy.tables.values())[:_NAMED]:
-            yield str(table.definition.name)
-
-    return f"it holds {', '.join(names()) or 'none that the filter takes'}" + (
-        f" and {len(copy.tables) - _NAMED} more" if len(copy.tables) > _NAMED else ""
-    )
+    names = [str(table.definition.name) for table in copy.tables.values()]
+    return f"it holds {some_of(names, _NAMED) or 'none that the filter takes'}"
 
 
 def is_new_feed(restart: Restart, storage_checkpoint: int) -> bool:

@@ -166,7 +166,7 @@ class LoadJobs:
         own = copy.databases.get(folded_name(name.schema))
         steps = database_steps(f"{OF_LOADS}{load.load_id}", [own] if own is not None else [], manager, target)
         there = described([name], manager, target).get(name.folded())
-        journal, create = self.context.state.journal, creation(load, table.definition)
+        journal, create = self.context.state.journal, statement_of(load, table.definition)
         drop_table = _emptying(load, table.definition, DdlKind.DROP_TABLE)
         drop_view = _emptying(load, table.definition, DdlKind.DROP_VIEW)
         begun = [(drop, entry.state) for drop in (drop_table, drop_view) if (entry := journal.entry(drop)) is not None]
@@ -344,7 +344,7 @@ def _copied(folder: str, table_key: str, definition: TableDefinition) -> DdlStep
     return DdlStep(table_dir=f"{folder}/{key_of(definition.name)}"[:500], table_key=table_key, definition=definition)
 
 
-def creation(load: Load, definition: TableDefinition) -> DdlStep:
+def statement_of(load: Load, definition: TableDefinition) -> DdlStep:
     """Return a statement of a copy; its identity in the journal is that of the load, so that another load runs it again."""
     return _copied(f"{OF_LOADS}{load.load_id}", load.table_key, definition)
 
@@ -353,4 +353,4 @@ def _emptying(load: Load, wanted: TableDefinition, kind: DdlKind) -> DdlStep:
     """Return the statement that makes room for a copy: that empties the table, or drops the table or view."""
     query = f"{_EMPTYING[kind]} {quote(wanted.name.schema)}.{quote(wanted.name.table)}"
     # Another checksum than the CREATE's, which has the same version.
-    return creation(load, replace(wanted, query=query, ddl_type=kind, checksum=wanted.checksum ^ kind))
+    return statement_of(load, replace(wanted, query=query, ddl_type=kind, checksum=wanted.checksum ^ kind))

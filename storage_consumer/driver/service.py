@@ -260,8 +260,7 @@ class ConsumerService:
 
     def _requested_loads(self) -> tuple[str, ...]:
         """Return the tables whose requested loads have not begun."""
-        is_any = self._state.decisions.waiting()[1]
-        return tuple(str(load.name) for load in self._state.loads.requested()) if is_any else ()
+        return tuple(str(load.name) for load in self._state.loads.requested())
 
     def run(self, stop: StopSignal) -> RoundSummary:
         """Run rounds until `stop`, or until a limit is reached; return the last one's summary.

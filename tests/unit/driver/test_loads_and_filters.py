@@ -28,13 +28,18 @@ def half_loaded(world: WithCopies) -> WithCopies:
     return world
 
 
-def narrowed(world: WithCopies) -> RoundSummary:
-    """Run once with a filter that leaves out shop.a, up to a later tick; the summary of a run with the former filter."""
+def pass_over(world: WithCopies, tick: int) -> None:
+    """Run once with a filter that leaves out shop.a, up to a later tick; the next runs have the former filter."""
     taking = world.config
     world.config = replace(taking, selecting=NARROW)
-    world.bucket.metadata(ts(30))
+    world.bucket.metadata(ts(tick))
     assert not world.once().loading
     world.config = taking
+
+
+def narrowed(world: WithCopies) -> RoundSummary:
+    """Pass over what shop.a has up to tick 30; the summary of the run after that."""
+    pass_over(world, 30)
     return world.once()
 
 
@@ -82,12 +87,8 @@ def test_a_filter_that_leaves_out_a_table_for_a_while_ends_its_load(begin: str) 
 def test_a_half_loaded_table_that_the_bucket_no_longer_shows() -> None:
     """It is known by what is stored of it, and halts."""
     world = half_loaded(reloading())
-    taking = world.config
-    world.config = replace(taking, selecting=NARROW)
-    world.bucket.metadata(ts(30))
-    world.once()
+    pass_over(world, 30)
     lose_files(world)
-    world.config = taking
     for _ in range(2):
         assert "its earlier rows are missing" in of(world.once(), "shop.a").error
 
@@ -97,12 +98,8 @@ def left_out_for_a_while() -> WithCopies:
     world = feed()
     world.once()
     world.bucket.rows("shop.a", 2, row("shop.a", 15, "3", '"new"'))
-    taking = world.config
-    world.config = replace(taking, selecting=NARROW)
-    world.bucket.metadata(ts(20))
-    world.once()
+    pass_over(world, 20)
     lose_files(world)
-    world.config = taking
     return world
 
 

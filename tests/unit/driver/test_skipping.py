@@ -127,14 +127,20 @@ def test_a_folder_that_was_skipped_turns_out_to_be_another_table_s(verbs: tuple[
     assert world.records.tables["`shop`.`z`"].state == TableState.DROPPED
 
 
-def test_what_brings_it_back() -> None:
-    """A fresh copy does, and nothing else: the rows after it come from the files."""
+def passed_over() -> World:
+    """A feed at tick 7 that skips shop.a, of which it has passed over a row."""
     world = start()
     decide(world, "skip")
     world.once()
     put(world, 2, 6, "2")
     world.bucket.metadata(ts(7))
     world.once()
+    return world
+
+
+def test_what_brings_it_back() -> None:
+    """A fresh copy does, and nothing else: the rows after it come from the files."""
+    world = passed_over()
     decide(world, "resume")
     world.once()
     assert skipped(world)
@@ -148,12 +154,7 @@ def test_what_brings_it_back() -> None:
 
 def test_a_pause_has_it_stand_still() -> None:
     """Nothing more is passed over, so that a copy can be made in peace; what is told to others does not fall, and a resume does not do."""
-    world = start()
-    decide(world, "skip")
-    world.once()
-    put(world, 2, 6, "2")
-    world.bucket.metadata(ts(7))
-    world.once()
+    world = passed_over()
     decide(world, "pause")
     for tick in (13, 15):
         put(world, tick, tick - 1, str(tick))
