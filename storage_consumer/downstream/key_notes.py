@@ -57,9 +57,13 @@ class KeyNotes:
                 self._query(*as_text(put(self._notes, note)))
 
 
+_KNOWS_EXPRESSIONS = "with keys over expressions"
+"""A line of each note that says all of such keys: notes of earlier builds lack them."""
+
+
 def keys_of(table: TargetTable) -> list[str]:
     """Return the unique keys and their collations, one text each, sorted."""
-    lines = []
+    lines = [_KNOWS_EXPRESSIONS, *_over_expressions(table)]
     named = {folded_name(column) for key in table.unique_keys for column in key.columns}
     for key in table.unique_keys:
         parts = [
@@ -71,14 +75,23 @@ def keys_of(table: TargetTable) -> list[str]:
     lines += [
         f"collation {c.collation} of {c.name}" for c in table.columns if c.collation and folded_name(c.name) in named
     ]
-    # A note holds one text per line, and a column's name may hold a line break.
-    return sorted({line.replace("\n", r"\n") for line in lines})
+    return sorted({_line(line) for line in lines})
+
+
+def _over_expressions(table: TargetTable) -> list[str]:
+    return [_line(f"unique key over {parts}") for parts in table.expression_keys]
+
+
+def _line(text: str) -> str:
+    """Return a text as a note holds it, one per line: a column's name may hold a line break."""
+    return text.replace("\n", r"\n")
 
 
 def key_drift(noted: Iterable[str], table: TargetTable) -> str:
     """Return what the table has beyond the noted keys, or "". A collation counts only in a key that was noted."""
     known, now = set(noted), keys_of(table)
-    new_keys = [line for line in now if line.startswith("unique") and line not in known]
+    passed_over = set() if _KNOWS_EXPRESSIONS in known else set(_over_expressions(table))
+    new_keys = [line for line in now if line.startswith("unique") and line not in known | passed_over]
     # Only columns that were noted: a new key is reported as a whole, whatever its collations.
     before = dict(_collation(line) for line in known if line.startswith("collation"))
     collations = [(line, *_collation(line)) for line in now if line.startswith("collation")]

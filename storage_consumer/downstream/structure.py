@@ -22,7 +22,7 @@ from storage_consumer.downstream.rights import all_rights, remedy
 from storage_consumer.errors import DdlFailed
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.model import TableName, folded_name
-from storage_consumer.sql.tokens import Token, qualified
+from storage_consumer.sql.tokens import Token, qualified, quote
 
 _COUNTER = re.compile(
     rb"(?m)^(\) ENGINE=\w+[^'\n]*?) (?:AUTO_INCREMENT=\d+|/\*T!\[auto_rand_base\] AUTO_RANDOM_BASE=\d+ \*/)"
@@ -40,6 +40,7 @@ class TargetStructure:
         self._session = session
         self._key_notes = key_notes
         self._no_pad: frozenset[str] | None = None
+        self._shows_expressions: bool | None = None
 
     def close(self) -> None:
         """Close the connection."""
@@ -99,13 +100,14 @@ class TargetStructure:
             columns[schema, table].append(
                 replace(_column(facts, self._no_pad_collations()), column_type=text_of(column_type), **sizes)
             )
-        keys = _unique_keys(query, where, names)
+        keys = _unique_keys(query, where, names, shows_expressions=self._has_expressions())
         views = query(f"SELECT table_schema, table_name FROM information_schema.views WHERE {where}", names)
         return {
             TableName(schema=schema, table=table).folded(): TargetTable(
                 name=TableName(schema=schema, table=table),
                 columns=tuple(found),
-                unique_keys=tuple(keys.get((schema, table), ())),
+                unique_keys=tuple(key for key in keys.get((schema, table), ()) if isinstance(key, UniqueKey)),
+                expression_keys=tuple(key for key in keys.get((schema, table), ()) if isinstance(key, str)),
                 is_view=(schema, table) in views,
             )
             for (schema, table), found in columns.items()
@@ -119,6 +121,16 @@ class TargetStructure:
             no_pad = {str(name) for (name,) in names if "nopad" in str(name) or "_0900_" in str(name)}
             self._no_pad = frozenset(no_pad)
         return self._no_pad
+
+    def _has_expressions(self) -> bool:
+        """Return whether the server knows indexes over expressions: MariaDB and MySQL 5.7 do not."""
+        if self._shows_expressions is None:
+            found = self._session.rows(
+                "SELECT 1 FROM information_schema.columns WHERE table_schema = %s AND table_name = %s AND column_name = %s",
+                ("information_schema", "STATISTICS", "EXPRESSION"),
+            )
+            self._shows_expressions = bool(found)
+        return self._shows_expressions
 
     def has_rows(self, name: TableName) -> bool:
         """Return whether a table, by the name that the target gives it, has a row."""
@@ -207,24 +219,26 @@ def _column(facts: Sequence[Any], no_pad: Collection[str]) -> TargetColumn:
     )
 
 
-def _unique_keys(query: Query, where: str, names: list[str]) -> dict[tuple[str, str], list[UniqueKey]]:
-    """Return the unique indexes of each table, the primary key first, without those over expressions."""
-    parts: dict[tuple[str, str], dict[str, list[tuple[str | None, int | None]]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
-    for schema, table, index, column, sub_part in query(
-        "SELECT table_schema, table_name, index_name, column_name, sub_part FROM information_schema.statistics "
+def _unique_keys(
+    query: Query, where: str, names: list[str], *, shows_expressions: bool
+) -> dict[tuple[str, str], list[UniqueKey | str]]:
+    """Return the unique indexes of each table, the primary key first; of one with a part over an expression, what it is over."""
+    parts: dict[tuple[str, str], dict[str, list[tuple[str, int | None, bool]]]] = defaultdict(lambda: defaultdict(list))
+    # TiDB names the column of such a part NULL, as a text.
+    expression = "expression" if shows_expressions else "NULL"
+    for schema, table, index, column, sub_part, computed in query(
+        f"SELECT table_schema, table_name, index_name, column_name, sub_part, {expression} FROM information_schema.statistics "
         f"WHERE non_unique = 0 AND {where} "
         "ORDER BY table_schema, table_name, index_name <> 'PRIMARY', index_name, seq_in_index",
         names,
     ):
-        parts[schema, table][index].append((column, None if sub_part is None else int(sub_part)))
-    keys: dict[tuple[str, str], list[UniqueKey]] = {}
-    for name, indexes in parts.items():
-        keys[name] = [
-            UniqueKey(name=index, columns=tuple(str(c) for c, _ in columns), prefixes=tuple(p for _, p in columns))
-            for index, columns in indexes.items()
-            # A part over an expression names no column.
-            if all(column is not None for column, _ in columns)
-        ]
-    return keys
+        part = text_of(column if computed is None else computed)
+        parts[schema, table][index].append((part, None if sub_part is None else int(sub_part), computed is not None))
+    return {name: [_unique_key(*each) for each in indexes.items()] for name, indexes in parts.items()}
+
+
+def _unique_key(index: str, parts: Sequence[tuple[str, int | None, bool]]) -> UniqueKey | str:
+    """Return a unique index with these parts, each a column or an expression; where one is an expression, what all are over."""
+    if any(computed for *_, computed in parts):
+        return ", ".join(f"({part})" if computed else quote(folded_name(part)) for part, _, computed in parts)
+    return UniqueKey(name=index, columns=tuple(part for part, *_ in parts), prefixes=tuple(part[1] for part in parts))

@@ -38,7 +38,7 @@ class TargetColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniqueKey:
-    """A unique index of the target; never one over an expression."""
+    """A unique index of the target; never one with a part over an expression."""
 
     name: str
     columns: tuple[str, ...]
@@ -55,6 +55,8 @@ class TargetTable:
     columns: tuple[TargetColumn, ...]
     unique_keys: tuple[UniqueKey, ...]
     """The unique keys, the primary key first if there is one."""
+    expression_keys: tuple[str, ...] = ()
+    """What each unique index with a part over an expression is over, as the server shows it."""
     key_drift: str = ""
     """What others added to its unique keys since our last statement; empty if nothing."""
     unseen: str = ""

@@ -41,12 +41,24 @@ def test_what_a_statement_leaves_is_noted(rig: Rig) -> None:
     assert rig.columns() == []
 
 
+@pytest.mark.parametrize("rig", [kind for kind in KINDS if kind != "mariadb"], indirect=True)
+def test_keys_over_expressions(rig: Rig) -> None:
+    """One that somebody adds stops rows, each of two of them: REPLACE would remove the rows that it finds equal."""
+    rig.run_elsewhere("ALTER TABLE a ADD UNIQUE ours ((lower(name)))")
+    rig.database.key_notes.remember(rig.database.structure.read([A]).values())
+    assert rig.database.structure.describe([A])[A].key_drift == ""
+    rig.run_elsewhere("ALTER TABLE a ADD UNIQUE mine ((upper(name)), id)")
+    assert rig.database.structure.describe([A])[A].key_drift == "unique key over (upper(`name`)), `id`"
+
+
 @pytest.mark.parametrize("rig", KINDS, indirect=True)
 def test_only_what_was_noted_is_known(rig: Rig) -> None:
     """A table that no statement left behind has no note, in whatever case it is asked for, and without a state there is none."""
     other = TableName(schema="shop", table="Else")
     assert rig.database.key_notes.noted([A, other]) == {}
     rig.database.key_notes.remember(rig.database.structure.read([A]).values())
-    assert rig.database.key_notes.noted([TableName(schema="Shop", table="A"), other]) == {A: ["unique key over `id`"]}
+    assert rig.database.key_notes.noted([TableName(schema="Shop", table="A"), other]) == {
+        A: ["unique key over `id`", "with keys over expressions"]
+    }
     rig.server.query("DROP DATABASE storage_consumer")
     assert rig.database.key_notes.noted([A, other]) == {}
