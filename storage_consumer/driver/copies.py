@@ -63,7 +63,7 @@ WaitsFor = Literal["statement", "database", "store"]
 
 @dataclass(slots=True)
 class LoadWaits:
-    """Which loads wait, and for what. A service keeps it when it reads the state anew, so that nothing is asked for or logged more often."""
+    """Which loads wait, and for what."""
 
     away: dict[str, tuple[float, str]] = field(default_factory=dict)
     """URI of a copy that did not answer → until when it is not asked for again, by the clock that does not jump; and the error."""
@@ -100,6 +100,17 @@ class Loading:
     """Bytes in a second."""
     fenced_for: int = -1
     """The epoch for which former owners were fenced."""
+
+    def follow(self, former: Loading | None) -> None:
+        """Keep what still holds of `former`, which this process had until it read the state anew."""
+        if former is None:
+            return
+        # Nothing is asked for or logged more often.
+        self.waits = former.waits
+        # Loads of many tables end one by one: what was looked at for the others is not looked at again for each.
+        if former.ended and former.loads:
+            self.copies, self.created = former.copies, former.created
+            self.rate, self.fenced_for = former.rate, former.fenced_for
 
     def copy_at(self, uri: str) -> OpenCopy:
         """Return the copy at a URI, opened at first use."""

@@ -142,7 +142,11 @@ class LoadStarts:
         Loads of tables that are `busy` wait, and so do those whose copies do not answer.
         """
         begun = []
-        for load in self.context.state.loads.requested():
+        requested = self.context.state.loads.requested()
+        # A copy that is open may have been exchanged since.
+        for source in {load.source for load in requested}:
+            self.loading.copies.pop(source, None)
+        for load in requested:
             if which := self._statement_before(load, busy):
                 self.loading.waits.tell(load, "statement", unsettled(which))
                 continue

@@ -10,7 +10,7 @@ from dataclasses import replace
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config
 from storage_consumer.driver.context import RoundContext
-from storage_consumer.driver.copies import LoadWaits
+from storage_consumer.driver.copies import Loading
 from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.lease_holder import identity, process_is_gone, readable
 from storage_consumer.driver.ledger import RoundLedger
@@ -65,7 +65,8 @@ class ConsumerService:
         """The tables that running statements touched when what was known of tables was forgotten."""
         self._waits_for = ""
         """Why the copy of a new feed cannot be loaded yet, as it was logged."""
-        self._load_waits = LoadWaits()
+        self._loading: Loading | None = None
+        """What was known of loads when all else was forgotten."""
         self._rounds = 0
         """Number of rounds that were begun."""
 
@@ -177,7 +178,7 @@ class ConsumerService:
         manager.quarantined.replace(self._state.quarantine.entries())
         context = self._assemble(manager)
         if context.loading is not None:
-            context.loading.waits = self._load_waits
+            context.loading.follow(self._loading)
         self._context, self._ddl_workers = context, context.ddl_workers
         return context, restart
 
@@ -235,6 +236,7 @@ class ConsumerService:
             if not self._context.manager.is_new:
                 self._touched = self._busy()
             self._context.target.close()
+            self._loading = self._context.loading
         self._context = None
 
     # rounds
@@ -311,7 +313,7 @@ class ConsumerService:
         self._goes_on = ledger.goes_on
         if context.loading is not None and context.loading.ended:
             # How their tables go on, from where their copies end, is in what is stored of them; the next round reads it.
-            context.loading.ended, self._goes_on = False, True
+            self._goes_on = True
             self._drop()
         if once:
             summary = replace(summary, loading=(*summary.loading, *self._requested_loads()))

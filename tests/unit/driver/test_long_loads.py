@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+
+import pytest
 
 from tests.harness.small_bucket import row, ts
 from tests.unit.copying import MemoryCopy, WithCopies, names_in
@@ -52,6 +55,40 @@ def test_a_long_load_polls_the_bucket_and_does_not_pause() -> None:
     assert pauses == [PARTS]
     assert len(jobs) > PARTS
     assert len(numbers(world, "shop.b")) > PARTS // 2
+
+
+def test_tables_that_end_one_by_one_cost_the_others_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """What is stored is read again after each that ends; the copy stays open, and what was created for the others is not begun again."""
+    caplog.set_level(logging.INFO)
+    tables = [f"shop.t{number}" for number in range(PARTS)]
+    copy = MemoryCopy(snapshot=ts(1))
+    for table in tables:
+        copy.add(table, [("1", '"copy"')])
+    world = WithCopies(copy)
+    world.rate = 1.0
+    world.bucket.metadata(ts(10))
+    tick, wait = world.tick, world.clock.wait
+
+    def slow(call: str) -> None:
+        if call == "before MemoryPipeline.run":
+            world.clock.advance(3_000)
+        tick(call)
+
+    def passing(event: threading.Event, seconds: float) -> bool:
+        if threading.current_thread() is threading.main_thread():
+            world.stop.requested.set()
+        return wait(event, seconds)
+
+    world.tick, world.clock.wait = slow, passing  # type: ignore[method-assign]  # a job takes long, and the first pause ends it
+    service = world.service()
+    try:
+        service.run(world.stop)
+    finally:
+        service.close()
+    assert [names_in(world, table) for table in tables] == [{"1": "copy"}] * PARTS
+    ended = [message for message in caplog.messages if message.startswith("load_finished")]
+    begun = [message for message in caplog.messages if message.startswith("ddl_started")]
+    assert (len(ended), len(begun), copy.opened) == (PARTS, PARTS, 2)
 
 
 def test_a_copy_that_is_exchanged_while_it_is_loaded() -> None:
