@@ -7,6 +7,7 @@ and the next round reads that.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from storage_consumer.driver.context import RoundContext
@@ -15,6 +16,7 @@ from storage_consumer.driver.ddl_prepare import described, prepared
 from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.driver.remedies import copy_again
 from storage_consumer.errors import ConfigError, NotReplicable, TableError
+from storage_consumer.job.match import table_work
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import (
     CommitRange,
@@ -184,19 +186,28 @@ class LoadJobs:
             # Unasked, the CREATE meets it and fails.
             return [*steps, *([drop_view] if load.replaces else []), create]
         # One that has been sent goes on, whatever is known by now.
-        if begun or not self._is_as_copied(load, table.definition, there):
+        if begun or not self._is_as_copied(load, copy, there):
             refuse_unmade(create, manager, target)
             return [*steps, drop_table, create]
         return [*steps, _emptying(load, table.definition, DdlKind.TRUNCATE_TABLE)] if load.replaces else steps
 
-    def _is_as_copied(self, load: Load, wanted: TableDefinition, there: TargetTable) -> bool:
+    def _is_as_copied(self, load: Load, copy: OpenCopy, there: TargetTable) -> bool:
         """Return whether a table that the target has can take the copy as it is, and then go on with what comes after it.
 
         The statements that the copy holds will not run. So where some of them may be still to come, the table has to be created anew.
         """
-        columns = {folded_name(column.name) for column in wanted.columns}
-        if columns != {folded_name(column.name) for column in there.columns if not column.generated}:
+        wanted = copy.tables[load.table_key].definition
+        columns = [folded_name(column.name) for column in wanted.columns]
+        if columns != [folded_name(column.name) for column in there.columns if not column.generated]:
             return False
+        # Before it is emptied: such as one with another primary key.
+        with suppress(NotReplicable):
+            table_work(0, _rows_of(load, wanted), there, copy.origin)
+            return self._has_all_statements(load)
+        return False
+
+    def _has_all_statements(self, load: Load) -> bool:
+        """Return whether all statements that the copy holds had their effects on the table that the target has."""
         manager = self.context.manager
         if load.low > manager.floor:
             may_come = self.ledger.reach <= load.low
@@ -269,21 +280,21 @@ class LoadJobs:
             return False
         surroundings = surroundings_of(step, copy, self.context)
         self.context.progress.ddl(table=str(ready.name), query=ready.definition.query)
-        _log.info("ddl_started", table=str(ready.name), version=step.version, query=ready.definition.query)
-        self.loading.ddl.run(ready, surroundings, ())
+        fields = {"table": str(ready.name), "version": step.version, "query": ready.definition.query}
+        _log.info("ddl_started", **fields)
+        began = self.context.clock.monotonic()
+        note = self.loading.ddl.run(ready, surroundings, ())
+        _log.info("ddl_finished", **fields, note=note, seconds=round(self.context.clock.monotonic() - began, 3))
         self.ledger.ddl_done(ready)
         return True
 
     def _step(self, part: Slice) -> RowStep:
         """Return the rows of some parts as a step of their table."""
         load, table = part.load, self._table(part.load)
-        # Rows carry the load's clock instead of a commit-ts, so no version may cut any of them off.
-        plain = replace(table.definition, version=TableVersion(0), query="", ddl_type=0)
-        folder = f"{OF_LOADS}{load.load_id}"
         files = tuple(
             DataFile(
                 stored=table.parts[number - 1],
-                table_dir=folder,
+                table_dir=f"{OF_LOADS}{load.load_id}",
                 version=TableVersion(0),
                 partition=None,
                 date="",
@@ -293,16 +304,27 @@ class LoadJobs:
             )
             for number in range(part.first, part.last + 1)
         )
-        return RowStep(
-            table_key=load.table_key,
-            name=load.name,
+        return replace(
+            _rows_of(load, table.definition),
             commit_range=CommitRange(low=max(load.done, clock_of(part.first)), high=end_of(part.last)),
-            current=plain,
-            definitions={(plain.version, folder): plain},
             files=files,
             origin=self.loading.origin_of(load.source),
-            as_of=load.low,
         )
+
+
+def _rows_of(load: Load, definition: TableDefinition) -> RowStep:
+    """Return the rows of a copy's table as a step of it, without files."""
+    # Rows carry the load's clock instead of a commit-ts, so no version may cut any of them off.
+    plain = replace(definition, version=TableVersion(0), query="", ddl_type=0)
+    return RowStep(
+        table_key=load.table_key,
+        name=load.name,
+        commit_range=CommitRange(low=load.done, high=end_of(load.parts)),
+        current=plain,
+        definitions={(plain.version, f"{OF_LOADS}{load.load_id}"): plain},
+        files=(),
+        as_of=load.low,
+    )
 
 
 def refuse_unmade(create: DdlStep, manager: ConsumerManager, target: Target) -> None:
