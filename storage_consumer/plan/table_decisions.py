@@ -87,6 +87,8 @@ class Foreseen:
 
 def refusal(table: StoredTable, decision: TableDecision, *, tells_time: bool = True) -> str:
     """Return why a decision can't be obeyed now, with the next steps; empty if it can. `tells_time`: rows carry a commit-ts."""
+    if decision.verb in ("pause", "skip") and table.state == TableState.DROPPED:
+        return f"the source has dropped {table.name}: nothing of it is written, until a statement creates it again"
     if decision.verb in ("moved", "pause"):
         return ""
     if decision.verb in ("resume", "accept-keys"):

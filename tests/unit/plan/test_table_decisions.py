@@ -1,11 +1,12 @@
-"""Which statements may touch a table that an operator decides about."""
+"""What operators may decide about a table, and which statements may touch it."""
 
 from __future__ import annotations
 
 import pytest
 
 from storage_consumer.model import TableName
-from storage_consumer.plan.table_decisions import may_touch
+from storage_consumer.plan.table_decisions import StoredTable, TableDecision, Verb, may_touch, refusal
+from storage_consumer.plan.table_state import TableState
 from storage_consumer.sql.tokens import quote
 
 ODD = ("plain", "a|b", "a.b", "tick`", "`tick", "ti`ck", "`.`", "a`.`b", "%", "Grün", "İ", " ", "a\nb")
@@ -27,3 +28,10 @@ def test_a_statement_of_another_table_that_names_it(name: str) -> None:
     assert may_touch(query, other, table)
     assert may_touch("TRUNCATE TABLE t", table, table)
     assert not may_touch("TRUNCATE TABLE `other`", other, TableName(schema="s", table=f"{name}2"))
+
+
+@pytest.mark.parametrize("verb", ["pause", "skip"])
+def test_a_table_that_the_source_has_dropped(verb: Verb) -> None:
+    """It can neither be paused nor skipped: it would be one that stands still, or runs again, and is not there."""
+    table = StoredTable(table_key="k", name=TableName(schema="s", table="t"), state=TableState.DROPPED)
+    assert "the source has dropped s.t" in refusal(table, TableDecision(table_key="k", verb=verb))
