@@ -207,6 +207,9 @@ class Loads(Protocol):
         """
         ...
 
+    def wait(self, load: Load, why: str) -> None:
+        """Store why a requested load does not begin yet."""
+
     def refuse(self, load: Load, error: str) -> None:
         """Store why a copy cannot be used."""
 

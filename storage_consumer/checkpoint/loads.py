@@ -82,6 +82,14 @@ class StoredLoads:
                 close_copied(connection, tables, load.table_key, load.low)
         return begun
 
+    def wait(self, load: Load, why: str) -> None:
+        """Store why a requested load does not begin yet."""
+        loads = self._tables.loads.c
+        this = (loads.table_key == load.table_key) & (loads.load_id == load.load_id)
+        with self._transactions.owned("storing what a load waits for") as connection:
+            waits = update(self._tables.loads).where(this & (loads.phase == LoadPhase.REQUESTED))
+            connection.execute(waits.values(error=why))
+
     def refuse(self, load: Load, error: str) -> None:
         """Store why a copy cannot be used."""
         with self._transactions.owned("refusing a load") as connection:

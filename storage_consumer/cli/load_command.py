@@ -43,6 +43,12 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
     action, as_json = own.get("action", ""), "json" in own
     _check(action, own)
     # A copy that was made by hand, and a load that stands still, are decisions about the table.
+    if action in _OF_TABLES:
+        # Used twice, and files that it names may be pipes.
+        read = with_files_read({k: v for k, v in options.items() if k not in _OWN}, environ)
+        options = {**options, **read}
+        with opened(options, environ, _OWN) as desk:
+            _refuse_unbegun(_chosen(desk.loads.all(), own["table"]).load, action)
     if "at" in own or action in _OF_TABLES:
         return table_command.answer({**options, "action": "reload-done" if "at" in own else action}, environ)
     # Before the target is asked: what is wrong with a URI needs no server.
@@ -67,6 +73,20 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
         return Answer(_listed([row for row in shown if row not in hidden], len(hidden), as_json=as_json))
 
 
+def _refuse_unbegun(load: Load, action: str) -> None:
+    """Raise `ConfigError` unless a load has begun and not ended: what is paused or resumed is that, not the table at any time."""
+    if load.phase == LoadPhase.LOADING:
+        return
+    if load.phase == LoadPhase.REQUESTED:
+        raise ConfigError(
+            f"the load of {load.name} has not begun. To withdraw it: storage-consumer load cancel {table_flag(load.name)}"
+        )
+    raise ConfigError(
+        f"{load.name} is not being loaded: its last load is {load.phase}. To {action} the table itself: "
+        f"storage-consumer table {action} {table_flag(load.name)}"
+    )
+
+
 def _refuse_running(row: LoadRow | None) -> None:
     """Raise `ConfigError` if this is a load that has begun and not ended."""
     if row is not None and row.load.phase == LoadPhase.LOADING:
@@ -78,9 +98,15 @@ def _refuse_running(row: LoadRow | None) -> None:
 
 def _refuse_moving(desk: StateInspector, name: TableName) -> None:
     """Raise `ConfigError` if changes of a table are being applied: it would soon be ahead of the export that is about to be made."""
-    stored = next((row.stored for row in desk.tables.all() if row.stored.table_key == key_of(name)), None)
-    if stored is None:
+    found = next((row for row in desk.tables.all() if row.stored.table_key == key_of(name)), None)
+    if found is None:
         return
+    stored, decision = found.stored, found.decision
+    if decision is not None and decision.verb == "pause" and not found.obeyed:
+        raise ConfigError(
+            f"{name} is to be paused, and no consumer has obeyed that yet: a running one does in its next round. Start one, with --once if it "
+            "is to end, and then run this again"
+        )
     if stored.state in (TableState.RUNNING, TableState.WAITING) or is_skipped(stored.state, stored.error):
         goes_on = "is passed over" if stored.state == TableState.EXCLUDED else "goes on"
         raise ConfigError(

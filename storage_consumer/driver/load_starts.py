@@ -129,6 +129,12 @@ class LoadStarts:
     def _answers(self, load: Load) -> bool:
         return self.loading.answered(load, self.context.clock, self.context.config.downstream) is not None
 
+    def _note_wait(self, load: Load) -> None:
+        """Store that the copy of a load does not answer."""
+        _, why = self.loading.waits.away[load.source]
+        if why != load.error:
+            self.context.state.loads.wait(load, why)
+
     def _statement_before(self, load: Load, busy: Collection[str]) -> str:
         """Return which statement may still touch the table of a load and will end by itself, or ""; `busy`: the tables that running ones touch."""
         version, is_halted = self.context.state.loads.unsettled(load)
@@ -152,6 +158,7 @@ class LoadStarts:
                 continue
             try:
                 if not self._answers(load):
+                    self._note_wait(load)
                     continue
                 found = self._judged(load, restart)
             except (ConfigError, TableError) as fault:

@@ -216,6 +216,9 @@ class _Loads:
         """Store nothing."""
         return list(loads)
 
+    def wait(self, load: Load, why: str) -> None:
+        """Store nothing."""
+
     def refuse(self, load: Load, error: str) -> None:
         """Store nothing."""
 

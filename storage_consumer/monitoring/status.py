@@ -257,7 +257,8 @@ def _tables(snapshot: Snapshot, command: Callable[[Verb, TableName], str]) -> It
     found = []
     for table in snapshot.tables:
         load = loads.get(table.name.folded())
-        reason = table.error or waiting.get(str(table.name), "") or _of_load(load) or _unequal(table)
+        said = filter(None, (table.error or waiting.get(str(table.name), ""), _of_load(load)))
+        reason = "; ".join(said) or _unequal(table)
         state = TableState(shown_state(table.state, table.error))
         if state == TableState.RUNNING and str(table.name) in waiting:
             state = TableState.WAITING
@@ -307,7 +308,8 @@ def _of_load(load: Load | None) -> str:
         return f"{load.parts_done:,} of {load.parts:,} files of {load.source} are written"
     if load.phase == LoadPhase.JOINING:
         return f"its copy as of {load.low} is written, and it catches up with the other tables"
-    why = f" was refused: {load.error}" if load.phase == LoadPhase.REFUSED else " waits for a consumer"
+    waits = f" waits: {load.error}" if load.error else " waits for a consumer"
+    why = f" was refused: {load.error}" if load.phase == LoadPhase.REFUSED else waits
     return f"the load from {load.source}{why}"
 
 

@@ -69,7 +69,7 @@ def load_progress(load: Load) -> str:
     if load.phase == LoadPhase.LOADING:
         return f"{load.parts_done:,} of {load.parts:,} files ({data_size(load.size)})"
     words = {
-        LoadPhase.REQUESTED: "no consumer has looked at the copy yet",
+        LoadPhase.REQUESTED: "the copy does not answer" if load.error else "no consumer has looked at the copy yet",
         LoadPhase.JOINING: "the copy is written; the changes since then are being applied",
         LoadPhase.DONE: "it has caught up with the other tables",
         LoadPhase.REFUSED: "nothing was written",

@@ -67,7 +67,7 @@ class Load:
     replaces: bool = False
     """Whether the target's table is emptied first."""
     error: str = ""
-    """Why it was refused, or does not go on; empty if neither."""
+    """Why it was refused, does not go on, or does not begin yet; empty if nothing is wrong."""
 
     @property
     def as_of(self) -> int:

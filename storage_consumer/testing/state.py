@@ -321,6 +321,12 @@ class MemoryLoads:
                 del records.table_decisions[load.table_key], records.obeyed[load.table_key]
         return begun
 
+    def wait(self, load: Load, why: str) -> None:
+        """Store why a requested load does not begin yet."""
+        loads = self._owned.of_owner("storing what a load waits for").loads
+        if loads[load.table_key].phase == LoadPhase.REQUESTED:
+            self._end(loads, load, LoadPhase.REQUESTED, why)
+
     def refuse(self, load: Load, error: str) -> None:
         """Store why a copy cannot be used."""
         self._end(self._owned.of_owner("refusing a load").loads, load, LoadPhase.REFUSED, error)

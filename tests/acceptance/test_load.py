@@ -139,7 +139,14 @@ def test_a_load_is_cancelled(mariadb: DatabaseServer, bucket: SmallBucket, tmp_p
         assert (cancelled.returncode, "left out" in cancelled.stdout) == (0, True)
         running.wait_for("decision_obeyed", table="d.b", verb="skip")
     assert "cancelled" in command("load", "--all", "--table", "d.b", server=mariadb).stdout
-    ask("d.a", later, mariadb)
+    told = "no load of d.a is known"
+    for _ in range(2):
+        paused = command("load", "pause", "--table", "d.a", server=mariadb)
+        assert (paused.returncode, told in paused.stderr) == (2, True), (
+            "what has not begun is not paused, nor is the table"
+        )
+        ask("d.a", later, mariadb)
+        told = "the load of d.a has not begun. To withdraw it: storage-consumer load cancel --table d.a"
     cancelled = command("load", "cancel", "--table", "d.a", server=mariadb)
     assert (cancelled.returncode, "withdrawn" in cancelled.stdout) == (0, True)
     again = command("load", "cancel", "--table", "d.a", server=mariadb)

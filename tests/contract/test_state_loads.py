@@ -158,6 +158,19 @@ def test_a_copy_that_is_too_old_lets_nothing_go_on(rig: Rig) -> None:
     assert (restart.tables, restart.loads[KEY].phase) == ({KEY: 40}, LoadPhase.LOADING)
 
 
+def test_what_a_requested_load_waits_for(rig: Rig) -> None:
+    """It is stored with the load that is requested now; nothing of that stays once it begins."""
+    state = rig.owner()
+    asked = replace(LOAD, phase=LoadPhase.REQUESTED)
+    state.loads.begin([asked], by="me")
+    state.loads.wait(replace(asked, load_id="another"), "not that one")
+    state.loads.wait(asked, "no route to host")
+    assert [(load.load_id, load.error) for load in state.loads.requested()] == [("one", "no route to host")]
+    state.loads.begin([LOAD], by="")
+    state.loads.wait(asked, "no route to host")
+    assert state.progress.load()[0].loads == {KEY: LOAD}
+
+
 def test_a_refused_load_changes_nothing_of_its_table(rig: Rig) -> None:
     """Its table is as it was, and nothing waits for the load any more."""
     state = rig.owner()

@@ -89,7 +89,7 @@ def test_a_request_whose_store_does_not_answer(monkeypatch: pytest.MonkeyPatch) 
 
         running(world, act)
         assert numbers(world, "shop.b") == ["1", "2"]
-        assert phase(world) == LoadPhase.REQUESTED
+        assert (phase(world), world.records.loads[A].error) == (LoadPhase.REQUESTED, "no route to host")
         assert 1 <= looks[3] < looks[-1] < len(looks)
     world.clock.advance(LOOK_AGAIN)
     world.stop.requested.clear()

@@ -367,6 +367,17 @@ def test_loads() -> None:
     assert (found.health, found.counts) == (Health.HEALTHY, {"loading": 1, "running": 4})
 
 
+def test_loads_of_tables_that_stand_still() -> None:
+    """Why the table stands still does not hide what became of its load, nor why that waits."""
+    tables = [table("a", "halted", error="paused by me"), table("b", "halted", error="no such column")]
+    loads = (load_of("a", LoadPhase.REFUSED, error="too old"), load_of("b", LoadPhase.REQUESTED, error="no route"))
+    reasons = {str(each.name): each.reason for each in status(snapshot(*tables, loads=loads)).tables}
+    assert reasons == {
+        "d.a": "paused by me; the load from file:///e was refused: too old",
+        "d.b": "no such column; the load from file:///e waits: no route",
+    }
+
+
 def test_a_table_that_catches_up_after_its_load_is_behind() -> None:
     """It counts for no checkpoint, yet a limit of the lag holds for it; while it is loaded, none does."""
     joining = snapshot(table("a", checkpoint=at(400), follows=False), loads=(load_of("a", LoadPhase.JOINING),))
