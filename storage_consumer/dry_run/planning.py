@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.ledger import RoundLedger
+from storage_consumer.driver.load_starts import is_new_feed
 from storage_consumer.driver.renewal import Renewal
 from storage_consumer.driver.round import run_round
 from storage_consumer.driver.starting import manager_of
@@ -20,6 +21,7 @@ from storage_consumer.dry_run.state import PlannedLease, PlannedState
 from storage_consumer.dry_run.statements import PlannedDdl, planned_statement
 from storage_consumer.dry_run.structure import PlannedStructure
 from storage_consumer.plan.directories import Restart
+from storage_consumer.plan.loads import LoadPhase
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.poll.reader import StorageReader
@@ -69,7 +71,8 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
         )
         summary = _round(context, floor)
         filled = tuple(_filled(sources, manager, restart))
-    warnings = (*sources.warnings, *map(announced, foreseen), *heard.texts, *filled)
+    copies = _copies(sources, restart, floor)
+    warnings = (*sources.warnings, *copies, *map(announced, foreseen), *heard.texts, *filled)
     return _plan(
         sources,
         summary,
@@ -110,6 +113,20 @@ def _plan(  # noqa: PLR0913 - what a planned round leaves
         databases=tuple(dict.fromkeys(databases)),
         warnings=warnings,
     )
+
+
+def _copies(sources: PlanSources, restart: Restart, floor: int) -> Iterator[str]:
+    """Yield what is going to be loaded from copies, which a plan does not show."""
+    dump = sources.config.loading.dump
+    if dump and is_new_feed(restart, floor):
+        yield (
+            f"--dump {dump}: the copy is not looked at. `run` loads its tables first, and what the bucket has up to the copy's TSO counts as "
+            "in them; this plan is of a run without a copy"
+        )
+    for load in restart.loads.values():
+        if load.phase in (LoadPhase.REQUESTED, LoadPhase.LOADING):
+            instead = ", in place of its rows in the target" if load.replaces else ""
+            yield f"{load.name} is loaded from {load.source}{instead}: this plan does not show that"
 
 
 def _reader(sources: PlanSources, state: PlannedState, restart: Restart, floor: int) -> StorageReader:

@@ -19,6 +19,7 @@ from storage_consumer.ports import Decision
 from storage_consumer.testing.state import MemoryState
 from storage_consumer.testing.target import FACTS, MemoryTarget
 from tests.harness.small_bucket import row, ts
+from tests.unit.copying import MemoryCopy, WithCopies
 from tests.unit.deciding import decide, put, start
 from tests.unit.driving import World, of, two_tables
 
@@ -140,6 +141,22 @@ def test_a_table_with_rows_of_its_own() -> None:
     warnings = plan_of(fresh).warnings
     assert [warning.partition(":")[0] for warning in warnings] == ["not empty", "not empty"]
     assert plan_of(world).warnings == ()
+
+
+def test_copies() -> None:
+    """What is going to be loaded is not looked at, which is said: of a new feed that begins with a copy, and of each load."""
+    world = WithCopies(MemoryCopy(snapshot=ts(5)))
+    world.bucket.create("shop.a")
+    world.bucket.metadata(ts(9))
+    (warning,) = plan_of(world).warnings
+    assert warning.startswith("--dump file:///copy: the copy is not looked at.")
+    world = WithCopies(MemoryCopy(snapshot=ts(5)), initial=False)
+    world.bucket.create("shop.a")
+    world.bucket.metadata(ts(9))
+    world.once()
+    world.request("shop.a", replaces=True)
+    (warning,) = plan_of(world).warnings
+    assert warning.startswith("shop.a is loaded from file:///copy, in place of its rows in the target: ")
 
 
 @pytest.mark.parametrize("verb", ["pause", "skip", "resume"])
