@@ -63,7 +63,7 @@ class StatusInspector:
             tables=tuple(self._all_tables()),
             statements=tuple(self._statements()),
             loads=tuple(row.load for row in LoadInspector(self._connection).all()),
-            verified=tuple(VerifiedInspector(self._connection).all()),
+            verified=tuple(VerifiedInspector(self._connection).standing()),
             report=report,
             report_age=age,
         )

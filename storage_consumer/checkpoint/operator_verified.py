@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import and_, func, select, true
@@ -48,22 +48,31 @@ class VerifiedInspector:
         query = select(kept.document).order_by(kept.schema_name, kept.table_name)
         return [result_from(json.loads(text)) for (text,) in self._connection.rows(query)]
 
+    def standing(self) -> list[TableResult]:
+        """Return the same, with a difference that was found as one until another comparison is finished."""
+        if not self._connection.has(self._kept):
+            return []
+        kept = self._kept.c
+        query = select(kept.document, kept.outcome).order_by(kept.schema_name, kept.table_name)
+        found = [(result_from(json.loads(text)), Outcome(outcome)) for text, outcome in self._connection.rows(query)]
+        return [replace(result, outcome=outcome) for result, outcome in found]
+
     def put(self, table_key: str, result: TableResult) -> None:
         """Store the result of a table, in place of its last one.
 
-        What a sample or the numbers of rows do not show is no news: a difference that all rows have shown stays.
+        What a sample or the numbers of rows do not show is no news, and neither is a comparison that did not come about: a difference that
+        all rows have shown stays. It counts as one, too, while another comparison is not finished.
         """
-        if (
-            result.how != "full"
-            and result.outcome is not Outcome.DIFFERENT
-            and self._known(table_key) == Outcome.DIFFERENT
-        ):
-            return
+        outcome = result.outcome
+        if outcome is not Outcome.DIFFERENT and self._known(table_key) == Outcome.DIFFERENT:
+            if result.how != "full" or outcome is Outcome.NOT_COMPARED:
+                return
+            outcome = Outcome.DIFFERENT if outcome is Outcome.UNFINISHED else outcome
         values = {
             "table_key": table_key,
             "schema_name": result.table.schema,
             "table_name": result.table.table,
-            "outcome": str(result.outcome),
+            "outcome": str(outcome),
             "checkpoint": result.checkpoint,
             "compared_at": func.utc_timestamp(6),
             "document": json.dumps(result.document()),

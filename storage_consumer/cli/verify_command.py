@@ -220,7 +220,7 @@ def _of_table(table: TableResult) -> Iterator[str]:
     if table.outcome is Outcome.NOT_COMPARED:
         yield from wrapped(f"not compared: {table.table}{place}: {table.reason}", further="  ")
         return
-    how = {"full": "", "sample": " in a sample", "quick": " by the number of rows"}[table.how]
+    how = {"full": "", "sample": " in a sample", "quick": " by structure and number of rows"}[table.how]
     at = f", at {moment(table.checkpoint, None)}" if table.checkpoint else ""
     yield from wrapped(f"{table.outcome}{how}: {table.table}{place}, {table.rows:,} rows{at}", further="  ")
     if table.spans:
@@ -235,7 +235,8 @@ def _of_table(table: TableResult) -> Iterator[str]:
     if 0 < len(table.differences) < table.different_rows or len(table.differences) > _SHOWN_ROWS:
         yield f"    … {table.different_rows - min(len(table.differences), _SHOWN_ROWS):,} more; --json has {len(table.differences):,}"
     if table.heal:
-        yield f"  next: {table.heal}"
+        yield "  next:"
+        yield from (f"    {line}" for line in table.heal.split("\n"))
 
 
 def _row(difference: RowDifference) -> str:

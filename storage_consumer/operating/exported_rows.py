@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
@@ -202,9 +201,7 @@ def _shown(text: bytes | None, column: SideColumn) -> bytes | None:
         return text
     if len(text) <= FEW_BYTES:
         return b"=" + text
-    beginning = text[:BEGINNING]
-    with suppress(UnicodeDecodeError):
-        beginning = text.decode()[:BEGINNING].encode()
+    beginning = text[:BEGINNING] if column.form.is_binary else text.decode()[:BEGINNING].encode()
     return b"#%b... %d bytes, SHA-256 %b" % (beginning, len(text), sha256(text).hexdigest().encode())
 
 

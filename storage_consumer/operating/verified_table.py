@@ -18,6 +18,7 @@ from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, physical_ms
 from storage_consumer.operating.compared_source import ComparedSource, NotComparable
 from storage_consumer.verifying.comparing import Comparison, Found, Sample
 from storage_consumer.verifying.cut import TableLook, is_compared, moves_on, obstacle
+from storage_consumer.verifying.healing import NOT_AT_SOURCE
 from storage_consumer.verifying.layout import LaidOutSide, TableLayout
 from storage_consumer.verifying.result import Outcome, Span, TableResult
 from storage_consumer.verifying.side import Key, TableShape, fingerprint
@@ -304,7 +305,7 @@ class TableVerification:
         if is_there and self.ends.source.is_partial:
             raise NotComparable("the export does not hold it")
         if is_here != is_there:
-            found.differences.append("the target lacks the table" if is_here else "the source does not have the table")
+            found.differences.append("the target lacks the table" if is_here else NOT_AT_SOURCE)
         return found
 
     def _wait(self, why: str) -> None:
@@ -332,8 +333,9 @@ class TableVerification:
         )
         both, layout = cut.both, self._layout(cut)
         if both is None or layout is None:
-            same = Outcome.EQUAL if both is None else Outcome.NOT_COMPARED
-            self._finish(Outcome.DIFFERENT if cut.structure.differences else same)
+            is_all = both is None or all(shape.is_view for shape in both.shapes)
+            same = Outcome.EQUAL if is_all else Outcome.NOT_COMPARED
+            self._finish(Outcome.DIFFERENT if self.result.structure else same)
             return
         both.source.layout, both.target.layout = layout.source, layout.target
         with closing(_Side()) as side:
@@ -351,8 +353,13 @@ class TableVerification:
                 # As one that the source has dropped before the copy with which the feed began.
                 self.result = replace(self.result, notes=("neither side has the table",))
             return None
-        if any(shape.is_view for shape in cut.both.shapes):
-            self.result = replace(self.result, reason="it is a view, which has no rows of its own")
+        views = [shape.is_view for shape in cut.both.shapes]
+        if all(views):
+            self.result = replace(self.result, notes=(*self.result.notes, "it is a view, which has no rows of its own"))
+            return None
+        if any(views):
+            only = f"it is a view only {'at the source' if views[0] else 'in the target'}"
+            self.result = replace(self.result, structure=(*self.result.structure, only))
             return None
         layout = self.ends.source.layout(*cut.both.shapes)
         return layout if layout.columns else None

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from storage_consumer.model import CommitRange, DdlId, DdlKind, TableDefinition, physical_ms
+from storage_consumer.plan.barriers import DROPS
 from storage_consumer.plan.directories import Commands
 from storage_consumer.plan.lifetimes import Lifetimes
 from storage_consumer.plan.planner import PendingDdls
@@ -125,10 +126,14 @@ NOT_IN_COPY = (
 )
 
 
-class Unbased:
-    """Tables of which only a structure shows that they existed, in a feed that began with a copy: the copy has to hold them.
+_NO_TABLES = frozenset((*DROPS, DdlKind.CREATE_VIEW))
+"""Statements after which there is no table of their name; views have no rows."""
 
-    It need not hold a table that a statement up to its TSO ended, nor one whose next statement after that ends it or gives it the name
+
+class Unbased:
+    """Tables that existed when the copy was made with which a feed began: the copy has to hold them.
+
+    A statement up to the copy's TSO shows that, or a structure that no statement explains. The copy need not hold a table that a statement up to its TSO ended, nor one whose next statement after that ends it or gives it the name
     by which it is in the copy: that statement shows early. Created from its structure, any other would lack its rows.
     """
 
@@ -137,6 +142,7 @@ class Unbased:
         self._floor = floor
         self._based = based
         self._found: dict[str, TableDefinition] = {}
+        self._stated: dict[str, TableDefinition] = {}
 
     def takes(self, key: str, definition: TableDefinition) -> bool:
         """Keep a structure that nothing in the bucket creates; return False if its table may be created from it."""
@@ -144,6 +150,15 @@ class Unbased:
             return False
         self._found.setdefault(key, definition)
         return True
+
+    def note(self, key: str, definition: TableDefinition) -> None:
+        """Keep the last statement up to the copy that leads to a table: it does not run, so the table and its rows come from nowhere else."""
+        is_table = bool(definition.name.table) and definition.ddl_type not in _NO_TABLES
+        known = self._stated.get(key)
+        if key in self._based or not is_table or definition.version > self._floor:
+            return
+        if known is None or known.version < definition.version:
+            self._stated[key] = definition
 
     def lacks_view(self, step: DdlStep, table: TableConsumer) -> bool:
         """Return whether a statement creates a view that was there when the copy was made, and that the copy leaves out.
@@ -163,11 +178,14 @@ class Unbased:
         """
         if storage_checkpoint <= self._floor:
             return {}
-        found, self._found = self._found, {}
+        found = [*self._found.items(), *self._stated.items()]
+        self._found, self._stated = {}, {}
         return {
             key: NOT_IN_COPY.format(structure.path, command("reload-done", tables[key].name))
-            for key, structure in found.items()
+            for key, structure in found
             if not tables[key].status.excluded
+            # One that it got since then holds what this one lacks.
+            and tables[key].copies.copied_at <= self._floor
             and not self._is_explained(tables[key], structure.version, tables, lifetimes)
         }
 

@@ -99,6 +99,8 @@ class ConsumerManager:
             ignored = not table.status.left_out and bool(self.selection.filter.ignores(definition))
             table.timeline.add(definition, ignored=ignored)
         self.lifetimes.ends(table.key, definition)
+        if definition.is_ddl:
+            self.unbased.note(table.key, definition)
         step = DdlStep(table_dir=table_dir, table_key=table.key, definition=definition, ensure=not definition.is_ddl)
         if step.ensure and self._is_needed(step, table) and self.unbased.takes(table.key, definition):
             return None

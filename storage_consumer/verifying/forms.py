@@ -18,7 +18,7 @@ Normal = Callable[[bytes], bytes]
 FEW_BYTES = 256
 """Bytes of a wide value that are fetched as they are; of a longer one its beginning, its length and its hash."""
 BEGINNING = 64
-"""Characters of a longer one."""
+"""Characters of a longer one, or its bytes."""
 
 
 def _same(value: bytes) -> bytes:
@@ -39,6 +39,8 @@ class Form:
     """Whether its texts are of digits, signs and blanks alone, so that a semicolon can end them."""
     is_wide: bool = False
     """Whether a value may be large: then its hash is compared, and its beginning is fetched to be shown."""
+    is_binary: bool = False
+    """Whether its beginning is one of bytes, not of characters."""
 
 
 _TEXT = "CONVERT({} USING utf8mb4)"
@@ -52,7 +54,7 @@ _CHARACTERS = Form(summed=_TEXT, fetched=_TEXT)
 # What a server stores behind the last character of a CHAR is not part of the value.
 _PADDED = Form(summed=f"TRIM(TRAILING ' ' FROM {_TEXT})", fetched=f"TRIM(TRAILING ' ' FROM {_TEXT})")
 _LONG = Form(summed=_TEXT, fetched=_TEXT, is_wide=True)
-_BLOB = Form(summed="{}", fetched="{}", is_wide=True)
+_BLOB = Form(summed="{}", fetched="{}", is_wide=True, is_binary=True)
 
 # Servers write large and small numbers differently (1e15, 1000000000000000), and not each of them writes -0. So: the sign, the digits
 # without zeros around them, and the power of ten, rounded. Of the same digits two powers of ten differ by one at least.

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from storage_consumer.plan.table_words import copy_ways, table_flag
+from storage_consumer.plan.table_words import copy_commands, table_flag
 from storage_consumer.verifying.result import TableResult
+
+NOT_AT_SOURCE = "the source does not have the table"
+"""What is said of the structure of a table that only the target has."""
 
 
 def heal_command(result: TableResult, reaching: Sequence[str]) -> str:
-    """Return what to do about a table that differs; empty if nothing is to be done. `reaching`: the flags that lead to the target.
+    """Return what to do about a table that differs, as lines for a shell; empty if nothing is to be done.
 
-    First a command that can be pasted; after it, what a person has to do, and the command that lets the table go on.
+    `reaching`: the flags that lead to the target. What a person has to decide or to do stands in comments.
     """
     if not result.different_rows and not result.structure:
         return ""
-    reach = shlex.join(reaching)
-    pause = f"storage-consumer table pause {table_flag(result.table)} {reach}".strip()
-    return f"{pause} -- export the table after that, or add --source to the next command, then run: {copy_ways(result.table, reach)}"
+    return "\n".join(_lines(result, shlex.join(reaching)))
+
+
+def _lines(result: TableResult, reach: str) -> Iterator[str]:
+    flag = table_flag(result.table)
+    if NOT_AT_SOURCE in result.structure:
+        yield "# Is this the right source? If it is, drop the table in the target, and leave it out:"
+        yield f"storage-consumer table skip {flag} {reach}".rstrip()
+        return
+    load, done = copy_commands(result.table)
+    yield f"storage-consumer table pause {flag} {reach}".rstrip()
+    yield "# When it is paused, export the table to URI, and load it:"
+    if result.structure:
+        yield "# (what of the structure differs: first change it in the target as the source has it, or drop the target's table)"
+    yield f"{load} {reach}".rstrip()
+    yield f"# Or have it exported, to the empty folder URI: {load} --source SOURCE --upstream-uri BUCKET {reach}".rstrip()
+    yield f"# Or, after a copy that you made yourself, with its TSO: {done} {reach}".rstrip()

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
 from storage_consumer.model import folded_name
@@ -28,7 +30,7 @@ EQUIVALENCES = {
     "sequence default": "Sequences are not replicated.",
     "newer collation": "MariaDB has no utf8mb4_0900_ai_ci and utf8mb4_0900_bin; its own collations replace them.",
     "search index": "FULLTEXT, VECTOR, HYBRID and COLUMNAR indexes of TiDB mean nothing for rows.",
-    "expression index": "MariaDB has no indexes over expressions, and MySQL shows them differently.",
+    "expression index": "MariaDB has no indexes over expressions.",
     "global index": "Only TiDB has unique indexes over all partitions of a table.",
     "partial index": "MySQL and MariaDB have no WHERE for indexes; a unique one becomes one that is not unique.",
     "counter without index": "MySQL and MariaDB require an index for AUTO_INCREMENT, TiDB does not.",
@@ -49,6 +51,8 @@ _SYNONYMS = {"curdate": "current_date", "curtime": "current_time", "now": "curre
 _BEYOND = re.compile(r"[\U00010000-\U0010ffff]")
 _QUOTED = re.compile(r"^(?:_\w+)?\\?'(.*?)\\?'$", re.DOTALL)
 _NEWER = {"utf8mb4_0900_ai_ci": "utf8mb4_uca1400_nopad_ai_ci", "utf8mb4_0900_bin": "utf8mb4_nopad_bin"}
+_FARTHEST, _STEP = timedelta(hours=26), timedelta(minutes=15)
+"""How far two time zones are apart at most, and what their offsets are multiples of."""
 _PLAIN_METHODS = frozenset(("BTREE", "HASH", "RTREE", ""))
 
 
@@ -92,7 +96,9 @@ def compared(source: TableShape, target: TableShape) -> StructureFound:
         if other is None:
             found.differences.append(f"column {column.name}: the target lacks it")
         else:
-            _Column(found, column, other, source.kind, target.kind).compare()
+            # In a view a column is what the server makes of it.
+            seen = replace(column, nullable=other.nullable) if source.is_view and target.is_view else column
+            _Column(found, seen, other, source.kind, target.kind).compare()
     found.differences += [f"column {column.name}: the source does not have it" for column in there.values()]
     found.judge(
         "collation of the table", source.collation, target.collation, _collation(source.collation, target.collation)
@@ -193,7 +199,7 @@ class _Column:
         is_dropped = source == "" and target is None
         # Of several names the first one that holds; TiDB keeps a default as it is.
         names = {
-            "timestamp default": both and kind == "timestamp" and _is_moment(source) and _is_moment(target),
+            "timestamp default": both and kind == "timestamp" and self._is_same_moment(source, target),
             "sequence default": self.of_target != "tidb" and (source or "").lower().startswith("nextval("),
             "text default": self.of_target != "tidb" and kind in _DOCUMENTS and (both or is_dropped),
             "default expression": self.of_target != "tidb"
@@ -202,6 +208,15 @@ class _Column:
             and _is_expression(target),
         }
         return next((name for name, holds in names.items() if holds), "")
+
+    def _is_same_moment(self, source: str | None, target: str | None) -> bool:
+        """Return whether two defaults may be one moment in two time zones. TiDB keeps it in UTC, as it is read."""
+        if self.of_source == self.of_target == "tidb":
+            return False
+        with suppress(ValueError):
+            apart = datetime.fromisoformat(source or "") - datetime.fromisoformat(target or "")
+            return abs(apart) <= _FARTHEST and not apart % _STEP
+        return False
 
 
 def _without_display(column_type: str) -> str:
@@ -218,12 +233,9 @@ def _on_update(column: ColumnShape) -> bool:
     return "on update" in column.extra.lower()
 
 
-def _is_moment(text: str | None) -> bool:
-    return (text or "")[:1].isdigit()
-
-
 def _shown_default(column: ColumnShape) -> str:
-    return _shown(column.default if column.constant is None else shown_value(column.constant))
+    text = column.default if column.constant is None else shown_value(column.constant)
+    return "''" if text == "" else _shown(text)
 
 
 def _default_of(column: ColumnShape, kind: str, *, is_constant: bool) -> str | None:
@@ -301,7 +313,7 @@ class _Indexes:
             return ""
         for name, holds in (
             ("search index", index.method.upper() not in _PLAIN_METHODS),
-            ("expression index", "" in index.columns),
+            ("expression index", "" in index.columns and self.target.kind == "mariadb"),
             ("global index", index.is_global),
         ):
             if holds:
@@ -315,18 +327,16 @@ class _Indexes:
     def _extra(self, index: IndexShape) -> None:
         """Judge an index that only the target has."""
         columns = {folded_name(column.name): column for column in self.source.columns}
-        if not index.unique and self._is_prefix(index, self.source.indexes):
+        if not index.unique and self.target.kind != "tidb" and self._is_prefix(index, self.source.indexes):
             self.found.used.add("foreign key index")
-        elif "" in index.columns or any(folded_name(name) not in columns for name in index.columns):
-            self.found.used.add("expression index")
-        else:
+        elif all(folded_name(name) in columns for name in index.columns if name):
             self.found.differences.append(f"{_named(index)}: the source does not have it")
 
     def _is_prefix(self, index: IndexShape, others: tuple[IndexShape, ...]) -> bool:
         """Return whether a longer index of the other side begins as this one does."""
-        names = [*map(folded_name, index.columns)]
-        longer = ([*map(folded_name, other.columns)] for other in others if len(other.columns) > len(names))
-        return any(other[: len(names)] == names for other in longer)
+        parts = [*zip(map(folded_name, index.columns), index.prefixes, strict=True)]
+        longer = ([*zip(map(folded_name, other.columns), other.prefixes, strict=True)] for other in others)
+        return any(len(other) > len(parts) and other[: len(parts)] == parts for other in longer)
 
 
 def _over(index: IndexShape) -> tuple[object, ...]:

@@ -61,7 +61,7 @@ def test_beside_a_program_that_works(
         different = verify(source, mariadb)
         assert different.returncode == 4
         assert "differs: id = '1': name is 'One', at the source 'one'" in different.stdout
-        assert "next: storage-consumer table pause --table d.a --downstream-uri " in different.stdout
+        assert "next:\n    storage-consumer table pause --table d.a --downstream-uri " in different.stdout
         assert "storage-consumer load --table d.a --dump URI --replace --downstream-uri " in different.stdout
         shown = command("status", server=mariadb)
         assert "verified" in shown.stdout

@@ -445,6 +445,7 @@ def interrupted(columns: Sequence[TableColumn], call: int) -> WithCopies | None:
     """Load shop.t in a process that ends at a call, and in another one after it; None if the first has fewer calls."""
     copy = MemoryCopy(snapshot=ts(5))
     copy.add("shop.t", [ONE, TWO], [THREE, ("5", '"copy"')], columns=columns)
+    copy.add("shop.x")
     world = WithCopies(copy)
     world.bucket.create("shop.x")
     world.bucket.schema("shop.t", ts(1), "", 0, ID_NAME if columns == COLUMNS else BAG)

@@ -131,6 +131,7 @@ def test_a_half_loaded_table_that_only_the_copy_shows() -> None:
     """A table of the first copy without a change has no file in the bucket. Left out for a while, it halts until it has another copy."""
     copy = MemoryCopy(snapshot=ts(5))
     copy.add("shop.a", [ONE], [TWO])
+    copy.add("shop.b")
     world = WithCopies(copy)
     world.bucket.create("shop.b")
     world.bucket.metadata(ts(10))

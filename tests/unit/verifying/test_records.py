@@ -12,10 +12,9 @@ from storage_consumer.config.source_server import PASSWORD_VARIABLE, source_serv
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
-from storage_consumer.plan.table_words import OR_BY_HAND
 from storage_consumer.verifying.comparing import Sample
 from storage_consumer.verifying.cut import TableLook, obstacle
-from storage_consumer.verifying.healing import heal_command
+from storage_consumer.verifying.healing import NOT_AT_SOURCE, heal_command
 from storage_consumer.verifying.result import Outcome, RowDifference, Span, TableResult, result_from
 from storage_consumer.verifying.structure import EQUIVALENCES
 
@@ -58,20 +57,31 @@ def test_a_sample() -> None:
 )
 def test_healing(result: TableResult) -> None:
     """The table is paused, then loaded, or told to be a copy that somebody made; a shell takes each command as it is."""
-    pause, rest = heal_command(result, ["--downstream-uri", "mysql://root@db/"]).split(
-        " -- export the table after that, or add --source to the next command, then run: "
-    )
-    load, done = rest.split(OR_BY_HAND)
+    lines = heal_command(result, ["--downstream-uri", "mysql://root@db/"]).split("\n")
+    pause, load = (line for line in lines if not line.startswith("#"))
+    source, done = (line.partition(": ")[2] for line in lines if line.startswith("# Or"))
+    assert any("drop the target's table" in line for line in lines) == bool(result.structure)
     target = ["--downstream-uri", "mysql://root@db/"]
     assert shlex.split(pause) == ["storage-consumer", "table", "pause", "--table", "`shop`.`o``r.ders`", *target]
     assert shlex.split(load) == [
         *("storage-consumer", "load", "--table", "`shop`.`o``r.ders`", "--dump", "URI", "--replace"),
         *target,
     ]
+    assert shlex.split(source) == [
+        *("storage-consumer", "load", "--table", "`shop`.`o``r.ders`", "--dump", "URI", "--replace"),
+        *("--source", "SOURCE", "--upstream-uri", "BUCKET"),
+        *target,
+    ]
     assert shlex.split(done) == [
         *("storage-consumer", "table", "reload-done", "--table", "`shop`.`o``r.ders`", "--at", "TSO"),
         *target,
     ]
+
+
+def test_a_table_that_only_the_target_has() -> None:
+    """No export of the source can hold it, so no load is proposed."""
+    healing = heal_command(replace(RESULT, structure=(NOT_AT_SOURCE,)), [])
+    assert healing.split("\n")[1:] == ["storage-consumer table skip --table '`shop`.`o``r.ders`'"]
 
 
 def test_nothing_to_heal() -> None:

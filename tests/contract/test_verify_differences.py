@@ -1,0 +1,141 @@
+"""Differences that `verify` has to find, and such as it must not invent, beside those of `test_verify_structure`."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from storage_consumer.checkpoint.operator import StateInspector
+from storage_consumer.config.settings import Downstream, Secrets
+from storage_consumer.model import TableName
+from storage_consumer.operating.exported_source import exported_source
+from storage_consumer.operating.exporting import ExportWishes, exported
+from storage_consumer.operating.opened_export import NO_BUCKET, opened_export
+from storage_consumer.operating.verification import Server, verified
+from storage_consumer.operating.verified_table import Wishes
+from storage_consumer.storage.local import LocalStorage
+from storage_consumer.verifying.result import Outcome, TableResult
+from tests.contract.verify_rigs import SOURCE, VerifyRig
+from tests.harness.servers import KINDS
+
+pytestmark = pytest.mark.server
+NOT_MARIADB = [kind for kind in KINDS if kind != "mariadb"]
+
+
+@pytest.fixture(params=KINDS)
+def rig(request: pytest.FixtureRequest) -> VerifyRig:
+    """A TiDB as the source, and each server as the target."""
+    return VerifyRig(request.getfixturevalue("tidb"), request.getfixturevalue(request.param))
+
+
+def planted(rig: VerifyRig, create: str, *changes: str) -> TableResult:
+    """Create a table on both sides, find it equal, change it in the target, and compare again."""
+    rig.both(create)
+    rig.at_rest("t")
+    before = rig.one("t")
+    assert (before.outcome, before.structure) == (Outcome.EQUAL, ())
+    rig.at_target(*changes)
+    return rig.one("t")
+
+
+@pytest.mark.parametrize("rig", NOT_MARIADB, indirect=True)
+@pytest.mark.parametrize(
+    ("key", "change"),
+    [
+        ("", "ALTER TABLE t ADD UNIQUE KEY x ((lower(v)))"),
+        (", UNIQUE KEY x ((lower(v)))", "ALTER TABLE t DROP INDEX x"),
+    ],
+)
+def test_unique_indexes_over_expressions(rig: VerifyRig, key: str, change: str) -> None:
+    """With one too many REPLACE removes rows, so both are differences wherever the server has such indexes."""
+    found = planted(rig, f"CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9){key})", change)
+    assert found.outcome is Outcome.DIFFERENT
+    assert "unique index x" in found.structure[0]
+
+
+def test_the_default_of_a_timestamp(rig: VerifyRig) -> None:
+    """Time zones explain a difference of some hours, not one of a year."""
+    found = planted(
+        rig,
+        "CREATE TABLE t (id INT PRIMARY KEY, ts TIMESTAMP NULL DEFAULT '2020-01-01 00:00:00')",
+        "ALTER TABLE t MODIFY ts TIMESTAMP NULL DEFAULT '2021-06-01 12:34:56'",
+    )
+    assert found.outcome is Outcome.DIFFERENT
+
+
+def test_an_index_over_another_prefix(rig: VerifyRig) -> None:
+    """It begins as no longer one does, so no foreign key explains it."""
+    found = planted(
+        rig,
+        "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(30), b INT, KEY ab (a(10), b))",
+        "ALTER TABLE t ADD INDEX x (a(5))",
+    )
+    assert found.structure == ("index x (a(5)): the source does not have it",)
+
+
+def test_a_default_of_an_empty_text(rig: VerifyRig) -> None:
+    """It is told from no default."""
+    found = planted(
+        rig, "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9))", "ALTER TABLE t MODIFY v VARCHAR(9) DEFAULT ''"
+    )
+    assert found.structure == ("column v: default: '' in the target, none at the source",)
+
+
+def test_a_table_that_the_source_lacks(rig: VerifyRig) -> None:
+    """No export of the source can hold it, so no load is proposed."""
+    rig.at_target("CREATE TABLE t (id INT PRIMARY KEY)")
+    rig.at_rest("t")
+    found = rig.one("t")
+    assert found.structure == ("the source does not have the table",)
+    assert "storage-consumer load" not in found.heal
+
+
+def test_a_view(rig: VerifyRig) -> None:
+    """Both sides have it, so it is equal, though TiDB says of each of its columns that it may be NULL; as a table on one side it differs."""
+    rig.both("CREATE TABLE base (id INT PRIMARY KEY, v INT)", "CREATE VIEW t AS SELECT id, v FROM base")
+    rig.at_rest("t")
+    found = rig.one("t")
+    assert (found.outcome, found.structure) == (Outcome.EQUAL, ())
+    assert "it is a view, which has no rows of its own" in found.notes
+    rig.at_target("DROP VIEW t", "CREATE TABLE t (id INT NOT NULL, v INT)")
+    found = rig.one("t")
+    assert found.outcome is Outcome.DIFFERENT
+    assert "it is a view only at the source" in found.structure
+
+
+def test_a_difference_stays_until_another_comparison_is_finished(rig: VerifyRig) -> None:
+    """Neither one that begins nor one that does not come about takes it out of what is told; one that is finished does."""
+    found = planted(rig, "CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    with closing(StateInspector(rig.settings, "")) as desk:
+        for outcome, told in (
+            (Outcome.UNFINISHED, Outcome.DIFFERENT),
+            (Outcome.NOT_COMPARED, Outcome.DIFFERENT),
+            (Outcome.EQUAL, Outcome.EQUAL),
+        ):
+            desk.verified.put(rig.key("t"), replace(found, outcome=outcome))
+            assert [each.outcome for each in desk.verified.standing()] == [told]
+
+
+@pytest.mark.parametrize("other", ["FLOAT", "JSON", "INT"])
+def test_long_blobs_against_an_export(rig: VerifyRig, tmp_path: Path, other: str) -> None:
+    """The beginning of a BLOB is one of bytes on both sides, also where it is UTF-8 by chance."""
+    rig.both(f"CREATE TABLE t (id INT PRIMARY KEY, b BLOB, o {other})")
+    rig.both(
+        "INSERT INTO t VALUES (%s, %s, '1')", rows=[(1, "ä".encode() * 200), (2, "表".encode() * 200), (3, b"x" * 300)]
+    )
+    made = exported(
+        Server(settings=Downstream(port=rig.source.port)),
+        TableName(schema=SOURCE, table="t"),
+        LocalStorage(str(tmp_path)),
+        ExportWishes(),
+        lambda _: None,
+    )
+    rig.at_rest("t", at=made.snapshot)
+    if other == "INT":
+        rig.at_target("UPDATE t SET o = 2 WHERE id = 3")
+    source = exported_source(*opened_export(tmp_path.as_uri(), NO_BUCKET, Secrets()))
+    (found,) = verified(Server(settings=rig.settings), source, Wishes(wait=1)).tables
+    assert [each.key["id"] for each in found.differences] == (["3"] if other == "INT" else [])

@@ -1,0 +1,69 @@
+"""Feeds that begin with a copy which lacks tables that were there when it was made."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
+from storage_consumer.model import TableName
+from storage_consumer.plan.steps import key_of
+from storage_consumer.plan.table_decisions import TableDecision
+from tests.harness.small_bucket import row, ts
+from tests.unit.copying import WithCopies, names_in
+from tests.unit.driver.test_loads import DROP_TABLE, ONE, shop
+from tests.unit.driving import numbers, of
+
+NAME = TableName(schema="shop", table="lacking")
+
+
+def make(world: WithCopies) -> None:
+    """Have the target have the table."""
+    columns = (
+        TargetColumn(name="id", data_type="int", nullable=False),
+        TargetColumn(name="name", data_type="varchar", nullable=True),
+    )
+    key = UniqueKey(name="PRIMARY", columns=("id",), prefixes=(None,))
+    world.records.structures[NAME] = TargetTable(name=NAME, columns=columns, unique_keys=(key,))
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_table_that_a_statement_made_before_the_copy_that_lacks_it_halts(*, again: bool, there: bool) -> None:
+    """The statement does not run, since the copy holds what came of it; whatever the target has of that name lacks the rows."""
+    world = shop()
+    world.bucket.create("shop.lacking", at=1)
+    if again:
+        world.bucket.schema("shop.lacking", ts(2), "DROP TABLE `lacking`", DROP_TABLE)
+        world.bucket.schema("shop.lacking", ts(3), "CREATE TABLE `lacking` (id INT PRIMARY KEY, name VARCHAR(20))", 3)
+    version = ts(3 if again else 1)
+    rows = [row("shop.lacking", 4, "1", '"old"'), row("shop.lacking", 8, "2", '"new"')]
+    world.bucket.rows("shop.lacking", 1, *rows, version=version)
+    if there:
+        make(world)
+    for _ in range(2):
+        assert "does not hold the table" in of(world.once(), "shop.lacking").error
+    assert names_in(world, "shop.a")["4"] == "new"
+    assert not world.records.rows.get(NAME)
+    world.request("shop.lacking", replaces=True)
+    world.copy.snapshot = ts(7)
+    world.copy.add("shop.lacking", [ONE])
+    world.once()
+    assert not world.once().halted
+    assert names_in(world, "shop.lacking") == {"1": "copy", "2": "new"}
+    assert not world.once().halted
+
+
+def test_a_table_that_got_a_copy_by_hand_goes_on() -> None:
+    """Also after the next start, which reads the statement from before the feed's copy again."""
+    world = shop()
+    world.bucket.create("shop.lacking", at=1)
+    world.bucket.rows("shop.lacking", 1, row("shop.lacking", 8, "2", '"new"'))
+    assert world.once().halted
+    key = key_of(NAME)
+    world.records.table_decisions[key] = TableDecision(
+        table_key=key, verb="reload-done", at=ts(7), decided_at="now", decided_by="me"
+    )
+    make(world)
+    for _ in range(2):
+        assert not world.once().halted
+    assert numbers(world, "shop.lacking") == ["2"]
