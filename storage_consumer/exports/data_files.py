@@ -32,6 +32,7 @@ _HEAD_BYTES, _TAIL_BYTES = 64 << 10, 64
 _FIRST_ROW = re.compile(rb".*?\n?VALUES\s*\(.*?\)[,;]\r?\n", re.DOTALL)
 _TWO_LINES = re.compile(rb"[^\n]*\n[^\n]*\n")
 _SQL_KEY = re.compile(rb"VALUES\s*\('?(-?\d+)'?[,)]")
+_OF_NUMBERS = frozenset("-0123456789")
 _CSV_KEY = re.compile(rb"\"?(-?\d+)\"?(?:[^\d\w.]|\Z)")
 
 
@@ -94,12 +95,15 @@ class DataFiles:
     file_format: Literal["sql", "csv"]
     compression: Compression
 
-    def check(self, definition: TableDefinition, files: Sequence[Numbered]) -> None:
-        """Raise `ExportRefused` if a table's files, in the order of their numbers, are cut or of two exports."""
+    def check(self, definition: TableDefinition, carried: Sequence[TableColumn], files: Sequence[Numbered]) -> None:
+        """Raise `ExportRefused` if a table's files, in the order of their numbers, are cut or of two exports.
+
+        `carried`: the columns of its rows, which lack the generated ones.
+        """
         objects = [stored for _, stored in files]
         for stored in objects:
             self._check_end(stored)
-        if not _begins_with_key(definition.columns):
+        if not _begins_with_key(definition.columns, carried):
             return
         heads = ((stored, self.head(stored)) for stored in objects)
         first = tuple(islice(heads, 2))
@@ -174,11 +178,11 @@ def head_of(storage: Storage, stored: StoredObject, compression: Compression) ->
     return head
 
 
-def _begins_with_key(columns: Sequence[TableColumn]) -> bool:
+def _begins_with_key(columns: Sequence[TableColumn], carried: Sequence[TableColumn]) -> bool:
     """Return whether the first values of a row are its primary key, and hold no ends of lines."""
     key = [column for column in columns if column.is_pk]
     # A text could hold what looks like the end of the row, and two rows be alike up to there.
-    return bool(key) and list(columns[: len(key)]) == key and not any(c.type in TEXT_TYPES | BINARY_TYPES for c in key)
+    return bool(key) and list(carried[: len(key)]) == key and not any(c.type in TEXT_TYPES | BINARY_TYPES for c in key)
 
 
 def _is_in_order(definition: TableDefinition) -> bool:
@@ -188,6 +192,7 @@ def _is_in_order(definition: TableDefinition) -> bool:
     """
     keys = [column for column in definition.columns if column.is_pk]
     first = definition.columns[0] if definition.columns else None
-    is_key = first is not None and keys == [first] and first.type in INTEGER_TYPES and not first.name.isdecimal()
+    # A name that begins as a number does, at the beginning of a CSV file, could be a key.
+    is_key = first is not None and keys == [first] and first.type in INTEGER_TYPES and first.name[:1] not in _OF_NUMBERS
     query = definition.query.upper()
     return is_key and "[CLUSTERED_INDEX] CLUSTERED" in query and "PARTITION BY" not in query

@@ -287,7 +287,7 @@ class _Reading:
             raise ExportRefused(f"{stored.path} cannot be read: {error}; copy it again, or {AGAIN}") from error
         _check_name(stored, name.table, created.name)
         definition = self.definition(name, stored, content, query, DdlKind.CREATE_TABLE, created.columns)
-        self.folder.data_files(self.storage).check(definition, parts)
+        self.folder.data_files(self.storage).check(definition, created.carried, parts)
         return ExportTable(
             name=name,
             definition=definition,

@@ -192,7 +192,11 @@ class Unbased:
     def _is_explained(
         self, table: TableConsumer, version: int, tables: Mapping[str, TableConsumer], lifetimes: Lifetimes
     ) -> bool:
-        end = lifetimes.ends_of(table).after(version)
+        ends = lifetimes.ends_of(table)
+        # A name that a swap of two tables needs in between.
+        if version in ends and table.timeline.is_passing_at(version, ends):
+            return True
+        end = ends.after(version)
         if end is None or end <= self._floor or not is_first_after(table, self._floor, end):
             return end is not None and end <= self._floor
         name = lifetimes.renamed_to(table.key, end)

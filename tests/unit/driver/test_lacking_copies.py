@@ -53,6 +53,18 @@ def test_a_table_that_a_statement_made_before_the_copy_that_lacks_it_halts(*, ag
     assert not world.once().halted
 
 
+def test_a_name_that_a_swap_before_the_copy_needed() -> None:
+    """Two tables swapped their names by one statement, over a third name that no table has: it is not missed."""
+    world = shop()
+    world.copy.add("shop.b", [ONE])
+    for old, new in (("a", "c"), ("b", "a"), ("c", "b")):
+        world.bucket.schema(f"shop.{new}", ts(4), f"RENAME TABLE `shop`.`{old}` TO `shop`.`{new}`", 14)
+    world.bucket.rows("shop.b", 1, row("shop.b", 8, "7", '"new"'), version=ts(4))
+    assert not world.once().halted
+    assert not world.once().halted
+    assert numbers(world, "shop.b") == ["1", "7"]
+
+
 def test_a_table_that_got_a_copy_by_hand_goes_on() -> None:
     """Also after the next start, which reads the statement from before the feed's copy again."""
     world = shop()

@@ -280,9 +280,19 @@ def test_keys_that_go_back(key: str) -> None:
         CLUSTERED.replace(" CLUSTERED", " NONCLUSTERED"),
         CLUSTERED + "\nPARTITION BY HASH (`id`) PARTITIONS 2",
         CLUSTERED.replace("(`id`)", "(`id`,`v`)"),
+        CLUSTERED.replace("`id` int", "`id` int GENERATED ALWAYS AS (`v` * -1) STORED"),
     ],
 )
 def test_keys_that_may_go_back(create: str) -> None:
-    """Rows are in the order of something else than the first column."""
+    """Rows are in the order of something else than the first column, or lack the key since it is computed."""
     files = {f"00000000{at}": rows("orders", f"({key},1)") for at, key in enumerate((1, 3, 2))}
     assert len(of_files(files, create).tables[1].parts) == 3
+
+
+def test_a_name_that_looks_like_a_key() -> None:
+    """The names of the columns, with which each CSV file begins, are no keys."""
+    create = CLUSTERED.replace("`id`", "`1 a`").format("orders")
+    files = {f"shop.orders.00000000{at}.csv": f'"1 a","v"\r\n{key},1\r\n'.encode() for at, key in enumerate((1, 3))}
+    without: dict[str, bytes | None] = {"shop.orders.000000000.sql": None, "shop.orders.000000001.sql": None}
+    found = export({**without, "shop.orders-schema.sql": schema(create), **files})
+    assert len(found.tables[1].parts) == 2
