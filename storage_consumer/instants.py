@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from datetime import UTC, datetime, timedelta
+from typing import SupportsIndex
 
 from storage_consumer.model import TSO_PHYSICAL_SHIFT
 
-Instant = int | str | datetime
+Instant = SupportsIndex | str | datetime
 """A TSO, a time of RFC 3339 with its zone or a TSO in digits, or a time that knows its zone."""
 _LONGEST = 20
 """Digits of the largest 64-bit number."""
@@ -18,13 +20,24 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 def tso_of_instant(instant: Instant, *, is_end: bool = False) -> int:
     """Return the TSO of an instant; see `parse_instant`. Raises ValueError."""
-    if isinstance(instant, int):
-        return instant
     if isinstance(instant, str):
         return parse_instant(instant, is_end=is_end)
+    if not isinstance(instant, datetime):
+        return _whole(instant)
     if instant.tzinfo is None:
         raise ValueError(f"{instant} has no time zone, so it may mean several instants")
     return _tso(instant - _EPOCH, str(instant), is_end=is_end)
+
+
+def _whole(number: SupportsIndex) -> int:
+    """Return a TSO of any type of whole numbers, such as NumPy's."""
+    try:
+        tso = -1 if isinstance(number, bool) else operator.index(number)
+    except TypeError:
+        tso = -1
+    if not 0 <= tso < 1 << 64:
+        raise ValueError(f"a TSO or a time is expected, not {number!r:.80}")
+    return tso
 
 
 def parse_instant(given: str, *, is_end: bool = False) -> int:

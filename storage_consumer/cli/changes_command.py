@@ -32,6 +32,7 @@ _UNMATCHED = (
     "--key {!r}: no change of the window is of that row. Give each value as --format json prints it (bytes also in hexadecimal digits after 0x), "
     "those of several columns in the order of the table's columns; texts are compared by their bytes, also where the column's collation ignores case"
 )
+_BEYOND = "nothing is known from --from on yet: the bucket is complete up to {} only, and --follow waits for more"
 _TOGETHER = 500
 """Lines that are written at once."""
 
@@ -59,7 +60,7 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
     else:
         render: dict[str, Callable[[], Callable[[Event], str]]] = {
             "json": lambda: json_lines(upstream.protocol),
-            "sql": lambda: render_sql.statements(upstream.protocol),
+            "sql": lambda: render_sql.statements(upstream.protocol, upstream.time_zone),
             "flat": lambda: flat_messages(upstream.protocol, time.time),
             "debezium": lambda: debezium_envelopes(upstream.protocol, time.time),
         }
@@ -70,6 +71,10 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
             return Answer("")
         lines = map(line, feed.events(low, high, wanted))
     _print(lines, write)
+    if "table" in own:
+        feed.contents.refuse_none(own["table"])
+    if low >= feed.contents.checkpoint:
+        screen.complain(f"storage-consumer: {_BEYOND.format(feed.contents.checkpoint)}", environ)
     unmatched = [_UNMATCHED.format(own["key"])] if of_key is not None and not of_key.has_matched else []
     for warning in (*feed.contents.warnings, *unmatched):
         screen.complain(f"storage-consumer: {redact(warning)}", environ)

@@ -122,7 +122,9 @@ def write(text: str, environ: Mapping[str, str], *, is_document: bool = False, m
     if sys.stdout is None:
         raise StorageConsumerError("the answer could not be written: standard output is closed")
     with suppress(AttributeError):  # a test's stream lacks it
-        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # likewise
+        # Whatever the locale is: programs read documents, and a script says of itself that it is UTF-8.
+        encoding = "utf-8" if is_document else None
+        sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace")  # type: ignore[union-attr] # likewise
     if not is_document and is_coloured(sys.stdout, environ):
         text = painted(text)
     if may_page and _wish.pager and _is_long(text, environ) and _paged(text, environ):

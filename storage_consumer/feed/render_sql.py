@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from storage_consumer.apply.statements import TEXTS, json_equals, literal, same
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.decoder import Values
+from storage_consumer.decode.time_zone import offset_at
 from storage_consumer.decode.values import wire_kind
 from storage_consumer.errors import NotReplicable
 from storage_consumer.feed.records import Change, Event, Statement, Structure
@@ -22,6 +23,7 @@ _MOMENTS = frozenset(("DATETIME", "TIMESTAMP"))
 _JSON_EQUALS = json_equals("TiDB")
 
 
+_ZONE = "+00:00"
 HEAD = """\
 SET NAMES utf8mb4;
 SET SESSION sql_mode = 'ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO';
@@ -35,8 +37,8 @@ comments with any version; clients remove those that begin with ``/*T!``.
 """
 
 
-def statements(protocol: Protocol) -> Callable[[Event], str]:
-    """Return the function from an event to the statement that repeats it, in a line."""
+def statements(protocol: Protocol, zone: str = "UTC") -> Callable[[Event], str]:
+    """Return the function from an event to the statement that repeats it, in a line. `zone`: the one that DDL was written in."""
 
     def line(event: Event) -> str:
         if isinstance(event, Statement):
@@ -46,7 +48,10 @@ def statements(protocol: Protocol) -> Callable[[Event], str]:
             # CURRENT_TIMESTAMP, as the default of a new column, is that of the statement.
             moment = f"SET timestamp = {physical_ms(event.commit_ts) / 1000:.3f};"
             text = event.definition.query.rstrip().rstrip(";")
-            return f"{use}{moment} {text}; SET timestamp = DEFAULT; -- {_where(event.commit_ts)}"
+            # By its offset then, since a server need not know its name.
+            offset = offset_at(zone, physical_ms(event.commit_ts))
+            there, back = (f" SET time_zone = '{each}';" for each in (offset, _ZONE)) if offset != _ZONE else ("", "")
+            return f"{use}{moment}{there} {text};{back} SET timestamp = DEFAULT; -- {_where(event.commit_ts)}"
         return f"{_redone(event, protocol)}; -- {_where(event.commit_ts)}"
 
     return line

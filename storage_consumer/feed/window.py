@@ -10,7 +10,7 @@ from storage_consumer.config.settings import Upstream
 from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.decode.layout import row_layout
 from storage_consumer.decode.time_zone import is_utc
-from storage_consumer.errors import FilesMissing, NoMetadata, NotReplicable, StorageUnavailable, TableError
+from storage_consumer.errors import ConfigError, FilesMissing, NoMetadata, NotReplicable, StorageUnavailable, TableError
 from storage_consumer.feed.records import Statement, Structure
 from storage_consumer.feed.running_order import in_running_order, lineage
 from storage_consumer.inspection.members import known_members
@@ -157,6 +157,11 @@ class Contents:
                 if may_hold_rows(each.version, high, is_ddl=each.is_ddl) and end > low
             ]
             yield from (self._structure(table, each) for each in found or versions[-1:])
+
+    def refuse_none(self, asked: str) -> None:
+        """Raise `ConfigError` if the bucket has nothing of the table that was `asked` for, and that alone is read."""
+        if not self._tables():
+            raise ConfigError(f"the bucket has no table {asked}; `storage-consumer inspect` lists its tables")
 
     def pending(self) -> list[DataFile]:
         """Return the files that are not finished."""

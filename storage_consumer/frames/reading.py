@@ -37,7 +37,11 @@ def read_changes(
         )
     feed = _feed(upstream_uri, (f"{quote(name.schema)}.{quote(name.table)}",), options, SystemClock())
     low = max(0, (_tso("start", start) or 1) - 1)
-    window = feed.window(low, _tso("end", end, is_end=True))
+    high = _tso("end", end, is_end=True)
+    if high is not None and high < low:
+        raise ConfigError(f"end {end} is before start {start}")
+    window = feed.window(low, high)
+    feed.contents.refuse_none(table)
     schema = schema_of(feed.contents.in_force(window.low, max(window.low, window.high)))
     return pa.RecordBatchReader.from_batches(schema, _batches(feed, window, schema))
 

@@ -55,6 +55,30 @@ def test_what_happened_to_a_row(bucket: SmallBucket) -> None:
     )
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "gbk"])
+@pytest.mark.parametrize("form", ["json", "sql"])
+def test_documents_are_utf_8(bucket: SmallBucket, form: str, encoding: str) -> None:
+    """Whatever the locale says: a script with other bytes would write other values."""
+    bucket.rows("d.b", 2, row("d.b", 8, "9", '"日本 é 😀"'))
+    words = ["--upstream-uri", bucket.uri, "--table", "d.b", "--format", form, "--from", str(ts(8))]
+    ended = subprocess.run(
+        [sys.executable, "-m", "storage_consumer", "changes", *words],
+        cwd=ROOT,
+        env={**WITHOUT_OTHERS, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ended.returncode, "日本 é 😀" in ended.stdout.decode("utf-8")) == (0, True)
+
+
+def test_a_window_that_is_not_there_yet(bucket: SmallBucket) -> None:
+    """Nothing is printed, and why is said."""
+    ended = printed("--upstream-uri", bucket.uri, "--table", "d.a", "--from", str(ts(20)))
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert f"complete up to {ts(9)} only" in ended.stderr
+
+
 def test_a_row_that_nothing_happened_to(bucket: SmallBucket) -> None:
     """It is said on stderr that no change is of that row, and how a key is given; a line break in it is a character as others."""
     for key in ("9", "a\nb"):
@@ -73,6 +97,7 @@ def test_a_row_that_nothing_happened_to(bucket: SmallBucket) -> None:
         (["--from", "yesterday"], "--from: a TSO or a time with its zone"),
         (["--from", "9", "--to", "3"], "is before --from"),
         (["--table", "a.b.c"], "database.table is expected"),
+        (["--table", "d.nope", "--from", str(ts(2))], "the bucket has no table d.nope"),
     ],
 )
 def test_wrong_arguments(bucket: SmallBucket, words: list[str], told: str) -> None:

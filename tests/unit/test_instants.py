@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
@@ -49,6 +50,22 @@ def test_instants_of_python() -> None:
         tso_of_instant(datetime(2026, 1, 1))  # noqa: DTZ001 - that is the point
     with pytest.raises(ValueError, match="before 1970"):
         tso_of_instant(datetime(1969, 12, 31, tzinfo=UTC))
+
+
+class Whole:
+    """A whole number of another library."""
+
+    def __index__(self) -> int:
+        """It is 5."""
+        return 5
+
+
+@pytest.mark.parametrize("wrong", [True, -3, 2**64, 5.0, None])
+def test_numbers_of_python(wrong: Any) -> None:
+    """Whole numbers of all types are TSOs, such as NumPy's; what is none, or no TSO, is refused in words."""
+    assert tso_of_instant(Whole()) == 5
+    with pytest.raises(ValueError, match="a TSO or a time is expected, not"):
+        tso_of_instant(wrong)
 
 
 def test_a_tso() -> None:

@@ -157,6 +157,15 @@ def test_sql(bucket: SmallBucket) -> None:
     assert lines[3].startswith("DELETE FROM `d`.`t` WHERE `id` = 18446744073709551615 LIMIT 1; -- ")
 
 
+def test_ddl_in_sql_runs_in_the_zone_that_it_was_written_in(bucket: SmallBucket) -> None:
+    """By the offset at its version; rows are in UTC."""
+    lines = list(map(statements("csv", "Asia/Shanghai"), feed_of(bucket).events(0)))
+    there, back = "SET time_zone = '+08:00';", "SET time_zone = '+00:00';"
+    assert f"SET timestamp = 1790000001.000; {there} CREATE TABLE `t`" in lines[1]
+    assert f"; {back} SET timestamp = DEFAULT; -- " in lines[1]
+    assert not any("time_zone" in line for line in lines[2:])
+
+
 @pytest.fixture
 def old(tmp_path: Path) -> SmallBucket:
     """d.a whose files have old values: an insert, an update, a delete, and one of a row without its key."""

@@ -181,3 +181,15 @@ def test_own_columns_with_reserved_names(bucket: SmallBucket) -> None:
     bucket.rows("d.own", 1, row("d.own", 2, "1", "7"))
     with pytest.raises(ConfigError, match=r'd\.own has a column _ROW, .*format\("ticdc"\)'):
         read(bucket, "d.own")
+
+
+def test_a_table_that_the_bucket_does_not_have(tmp_path: Path) -> None:
+    """It is refused by name, and a window that ends before it begins as well: nothing would look like no changes."""
+    bucket = SmallBucket(root=tmp_path)
+    bucket.create("d.a")
+    bucket.rows("d.a", 1, row("d.a", 2, "1", '"one"'))
+    bucket.metadata(ts(9))
+    with pytest.raises(ConfigError, match=r"the bucket has no table d\.nope"):
+        read_changes(bucket.uri, "d.nope", tz="UTC")
+    with pytest.raises(ConfigError, match="is before start"):
+        read_changes(bucket.uri, "d.a", tz="UTC", start=ts(5), end=ts(3))
