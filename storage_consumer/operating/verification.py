@@ -15,7 +15,7 @@ from typing import TypeVar
 from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.config.settings import Downstream
 from storage_consumer.config.source_server import source_server
-from storage_consumer.config.table_filter import table_rules
+from storage_consumer.config.table_filter import TableRules, table_rules
 from storage_consumer.downstream.reading import Pace, Reading
 from storage_consumer.driver.remedies import reaching
 from storage_consumer.errors import ConfigError, StorageConsumerError, TransientError
@@ -130,7 +130,7 @@ class _SharedDesk(Desk):
     def begun(self, wishes: Wishes) -> tuple[str, dict[str, TableResult], dict[str, TableResult]]:
         """Return the name of the run, the tables that are meant by key, and what an interrupted run left of them."""
         tables = self._ask(lambda desk: desk.tables.all())
-        rules = table_rules((wishes.tables or "*.*",))
+        rules = _rules(wishes)
         run, before = uuid.uuid4().hex, dict[str, TableResult]()
         if wishes.resume:
             run, before = _interrupted(self._ask(lambda desk: desk.verified.all()), wishes.how)
@@ -153,6 +153,14 @@ class _SharedDesk(Desk):
         """Close the connection."""
         with self._lock:
             self._forget()
+
+
+def _rules(wishes: Wishes) -> TableRules:
+    """Return the rules of the tables that are meant; raise `ConfigError` where they cannot be read."""
+    try:
+        return table_rules((wishes.tables or "*.*",))
+    except ValueError as fault:
+        raise ConfigError(f"--table: {fault}; a rule such as 'shop.orders' or 'shop.*' is expected") from None
 
 
 def _interrupted(results: Iterable[TableResult], how: str) -> tuple[str, dict[str, TableResult]]:
@@ -204,7 +212,7 @@ def verified(
         done += _all(_Run(target, source, wishes, desk, stop, heard), open_tables)
         # The newest cut: what was created until then has come to the state, or comes at once.
         there = _tables_at(source, max(result.checkpoint for result in done), stop)
-        known_now, rules = desk.known(), table_rules((wishes.tables or "*.*",))
+        known_now, rules = desk.known(), _rules(wishes)
         unknown = (name for name in there if key_of(name) not in known_now and rules.matches(name.schema, name.table))
         return VerifyReport(
             run=run,

@@ -77,6 +77,8 @@ def test_beside_a_program_that_works(
     assert (found["equal"], [table["how"] for table in found["tables"]]) == (True, ["quick"])
     (sampled,) = json.loads(verify(source, mariadb, "--json", "--table", "d.b", "--sample", "100%").stdout)["tables"]
     assert (sampled["how"], sampled["rows"], sampled["checkpoint"]) == ("sample", 1, ts(3))
+    unclear = verify(source, mariadb, "--table", "d")
+    assert (unclear.returncode, "--table: the rule 'd' cannot be read" in unclear.stderr) == (2, True)
 
 
 def test_again_and_again(mariadb: DatabaseServer, source: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:

@@ -104,8 +104,10 @@ class MicroBatches:
                 return []
             if inventory.checkpoint < high and inventory.look() < high:
                 raise ConfigError(
-                    f"the query has read up to commit-ts {high}, and the bucket is complete up to {inventory.checkpoint} only: is this another "
-                    "changefeed's bucket, or one that was restored from a backup? Begin with a new checkpointLocation"
+                    f"the query has read up to commit-ts {high}, and the bucket is complete up to {inventory.checkpoint} only. If the changefeed "
+                    "was resumed from an older checkpoint, start the query again, as it is, once `metadata` has passed that: a new "
+                    "checkpointLocation would give all rows again. If this is another changefeed's bucket, or one that was restored from a "
+                    "backup, begin with a new checkpointLocation"
                 )
             spans = sorted(inventory.spans_once_there(low, high), key=lambda span: span.rank)
             window = Window(
