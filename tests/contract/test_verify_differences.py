@@ -22,13 +22,14 @@ from tests.contract.verify_rigs import SOURCE, VerifyRig
 from tests.harness.servers import KINDS
 
 pytestmark = pytest.mark.server
-NOT_MARIADB = [kind for kind in KINDS if kind != "mariadb"]
+PAIRS = [("tidb", kind) for kind in KINDS]
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=PAIRS, ids="-".join)
 def rig(request: pytest.FixtureRequest) -> VerifyRig:
     """A TiDB as the source, and each server as the target."""
-    return VerifyRig(request.getfixturevalue("tidb"), request.getfixturevalue(request.param))
+    source, target = request.param
+    return VerifyRig(request.getfixturevalue(source), request.getfixturevalue(target))
 
 
 def planted(rig: VerifyRig, create: str, *changes: str) -> TableResult:
@@ -41,7 +42,7 @@ def planted(rig: VerifyRig, create: str, *changes: str) -> TableResult:
     return rig.one("t")
 
 
-@pytest.mark.parametrize("rig", NOT_MARIADB, indirect=True)
+@pytest.mark.parametrize("rig", [pair for pair in PAIRS if "mariadb" not in pair], ids="-".join, indirect=True)
 @pytest.mark.parametrize(
     ("key", "change"),
     [

@@ -187,8 +187,7 @@ def of_before(*rows: str, at: int, query: str, kind: int) -> WithCopies:
     world = shop()
     world.bucket.schema("shop.was", ts(1), "", 0)
     world.bucket.rows("shop.was", 1, row("shop.was", 3, "1", '"old"'), *rows)
-    table = "shop.is" if kind == RENAME else "shop.was"
-    world.bucket.schema(table, ts(at), query, kind)
+    world.bucket.schema("shop.is" if kind == RENAME else "shop.was", ts(at), query, kind)
     return world
 
 
