@@ -42,20 +42,19 @@ class VerifiedInspector:
 
     def all(self) -> list[TableResult]:
         """Return the last result of each table, by name."""
-        if not self._connection.has(self._kept):
-            return []
-        kept = self._kept.c
-        query = select(kept.document).order_by(kept.schema_name, kept.table_name)
-        return [result_from(json.loads(text)) for (text,) in self._connection.rows(query)]
+        return [result for result, _ in self._results()]
 
     def standing(self) -> list[TableResult]:
         """Return the same, with a difference that was found as one until another comparison is finished."""
+        return [replace(result, outcome=outcome) for result, outcome in self._results()]
+
+    def _results(self) -> list[tuple[TableResult, Outcome]]:
+        """Return the last result of each table, and the outcome that counts, by name."""
         if not self._connection.has(self._kept):
             return []
         kept = self._kept.c
         query = select(kept.document, kept.outcome).order_by(kept.schema_name, kept.table_name)
-        found = [(result_from(json.loads(text)), Outcome(outcome)) for text, outcome in self._connection.rows(query)]
-        return [replace(result, outcome=outcome) for result, outcome in found]
+        return [(result_from(json.loads(text)), Outcome(outcome)) for text, outcome in self._connection.rows(query)]
 
     def put(self, table_key: str, result: TableResult) -> None:
         """Store the result of a table, in place of its last one.
