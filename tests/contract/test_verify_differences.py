@@ -22,12 +22,12 @@ from tests.contract.verify_rigs import SOURCE, VerifyRig
 from tests.harness.servers import KINDS
 
 pytestmark = pytest.mark.server
-PAIRS = [("tidb", kind) for kind in KINDS]
+PAIRS = [(KINDS[-1], kind) for kind in KINDS]
 
 
 @pytest.fixture(params=PAIRS, ids="-".join)
 def rig(request: pytest.FixtureRequest) -> VerifyRig:
-    """A TiDB as the source, and each server as the target."""
+    """A source, which is a TiDB where there is one, and each server as the target."""
     source, target = request.param
     return VerifyRig(request.getfixturevalue(source), request.getfixturevalue(target))
 
@@ -120,23 +120,24 @@ def test_a_difference_stays_until_another_comparison_is_finished(rig: VerifyRig)
             assert [each.outcome for each in desk.verified.standing()] == [told]
 
 
-@pytest.mark.parametrize("other", ["FLOAT", "JSON", "INT"])
-def test_long_blobs_against_an_export(rig: VerifyRig, tmp_path: Path, other: str) -> None:
-    """The beginning of a BLOB is one of bytes on both sides, also where it is UTF-8 by chance."""
-    rig.both(f"CREATE TABLE t (id INT PRIMARY KEY, b BLOB, o {other})")
-    rig.both(
-        "INSERT INTO t VALUES (%s, %s, '1')", rows=[(1, "ä".encode() * 200), (2, "表".encode() * 200), (3, b"x" * 300)]
-    )
-    made = exported(
-        Server(settings=Downstream(port=rig.source.port)),
-        TableName(schema=SOURCE, table="t"),
-        LocalStorage(str(tmp_path)),
-        ExportWishes(),
-        lambda _: None,
-    )
-    rig.at_rest("t", at=made.snapshot)
-    if other == "INT":
-        rig.at_target("UPDATE t SET o = 2 WHERE id = 3")
-    source = exported_source(*opened_export(tmp_path.as_uri(), NO_BUCKET, Secrets()))
-    (found,) = verified(Server(settings=rig.settings), source, Wishes(wait=1)).tables
-    assert [each.key["id"] for each in found.differences] == (["3"] if other == "INT" else [])
+if "tidb" in KINDS:  # else there is nothing that `export` reads
+
+    @pytest.mark.parametrize("other", ["FLOAT", "JSON", "INT"])
+    def test_long_blobs_against_an_export(rig: VerifyRig, tmp_path: Path, other: str) -> None:
+        """The beginning of a BLOB is one of bytes on both sides, also where it is UTF-8 by chance."""
+        rig.both(f"CREATE TABLE t (id INT PRIMARY KEY, b BLOB, o {other})")
+        rows = [(1, "ä".encode() * 200), (2, "表".encode() * 200), (3, b"x" * 300)]
+        rig.both("INSERT INTO t VALUES (%s, %s, '1')", rows=rows)
+        made = exported(
+            Server(settings=Downstream(port=rig.source.port)),
+            TableName(schema=SOURCE, table="t"),
+            LocalStorage(str(tmp_path)),
+            ExportWishes(),
+            lambda _: None,
+        )
+        rig.at_rest("t", at=made.snapshot)
+        if other == "INT":
+            rig.at_target("UPDATE t SET o = 2 WHERE id = 3")
+        source = exported_source(*opened_export(tmp_path.as_uri(), NO_BUCKET, Secrets()))
+        (found,) = verified(Server(settings=rig.settings), source, Wishes(wait=1)).tables
+        assert [each.key["id"] for each in found.differences] == (["3"] if other == "INT" else [])

@@ -13,10 +13,36 @@ FIXTURES = {"kind", "rig", "server"}
 
 
 def asking(source: str) -> list[str]:
-    """Return the tests that ask for TiDB wherever they run: by its fixture, or by its name in a list of servers."""
+    """Return the tests that ask for TiDB wherever they run, by its fixture or its name in a list of servers, and such lists of the module."""
     # What stands below an `if` of the module asks first whether there is one.
-    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
-    return [node.name for node in functions if _by_fixture(node) or any(map(_by_name, node.decorator_list))]
+    body = ast.parse(source).body
+    functions = [node for node in body if isinstance(node, ast.FunctionDef)]
+    lists = [node.targets[0] for node in body if isinstance(node, ast.Assign) and _is_list_with_tidb(node.value)]
+    named = [node.name for node in functions if _by_fixture(node) or any(map(_by_name, node.decorator_list))]
+    return named + [ast.unparse(name) for name in lists if _chooses_servers(name, functions)]
+
+
+def _is_list_with_tidb(value: ast.expr) -> bool:
+    if not isinstance(value, ast.List | ast.Tuple | ast.ListComp):
+        return False
+    inside = value.elt if isinstance(value, ast.ListComp) else value
+    return any(isinstance(node, ast.Constant) and node.value == "tidb" for node in ast.walk(inside))
+
+
+def _chooses_servers(name: ast.expr, functions: list[ast.FunctionDef]) -> bool:
+    """Return whether `name` gives a fixture its parameters, or a test the server that it runs on."""
+    decorators = [decorator for function in functions for decorator in function.decorator_list]
+    used = [node for decorator in decorators if _is_about_servers(decorator) for node in ast.walk(decorator)]
+    return any(isinstance(node, ast.Name) and node.id == ast.unparse(name) for node in used)
+
+
+def _is_about_servers(decorator: ast.expr) -> bool:
+    match decorator:
+        case ast.Call(func=ast.Attribute(attr="fixture")):
+            return True
+        case ast.Call(args=[ast.Constant(value=str(chosen)), *_]):
+            return chosen in FIXTURES
+    return False
 
 
 def _by_fixture(function: ast.FunctionDef) -> bool:
@@ -43,6 +69,8 @@ def test_no_test_needs_tidb(path: Path) -> None:
         ("def test_a(tidb): ...", ["test_a"]),
         ('@pytest.mark.parametrize("kind", ["mariadb", "tidb"])\ndef test_a(kind): ...', ["test_a"]),
         ('@pytest.mark.parametrize("server", ("tidb",), indirect=True)\ndef test_a(server): ...', ["test_a"]),
+        ('PAIRS = [("tidb", kind) for kind in KINDS]\n@pytest.fixture(params=PAIRS)\ndef rig(request): ...', ["PAIRS"]),
+        ('WORDS = ["tidb"]\ndef helper(): return WORDS', []),
         ('@pytest.mark.parametrize("kind", KINDS)\ndef test_a(kind): ...', []),
         ('@pytest.mark.parametrize("word", ["tidb"])\ndef test_a(word): ...', []),
         ("if tidb_program():\n    def test_a(tidb): ...", []),
