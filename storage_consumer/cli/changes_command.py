@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
 from storage_consumer.cli import screen
 from storage_consumer.cli.answer import Answer
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import Loaded
-from storage_consumer.config.settings import Tuning
+from storage_consumer.config.settings import Tuning, Upstream
 from storage_consumer.errors import ConfigError
 from storage_consumer.feed import render_sql
 from storage_consumer.feed.keys import OfKey, Whole, key_values
@@ -20,6 +21,7 @@ from storage_consumer.feed.records import Event
 from storage_consumer.feed.render_debezium import debezium_envelopes
 from storage_consumer.feed.render_flat import flat_messages
 from storage_consumer.feed.render_json import json_lines
+from storage_consumer.feed.window import Contents, refuse_none
 from storage_consumer.instants import parse_instant
 from storage_consumer.operating.opened_bucket import opened_bucket
 from storage_consumer.plan.table_words import parsed
@@ -33,6 +35,9 @@ _UNMATCHED = (
     "those of several columns in the order of the table's columns; texts are compared by their bytes, also where the column's collation ignores case"
 )
 _BEYOND = "nothing is known from --from on yet: the bucket is complete up to {} only, and --follow waits for more"
+_NOT_YET = (
+    "the bucket has no table {} yet: --follow waits for it, and `storage-consumer inspect` lists those that there are"
+)
 _TOGETHER = 500
 """Lines that are written at once."""
 
@@ -40,7 +45,7 @@ _TOGETHER = 500
 def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
     """Print the changes of a bucket; the answer itself is empty.
 
-    Raises `ConfigError` for wrong arguments, and what `Feed` raises; all lines before it have been written.
+    Raises `ConfigError` for wrong arguments, before anything is written, and what `Feed` raises; all lines before it have been written.
     """
     own = {name: str(options[name]) for name in _OWN if options.get(name) is not None}
     low, high, form = _checked(own)
@@ -51,34 +56,55 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
     of_key = OfKey(key_values(own["key"]), upstream.protocol) if "key" in own else None
     wanted: Wanted = of_key or (lambda _: True)
     write = partial(screen.write, environ=environ, is_document=True)
-    if form in ("sql", "undo-sql"):
-        write(render_sql.HEAD)
-    if form == "undo-sql":
-        lines: Iterable[str] = render_sql.undone(
-            feed.events(low, high, Whole(of_key) if of_key else wanted), upstream.protocol
-        )
-    else:
-        render: dict[str, Callable[[], Callable[[Event], str]]] = {
-            "json": lambda: json_lines(upstream.protocol),
-            "sql": lambda: render_sql.statements(upstream.protocol, upstream.time_zone),
-            "flat": lambda: flat_messages(upstream.protocol, time.time),
-            "debezium": lambda: debezium_envelopes(upstream.protocol, time.time),
-        }
-        line = render[form]()
-        if "follow" in own:
-            with suppress(KeyboardInterrupt):
-                _print(_followed(feed, low, wanted, line, loaded.config.tuning, environ), write)
-            return Answer("")
-        lines = map(line, feed.events(low, high, wanted))
-    _print(lines, write)
+    complain = partial(_complain, environ=environ)
+    if "follow" in own:
+        told = partial(_told_so_far, feed.contents, _Asked(own.get("table"), low), complain)
+        with suppress(KeyboardInterrupt):
+            _print(
+                _headed(form, _followed(feed, low, wanted, _line(form, upstream), loaded.config.tuning, told)), write
+            )
+        return Answer("")
+    window = feed.window(low, high)
     if "table" in own:
-        feed.contents.refuse_none(own["table"])
+        refuse_none(feed.contents, own["table"])
     if low >= feed.contents.checkpoint:
-        screen.complain(f"storage-consumer: {_BEYOND.format(feed.contents.checkpoint)}", environ)
-    unmatched = [_UNMATCHED.format(own["key"])] if of_key is not None and not of_key.has_matched else []
-    for warning in (*feed.contents.warnings, *unmatched):
-        screen.complain(f"storage-consumer: {redact(warning)}", environ)
+        complain(_BEYOND.format(feed.contents.checkpoint))
+    if form == "undo-sql":
+        whole = Whole(of_key) if of_key else wanted
+        lines: Iterable[str] = render_sql.undone(feed.ordered(window, whole).events(), upstream.protocol)
+    else:
+        lines = map(_line(form, upstream), feed.ordered(window, wanted).events())
+    _print(_headed(form, lines), write)
+    for warning in feed.contents.warnings:
+        complain(warning)
+    if of_key is not None and not of_key.has_matched:
+        complain(_UNMATCHED.format(own["key"]))
     return Answer("")
+
+
+def _complain(text: str, environ: Mapping[str, str]) -> None:
+    screen.complain(f"storage-consumer: {redact(text)}", environ)
+
+
+def _line(form: str, upstream: Upstream) -> Callable[[Event], str]:
+    """Return the function from an event to its line; not for `undo-sql`."""
+    render: dict[str, Callable[[], Callable[[Event], str]]] = {
+        "json": lambda: json_lines(upstream.protocol),
+        "sql": lambda: render_sql.statements(upstream.protocol, upstream.time_zone),
+        "flat": lambda: flat_messages(upstream.protocol, time.time),
+        "debezium": lambda: debezium_envelopes(upstream.protocol, time.time),
+    }
+    return render[form]()
+
+
+def _headed(form: str, lines: Iterable[str | None]) -> Iterator[str | None]:
+    """Yield the lines, of a script its head before them: as soon as the first is known, so that none begins that ends with an error at once."""
+    rest = iter(lines)
+    first = next(rest, None)
+    if form in ("sql", "undo-sql"):
+        yield render_sql.HEAD.rstrip("\n")
+    yield first
+    yield from rest
 
 
 def _checked(own: Mapping[str, str]) -> tuple[int, int | None, str]:
@@ -118,21 +144,36 @@ def _rules(own: Mapping[str, str], loaded: Loaded) -> tuple[str, ...]:
     return (f"{quote(name.schema)}.{quote(name.table) if name.table else '*'}",)
 
 
-def _followed(
-    feed: Feed,
-    low: int,
-    wanted: Wanted,
-    line: Callable[[Event], str],
-    tuning: Tuning,
-    environ: Mapping[str, str],
-) -> Iterator[str | None]:
-    told = 0
+@dataclass(slots=True)
+class _Asked:
+    """What was asked for, until the answer to it was told."""
 
+    table: str | None
+    low: int
+    """Exclusive."""
+    warnings: int = 0
+    """How many of the bucket's warnings were told."""
+
+
+def _told_so_far(contents: Contents, asked: _Asked, complain: Callable[[str], None]) -> None:
+    """Tell what is odd about a bucket that is followed, each once; what is not there is missed as soon as it was looked at."""
+    for warning in contents.warnings[asked.warnings :]:
+        complain(warning)
+    asked.warnings = len(contents.warnings)
+    if not contents.checkpoint:
+        return
+    if asked.table is not None and not contents.has_tables:
+        complain(_NOT_YET.format(asked.table))
+    if asked.low >= contents.checkpoint:
+        complain(_BEYOND.format(contents.checkpoint))
+    asked.table, asked.low = None, -1
+
+
+def _followed(
+    feed: Feed, low: int, wanted: Wanted, line: Callable[[Event], str], tuning: Tuning, tell: Callable[[], None]
+) -> Iterator[str | None]:
     def wait() -> bool:
-        nonlocal told
-        for warning in feed.contents.warnings[told:]:
-            screen.complain(f"storage-consumer: {redact(warning)}", environ)
-        told = len(feed.contents.warnings)
+        tell()
         time.sleep(tuning.flush_interval)
         return True
 

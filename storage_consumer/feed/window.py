@@ -158,10 +158,10 @@ class Contents:
             ]
             yield from (self._structure(table, each) for each in found or versions[-1:])
 
-    def refuse_none(self, asked: str) -> None:
-        """Raise `ConfigError` if the bucket has nothing of the table that was `asked` for, and that alone is read."""
-        if not self._tables():
-            raise ConfigError(f"the bucket has no table {asked}; `storage-consumer inspect` lists its tables")
+    @property
+    def has_tables(self) -> bool:
+        """Whether the bucket shows a table that is wanted, also one that was dropped."""
+        return bool(self._tables())
 
     def pending(self) -> list[DataFile]:
         """Return the files that are not finished."""
@@ -260,6 +260,12 @@ class Contents:
             return not self._filter.leaves_out(definition.name) or definition.name.folded().schema in schemas
         named = (parsed(definition).subject, *parsed(definition).touched)
         return any(name.table and not self._filter.leaves_out(name) for name in named)
+
+
+def refuse_none(contents: Contents, asked: str) -> None:
+    """Raise `ConfigError` if the bucket has nothing of the table that was `asked` for, and that alone is read."""
+    if not contents.has_tables:
+        raise ConfigError(f"the bucket has no table {asked}; `storage-consumer inspect` lists its tables")
 
 
 def _refuse_gaps(table: TableConsumer, versions: Iterable[TableVersionConsumer], low: int) -> None:

@@ -79,6 +79,42 @@ def test_a_window_that_is_not_there_yet(bucket: SmallBucket) -> None:
     assert f"complete up to {ts(9)} only" in ended.stderr
 
 
+def test_a_script_begins_when_its_first_statement_is_known(bucket: SmallBucket) -> None:
+    """A table that is left out of a script for a fault leaves no head behind that would pass for a script."""
+    bucket.rows("d.a", 1, "no row")
+    window = ["--from", str(ts(2)), "--table", "d.a"]
+    for form in ("sql", "undo-sql"):
+        ended = printed(
+            "--upstream-uri", bucket.uri, "--output-old-value=false", "--include-commit-ts", "--format", form, *window
+        )
+        assert (ended.returncode, ended.stdout) == (1, "")
+
+
+def followed(bucket: SmallBucket, *words: str) -> tuple[str, str]:
+    """Follow a bucket until something is said on standard error, then end that; return both texts."""
+    command = [sys.executable, "-m", "storage_consumer", "changes", "--upstream-uri", bucket.uri, "--follow"]
+    more = ["--flush-interval", "100ms", *words]
+    with subprocess.Popen(
+        [*command, *more], cwd=ROOT, env=WITHOUT_OTHERS, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stderr is not None
+        first = running.stderr.readline()
+        running.send_signal(SIGINT)
+        out, rest = running.communicate(timeout=20)
+        assert running.returncode == 0
+    return out, first + rest
+
+
+def test_a_table_to_follow_that_is_not_there_yet(bucket: SmallBucket) -> None:
+    """It may come, so standard error says it in one line and the command goes on; so it does of a window that begins later."""
+    out, told = followed(bucket, "--table", "d.nope", "--from", str(ts(1)))
+    assert (out, told.count("\n")) == ("", 1)
+    assert "the bucket has no table d.nope yet" in told
+    out, told = followed(bucket, "--from", str(ts(20)))
+    assert (out, told.count("\n")) == ("", 1)
+    assert f"complete up to {ts(9)} only" in told
+
+
 def test_a_row_that_nothing_happened_to(bucket: SmallBucket) -> None:
     """It is said on stderr that no change is of that row, and how a key is given; a line break in it is a character as others."""
     for key in ("9", "a\nb"):
@@ -98,6 +134,10 @@ def test_a_row_that_nothing_happened_to(bucket: SmallBucket) -> None:
         (["--from", "9", "--to", "3"], "is before --from"),
         (["--table", "a.b.c"], "database.table is expected"),
         (["--table", "d.nope", "--from", str(ts(2))], "the bucket has no table d.nope"),
+        (["--table", "d.nope", "--format", "sql"], "the bucket has no table d.nope"),
+        (["--table", "d.nope", "--format", "undo-sql", "--from", str(ts(2))], "the bucket has no table d.nope"),
+        (["--table", "nope", "--format", "sql"], "the bucket has no table nope"),
+        (["--table", "d.a", "--to", str(ts(10)), "--format", "sql"], "complete up to its checkpoint"),
     ],
 )
 def test_wrong_arguments(bucket: SmallBucket, words: list[str], told: str) -> None:
