@@ -66,13 +66,13 @@ def year(text: str) -> str:
     return "0000" if text == "0" else text
 
 
-_LARGEST_SINGLE = 3.4028234663852886e38
+LARGEST_SINGLE = 3.4028234663852886e38
 
 
 def single(text: str) -> str:
     """Return a FLOAT in range: the shortest text of the largest one, 3.4028235e+38, slightly exceeds it, and servers refuse it."""
-    if abs(float(text)) > _LARGEST_SINGLE:
-        return f"{'-' if text.startswith('-') else ''}{_LARGEST_SINGLE!r}"
+    if abs(float(text)) > LARGEST_SINGLE:
+        return f"{'-' if text.startswith('-') else ''}{LARGEST_SINGLE!r}"
     return text
 
 

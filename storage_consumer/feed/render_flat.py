@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.decoder import Values
-from storage_consumer.decode.values import BINARY_TYPES, FLOAT_TYPES
+from storage_consumer.decode.values import BINARY_TYPES, FLOAT_TYPES, LARGEST_SINGLE
 from storage_consumer.feed.records import Event, Statement, Structure
 from storage_consumer.feed.render_json import dumped
 from storage_consumer.feed.values import number_of_member
@@ -38,6 +38,10 @@ _CODES = {
 }
 """Type → code of java.sql.Types; all others are VARCHAR, 12."""
 _VARCHAR = 12
+_NEVER_SIGNED = frozenset(("BIT", "YEAR"))
+"""Types that schema files call unsigned, and messages do not."""
+_LARGEST = "3.4028235e+38"
+"""The shortest text of the largest FLOAT."""
 _PROMOTED = {"TINYINT": (127, 5), "SMALLINT": (32767, 4), "INT": (2**31 - 1, -5), "BIGINT": (2**63 - 1, 3)}
 """Unsigned type → the highest value that its code can hold, and the code for those above it."""
 
@@ -103,13 +107,21 @@ def _text(column: TableColumn, text: str | None, protocol: Protocol) -> str | No
         return bytes.fromhex(text).decode("latin-1")
     if protocol != "canal-json" and column.type in ("ENUM", "SET"):
         return number_of_member(column, text)
+    if column.type == "YEAR":
+        return str(int(text))
     if column.type in FLOAT_TYPES and "e" in text.lower():
-        return format(Decimal(text), "f")
+        return format(Decimal(_shortest(text) if column.type == "FLOAT" else text), "f")
     return text
 
 
+def _shortest(text: str) -> str:
+    """Return a FLOAT in its shortest text; a decoder spells the largest one out."""
+    return text.replace(repr(LARGEST_SINGLE), _LARGEST)
+
+
 def _type_text(column: TableColumn) -> str:
-    return column.type.lower() + (" unsigned" if column.unsigned else "")
+    is_unsigned = column.unsigned and column.type not in _NEVER_SIGNED
+    return column.type.lower() + (" unsigned" if is_unsigned else "")
 
 
 def _code(column: TableColumn, text: str | None) -> int:

@@ -79,6 +79,23 @@ def test_flat_messages(bucket: SmallBucket) -> None:
     assert (statement["isDdl"], statement["type"], statement["sql"]) == (True, "CREATE", "CREATE DATABASE `d`")
 
 
+def test_types_and_values_that_canal_writes_otherwise(tmp_path: Path) -> None:
+    """Schema files call BIT and YEAR unsigned, and canal does not. Year zero is one digit, and the largest FLOAT its shortest text."""
+    found = SmallBucket(root=tmp_path)
+    kinds = {"id": "INT UNSIGNED", "b": "BIT UNSIGNED", "y": "YEAR UNSIGNED", "f": "FLOAT", "g": "FLOAT UNSIGNED"}
+    columns = [column(name, kind, key=name == "id") for name, kind in kinds.items()]
+    found.schema("d.t", ts(1), "CREATE TABLE `t` (id INT UNSIGNED PRIMARY KEY)", 3, columns)
+    found.rows(
+        "d.t", 1, row("d.t", 2, "1", "5", "0", "-3.4028235e+38", "1.5"), row("d.t", 3, "2", "0", "2024", "0", "1e7")
+    )
+    found.metadata(ts(9))
+    *_, zero, other = [json.loads(line) for line in map(flat_messages("csv", lambda: 0), feed_of(found).events(0))]
+    kinds = {"id": "int unsigned", "b": "bit", "y": "year", "f": "float", "g": "float unsigned"}
+    assert zero["mysqlType"] == kinds
+    assert zero["data"] == [{"id": "1", "b": "5", "y": "0", "f": "-34028235" + "0" * 31, "g": "1.5"}]
+    assert other["data"] == [{"id": "2", "b": "0", "y": "2024", "f": "0", "g": "10000000"}]
+
+
 def test_debezium(tmp_path: Path) -> None:
     """As its connector for MySQL has them: days, milliseconds or microseconds since 1970, times of UTC, bits from the lowest, exact decimals."""
     found = SmallBucket(root=tmp_path)
