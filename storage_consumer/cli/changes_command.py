@@ -21,6 +21,7 @@ from storage_consumer.feed.records import Event
 from storage_consumer.feed.render_debezium import debezium_envelopes
 from storage_consumer.feed.render_flat import flat_messages
 from storage_consumer.feed.render_json import json_lines
+from storage_consumer.feed.undoing import undone
 from storage_consumer.feed.window import Contents, refuse_none
 from storage_consumer.instants import parse_instant
 from storage_consumer.operating.opened_bucket import opened_bucket
@@ -30,6 +31,8 @@ from storage_consumer.telemetry import redact
 
 _OWN = ("table", "key", "from", "to", "follow", "format")
 _FORMATS = ("json", "sql", "undo-sql", "flat", "debezium")
+_FRAMES = {"sql": (render_sql.HEAD, ""), "undo-sql": (render_sql.UNDO_HEAD, render_sql.UNDO_FOOT)}
+"""Format → what a script in it begins and ends with."""
 _UNMATCHED = (
     "--key {!r}: no change of the window is of that row. Give each value as --format json prints it (bytes also in hexadecimal digits after 0x), "
     "those of several columns in the order of the table's columns; texts are compared by their bytes, also where the column's collation ignores case"
@@ -61,7 +64,7 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
         told = partial(_told_so_far, feed.contents, _Asked(own.get("table"), low), complain)
         with suppress(KeyboardInterrupt):
             _print(
-                _headed(form, _followed(feed, low, wanted, _line(form, upstream), loaded.config.tuning, told)), write
+                _framed(form, _followed(feed, low, wanted, _line(form, upstream), loaded.config.tuning, told)), write
             )
         return Answer("")
     window = feed.window(low, high)
@@ -71,10 +74,11 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
         complain(_BEYOND.format(feed.contents.checkpoint))
     if form == "undo-sql":
         whole = Whole(of_key) if of_key else wanted
-        lines: Iterable[str] = render_sql.undone(feed.ordered(window, whole).events(), upstream.protocol)
+        events = feed.ordered(window, whole).events()
+        lines: Iterable[str] = undone(window, events, feed.contents.definitions, upstream.protocol)
     else:
         lines = map(_line(form, upstream), feed.ordered(window, wanted).events())
-    _print(_headed(form, lines), write)
+    _print(_framed(form, lines), write)
     for warning in feed.contents.warnings:
         complain(warning)
     if of_key is not None and not of_key.has_matched:
@@ -97,14 +101,15 @@ def _line(form: str, upstream: Upstream) -> Callable[[Event], str]:
     return render[form]()
 
 
-def _headed(form: str, lines: Iterable[str | None]) -> Iterator[str | None]:
-    """Yield the lines, of a script its head before them: as soon as the first is known, so that none begins that ends with an error at once."""
+def _framed(form: str, lines: Iterable[str | None]) -> Iterator[str | None]:
+    """Yield the lines, of a script with head and foot: from when the first is known, so that none begins that ends with an error at once."""
+    head, foot = _FRAMES.get(form, ("", ""))
     rest = iter(lines)
     first = next(rest, None)
-    if form in ("sql", "undo-sql"):
-        yield render_sql.HEAD.rstrip("\n")
+    yield head.rstrip("\n") or None
     yield first
     yield from rest
+    yield foot.rstrip("\n") or None
 
 
 def _checked(own: Mapping[str, str]) -> tuple[int, int | None, str]:

@@ -30,12 +30,12 @@ def moves(name: TableName, low: int, high: int, known: Sequence[TableDefinition]
     first = bisect_right(known, low, key=lambda each: each.version)
     for place in takewhile(lambda place: known[place].version <= high, range(first, len(known))):
         definition = known[place]
-        if definition.is_ddl and (effect := _effect(definition, name.folded())):
+        if definition.is_ddl and (what := effect(definition, name.folded())):
             text, moment = definition.query.strip()[:200], tso_time(definition.version)
-            yield Move(definition.version, f"{text!r} (version {definition.version}, {moment}) {effect}")
+            yield Move(definition.version, f"{text!r} (version {definition.version}, {moment}) {what}")
 
 
-def _effect(definition: TableDefinition, name: TableName) -> str:
+def effect(definition: TableDefinition, name: TableName) -> str:
     """Return what a statement did to the rows of a table, given by its folded name; empty if it moved none."""
     ddl, own = parsed(definition), definition.name.folded()
     if not own.table:

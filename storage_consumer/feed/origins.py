@@ -82,7 +82,7 @@ def origins(
 
 def _rewritten(before: TableColumn, after: TableColumn, step: TableDefinition) -> str:
     """Return why a column's values may be others after a statement; empty if they stay what they are."""
-    if not _CHANGING & {token.upper for token in tokens(step.query)} or _keeps(before, after):
+    if not _CHANGING & {token.upper for token in tokens(step.query)} or keeps_values(before, after):
         return ""
     return (
         f"{step.name}: {_shown(step)} may have rewritten the values of column {after.name}, and the files do not have the new ones. Leave the "
@@ -94,7 +94,8 @@ def _shown(step: TableDefinition) -> str:
     return f"{step.query.strip()[:200]!r} at {step.version}"
 
 
-def _keeps(before: TableColumn, after: TableColumn) -> bool:
+def keeps_values(before: TableColumn, after: TableColumn) -> bool:
+    """Return whether a column certainly holds all values that it could hold before a statement, as they were."""
     if before.type != after.type or before.unsigned != after.unsigned:
         # Negative numbers would be others, and TiDB makes others of those beyond the signed ones, however wide the new type is.
         return before.unsigned == after.unsigned and _is_wider(before, after)
@@ -116,6 +117,11 @@ def _is_wider(before: TableColumn, after: TableColumn) -> bool:
         if before.type in kinds and after.type in kinds:
             return kinds.index(before.type) <= kinds.index(after.type)
     return (before.type, after.type) == ("CHAR", "VARCHAR") and (before.precision or 0) <= (after.precision or 0)
+
+
+def has_known_default(column: TableColumn, step: TableDefinition) -> bool:
+    """Return whether rows have one value of a new column, NULL or a constant, which its statement tells."""
+    return not _added(column, step).unknown
 
 
 def _added(column: TableColumn, step: TableDefinition) -> Origin:

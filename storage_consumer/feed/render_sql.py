@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from storage_consumer.apply.statements import TEXTS, json_equals, literal, same
 from storage_consumer.config.settings import Protocol
@@ -24,17 +24,24 @@ _JSON_EQUALS = json_equals("TiDB")
 
 
 _ZONE = "+00:00"
-HEAD = """\
+_LAX_MODE = "ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO"
+_STRICT_MODE = f"STRICT_ALL_TABLES,{_LAX_MODE}"
+_LAX, _STRICT = f"SET SESSION sql_mode = '{_LAX_MODE}'; ", f" SET SESSION sql_mode = '{_STRICT_MODE}';"
+_HEAD = """\
 SET NAMES utf8mb4;
-SET SESSION sql_mode = 'ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO';
+SET SESSION sql_mode = '{mode}';
 SET time_zone = '+00:00';
 SET SESSION foreign_key_checks = 0 /*!99999 , allow_auto_random_explicit_insert = 1 */;
 """
+HEAD = _HEAD.format(mode=_LAX_MODE)
 """What a script begins with, on TiDB, MySQL and MariaDB. It holds until the session ends.
 
 What a foreign key did to other rows is among the changes, so it may not be done again. TiDB alone knows the other variable, and reads
-comments with any version; clients remove those that begin with ``/*T!``.
+comments with any version; clients remove those that begin with ``/*T!``. It is not strict, as the sessions of its statements need not have been.
 """
+UNDO_HEAD = f"{_HEAD.format(mode=_STRICT_MODE)}BEGIN;\n"
+"""What a script begins with that takes changes back: a value that does not fit ends it, and then nothing is taken back."""
+UNDO_FOOT = "COMMIT;\n"
 
 
 def statements(protocol: Protocol, zone: str = "UTC") -> Callable[[Event], str]:
@@ -57,22 +64,11 @@ def statements(protocol: Protocol, zone: str = "UTC") -> Callable[[Event], str]:
     return line
 
 
-def undone(events: Iterable[Event], protocol: Protocol) -> list[str]:
-    """Return the statements that take events back, the last one first.
+def taken_back(event: Change, protocol: Protocol) -> str:
+    """Return the statement that takes a change back, in a line.
 
-    Raises `NotReplicable`, which names the event, where that is impossible: for a DDL statement, and for changes whose old values the
-    files lack.
+    Raises `NotReplicable` where the files lack old values.
     """
-    lines = [_undone(event, protocol) for event in events]
-    return lines[::-1]
-
-
-def _undone(event: Event, protocol: Protocol) -> str:
-    if isinstance(event, Statement):
-        raise NotReplicable(
-            f"the statement with version {event.commit_ts} ({tso_time(event.commit_ts)}) cannot be taken back, nor what was before it: "
-            f"{event.definition.query[:200]!r}. Begin after it, with --from {event.commit_ts + 1}"
-        )
     structure = event.structure
     place = f"{structure.table}, {event.file}, row {event.row}, commit ts {event.commit_ts}"
     if event.operation == PARTIAL_DELETE:
@@ -81,14 +77,21 @@ def _undone(event: Event, protocol: Protocol) -> str:
         )
     if event.operation == INSERT:
         return f"{_deletion(structure, event.values, protocol, event.given())}; -- {_where(event.commit_ts)}"
+    lax, strict = (_LAX, _STRICT) if _has_no_member(structure, event.old or event.values, protocol) else ("", "")
     if event.operation == UPDATE:
         if event.old is None:
             raise NotReplicable(
                 f"{place}: the files do not have what an updated row was before: set output-old-value = true under [sink.csv] in the "
                 "changefeed, for changes from then on"
             )
-        return f"{_update(structure, event.values, event.old, protocol)}; -- {_where(event.commit_ts)}"
-    return f"{_insertion(structure, event.values, protocol)}; -- {_where(event.commit_ts)}"
+        return f"{lax}{_update(structure, event.values, event.old, protocol)};{strict} -- {_where(event.commit_ts)}"
+    return f"{lax}{_insertion(structure, event.values, protocol)};{strict} -- {_where(event.commit_ts)}"
+
+
+def _has_no_member(structure: Structure, values: Values, protocol: Protocol) -> bool:
+    """Return whether a row has an ENUM's value that is no member, which only a session without strict mode writes; CSV never has it."""
+    pairs = zip(structure.columns, values, strict=True)
+    return protocol == "canal-json" and any(column.type == "ENUM" and text == "0" for column, text in pairs)
 
 
 def _redone(event: Change, protocol: Protocol) -> str:

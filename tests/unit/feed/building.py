@@ -10,6 +10,7 @@ from storage_consumer.config.load import load
 from storage_consumer.feed import ordered
 from storage_consumer.feed.reading import Feed, Wanted
 from storage_consumer.feed.records import Change, Event, Statement
+from storage_consumer.feed.undoing import undone
 from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
 from storage_consumer.storage.open import open_storage
 from storage_consumer.testing.storage import FakeClock, MemoryStorage
@@ -29,6 +30,13 @@ def feed_of(
     loaded = load(given, {}, target=False)
     upstream = replace(loaded.config.upstream, csv=replace(loaded.config.upstream.csv, **csv))
     return Feed(storage or open_storage(upstream, loaded.secrets), upstream, FakeClock(), rules)
+
+
+def undone_of(bucket: SmallBucket, *rules: str, low: int, high: int | None = None, old: bool = False) -> list[str]:
+    """What takes back a window of a bucket: exclusive, inclusive."""
+    feed = feed_of(bucket, *rules, old=old)
+    window = feed.window(low, high)
+    return undone(window, feed.ordered(window).events(), feed.contents.definitions, feed.protocol)
 
 
 def told(events: Iterable[Event | None]) -> list[str]:
@@ -57,4 +65,4 @@ def everything(bucket: SmallBucket, *rules: str, wanted: Wanted = lambda _: True
     return told(feed_of(bucket, *rules).events(0, wanted=wanted))
 
 
-__all__ = ["everything", "feed_of", "ordered", "told"]
+__all__ = ["everything", "feed_of", "ordered", "told", "undone_of"]

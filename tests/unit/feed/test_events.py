@@ -18,10 +18,9 @@ from storage_consumer.errors import (
 )
 from storage_consumer.feed import ordered
 from storage_consumer.feed.records import Statement
-from storage_consumer.feed.render_sql import undone
 from storage_consumer.testing.storage import MemoryStorage
 from tests.harness.small_bucket import ID_NAME, SmallBucket, column, row, ts
-from tests.unit.feed.building import everything, feed_of, told
+from tests.unit.feed.building import everything, feed_of, told, undone_of
 
 ADD = "ALTER TABLE `a` ADD COLUMN `more` INT"
 
@@ -138,7 +137,7 @@ def test_an_update_without_a_key_that_comes_again_in_two_parts(bucket: SmallBuck
         "3 D d.bag 1,was",
         "3 I d.bag 1,is",
     ]
-    lines = undone(feed_of(bucket, "d.bag", old=True).events(ts(2)), "csv")
+    lines = undone_of(bucket, "d.bag", low=ts(2), old=True)
     assert [line.partition(" ")[0] for line in lines] == ["DELETE", "INSERT"]
 
 
