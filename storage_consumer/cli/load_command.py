@@ -18,6 +18,8 @@ from storage_consumer.config.load import with_files_read
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.document import load_document
+from storage_consumer.monitoring.report import Phase
+from storage_consumer.monitoring.status import is_reported
 from storage_consumer.monitoring.wording import load_progress
 from storage_consumer.operating.exporting import Exported
 from storage_consumer.plan.loads import Load, LoadPhase
@@ -70,7 +72,8 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
             return Answer(_cancelled(desk, _chosen(rows, own["table"]), environ, options, as_json=as_json))
         shown = [_chosen(rows, own["table"])] if "table" in own else rows
         hidden = [row for row in shown if not row.load.is_pending] if not {"all", "table"} & own.keys() else []
-        return Answer(_listed([row for row in shown if row not in hidden], len(hidden), as_json=as_json))
+        listed = [row for row in shown if row not in hidden]
+        return Answer(_listed(listed, len(hidden), _rate(desk, listed), as_json=as_json))
 
 
 def _refuse_unbegun(load: Load, action: str) -> None:
@@ -197,12 +200,23 @@ def _cancelled(
     return table_command.answer({**skipped, **also, "action": "skip", "table": str(options["table"])}, environ).text
 
 
-def _listed(rows: Sequence[LoadRow], left_out: int, *, as_json: bool) -> str:
+def _rate(desk: StateInspector, rows: Sequence[LoadRow]) -> float | None:
+    """Return how many rows per second the consumer reads, of copies and changes together; None where nothing is loaded now."""
+    if not any(row.load.phase == LoadPhase.LOADING for row in rows):
+        return None
+    snapshot = desk.status.snapshot()
+    report = snapshot.report if is_reported(snapshot) else None
+    # Between rounds, and while all loads are paused, it would be the rate of before.
+    return report.rows_per_second if report and report.phase == Phase.APPLYING else None
+
+
+def _listed(rows: Sequence[LoadRow], left_out: int, rate: float | None, *, as_json: bool) -> str:
     if as_json:
-        return json_text({"loads": [_document(row) for row in rows]})
+        return json_text({"loads": [_document(row) for row in rows], "rows_per_second": rate})
     lines = [line for row in rows for line in _lines(row)] or ["no table is being loaded"]
+    speed = [f"the consumer reads {rate:,.0f} rows/s, changes of other tables included"] if rate else []
     more = [f"{left_out:,} ended: add --all"] if left_out else []
-    return "\n".join([*lines, *more]) + "\n"
+    return "\n".join([*lines, *speed, *more]) + "\n"
 
 
 def _lines(row: LoadRow) -> Iterator[str]:
