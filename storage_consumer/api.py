@@ -14,6 +14,7 @@ from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.reading import StateReader
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.clock import Clock, SystemClock
+from storage_consumer.config.export_uris import with_time_zone
 from storage_consumer.config.keywords import Options
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.secrets import remove_secrets, write_secrets
@@ -49,9 +50,11 @@ from storage_consumer.monitoring.status import Status
 from storage_consumer.operating.exported_source import exported_source
 from storage_consumer.operating.looking import status_now, status_site
 from storage_consumer.operating.opened_export import opened_export
+from storage_consumer.operating.requested_load import request_load
 from storage_consumer.operating.retries import QuarantineRetries
 from storage_consumer.operating.verification import Server, VerifyReport, live, server_at, verified
 from storage_consumer.operating.verified_table import VerifyOptions, Wishes
+from storage_consumer.plan.loads import Load
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.selection import Selection
 from storage_consumer.poll.reader import StorageReader
@@ -213,6 +216,19 @@ class Consumer:
         with closing(StateInspector(downstream, self._loaded.secrets.password)) as desk:
             return status_now(desk, downstream, max_lag=max_lag, needs_writer=needs_writer)
 
+    def load(self, table: str, dump: str, *, dump_tz: str = "", replace: bool = False) -> Load:
+        """Ask for a table to be loaded from an export, as ``storage-consumer load --table … --dump …`` does; return what was stored.
+
+        `table` is ``database.table``, `dump` the URI of an export by Dumpling or mydumper, and `dump_tz` the zone of its TIMESTAMP values
+        where its files do not say it. `replace`: whether to empty the target's table first; otherwise it has to be empty or not there. The
+        consumer that writes to the target loads the table, before its next round or when it starts; ``status().snapshot.loads`` shows how
+        far that is. Raises `ConfigError` for an unclear table or URI, for a target without a state, and where the table is being loaded
+        already; `TargetUnavailable` if the target does not answer.
+        """
+        downstream = self._loaded.config.downstream
+        with closing(StateInspector(downstream, self._loaded.secrets.password)) as desk:
+            return request_load(desk, table, with_time_zone(dump, dump_tz), replaces=replace)
+
     def verify(
         self,
         *,
@@ -331,7 +347,7 @@ class Consumer:
     def _complete(self) -> None:
         """Infer from the bucket the settings that were not given, and check that a decoder exists for all of them."""
         if self._loaded.unset:
-            bucket = self._looked_at()
+            bucket = _looked_at(self._loaded, self._clock, self._stop)
             self._loaded = completed(self._loaded, bucket)
             for each in bucket.settings:
                 if each.state == "inferred":
@@ -345,19 +361,6 @@ class Consumer:
             if text:
                 _log.warning("notice", text=text)
         decoder_for(upstream)
-
-    def _looked_at(self) -> Bucket:
-        """Return the bucket once it answers; raise `TransientError` if it does not within the retry limit."""
-        loaded, clock = self._loaded, self._clock
-        storage = open_storage(loaded.config.upstream, loaded.secrets)
-        deadline = clock.monotonic() + loaded.config.tuning.retry_limit
-        while True:
-            try:
-                storage.check()
-                return inspect(storage, loaded.config.upstream, loaded.origins, clock.now())
-            except TransientError:
-                if clock.monotonic() >= deadline or clock.wait(self._stop.requested, _PAUSE):
-                    raise
 
     def _context(self, manager: ConsumerManager, state: StateStore) -> RoundContext:
         """Return what rounds work with; the Spark pipeline and the DDL workers are kept while they are usable."""
@@ -400,6 +403,19 @@ class Consumer:
             loading=_loading(self._loaded, database, self._copy_ddl),
             retry_quarantined=QuarantineRetries(state, secrets.password),
         )
+
+
+def _looked_at(loaded: Loaded, clock: Clock, stop: StopSignal) -> Bucket:
+    """Return the bucket once it answers; raise `TransientError` if it does not within the retry limit."""
+    storage = open_storage(loaded.config.upstream, loaded.secrets)
+    deadline = clock.monotonic() + loaded.config.tuning.retry_limit
+    while True:
+        try:
+            storage.check()
+            return inspect(storage, loaded.config.upstream, loaded.origins, clock.now())
+        except TransientError:
+            if clock.monotonic() >= deadline or clock.wait(stop.requested, _PAUSE):
+                raise
 
 
 def _ddl_runner(loaded: Loaded, worker: int, journal: Journal, server_type: str, clock: Clock) -> KeyDriftGuard:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
@@ -10,7 +9,6 @@ from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.operator_loads import LoadRow
 from storage_consumer.cli import table_command, table_export
 from storage_consumer.cli.answer import Answer
-from storage_consumer.cli.ddl_command import who
 from storage_consumer.cli.layout import message, table, wrapped
 from storage_consumer.cli.reading_source import KEYWORDS, with_zone_of
 from storage_consumer.cli.target_state import opened
@@ -22,11 +20,12 @@ from storage_consumer.monitoring.report import Phase
 from storage_consumer.monitoring.status import is_reported
 from storage_consumer.monitoring.wording import load_progress
 from storage_consumer.operating.exporting import Exported
+from storage_consumer.operating.requested_load import meant_table, refuse_running, request_load
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_decisions import is_skipped
 from storage_consumer.plan.table_state import TableState
-from storage_consumer.plan.table_words import is_meant, parsed, refuse_several, table_flag
+from storage_consumer.plan.table_words import is_meant, refuse_several, table_flag
 from storage_consumer.telemetry import json_text, tso_time
 
 CANCEL = "cancel"
@@ -60,8 +59,8 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
         # Used more than once, and files that it names may be pipes.
         options = with_files_read({k: v for k, v in options.items() if k not in _OWN or k == "upstream_uri"}, environ)
         with opened(options, environ, _OWN) as desk:
-            name = _name(desk, own["table"])
-            _refuse_running(next((row for row in desk.loads.all() if row.load.table_key == key_of(name)), None))
+            name = meant_table(desk, own["table"])
+            refuse_running(next((row for row in desk.loads.all() if row.load.table_key == key_of(name)), None))
             _refuse_moving(desk, name)
         exported = table_export.export_table(name, own, options, environ)
     with opened(options, environ, _OWN) as desk:
@@ -90,15 +89,6 @@ def _refuse_unbegun(load: Load, action: str) -> None:
     )
 
 
-def _refuse_running(row: LoadRow | None) -> None:
-    """Raise `ConfigError` if this is a load that has begun and not ended."""
-    if row is not None and row.load.phase == LoadPhase.LOADING:
-        raise ConfigError(
-            f"{row.load.name} is being loaded from {row.load.source} ({load_progress(row.load)}). To load it from elsewhere, first run: "
-            f"storage-consumer load cancel {table_flag(row.load.name)}"
-        )
-
-
 def _refuse_moving(desk: StateInspector, name: TableName) -> None:
     """Raise `ConfigError` if changes of a table are being applied: it would soon be ahead of the export that is about to be made."""
     found = next((row for row in desk.tables.all() if row.stored.table_key == key_of(name)), None)
@@ -122,9 +112,8 @@ def _requested(
     desk: StateInspector, own: Mapping[str, str], source: str, exported: Exported | None, *, as_json: bool
 ) -> str:
     """Store a wish, and return that in words; raise `ConfigError` where the table is being loaded already."""
-    name = _name(desk, own["table"])
-    wish = Load(table_key=key_of(name), name=name, load_id=uuid.uuid4().hex, source=source, replaces="replace" in own)
-    _refuse_running(desk.loads.request(wish, who()))
+    wish = request_load(desk, own["table"], source, replaces="replace" in own)
+    name = wish.name
     if as_json:
         found = {"exported": asdict(exported)} if exported is not None else {}
         return json_text({"outcome": "stored", "table": str(name), "source": source, **found})
@@ -159,21 +148,6 @@ def _check(action: str, own: Mapping[str, str]) -> None:
     table_export.check(own)
     if "table" not in own and (action in (CANCEL, *_OF_TABLES) or {"dump", "at"} & own.keys()):
         raise ConfigError("`load` needs --table; without --dump and --at it lists the tables that are being loaded")
-
-
-def _name(desk: StateInspector, given: str) -> TableName:
-    """Return the table that is meant: one that the state knows, or else, since a copy may bring it, the name as it is given."""
-    known = [row.stored.name for row in desk.tables.all()]
-    refuse_several(known, given)
-    for name in known:
-        if is_meant(name, given) and name.table:
-            return name
-    found = parsed(given)
-    if found is None or not found.table:
-        raise ConfigError(
-            f"--table {given!r}: database.table is expected, and `database`.`table` where a name holds a dot"
-        )
-    return found
 
 
 def _chosen(rows: Sequence[LoadRow], given: str) -> LoadRow:

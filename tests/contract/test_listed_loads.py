@@ -1,12 +1,14 @@
-"""What the command `load` lists: how far loads are, and how fast the consumer is while it says so."""
+"""Requests for loads, and their list: how far they are, and how fast the consumer is meanwhile."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
+from storage_consumer import ConfigError, Consumer
 from storage_consumer.cli import load_command
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.report import Minute, Phase, Report
@@ -66,3 +68,20 @@ def test_no_rate_without_a_load(mariadb: DatabaseServer, rig: Rig) -> None:
     report = Report(version="1", started_at=1.5, phase=Phase.APPLYING, since=2.5, rows_per_second=9.0)
     rig.owner().reports.save(report.to_json(), MINUTE)
     assert listed(mariadb) == "no table is being loaded\n"
+
+
+def test_a_request_from_python(mariadb: DatabaseServer, rig: Rig) -> None:
+    """It is stored and listed; a table that is being loaded, words that name no table, and a zone that there is not are refused."""
+    rig.owner().loads.begin([LOAD], by="me")
+    with Consumer(upstream_uri="file:///nowhere?protocol=csv", downstream_uri=mariadb.uri, tz="UTC") as consumer:
+        stored = consumer.load("shop.b", "s3://bucket/later", dump_tz="UTC", replace=True)
+        assert (stored.name, stored.phase, stored.replaces) == (replace(NAME, table="b"), LoadPhase.REQUESTED, True)
+        assert stored in consumer.status(needs_writer=False).snapshot.loads
+        for table, zone, why in (
+            ("shop.a", "", "is being loaded from s3://bucket/full"),
+            ("shop", "", "database.table is expected"),
+            ("shop.b", "Mars/Crater", "Mars/Crater"),
+        ):
+            with pytest.raises(ConfigError, match=why):
+                consumer.load(table, "s3://bucket/later", dump_tz=zone)
+    assert "s3://bucket/later?time-zone=UTC" in listed(mariadb)
