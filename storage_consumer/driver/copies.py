@@ -94,6 +94,8 @@ class Loading:
     created: set[str] = field(default_factory=set)
     """Ids of the loads whose tables exist."""
     waits: LoadWaits = field(default_factory=LoadWaits)
+    refused: set[TableName] = field(default_factory=set)
+    """Tables whose last requested load this process has refused."""
     ended: bool = False
     """Whether a load ended since the state was read, so that it has to be read again."""
     rate: float = FIRST_RATE
@@ -106,7 +108,7 @@ class Loading:
         if former is None:
             return
         # Nothing is asked for or logged more often.
-        self.waits = former.waits
+        self.waits, self.refused = former.waits, former.refused
         # Loads of many tables end one by one: what was looked at for the others is not looked at again for each.
         if former.ended and former.loads:
             self.copies, self.created = former.copies, former.created

@@ -109,7 +109,7 @@ class LoadStarts:
         for load in ended:
             why = _LEFT_OUT.format(load.name, load_command(load.name, self.context.config.downstream))
             self.context.state.loads.cancel(load, why)
-            _log.error("load_refused", table=str(load.name), error=why)
+            self._say_refused(load, why)
         return bool(ended)
 
     def is_any_ready(self, busy: Collection[str]) -> bool:
@@ -163,8 +163,9 @@ class LoadStarts:
                 found = self._judged(load, restart)
             except (ConfigError, TableError) as fault:
                 self.context.state.loads.refuse(load, str(fault))
-                _log.error("load_refused", table=str(load.name), error=str(fault))
+                self._say_refused(load, str(fault))
             else:
+                self.loading.refused.discard(load.name)
                 begun.append(found)
         if begun:
             begun = self.context.state.loads.begin(begun, by="", places=self._places(begun))
@@ -233,6 +234,10 @@ class LoadStarts:
             raise ConfigError(
                 f"the target already has rows in {some_of(sorted(full), _NAMED)}: a copy is loaded into empty tables. {remedy}"
             )
+
+    def _say_refused(self, load: Load, why: str) -> None:
+        self.loading.refused.add(load.name)
+        _log.error("load_refused", table=str(load.name), error=why)
 
     def _log(self, loads: Iterable[Load]) -> None:
         for load in loads:

@@ -316,7 +316,10 @@ class ConsumerService:
             self._goes_on = True
             self._drop()
         if once:
-            summary = replace(summary, loading=(*summary.loading, *self._requested_loads()))
+            refused = sorted(map(str, context.loading.refused)) if context.loading is not None else ()
+            summary = replace(
+                summary, loading=(*summary.loading, *self._requested_loads()), refused_loads=tuple(refused)
+            )
         if summary.reached_until:
             _log.info("until_reached", checkpoint=summary.checkpoint, storage_checkpoint=summary.storage_checkpoint)
         return summary
