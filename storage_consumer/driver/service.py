@@ -171,7 +171,8 @@ class ConsumerService:
         if self._ddl_workers is None or not self._ddl_workers.running:
             self._apply_decisions()
         restart, self._storage_floor = self._state.progress.load()
-        for text in self._beyond_until(restart.checkpoint):
+        # What is read anew later was written by this very process.
+        for text in self._beyond_until(restart.checkpoint) if not self._rounds else ():
             _log.warning("notice", text=text)
         manager = manager_of(self._config, restart, self._storage_floor, self._clock.now())
         # After the window was opened, so that no late task adds to it.
