@@ -29,6 +29,7 @@ DUMPLINGS = {
     *(
         "--complete-insert",
         "--consistency",
+        "--no-data",
         "--no-views",
         "--output-filename-template",
         "--params",
