@@ -150,7 +150,7 @@ def _is_unique(options: Sequence[Token]) -> bool:
 
 def _unique_key(part: Sequence[Token]) -> dict[str, int | None] | None:
     """Return the columns of a key that stands behind the columns; None if it is none, or not unique."""
-    if part[0].kind != "word" or part[0].upper not in ("PRIMARY", "UNIQUE", "CONSTRAINT"):
+    if not part or part[0].kind != "word" or part[0].upper not in ("PRIMARY", "UNIQUE", "CONSTRAINT"):
         return None
     opening = find_words(part, "(")
     if opening < 0 or not any(token.upper in ("PRIMARY", "UNIQUE") for token in part[:opening] if token.kind == "word"):
@@ -159,7 +159,7 @@ def _unique_key(part: Sequence[Token]) -> dict[str, int | None] | None:
 
 
 def _key_part(part: Sequence[Token]) -> tuple[str, int | None]:
-    if part[0].kind not in NAMES:
+    if not part or part[0].kind not in NAMES:
         return "", None
     length = part[2].text if has_words(part[1:2], "(") else ""
     return folded_name(part[0].name), int(length) if length.isdecimal() else None
