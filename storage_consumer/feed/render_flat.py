@@ -38,6 +38,7 @@ _CODES = {
 }
 """Type → code of java.sql.Types; all others are VARCHAR, 12."""
 _VARCHAR = 12
+_NEVER_CALLED_UNSIGNED = ("BIT", "YEAR")
 _PROMOTED = {"TINYINT": (127, 5), "SMALLINT": (32767, 4), "INT": (2**31 - 1, -5), "BIGINT": (2**63 - 1, 3)}
 """Unsigned type → the highest value that its code can hold, and the code for those above it."""
 
@@ -105,11 +106,13 @@ def _text(column: TableColumn, text: str | None, protocol: Protocol) -> str | No
         return number_of_member(column, text)
     if column.type in FLOAT_TYPES and "e" in text.lower():
         return format(Decimal(text), "f")
-    return text
+    # Year zero has one digit.
+    return str(int(text)) if column.type == "YEAR" else text
 
 
 def _type_text(column: TableColumn) -> str:
-    return column.type.lower() + (" unsigned" if column.unsigned else "")
+    # Schema files call BIT and YEAR unsigned, messages do not.
+    return column.type.lower() + (" unsigned" if column.unsigned and column.type not in _NEVER_CALLED_UNSIGNED else "")
 
 
 def _code(column: TableColumn, text: str | None) -> int:
