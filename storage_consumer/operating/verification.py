@@ -15,7 +15,7 @@ from typing import TypeVar
 from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.config.settings import Downstream
 from storage_consumer.config.source_server import source_server
-from storage_consumer.config.table_filter import TableRules, table_rules
+from storage_consumer.config.table_filter import ALL_COLUMNS, CarriedColumns, TableRules, table_rules
 from storage_consumer.downstream.reading import Pace, Reading
 from storage_consumer.driver.remedies import reaching
 from storage_consumer.errors import ConfigError, StorageConsumerError, TransientError
@@ -184,11 +184,13 @@ def verified(
     source: OpensSource,
     wishes: Wishes,
     *,
+    carried: CarriedColumns = ALL_COLUMNS,
     stop: threading.Event | None = None,
     heard: Callable[[TableResult], None] = lambda _: None,
 ) -> VerifyReport:
     """Compare the tables of a feed with their source, and return what was found, by name. `source` is what `live` returns, or another.
 
+    `carried`: which columns the feed has of each table; the others are not compared.
     `heard` is called with each result as soon as it is there, from any thread. Raises `ConfigError` and `TransientError`; what is known
     by then is stored. Once `stop` is set, it raises `Abandoned`, and the run can be resumed.
     """
@@ -209,7 +211,7 @@ def verified(
         # Known from the start, so that a run that is killed can be resumed wherever it was.
         for key, result in open_tables.items():
             desk.put(key, result)
-        done += _all(_Run(target, source, wishes, desk, stop, heard), open_tables)
+        done += _all(_Run(target, source, wishes, carried, desk, stop, heard), open_tables)
         # The newest cut: what was created until then has come to the state, or comes at once.
         there = _tables_at(source, max(result.checkpoint for result in done), stop)
         known_now, rules = desk.known(), _rules(wishes)
@@ -237,6 +239,7 @@ class _Run:
     target: Server
     source: OpensSource
     wishes: Wishes
+    carried: CarriedColumns
     desk: Desk
     stop: threading.Event
     heard: Callable[[TableResult], None]
@@ -283,7 +286,14 @@ def _all(run: _Run, tables: Mapping[str, TableResult]) -> list[TableResult]:
 def _of_table(run: _Run, ends: Ends, key: str, result: TableResult) -> TableResult:
     schema = run.target.settings.state_schema
     work = TableVerification(
-        table_key=key, wishes=run.wishes, ends=ends, desk=run.desk, schema=schema, stop=run.stop, result=result
+        table_key=key,
+        wishes=run.wishes,
+        ends=ends,
+        desk=run.desk,
+        schema=schema,
+        stop=run.stop,
+        carried=run.carried,
+        result=result,
     )
     found = work.run()
     if found.outcome is Outcome.DIFFERENT:

@@ -11,15 +11,16 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypedDict
 
 from storage_consumer.checkpoint.operator_verified import SnapshotState
+from storage_consumer.config.table_filter import CarriedColumns
 from storage_consumer.downstream.compared_table import ComparedTable
 from storage_consumer.downstream.reading import Reading
 from storage_consumer.errors import Abandoned, TableError, TransientError
-from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, physical_ms
+from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, folded_name, physical_ms
 from storage_consumer.operating.compared_source import ComparedSource, NotComparable
 from storage_consumer.verifying.comparing import Comparison, Found, Sample
 from storage_consumer.verifying.cut import TableLook, is_compared, moves_on, obstacle
 from storage_consumer.verifying.healing import NOT_AT_SOURCE
-from storage_consumer.verifying.layout import LaidOutSide, TableLayout
+from storage_consumer.verifying.layout import LaidOutSide, TableLayout, without
 from storage_consumer.verifying.result import Outcome, Span, TableResult
 from storage_consumer.verifying.side import Key, TableShape, fingerprint
 from storage_consumer.verifying.structure import StructureFound
@@ -127,6 +128,8 @@ class _Cut:
     structure: StructureFound
     both: _Both | None = None
     """None where a side has no such table."""
+    left_out: tuple[str, ...] = ()
+    """Columns that the feed does not carry."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -140,6 +143,7 @@ class TableVerification:
     schema: str
     """Of the state."""
     stop: threading.Event
+    carried: CarriedColumns
     result: TableResult
     """What is known so far; of an interrupted run if it is resumed."""
     _found: Found = field(default_factory=Found)
@@ -297,7 +301,13 @@ class TableVerification:
         if opened is None or there is None:
             return _Cut(look, self._lacking(is_here=opened is not None, is_there=there is not None))
         source, here = opened
-        return _Cut(look, self.ends.source.structure(here, there), _Both(source, target, (here, there)))
+        left_out = self.carried.lacking(look.table, [column.name for column in here.columns])
+        folded = {*map(folded_name, left_out)}
+        # Statements reach the target whole, so it may have these columns, without the source's values.
+        lacking = folded - {folded_name(column.name) for column in there.columns}
+        structure = self.ends.source.structure(without(here, lacking), there)
+        shapes = (without(here, folded), without(there, folded))
+        return _Cut(look, structure, _Both(source, target, shapes), tuple(left_out))
 
     def _lacking(self, *, is_here: bool, is_there: bool) -> StructureFound:
         """Return what it means that a side lacks the table."""
@@ -329,7 +339,7 @@ class TableVerification:
             self.result,
             structure=tuple(cut.structure.differences),
             alike=tuple(sorted(cut.structure.used)),
-            notes=(*_notes(cut.look), *self.ends.source.notes),
+            notes=(*_notes(cut), *self.ends.source.notes),
         )
         both, layout = cut.both, self._layout(cut)
         if both is None or layout is None:
@@ -436,9 +446,11 @@ def _is_settled_since(look: TableLook, now: TableLook) -> bool:
     return physical_ms(now.checkpoint) - physical_ms(look.checkpoint) >= _SETTLING
 
 
-def _notes(look: TableLook) -> list[str]:
+def _notes(cut: _Cut) -> list[str]:
     """Return what should be known of a table beside what is compared."""
-    notes = []
+    look, notes = cut.look, list[str]()
+    if cut.left_out:
+        notes.append(f"left out by the changefeed's column-selectors: {', '.join(cut.left_out)}")
     if look.state not in ("running", "waiting"):
         notes.append(f"it is {look.state}, and was compared at its own checkpoint")
     if look.quarantined:

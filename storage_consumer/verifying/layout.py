@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from storage_consumer.model import folded_name
@@ -121,6 +121,13 @@ def shown_value(value: bytes) -> str:
         return value.decode()
     except UnicodeDecodeError:
         return f"0x{value.hex()}"
+
+
+def without(shape: TableShape, names: Collection[str]) -> TableShape:
+    """Return a structure without some columns, by folded names, and without the indexes over them."""
+    columns = tuple(column for column in shape.columns if folded_name(column.name) not in names)
+    indexes = (index for index in shape.indexes if not any(folded_name(name) in names for name in index.columns))
+    return replace(shape, columns=columns, indexes=tuple(indexes))
 
 
 def layout_of(source: TableShape, target: TableShape) -> TableLayout:
