@@ -119,7 +119,12 @@ class VerifyRig:
         return {result.table.table: result for result in self.report(stop=stop, **wishes).tables}
 
     def report(
-        self, *, stop: threading.Event | None = None, carried: CarriedColumns = ALL_COLUMNS, **wishes: Any
+        self,
+        *,
+        stop: threading.Event | None = None,
+        carried: CarriedColumns = ALL_COLUMNS,
+        heard: Callable[[TableResult], None] = lambda _: None,
+        **wishes: Any,
     ) -> VerifyReport:
         """All that a comparison finds."""
         frozen = wishes.pop("frozen", not self.is_live)
@@ -130,6 +135,7 @@ class VerifyRig:
             wanted,
             carried=carried,
             stop=stop,
+            heard=heard,
         )
 
     def one(self, name: str, **wishes: Any) -> TableResult:
