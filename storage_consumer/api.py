@@ -18,6 +18,7 @@ from storage_consumer.config.export_uris import with_time_zone
 from storage_consumer.config.keywords import Options
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.secrets import remove_secrets, write_secrets
+from storage_consumer.config.table_filter import CarriedColumns
 from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.csv.options import caveat
@@ -247,6 +248,8 @@ class Consumer:
         """
         wishes, loaded = Wishes(**options), self._loaded
         target = Server(settings=loaded.config.downstream, password=loaded.secrets.password)
+        upstream = loaded.config.upstream
+        carried = CarriedColumns(selectors=upstream.column_selectors, case_sensitive=upstream.case_sensitive)
         if bool(source) == bool(against):
             raise ConfigError(
                 "verify compares either with a server (source) or with an export (against): give one of the two"
@@ -254,12 +257,13 @@ class Consumer:
         if against:
             return verified(
                 target,
-                exported_source(*opened_export(against, loaded.config.upstream, loaded.secrets)),
+                exported_source(*opened_export(against, upstream, loaded.secrets)),
                 wishes,
+                carried=carried,
                 stop=stop,
             )
         server = server_at(source, source_password_file, os.environ, target.settings, frozen=frozen)
-        return verified(target, live(server, is_frozen=frozen), wishes, stop=stop)
+        return verified(target, live(server, is_frozen=frozen), wishes, carried=carried, stop=stop)
 
     def running_statements(self) -> tuple[RunningStatement, ...]:
         """Return the statements that run on the target now; from any thread."""
