@@ -11,7 +11,7 @@ from storage_consumer.cli import screen
 from storage_consumer.cli.answer import Answer
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import Loaded
-from storage_consumer.config.settings import Tuning
+from storage_consumer.config.settings import Tuning, Upstream
 from storage_consumer.errors import ConfigError
 from storage_consumer.feed import render_sql
 from storage_consumer.feed.keys import OfKey, Whole, key_values
@@ -32,6 +32,7 @@ _UNMATCHED = (
     "--key {!r}: no change of the window is of that row. Give each value as --format json prints it (bytes also in hexadecimal digits after 0x), "
     "those of several columns in the order of the table's columns; texts are compared by their bytes, also where the column's collation ignores case"
 )
+_AHEAD = "--from lies ahead: the bucket is complete up to {} so far, and what comes from --from on is printed as soon as it is complete"
 _BEYOND = "nothing is known from --from on yet: the bucket is complete up to {} only, and --follow waits for more"
 _TOGETHER = 500
 """Lines that are written at once."""
@@ -51,34 +52,60 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
     of_key = OfKey(key_values(own["key"]), upstream.protocol) if "key" in own else None
     wanted: Wanted = of_key or (lambda _: True)
     write = partial(screen.write, environ=environ, is_document=True)
-    if form in ("sql", "undo-sql"):
-        write(render_sql.HEAD)
+    # Before anything is printed: a script has a head, and whoever follows waits for ever.
+    upto = feed.upto(high)
+    _look_out(feed, own, low, environ)
     if form == "undo-sql":
-        lines: Iterable[str] = render_sql.undone(
-            feed.events(low, high, Whole(of_key) if of_key else wanted), upstream.protocol
+        events, altered = render_sql.altered_since(
+            feed.events(low, upto, Whole(of_key) if of_key else wanted),
+            feed.contents.statements(upto, feed.contents.checkpoint),
         )
+        lines = render_sql.undone(events, upstream.protocol)
+        _print([*(f"-- {each}" for each in altered), render_sql.UNDO_HEAD, *lines, render_sql.UNDO_TAIL], write)
+        _complain(altered, environ)
     else:
-        render: dict[str, Callable[[], Callable[[Event], str]]] = {
-            "json": lambda: json_lines(upstream.protocol),
-            "sql": lambda: render_sql.statements(upstream.protocol, upstream.time_zone),
-            "flat": lambda: flat_messages(upstream.protocol, time.time),
-            "debezium": lambda: debezium_envelopes(upstream.protocol, time.time),
-        }
-        line = render[form]()
+        line = _renderer(form, upstream)
+        if form == "sql":
+            write(render_sql.HEAD)
         if "follow" in own:
             with suppress(KeyboardInterrupt):
                 _print(_followed(feed, low, wanted, line, loaded.config.tuning, environ), write)
             return Answer("")
-        lines = map(line, feed.events(low, high, wanted))
-    _print(lines, write)
-    if "table" in own:
-        feed.contents.refuse_none(own["table"])
-    if low >= feed.contents.checkpoint:
-        screen.complain(f"storage-consumer: {_BEYOND.format(feed.contents.checkpoint)}", environ)
+        _print(map(line, feed.events(low, upto, wanted)), write)
     unmatched = [_UNMATCHED.format(own["key"])] if of_key is not None and not of_key.has_matched else []
-    for warning in (*feed.contents.warnings, *unmatched):
-        screen.complain(f"storage-consumer: {redact(warning)}", environ)
+    _complain([*feed.contents.warnings, *unmatched], environ)
     return Answer("")
+
+
+def _look_out(feed: Feed, own: Mapping[str, str], low: int, environ: Mapping[str, str]) -> None:
+    """Say what of the wanted is not there yet; raise `ConfigError` where that is the table, and nobody waits for it."""
+    complete = feed.contents.checkpoint
+    follows = "follow" in own
+    if "table" in own:
+        try:
+            feed.contents.refuse_none(own["table"])
+        except ConfigError as fault:
+            if not follows:
+                raise
+            _complain([f"{fault} so far"], environ)
+    if low >= complete:
+        _complain([(_AHEAD if follows else _BEYOND).format(complete)], environ)
+
+
+def _complain(texts: Iterable[str], environ: Mapping[str, str]) -> None:
+    for text in texts:
+        screen.complain(f"storage-consumer: {redact(text)}", environ)
+
+
+def _renderer(form: str, upstream: Upstream) -> Callable[[Event], str]:
+    """Return the function from an event to its line."""
+    render: dict[str, Callable[[], Callable[[Event], str]]] = {
+        "json": lambda: json_lines(upstream.protocol),
+        "sql": lambda: render_sql.statements(upstream.protocol, upstream.time_zone),
+        "flat": lambda: flat_messages(upstream.protocol, time.time),
+        "debezium": lambda: debezium_envelopes(upstream.protocol, time.time),
+    }
+    return render[form]()
 
 
 def _checked(own: Mapping[str, str]) -> tuple[int, int | None, str]:
@@ -130,8 +157,7 @@ def _followed(
 
     def wait() -> bool:
         nonlocal told
-        for warning in feed.contents.warnings[told:]:
-            screen.complain(f"storage-consumer: {redact(warning)}", environ)
+        _complain(feed.contents.warnings[told:], environ)
         told = len(feed.contents.warnings)
         time.sleep(tuning.flush_interval)
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from storage_consumer.apply.statements import TEXTS, json_equals, literal, same
 from storage_consumer.config.settings import Protocol
@@ -14,7 +15,8 @@ from storage_consumer.feed.records import Change, Event, Statement, Structure
 from storage_consumer.feed.values import reader
 from storage_consumer.job.spec import WireColumn
 from storage_consumer.kernels.arrays import INSERT, PARTIAL_DELETE, UPDATE
-from storage_consumer.model import TableColumn, physical_ms
+from storage_consumer.model import TableColumn, TableName, physical_ms
+from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import qualified, quote
 from storage_consumer.telemetry import tso_time
 
@@ -24,9 +26,12 @@ _JSON_EQUALS = json_equals("TiDB")
 
 
 _ZONE = "+00:00"
-HEAD = """\
+_SHOWN = 200
+"""Characters of a statement that a message quotes."""
+_MODE = "ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO"
+HEAD = f"""\
 SET NAMES utf8mb4;
-SET SESSION sql_mode = 'ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO';
+SET SESSION sql_mode = '{_MODE}';
 SET time_zone = '+00:00';
 SET SESSION foreign_key_checks = 0 /*!99999 , allow_auto_random_explicit_insert = 1 */;
 """
@@ -35,6 +40,9 @@ SET SESSION foreign_key_checks = 0 /*!99999 , allow_auto_random_explicit_insert 
 What a foreign key did to other rows is among the changes, so it may not be done again. TiDB alone knows the other variable, and reads
 comments with any version; clients remove those that begin with ``/*T!``.
 """
+UNDO_HEAD = HEAD.replace(_MODE, f"STRICT_ALL_TABLES,{_MODE}") + "BEGIN;"
+"""The same for a script that takes changes back: all of it, or nothing where a value no longer fits its column."""
+UNDO_TAIL = "COMMIT;"
 
 
 def statements(protocol: Protocol, zone: str = "UTC") -> Callable[[Event], str]:
@@ -63,15 +71,30 @@ def undone(events: Iterable[Event], protocol: Protocol) -> list[str]:
     Raises `NotReplicable`, which names the event, where that is impossible: for a DDL statement, and for changes whose old values the
     files lack.
     """
-    lines = [_undone(event, protocol) for event in events]
-    return lines[::-1]
+    return [_undone(event, protocol) for event in events][::-1]
+
+
+def altered_since(events: Iterable[Event], later: Iterable[Statement]) -> tuple[list[Event], list[str]]:
+    """Return the events, and a sentence about each table of them that a `later` statement touches: the script may not fit it any more."""
+    found = list(events)
+    changed = {event.structure.table.folded(): event.structure.table for event in found if isinstance(event, Change)}
+    altered: dict[TableName, str] = {}
+    for statement in later:
+        touched, query = parsed(statement.definition).touched, statement.definition.query
+        for folded in touched & changed.keys() | {each for each in changed if replace(each, table="") in touched}:
+            altered.setdefault(
+                folded,
+                f"{changed[folded]} is no longer what it was in the window: the statement with version {statement.commit_ts} "
+                f"({tso_time(statement.commit_ts)}) came after it: {query[:_SHOWN]!r}. Look whether what is undone still fits",
+            )
+    return found, [altered[folded] for folded in sorted(altered, key=str)]
 
 
 def _undone(event: Event, protocol: Protocol) -> str:
     if isinstance(event, Statement):
         raise NotReplicable(
             f"the statement with version {event.commit_ts} ({tso_time(event.commit_ts)}) cannot be taken back, nor what was before it: "
-            f"{event.definition.query[:200]!r}. Begin after it, with --from {event.commit_ts + 1}"
+            f"{event.definition.query[:_SHOWN]!r}. Begin after it, with --from {event.commit_ts + 1}"
         )
     structure = event.structure
     place = f"{structure.table}, {event.file}, row {event.row}, commit ts {event.commit_ts}"

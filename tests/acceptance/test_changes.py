@@ -98,6 +98,8 @@ def test_a_row_that_nothing_happened_to(bucket: SmallBucket) -> None:
         (["--from", "9", "--to", "3"], "is before --from"),
         (["--table", "a.b.c"], "database.table is expected"),
         (["--table", "d.nope", "--from", str(ts(2))], "the bucket has no table d.nope"),
+        (["--table", "d.nope", "--from", str(ts(2)), "--format", "undo-sql"], "the bucket has no table d.nope"),
+        (["--table", "d.nope", "--format", "sql"], "the bucket has no table d.nope"),
     ],
 )
 def test_wrong_arguments(bucket: SmallBucket, words: list[str], told: str) -> None:
@@ -135,6 +137,30 @@ def test_what_comes_is_followed(bucket: SmallBucket) -> None:
         assert first == ["ddl", "ddl", "insert"]
         bucket.metadata(ts(20))
         assert json.loads(running.stdout.readline())["after"] == {"id": 8, "name": "later"}
+        running.send_signal(SIGINT)
+        assert running.wait(20) == 0
+
+
+def test_what_is_not_there_yet_is_followed(bucket: SmallBucket) -> None:
+    """A table that may be misspelt, and a window that may be meant for another year, are told; they are waited for."""
+    command = [sys.executable, "-m", "storage_consumer", "changes", "--upstream-uri", bucket.uri, "--follow"]
+    more = ["--flush-interval", "100ms", "--table", "d.c", "--from", str(ts(15))]
+    with subprocess.Popen(
+        [*command, *more],
+        cwd=ROOT,
+        env=WITHOUT_OTHERS,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert "the bucket has no table d.c" in running.stderr.readline()
+        assert f"--from lies ahead: the bucket is complete up to {ts(9)} so far" in running.stderr.readline()
+        bucket.create("d.c", at=14)
+        bucket.rows("d.c", 1, row("d.c", 16, "1", '"new"'), version=ts(14))
+        bucket.metadata(ts(20))
+        assert json.loads(running.stdout.readline())["after"] == {"id": 1, "name": "new"}
         running.send_signal(SIGINT)
         assert running.wait(20) == 0
 
@@ -198,6 +224,33 @@ def test_a_window_is_taken_back(kind: str, request: pytest.FixtureRequest, tmp_p
     assert server.query("SELECT id FROM d.a ORDER BY id") == ((1,), (3,))
     run(server, printed(*at, "--from", before, "--format", "undo-sql").stdout)
     assert server.query("SELECT * FROM d.a ORDER BY id") == held
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_that_was_altered_since(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """It is said, also in the script; where a value no longer fits its column nothing is taken back, rather than a part of it or of the value."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    bucket = SmallBucket(root=tmp_path, protocol="canal-json")
+    bucket.create("d.a", "d.b")
+    bucket.rows("d.a", 1, row("d.a", 2, "1", '"a long name"'), row("d.a", 4, "1", '"a long name"', operation="D"))
+    bucket.rows("d.a", 2, row("d.a", 5, "2", '"two"'))
+    query = "ALTER TABLE `a` MODIFY `name` VARCHAR(5)"
+    bucket.schema("d.a", ts(6), query, 12)
+    bucket.schema("d.b", ts(7), "TRUNCATE TABLE `b`", 11)
+    bucket.metadata(ts(9))
+    at = ["--upstream-uri", bucket.uri]
+    try:
+        run(server, printed(*at, "--format", "sql").stdout)
+        ended = printed(*at, "--from", str(ts(3)), "--to", str(ts(5)), "--format", "undo-sql")
+        told = f"d.a is no longer what it was in the window: the statement with version {ts(6)}"
+        assert (ended.returncode, ended.stderr.count(told), ended.stderr.count("\n")) == (0, 1, 1)
+        assert ended.stdout.startswith(f"-- {told}")
+        assert repr(query) in ended.stdout.splitlines()[0]
+        assert "Data too long for column 'name'" in piped(server, ended.stdout)
+        assert server.query("SELECT * FROM d.a") == ((2, "two"),)
+    finally:
+        run(server, "DROP DATABASE IF EXISTS d")
 
 
 @pytest.mark.server
