@@ -438,6 +438,9 @@ def _loading(loaded: Loaded, database: TargetDatabase, ddl: Ddl) -> Loading:
     def has_rows(name: TableName) -> bool:
         return bool(database.session.rows(f"SELECT 1 FROM {qualified(name)} LIMIT 1"))  # noqa: S608 - a quoted name
 
+    def is_ours(name: TableName) -> bool:
+        return bool(database.key_notes.noted([name]))
+
     def is_taken(name: TableName) -> bool:
         return not selection.filter.leaves_out(name)
 
@@ -446,4 +449,4 @@ def _loading(loaded: Loaded, database: TargetDatabase, ddl: Ddl) -> Loading:
 
     selection = Selection.of(loaded.config.selecting, loaded.config.downstream.state_schema)
 
-    return Loading(open_copy=opened_copy, ddl=ddl, has_rows=has_rows)
+    return Loading(open_copy=opened_copy, ddl=ddl, has_rows=has_rows, is_ours=is_ours)

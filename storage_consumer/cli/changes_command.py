@@ -21,6 +21,7 @@ from storage_consumer.feed.render_debezium import debezium_envelopes
 from storage_consumer.feed.render_flat import flat_messages
 from storage_consumer.feed.render_json import json_lines
 from storage_consumer.instants import parse_instant
+from storage_consumer.model import MAX_TSO
 from storage_consumer.operating.opened_bucket import opened_bucket
 from storage_consumer.plan.table_words import parsed
 from storage_consumer.sql.tokens import quote
@@ -57,8 +58,8 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
     _look_out(feed, own, low, environ)
     if form == "undo-sql":
         events, altered = render_sql.altered_since(
-            feed.events(low, upto, Whole(of_key) if of_key else wanted),
-            feed.contents.statements(upto, feed.contents.checkpoint),
+            feed.within(feed.contents.window(low, upto), Whole(of_key) if of_key else wanted),
+            feed.contents.statements(upto, MAX_TSO),
         )
         lines = render_sql.undone(events, upstream.protocol)
         _print([*(f"-- {each}" for each in altered), render_sql.UNDO_HEAD, *lines, render_sql.UNDO_TAIL], write)
@@ -71,7 +72,7 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
             with suppress(KeyboardInterrupt):
                 _print(_followed(feed, low, wanted, line, loaded.config.tuning, environ), write)
             return Answer("")
-        _print(map(line, feed.events(low, upto, wanted)), write)
+        _print(map(line, feed.within(feed.contents.window(low, upto), wanted)), write)
     unmatched = [_UNMATCHED.format(own["key"])] if of_key is not None and not of_key.has_matched else []
     _complain([*feed.contents.warnings, *unmatched], environ)
     return Answer("")
@@ -87,7 +88,7 @@ def _look_out(feed: Feed, own: Mapping[str, str], low: int, environ: Mapping[str
         except ConfigError as fault:
             if not follows:
                 raise
-            _complain([f"{fault} so far"], environ)
+            _complain([f"{fault}. It is printed as soon as it comes"], environ)
     if low >= complete:
         _complain([(_AHEAD if follows else _BEYOND).format(complete)], environ)
 

@@ -68,13 +68,12 @@ def blockers(query: Query, names: Iterable[TableName]) -> tuple[str, ...]:
 
 
 def _lasting(query: Query) -> list[tuple[Any, ...]]:
-    """Return the open transactions that go on for a while; where none does, those that are open now."""
+    """Return the open transactions that are still open a while later."""
     found = list(query(_OPEN, []))
-    if len(found) < 2:  # noqa: PLR2004 - one alone is told as it is
-        return found
-    query("SELECT SLEEP(%s)", [_LASTING])
-    still = {_identity(row) for row in query(_OPEN, [])}
-    return [row for row in found if _identity(row) in still] or found
+    if found:
+        query("SELECT SLEEP(%s)", [_LASTING])
+    still = {_identity(row) for row in query(_OPEN, [])} if found else set()
+    return [row for row in found if _identity(row) in still]
 
 
 def _identity(row: tuple[Any, ...]) -> tuple[Any, Any]:

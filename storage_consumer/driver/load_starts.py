@@ -81,8 +81,9 @@ class LoadStarts:
         for note in copy.notes:
             _log.warning("notice", text=f"{uri}: {note}")
         self._log(loads)
-        if all(map(_is_empty, loads)):
-            _warn_of_empty(loads)
+        tables = [load for load in loads if not load.is_view]
+        if not any(load.parts for load in tables):
+            _warn_of_empty(tables)
 
     def _create_databases(self, copy: OpenCopy, load_id: str) -> None:
         """Create the databases of a copy that the filter takes, those without tables too: a later statement may need them.
@@ -111,7 +112,7 @@ class LoadStarts:
         for load in ended:
             why = _LEFT_OUT.format(load.name, load_command(load.name, self.context.config.downstream))
             self.context.state.loads.cancel(load, why)
-            self._say_refused(load, why)
+            _log.error("load_refused", table=str(load.name), error=why)
         return bool(ended)
 
     def is_any_ready(self, busy: Collection[str]) -> bool:
@@ -165,7 +166,8 @@ class LoadStarts:
                 found = self._judged(load, restart)
             except (ConfigError, TableError) as fault:
                 self.context.state.loads.refuse(load, str(fault))
-                self._say_refused(load, str(fault))
+                self.loading.refused.add(load.name)
+                _log.error("load_refused", table=str(load.name), error=str(fault))
             else:
                 self.loading.refused.discard(load.name)
                 begun.append(found)
@@ -237,10 +239,6 @@ class LoadStarts:
             raise ConfigError(
                 f"the target already has rows in {some_of(sorted(full), _NAMED)}: a copy is loaded into empty tables. {remedy}"
             )
-
-    def _say_refused(self, load: Load, why: str) -> None:
-        self.loading.refused.add(load.name)
-        _log.error("load_refused", table=str(load.name), error=why)
 
     def _log(self, loads: Iterable[Load]) -> None:
         for load in loads:

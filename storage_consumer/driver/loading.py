@@ -57,6 +57,11 @@ _HOLDS_DATABASE = (
     "storage-consumer load {} --dump URI --replace"
 )
 
+_ROWS_CAME = (
+    "somebody has written rows into {} since its load was requested: it would be created anew for the copy, and they would be lost. Remove them, "
+    "or load the copy in their place: storage-consumer load cancel {}, and request it again with --replace"
+)
+
 
 @dataclass(slots=True)
 class LoadJobs:
@@ -190,6 +195,9 @@ class LoadJobs:
         # One that has been sent goes on, whatever is known by now.
         if begun or not self._is_as_copied(load, copy, there):
             refuse_unmade(create, manager, target)
+            # They came after the load was found to begin with an empty table.
+            if not (begun or load.replaces) and self.loading.has_rows(there.name):
+                raise NotReplicable(_ROWS_CAME.format(there.name, table_flag(name)))
             return [*steps, drop_table, create]
         return [*steps, _emptying(load, table.definition, DdlKind.TRUNCATE_TABLE)] if load.replaces else steps
 
@@ -201,6 +209,9 @@ class LoadJobs:
         wanted = copy.tables[load.table_key].definition
         columns = [folded_name(column.name) for column in wanted.columns]
         if columns != [folded_name(column.name) for column in there.columns if not column.generated]:
+            return False
+        # Nothing is known of the keys, collations, expressions and triggers of one that somebody else made.
+        if not self.loading.is_ours(there.name):
             return False
         if _tells_less_apart(there, wanted.query):
             return False

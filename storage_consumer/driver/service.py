@@ -245,6 +245,9 @@ class ConsumerService:
     def run_once(self, stop: StopSignal) -> RoundSummary:
         """Run one round up to the storage checkpoint, including the DDL at exactly that ts; return its summary."""
         summary = RoundSummary()
+        loading = self._context.loading if self._context is not None else self._loading
+        if loading is not None:
+            loading.refused.clear()
         self._goes_on = True
         while self._goes_on and not stop.requested.is_set():
             last = self._persistently(lambda: self._round(stop, once=True), stop)

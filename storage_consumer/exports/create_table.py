@@ -127,8 +127,8 @@ def binary_columns(statement: str) -> frozenset[str]:
 
 
 def _collation(found: Sequence[Token]) -> str:
-    """Return the collation that is named, in lower case; empty if none is."""
-    at = find_words(found, "COLLATE")
+    """Return the collation that is named, outside of parentheses, in lower case; empty if none is."""
+    at = find_words(found, "COLLATE", depth=found[0].depth) if found else -1
     if at < 0:
         return ""
     named = [token for token in found[at + 1 : at + 3] if token.text != "="]

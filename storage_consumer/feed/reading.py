@@ -45,7 +45,13 @@ class Feed:
         may still be missing. Raises `ConfigError` for a window beyond the checkpoint, `NoMetadata`, `StorageUnavailable`, `FilesMissing`,
         `NotReplicable` and `UndecodableRow`.
         """
-        yield from self._of(self.window(low, high), wanted)
+        yield from self.within(self.window(low, high), wanted)
+
+    def within(self, window: Window, wanted: Wanted = lambda _: True) -> Iterator[Event]:
+        """Yield the events of a window; see `events`."""
+        ordered = self.ordered(window, wanted)
+        yield from ordered.events()
+        self.contents.finish(each.file for each in window.files if each.file not in ordered.beyond)
 
     def of_tables(self, names: Iterable[TableName]) -> Feed:
         """Return the feed of some tables of the same bucket."""
@@ -126,7 +132,7 @@ class Feed:
         while True:
             try:
                 # Read again, a window gives the same events.
-                for event in islice(self._of(window, wanted), given, None):
+                for event in islice(self.within(window, wanted), given, None):
                     given += 1
                     silent.end()
                     yield event
@@ -160,11 +166,6 @@ class Feed:
             return None
         missing.end()
         return window
-
-    def _of(self, window: Window, wanted: Wanted) -> Iterator[Event]:
-        ordered = self.ordered(window, wanted)
-        yield from ordered.events()
-        self.contents.finish(each.file for each in window.files if each.file not in ordered.beyond)
 
 
 def ordered_in(window: Window, storage: Storage, upstream: Upstream, wanted: Wanted = lambda _: True) -> Ordered:

@@ -21,7 +21,7 @@ from storage_consumer.driver.remedies import reaching
 from storage_consumer.errors import Abandoned, ConfigError, StorageConsumerError, TransientError
 from storage_consumer.model import TableName
 from storage_consumer.operating.compared_source import ComparedSource, LiveSource
-from storage_consumer.operating.verified_table import PAUSE, Desk, Ends, TableVerification, Wishes
+from storage_consumer.operating.verified_table import JUDGED_EVERY, Desk, Ends, TableVerification, Wishes
 from storage_consumer.plan.steps import key_of
 from storage_consumer.telemetry import register_secret
 from storage_consumer.verifying.cut import TableLook, is_compared
@@ -287,13 +287,13 @@ def _results(
     running = {begin(_work(run, key, result)) for key, result in tables.items()}
     aside: list[TableVerification] = []
     while running or aside:
-        ended, running = wait(running, timeout=PAUSE if aside else None, return_when=FIRST_COMPLETED)
+        ended, running = wait(running, timeout=JUDGED_EVERY if aside else None, return_when=FIRST_COMPLETED)
         aside += [each.result() for each in ended]
         verdicts = [(work, work.judge()) for work in aside]
         yield from (_told(run, work) for work, verdict in verdicts if verdict == "final")
         running |= {begin(work) for work, verdict in verdicts if verdict == "again"}
         aside = [work for work, verdict in verdicts if verdict == "later"]
-        if aside and not running and run.stop.wait(PAUSE):
+        if aside and not running and run.stop.wait(JUDGED_EVERY):
             raise Abandoned("the comparison was broken off")
 
 

@@ -25,7 +25,7 @@ from storage_consumer.verifying.result import Outcome, Span, TableResult
 from storage_consumer.verifying.side import Key, TableShape, fingerprint
 from storage_consumer.verifying.structure import StructureFound
 
-PAUSE = 0.03
+_PAUSE = 0.03
 """Seconds between two looks for a moment at which a table is at rest."""
 _LOOK = 1.0
 """Seconds between two looks whether a statement waits for the snapshot."""
@@ -37,7 +37,8 @@ _PATIENCE = 60.0
 """Seconds to wait for that."""
 _TRIES = 20
 """How often a cut that was lost is taken anew."""
-_JUDGED_EVERY = 0.5
+JUDGED_EVERY = 0.5
+"""Seconds between two looks whether the differences of a table count."""
 _STORED_EVERY = 2.0
 _RESTARTS = 3
 Verdict = Literal["final", "again", "later"]
@@ -250,7 +251,7 @@ class TableVerification:
         """
         if (aside := self._aside) is None or time.monotonic() < aside.next:
             return "final" if aside is None else "later"
-        aside.next, is_over = time.monotonic() + _JUDGED_EVERY, time.monotonic() >= aside.until
+        aside.next, is_over = time.monotonic() + JUDGED_EVERY, time.monotonic() >= aside.until
         look, last = aside.look, aside.look.checkpoint + (_EARLY << TSO_PHYSICAL_SHIFT)
         try:
             now = self.desk.now(self.table_key)
@@ -260,16 +261,22 @@ class TableVerification:
                 raise
             return "later"
         moves = now is not None and moves_on(now)
-        if version and now is not None and moves and self._restarts < _RESTARTS:
+        # One that was run between two cuts: whatever becomes of the table, one cut after it shows what is equal.
+        has_run = 0 < version < look.checkpoint
+        if version and now is not None and (moves or has_run) and self._restarts < _RESTARTS:
             # Another cut before the statement has moved anything would find the same.
-            if not (is_over or now.statements != look.statements or now.checkpoint > look.checkpoint):
+            if not (has_run or is_over or now.statements != look.statements or now.checkpoint > look.checkpoint):
                 return "later"
             self._restarts += 1
             self._aside = None
             return "again"
         if not (version or now is None or not moves or is_over or _is_settled_since(look, now)):
             return "later"
-        note = f"the statement of version {version} follows at the source, which may show its effect before"
+        note = (
+            f"the statement of version {version} was run while the table was compared"
+            if has_run
+            else f"the statement of version {version} follows at the source, which may show its effect before"
+        )
         notes = (*aside.result.notes, *([note] if version else ()))
         self.result = replace(aside.result, notes=notes, seconds=self.result.seconds)
         return "final"
@@ -337,7 +344,7 @@ class TableVerification:
     def _wait(self, why: str) -> None:
         if time.monotonic() >= self._deadline:
             raise NotComparable(f"it was not at rest for {self.wishes.wait:g} s (--wait): {why}")
-        self._rest(PAUSE)
+        self._rest(_PAUSE)
 
     def _rest(self, seconds: float) -> None:
         if self.stop.wait(seconds):
@@ -460,6 +467,7 @@ def _counted(result: TableResult, both: _Both, side: _Side) -> TableResult:
 def _first(aside: _SetAside) -> int:
     """Return from which version on a statement may explain what differs, also one that was run between two cuts."""
     spans, last = aside.result.spans, aside.look.checkpoint
+    # One at exactly the first cut may have been run after it; a finished one at the lower border does not count.
     return last if not spans or spans[0].checkpoint == last else spans[0].checkpoint - 1
 
 

@@ -88,7 +88,7 @@ def test_lock_that_somebody_holds(rig: Rig, caplog: pytest.LogCaptureFixture) ->
 
 @pytest.mark.parametrize("rig", ["mariadb"], indirect=True)
 def test_short_transactions_hold_nothing(rig: Rig) -> None:
-    """Where the server does not tell of locks, whoever ends transactions one after another is not taken for the holder; one alone is told."""
+    """Where the server does not tell of locks, whoever ends transactions one after another is not taken for the holder."""
     done = threading.Event()
 
     def often() -> None:

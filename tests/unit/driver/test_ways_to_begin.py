@@ -1,4 +1,4 @@
-"""Feeds that are begun for the copy alone, or with a copy that has no rows."""
+"""Feeds that are begun for the copy alone, with a copy that has no rows, or into tables that somebody else made."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import logging
 
 import pytest
 
+from storage_consumer.model import TableName
 from tests.harness.small_bucket import row, ts
 from tests.unit.copying import MemoryCopy, WithCopies, names_in
 from tests.unit.driver.test_limits import limited
 from tests.unit.driver.test_loads import shop
 from tests.unit.driver.test_requested_loads import feed
+from tests.unit.driving import numbers
 
 NO_ROWS = "the copy holds no rows of "
 
@@ -57,3 +59,18 @@ def test_a_table_that_is_emptied_by_its_load(caplog: pytest.LogCaptureFixture) -
     assert not world.once().halted
     assert not names_in(world, "shop.a")
     assert f"{NO_ROWS}shop.a," in caplog.text
+
+
+@pytest.mark.parametrize("is_foreign", [False, True])
+def test_a_table_that_somebody_else_made(*, is_foreign: bool) -> None:
+    """It is created anew: nothing is known of what it would do to rows. One that our statements made is only emptied."""
+    world = feed(snapshot=15)
+    world.once()
+    world.bucket.metadata(ts(20))
+    if is_foreign:
+        world.foreign.add(TableName(schema="shop", table="a"))
+    world.request("shop.a", replaces=True)
+    assert not world.once().halted
+    assert numbers(world, "shop.a") == ["1", "2"]
+    emptied = {entry.statement.split(" `")[0] for entry in world.records.journal.values()}
+    assert ("DROP TABLE" in emptied, "TRUNCATE TABLE" in emptied) == (is_foreign, not is_foreign)
