@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ from urllib.parse import quote
 import pymysql
 import pymysql.cursors
 
-from storage_consumer import Consumer
+from storage_consumer import Consumer, Options
 from storage_consumer.summary import RoundSummary
 
 STATE_SCHEMA = "storage_consumer"
+COPY_AT = 1
+"""The step, from 0, as of which the export is."""
 SHOWN = {
     "orders by status": "SELECT status, COUNT(*) AS orders, SUM(total) AS total FROM shop.orders GROUP BY status ORDER BY status",
     "best customers": (
@@ -33,27 +36,72 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, required=True, help="folder with corpus.json and tree/")
     parser.add_argument("--work", type=Path, required=True, help="folder for the bucket and the configuration")
     parser.add_argument("--socket", required=True, help="socket of the target database")
+    parser.add_argument("--exports", type=Path, help="archive of exports: begin with one as of the second step")
     asked = parser.parse_args()
     facts = json.loads((asked.corpus / "corpus.json").read_text(encoding="utf-8"))
     bucket, config = asked.work / "bucket", asked.work / "changefeed.toml"
     shutil.rmtree(bucket, ignore_errors=True)
     config.write_text(facts["changefeed_toml"], encoding="utf-8")
+    options: Options = {
+        "upstream_uri": f"{bucket.resolve().as_uri()}?protocol=csv",
+        "downstream_uri": f"mysql://root@localhost/?unix-socket={quote(asked.socket)}",
+        "config": str(config),
+        "tz": "UTC",
+    }
     with pymysql.connect(unix_socket=asked.socket, user="root", autocommit=True) as target:
         begin_afresh(target)
-        print("A shop's changes arrive in a bucket in five steps. Spark starts; that takes some seconds once.\n")
-        with Consumer(
-            upstream_uri=f"{bucket.resolve().as_uri()}?protocol=csv",
-            downstream_uri=f"mysql://root@localhost/?unix-socket={quote(asked.socket)}",
-            config=str(config),
-            tz="UTC",
-        ) as consumer:
-            for number, cut in enumerate(facts["cuts"], 1):
-                arrived = deliver(asked.corpus / "tree", bucket, cut)
-                print(f"step {number}: {arrived} files arrive, checkpoint {cut['checkpoint_ts']}")
-                show_round(consumer.run_once())
+        if asked.exports is None:
+            print("A shop's changes arrive in a bucket in five steps. Spark starts; that takes some seconds once.\n")
+            follow(options, asked.corpus / "tree", bucket, facts["cuts"])
+        else:
+            copy = export_at(asked.exports, asked.work / "export", facts["cuts"][COPY_AT]["checkpoint_ts"])
+            load_and_follow(options | {"dump": copy}, asked.corpus / "tree", bucket, facts["cuts"])
         for title, query in SHOWN.items():
             print(f"\n{title}")
             show_rows(target, query)
+
+
+def follow(options: Options, tree: Path, bucket: Path, cuts: Sequence[Mapping[str, Any]]) -> None:
+    """Let the files of one cut after another arrive, and apply each."""
+    with Consumer(**options) as consumer:
+        for number, cut in enumerate(cuts, 1):
+            step(consumer, number, tree, bucket, cut)
+
+
+def load_and_follow(options: Options, tree: Path, bucket: Path, cuts: Sequence[Mapping[str, Any]]) -> None:
+    """Load the export into the empty target, compare both, and apply the cuts behind it."""
+    print(
+        f"An export of the shop as of step {COPY_AT + 1} is loaded into an empty database; the steps after it follow.\n"
+    )
+    with Consumer(**options) as consumer:
+        # Its files are in the bucket, and what they hold is in the copy.
+        step(consumer, COPY_AT + 1, tree, bucket, cuts[COPY_AT])
+        print("\ncompared with the export")
+        for table in consumer.verify(against=options["dump"] or "").tables:
+            print(f"  {table.table!s:<18} {table.outcome}, {table.rows} rows, as of {table.checkpoint}")
+        print()
+        for number, cut in enumerate(cuts[COPY_AT + 1 :], COPY_AT + 2):
+            step(consumer, number, tree, bucket, cut)
+
+
+def export_at(archive: Path, folder: Path, tso: int) -> str:
+    """Unpack the export of the shop, and return its URI. `tso`: that of its rows in the recorded bucket, a run of its own."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with tarfile.open(archive) as exports:
+        exports.extractall(folder, filter="data")
+    (dump,) = folder.glob("shop/*/dump")
+    metadata = dump / "metadata"
+    told = json.loads((dump.parent / "about.json").read_text(encoding="utf-8"))["metadata_pos"]
+    metadata.write_text(metadata.read_text(encoding="utf-8").replace(told, str(tso)), encoding="utf-8")
+    # Nothing in it says in which zone its TIMESTAMP values are: that of the server that Dumpling read.
+    return f"{dump.resolve().as_uri()}?time-zone=UTC"
+
+
+def step(consumer: Consumer, number: int, tree: Path, bucket: Path, cut: Mapping[str, Any]) -> None:
+    """Let the files of a cut arrive, apply them, and show what that was."""
+    arrived = deliver(tree, bucket, cut)
+    print(f"step {number}: {arrived} files arrive, checkpoint {cut['checkpoint_ts']}")
+    show_round(consumer.run_once())
 
 
 def begin_afresh(target: pymysql.connections.Connection[Any]) -> None:

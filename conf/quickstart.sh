@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Shows storage_consumer at work: a private MariaDB, a recorded TiCDC bucket that grows in five steps, and the rows.
 #
-#   bash conf/quickstart.sh            sets up what is missing, replays the bucket, leaves the server running
-#   bash conf/quickstart.sh --clean    stops that server and removes its folder
+#   bash conf/quickstart.sh                sets up what is missing, replays the bucket, leaves the server running
+#   bash conf/quickstart.sh --with-copy    the same from the second step on, which an export brings into an empty database
+#   bash conf/quickstart.sh --clean        stops that server and removes its folder
 #
 # Everything but the installed packages is in one folder: STORAGE_CONSUMER_QUICKSTART, by default
 # quickstart/ below ~/.cache/storage-consumer. The server listens on a socket in it and on no port.
@@ -14,6 +15,7 @@ work=${STORAGE_CONSUMER_QUICKSTART:-$cache/quickstart}
 socket=$work/mariadb.sock
 pidfile=$work/mariadb.pid
 corpus=$here/fixtures/shop/new/shop__csv
+with_copy=()
 
 # The server's process id, if the process with that id still is our server.
 server_pid() {
@@ -52,13 +54,14 @@ start_server() {
 
 case "${1:-}" in
   '') ;;
+  --with-copy) with_copy=(--exports "$here/fixtures/exports/handovers.txz") ;;
   --clean)
     stop_server
     rm -rf "$work"
     echo "removed $work"
     exit 0
     ;;
-  *) echo "quickstart: unknown argument $1; known: --clean" >&2 && exit 2 ;;
+  *) echo "quickstart: unknown argument $1; known: --with-copy, --clean" >&2 && exit 2 ;;
 esac
 
 if [ "${#socket}" -gt 100 ]; then fail "the path $socket is too long for a socket: set STORAGE_CONSUMER_QUICKSTART to a shorter one"; fi
@@ -66,7 +69,7 @@ set_up
 mkdir -p "$work"
 start_server
 echo
-"$venv/bin/python" "$here/conf/demo.py" --corpus "$corpus" --work "$work" --socket "$socket"
+"$venv/bin/python" "$here/conf/demo.py" --corpus "$corpus" --work "$work" --socket "$socket" "${with_copy[@]}"
 
 command=("$venv/bin/storage-consumer" run --upstream-uri "file://$work/bucket?protocol=csv" --config "$work/changefeed.toml"
   --downstream-uri "mysql://root@localhost/?unix-socket=$socket" --tz UTC --once)

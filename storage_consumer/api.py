@@ -14,9 +14,11 @@ from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.reading import StateReader
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.clock import Clock, SystemClock
+from storage_consumer.config.export_uris import with_time_zone
 from storage_consumer.config.keywords import Options
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.secrets import remove_secrets, write_secrets
+from storage_consumer.config.table_filter import CarriedColumns
 from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.csv.options import caveat
@@ -49,9 +51,11 @@ from storage_consumer.monitoring.status import Status
 from storage_consumer.operating.exported_source import exported_source
 from storage_consumer.operating.looking import status_now, status_site
 from storage_consumer.operating.opened_export import opened_export
+from storage_consumer.operating.requested_load import request_load
 from storage_consumer.operating.retries import QuarantineRetries
 from storage_consumer.operating.verification import Server, VerifyReport, live, server_at, verified
 from storage_consumer.operating.verified_table import VerifyOptions, Wishes
+from storage_consumer.plan.loads import Load
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.selection import Selection
 from storage_consumer.poll.reader import StorageReader
@@ -213,6 +217,19 @@ class Consumer:
         with closing(StateInspector(downstream, self._loaded.secrets.password)) as desk:
             return status_now(desk, downstream, max_lag=max_lag, needs_writer=needs_writer)
 
+    def load(self, table: str, dump: str, *, dump_tz: str = "", replace: bool = False) -> Load:
+        """Ask for a table to be loaded from an export, as ``storage-consumer load --table … --dump …`` does; return what was stored.
+
+        `table` is ``database.table``, `dump` the URI of an export by Dumpling or mydumper, and `dump_tz` the zone of its TIMESTAMP values
+        where its files do not say it. `replace`: whether to empty the target's table first; otherwise it has to be empty or not there. The
+        consumer that writes to the target loads the table, before its next round or when it starts; ``status().snapshot.loads`` shows how
+        far that is. Raises `ConfigError` for an unclear table or URI, for a target without a state, and where the table is being loaded
+        already; `TargetUnavailable` if the target does not answer.
+        """
+        downstream = self._loaded.config.downstream
+        with closing(StateInspector(downstream, self._loaded.secrets.password)) as desk:
+            return request_load(desk, table, with_time_zone(dump, dump_tz), replaces=replace)
+
     def verify(
         self,
         *,
@@ -231,6 +248,8 @@ class Consumer:
         """
         wishes, loaded = Wishes(**options), self._loaded
         target = Server(settings=loaded.config.downstream, password=loaded.secrets.password)
+        upstream = loaded.config.upstream
+        carried = CarriedColumns(selectors=upstream.column_selectors, case_sensitive=upstream.case_sensitive)
         if bool(source) == bool(against):
             raise ConfigError(
                 "verify compares either with a server (source) or with an export (against): give one of the two"
@@ -238,12 +257,13 @@ class Consumer:
         if against:
             return verified(
                 target,
-                exported_source(*opened_export(against, loaded.config.upstream, loaded.secrets)),
+                exported_source(*opened_export(against, upstream, loaded.secrets)),
                 wishes,
+                carried=carried,
                 stop=stop,
             )
         server = server_at(source, source_password_file, os.environ, target.settings, frozen=frozen)
-        return verified(target, live(server, is_frozen=frozen), wishes, stop=stop)
+        return verified(target, live(server, is_frozen=frozen), wishes, carried=carried, stop=stop)
 
     def running_statements(self) -> tuple[RunningStatement, ...]:
         """Return the statements that run on the target now; from any thread."""
@@ -331,7 +351,7 @@ class Consumer:
     def _complete(self) -> None:
         """Infer from the bucket the settings that were not given, and check that a decoder exists for all of them."""
         if self._loaded.unset:
-            bucket = self._looked_at()
+            bucket = _looked_at(self._loaded, self._clock, self._stop)
             self._loaded = completed(self._loaded, bucket)
             for each in bucket.settings:
                 if each.state == "inferred":
@@ -345,19 +365,6 @@ class Consumer:
             if text:
                 _log.warning("notice", text=text)
         decoder_for(upstream)
-
-    def _looked_at(self) -> Bucket:
-        """Return the bucket once it answers; raise `TransientError` if it does not within the retry limit."""
-        loaded, clock = self._loaded, self._clock
-        storage = open_storage(loaded.config.upstream, loaded.secrets)
-        deadline = clock.monotonic() + loaded.config.tuning.retry_limit
-        while True:
-            try:
-                storage.check()
-                return inspect(storage, loaded.config.upstream, loaded.origins, clock.now())
-            except TransientError:
-                if clock.monotonic() >= deadline or clock.wait(self._stop.requested, _PAUSE):
-                    raise
 
     def _context(self, manager: ConsumerManager, state: StateStore) -> RoundContext:
         """Return what rounds work with; the Spark pipeline and the DDL workers are kept while they are usable."""
@@ -402,6 +409,19 @@ class Consumer:
         )
 
 
+def _looked_at(loaded: Loaded, clock: Clock, stop: StopSignal) -> Bucket:
+    """Return the bucket once it answers; raise `TransientError` if it does not within the retry limit."""
+    storage = open_storage(loaded.config.upstream, loaded.secrets)
+    deadline = clock.monotonic() + loaded.config.tuning.retry_limit
+    while True:
+        try:
+            storage.check()
+            return inspect(storage, loaded.config.upstream, loaded.origins, clock.now())
+        except TransientError:
+            if clock.monotonic() >= deadline or clock.wait(stop.requested, _PAUSE):
+                raise
+
+
 def _ddl_runner(loaded: Loaded, worker: int, journal: Journal, server_type: str, clock: Clock) -> KeyDriftGuard:
     """Return what runs the statements of one worker, on a connection of its own."""
     config = loaded.config
@@ -418,6 +438,9 @@ def _loading(loaded: Loaded, database: TargetDatabase, ddl: Ddl) -> Loading:
     def has_rows(name: TableName) -> bool:
         return bool(database.session.rows(f"SELECT 1 FROM {qualified(name)} LIMIT 1"))  # noqa: S608 - a quoted name
 
+    def is_ours(name: TableName) -> bool:
+        return bool(database.key_notes.noted([name]))
+
     def is_taken(name: TableName) -> bool:
         return not selection.filter.leaves_out(name)
 
@@ -426,4 +449,4 @@ def _loading(loaded: Loaded, database: TargetDatabase, ddl: Ddl) -> Loading:
 
     selection = Selection.of(loaded.config.selecting, loaded.config.downstream.state_schema)
 
-    return Loading(open_copy=opened_copy, ddl=ddl, has_rows=has_rows)
+    return Loading(open_copy=opened_copy, ddl=ddl, has_rows=has_rows, is_ours=is_ours)

@@ -63,6 +63,8 @@ class RoundSummary:
     """Those of them that are written."""
     loading: tuple[str, ...] = ()
     """Tables whose loads go on or wait at the end of the round; after `run_once` also those whose requested loads have not begun."""
+    refused_loads: tuple[str, ...] = ()
+    """After `run_once`: tables whose loads were requested, and refused meanwhile."""
     stages: dict[str, float] = field(default_factory=dict)
     """Seconds of the round by what it was doing: ``poll``, ``plan``, ``rows``, ``ddl`` and ``checkpoint``."""
     ended_early: str = ""

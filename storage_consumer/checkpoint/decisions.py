@@ -98,6 +98,9 @@ class StoredDecisions:
         if not found.refusal:
             self._put(connection, found.table)
             self._put_also(connection, stored, decision)
+            # A copy too may have keys that are new: those of the statements that it contains.
+            if decision.verb in ("accept-keys", "reload-done"):
+                self._forget_keys(connection, stored)
             if decision.verb == "reload-done":
                 close_copied(connection, tables, decision.table_key, decision.at)
         made = tables.table_decisions
@@ -110,7 +113,10 @@ class StoredDecisions:
         return Obeyed(table=str(stored.name), decision=decision, refusal=found.refusal)
 
     def follow(self, connection: Connection, decision: TableDecision) -> str:
-        """Apply a decision that nobody has stored, within a transaction of the lease's owner; return why it cannot be followed, or ""."""
+        """Apply a decision that nobody has stored, within a transaction of the lease's owner; return why it cannot be followed, or "".
+
+        The statements of a load have noted the table's keys, so the notes stay.
+        """
         stored, found = self._judged(connection, decision, tells_time=True, locks=True)
         if not found.refusal:
             self._put(connection, found.table)
@@ -155,7 +161,7 @@ class StoredDecisions:
 
     def _put_also(self, connection: Connection, table: StoredTable, decision: TableDecision) -> None:
         """Store what a decision changes besides the table's progress."""
-        targets, keys = self._tables.targets, self._tables.keys
+        targets = self._tables.targets
         if decision.verb == "moved" and decision.to is not None:
             place = {"target_schema": decision.to.schema, "target_table": decision.to.table}
             connection.execute(put(targets, {"table_key": table.table_key} | place))
@@ -164,11 +170,11 @@ class StoredDecisions:
             loads = self._tables.loads
             open_loads = update(loads).where(loads.c.table_key == table.table_key, loads.c.phase.in_(OPEN))
             connection.execute(open_loads.values(phase=LoadPhase.CANCELLED, ended_at=func.utc_timestamp(6)))
-        # A copy too may have keys that are new: those of the statements that it contains.
-        if decision.verb in ("accept-keys", "reload-done"):
-            there = self._place(connection, table)
-            # Without its note a table's keys are taken as they are.
-            connection.execute(delete(keys).where(keys.c.table_key == key_of(there)))
+
+    def _forget_keys(self, connection: Connection, table: StoredTable) -> None:
+        """Take a table's keys as they are: delete the note of what our last statement left."""
+        keys, there = self._tables.keys, self._place(connection, table)
+        connection.execute(delete(keys).where(keys.c.table_key == key_of(there)))
 
     def _kept_only(self, connection: Connection, table_key: str) -> StoredTable:
         """Return a table on which nothing has run yet: only a schema file names it."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from collections.abc import Iterable, Mapping, Sequence
 
 from storage_consumer.checkpoint.operator_journal import JournalInspector, JournalRow
@@ -11,6 +9,7 @@ from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.layout import columns, cut, message, wrapped
 from storage_consumer.cli.target_state import opened
 from storage_consumer.config.parsers import did_you_mean, is_unsigned
+from storage_consumer.driver.lease_holder import user
 from storage_consumer.errors import ConfigError
 from storage_consumer.plan.table_words import is_meant, refuse_several, table_flag
 from storage_consumer.ports import Decision
@@ -44,7 +43,7 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
         # The same decision as before has been carried out: that is an answer, not an error.
         if row.resolved:
             return Answer(f"{_where(own)} is {row.state}, as was decided: {row.note}\n")
-        decision = Decision(verb=action, statement=own.get("sql", ""), decided_by=who())  # type: ignore[arg-type]  # checked
+        decision = Decision(verb=action, statement=own.get("sql", ""), decided_by=user())  # type: ignore[arg-type]  # checked
         outcome = desk.journal.decide(row, decision)
     # A consumer brought the statement to its end between the look and the decision.
     if outcome == "resolved":
@@ -71,17 +70,6 @@ def _check(action: str, own: Mapping[str, str]) -> None:
     # An empty text would mean to run nothing, for which `skip` is the word.
     if (action == "replace") != bool(own.get("sql", "").strip()):
         raise ConfigError("`ddl replace` needs --sql, the text to run; no other verb takes it")
-
-
-def who() -> str:
-    """Return the user who decides, and the host."""
-    try:
-        # In a container the user's number may have no name.
-        user = getpass.getuser()
-    except (OSError, KeyError):
-        user = "unknown"
-    # As long as the state's column is.
-    return f"{user}@{socket.gethostname()}"[:255]
 
 
 def _wanted(journal: JournalInspector, own: Mapping[str, str]) -> list[JournalRow]:

@@ -88,6 +88,8 @@ def told_of_tables(summary: RoundSummary, wish: LogWish) -> None:
         print_error(
             f"loads that have not ended: {some_of(summary.loading, _NAMED)}; `storage-consumer load` shows how far they are"
         )
+    if summary.refused_loads:
+        print_error(f"loads refused: {some_of(summary.refused_loads, _NAMED)}; `storage-consumer load` says why")
     if not stopped:
         return
     first = f"; {stopped[0].error}" if stopped[0].error else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
@@ -10,7 +9,6 @@ from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.operator_loads import LoadRow
 from storage_consumer.cli import table_command, table_export
 from storage_consumer.cli.answer import Answer
-from storage_consumer.cli.ddl_command import who
 from storage_consumer.cli.layout import message, table, wrapped
 from storage_consumer.cli.reading_source import KEYWORDS, with_zone_of
 from storage_consumer.cli.target_state import opened
@@ -18,13 +16,16 @@ from storage_consumer.config.load import with_files_read
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.document import load_document
+from storage_consumer.monitoring.report import Phase
+from storage_consumer.monitoring.status import is_reported
 from storage_consumer.monitoring.wording import load_progress
 from storage_consumer.operating.exporting import Exported
+from storage_consumer.operating.requested_load import meant_table, refuse_running, request_load
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_decisions import is_skipped
 from storage_consumer.plan.table_state import TableState
-from storage_consumer.plan.table_words import is_meant, parsed, refuse_several, table_flag
+from storage_consumer.plan.table_words import is_meant, refuse_several, table_flag
 from storage_consumer.telemetry import json_text, tso_time
 
 CANCEL = "cancel"
@@ -58,8 +59,8 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
         # Used more than once, and files that it names may be pipes.
         options = with_files_read({k: v for k, v in options.items() if k not in _OWN or k == "upstream_uri"}, environ)
         with opened(options, environ, _OWN) as desk:
-            name = _name(desk, own["table"])
-            _refuse_running(next((row for row in desk.loads.all() if row.load.table_key == key_of(name)), None))
+            name = meant_table(desk, own["table"])
+            refuse_running(next((row for row in desk.loads.all() if row.load.table_key == key_of(name)), None))
             _refuse_moving(desk, name)
         exported = table_export.export_table(name, own, options, environ)
     with opened(options, environ, _OWN) as desk:
@@ -70,7 +71,8 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
             return Answer(_cancelled(desk, _chosen(rows, own["table"]), environ, options, as_json=as_json))
         shown = [_chosen(rows, own["table"])] if "table" in own else rows
         hidden = [row for row in shown if not row.load.is_pending] if not {"all", "table"} & own.keys() else []
-        return Answer(_listed([row for row in shown if row not in hidden], len(hidden), as_json=as_json))
+        listed = [row for row in shown if row not in hidden]
+        return Answer(_listed(listed, len(hidden), _rate(desk, listed), as_json=as_json))
 
 
 def _refuse_unbegun(load: Load, action: str) -> None:
@@ -85,15 +87,6 @@ def _refuse_unbegun(load: Load, action: str) -> None:
         f"{load.name} is not being loaded: its last load is {load.phase}. To {action} the table itself: "
         f"storage-consumer table {action} {table_flag(load.name)}"
     )
-
-
-def _refuse_running(row: LoadRow | None) -> None:
-    """Raise `ConfigError` if this is a load that has begun and not ended."""
-    if row is not None and row.load.phase == LoadPhase.LOADING:
-        raise ConfigError(
-            f"{row.load.name} is being loaded from {row.load.source} ({load_progress(row.load)}). To load it from elsewhere, first run: "
-            f"storage-consumer load cancel {table_flag(row.load.name)}"
-        )
 
 
 def _refuse_moving(desk: StateInspector, name: TableName) -> None:
@@ -119,9 +112,8 @@ def _requested(
     desk: StateInspector, own: Mapping[str, str], source: str, exported: Exported | None, *, as_json: bool
 ) -> str:
     """Store a wish, and return that in words; raise `ConfigError` where the table is being loaded already."""
-    name = _name(desk, own["table"])
-    wish = Load(table_key=key_of(name), name=name, load_id=uuid.uuid4().hex, source=source, replaces="replace" in own)
-    _refuse_running(desk.loads.request(wish, who()))
+    wish = request_load(desk, own["table"], source, replaces="replace" in own)
+    name = wish.name
     if as_json:
         found = {"exported": asdict(exported)} if exported is not None else {}
         return json_text({"outcome": "stored", "table": str(name), "source": source, **found})
@@ -158,21 +150,6 @@ def _check(action: str, own: Mapping[str, str]) -> None:
         raise ConfigError("`load` needs --table; without --dump and --at it lists the tables that are being loaded")
 
 
-def _name(desk: StateInspector, given: str) -> TableName:
-    """Return the table that is meant: one that the state knows, or else, since a copy may bring it, the name as it is given."""
-    known = [row.stored.name for row in desk.tables.all()]
-    refuse_several(known, given)
-    for name in known:
-        if is_meant(name, given) and name.table:
-            return name
-    found = parsed(given)
-    if found is None or not found.table:
-        raise ConfigError(
-            f"--table {given!r}: database.table is expected, and `database`.`table` where a name holds a dot"
-        )
-    return found
-
-
 def _chosen(rows: Sequence[LoadRow], given: str) -> LoadRow:
     refuse_several((row.load.name for row in rows), given)
     for row in rows:
@@ -197,12 +174,23 @@ def _cancelled(
     return table_command.answer({**skipped, **also, "action": "skip", "table": str(options["table"])}, environ).text
 
 
-def _listed(rows: Sequence[LoadRow], left_out: int, *, as_json: bool) -> str:
+def _rate(desk: StateInspector, rows: Sequence[LoadRow]) -> float | None:
+    """Return how many rows per second the consumer reads, of copies and changes together; None where nothing is loaded now."""
+    if not any(row.load.phase == LoadPhase.LOADING for row in rows):
+        return None
+    snapshot = desk.status.snapshot()
+    report = snapshot.report if is_reported(snapshot) else None
+    # Between rounds, and while all loads are paused, it would be the rate of before.
+    return report.rows_per_second if report and report.phase == Phase.APPLYING else None
+
+
+def _listed(rows: Sequence[LoadRow], left_out: int, rate: float | None, *, as_json: bool) -> str:
     if as_json:
-        return json_text({"loads": [_document(row) for row in rows]})
+        return json_text({"loads": [_document(row) for row in rows], "rows_per_second": rate})
     lines = [line for row in rows for line in _lines(row)] or ["no table is being loaded"]
+    speed = [f"the consumer reads {rate:,.0f} rows/s, changes of other tables included"] if rate else []
     more = [f"{left_out:,} ended: add --all"] if left_out else []
-    return "\n".join([*lines, *more]) + "\n"
+    return "\n".join([*lines, *speed, *more]) + "\n"
 
 
 def _lines(row: LoadRow) -> Iterator[str]:

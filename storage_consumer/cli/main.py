@@ -305,7 +305,8 @@ def exit_code(summary: RoundSummary, *, once: bool) -> ExitCode:
     # A table with quarantined rows is not equal to the source, which the end of any run has to say.
     # Nothing but a limit or a signal ends a run with --once before a load has ended, unless the load waits for something.
     load_waits = bool(summary.loading) and not summary.ended_early
-    stopped = summary.halted or summary.quarantined or (once and (summary.waiting or summary.paused or load_waits))
+    waits = summary.waiting or summary.paused or load_waits or summary.refused_loads
+    stopped = summary.halted or summary.quarantined or (once and waits)
     return ExitCode.TABLES_STOPPED if stopped else ExitCode.DONE
 
 

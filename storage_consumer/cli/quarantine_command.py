@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from storage_consumer.checkpoint.operator_quarantine import QuarantinedEntry
 from storage_consumer.cli.answer import Answer
-from storage_consumer.cli.ddl_command import who
 from storage_consumer.cli.target_state import opened
+from storage_consumer.driver.lease_holder import user
 from storage_consumer.errors import ConfigError
 from storage_consumer.plan.table_words import is_meant, refuse_several
 from storage_consumer.telemetry import json_text, tso_time
@@ -31,7 +31,7 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
         if not chosen:
             raise ConfigError("no such row is in the quarantine; `storage-consumer quarantine` lists those that are")
         if action == "retry":
-            desk.quarantine.retry(chosen, who())
+            desk.quarantine.retry(chosen, user())
         else:
             desk.quarantine.drop(chosen)
     if as_json:

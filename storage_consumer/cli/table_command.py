@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from storage_consumer.checkpoint.operator_tables import TableRow
 from storage_consumer.cli.answer import Answer
-from storage_consumer.cli.ddl_command import who
 from storage_consumer.cli.layout import message, table, wrapped
 from storage_consumer.cli.target_state import opened
 from storage_consumer.config.parsers import did_you_mean
+from storage_consumer.driver.lease_holder import user
 from storage_consumer.errors import ConfigError
 from storage_consumer.instants import parse_instant
 from storage_consumer.loading.proof import is_in_future
@@ -54,7 +54,7 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
             verb=action,  # type: ignore[arg-type]  # checked
             at=_instant(own.get("at", "0")),
             to=_place(own["to"]) if "to" in own else None,
-            decided_by=who(),
+            decided_by=user(),
         )
         # By the target's clock, since this machine's may be wrong; a TSO in the future would have all rows until then left out.
         if is_in_future(decision.at, desk.tables.now_ms()):

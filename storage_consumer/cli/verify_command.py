@@ -15,8 +15,9 @@ from storage_consumer.cli.reading_source import KEYWORDS, rows_per_second_of, se
 from storage_consumer.cli.verb_options import number_of
 from storage_consumer.clock import span
 from storage_consumer.config import parsers
-from storage_consumer.config.load import load, load_target, with_files_read
+from storage_consumer.config.load import load, load_carried, load_target, with_files_read
 from storage_consumer.config.settings import Secrets
+from storage_consumer.config.table_filter import CarriedColumns
 from storage_consumer.errors import ConfigError, TransientError
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.wording import moment
@@ -57,13 +58,13 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
     Raises `ConfigError`, and `TransientError` where source or target do not answer.
     """
     own = {name: str(options[name]) for name in _ONLY_HERE if options.get(name) is not None}
-    target, source = _ends(options, environ, own)
+    target, source, carried = _ends(options, environ, own)
     wishes = _wishes(own)
 
     def compare(wanted: Wishes) -> Answer:
         stop = threading.Event()
         try:
-            report = verified(target, source, wanted, stop=stop)
+            report = verified(target, source, wanted, carried=carried, stop=stop)
         except BaseException:
             stop.set()
             raise
@@ -77,18 +78,20 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
 
 def _ends(
     options: Mapping[str, object], environ: Mapping[str, str], own: Mapping[str, str]
-) -> tuple[Server, OpensSource]:
-    """Return the target and what it is compared with; raise `ConfigError`."""
+) -> tuple[Server, OpensSource, CarriedColumns]:
+    """Return the target, what it is compared with, and which columns its feed carries; raise `ConfigError`."""
     _check(own)
     given = with_files_read({k: v for k, v in options.items() if k not in _ONLY_HERE or k == "upstream_uri"}, environ)
-    settings, secrets, hidden = load_target({k: v for k, v in given.items() if k != "upstream_uri"}, environ)
+    without_bucket = {k: v for k, v in given.items() if k != "upstream_uri"}
+    settings, secrets, hidden = load_target(without_bucket, environ)
+    carried = load_carried(without_bucket, environ)
     for secret in hidden:
         register_secret(secret)
     target = Server(settings=settings, password=secrets.password)
     if "against" in own:
-        return target, _export(own, given, environ)
+        return target, _export(own, given, environ), carried
     is_frozen = "frozen" in own
-    return target, live(server_of(own, environ, settings, frozen=is_frozen), is_frozen=is_frozen)
+    return target, live(server_of(own, environ, settings, frozen=is_frozen), is_frozen=is_frozen), carried
 
 
 def _export(own: Mapping[str, str], given: Mapping[str, object], environ: Mapping[str, str]) -> OpensSource:

@@ -65,7 +65,7 @@ def parse_export(text: str) -> Uri:
     uri = parse_store("dump", text, PARAMETERS)
     if given := sorted(_SECRETS & uri.parameters.keys()):
         raise uri.error(
-            f"{', '.join(f'`{name}`' for name in given)}: no secret belongs here, because the URI is stored with the load. An export is read "
+            f"{', '.join(f'`{name}`' for name in given)}: no secret belongs here, because the URI is stored and shown. An export is read "
             "with the credentials of the bucket, which --upstream-uri or the environment gives"
         )
     if uri.parameters.get(TIME_ZONE, "").lower() == "system":

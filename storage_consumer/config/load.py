@@ -29,7 +29,9 @@ from storage_consumer.config.settings import (
 )
 from storage_consumer.config.sources import Given, Sources, known_options
 from storage_consumer.config.stores import environment_secrets
+from storage_consumer.config.table_filter import CarriedColumns
 from storage_consumer.config.upstream import (
+    carried_columns,
     raw_updates_origin,
     refuse_lost_keys,
     require_commit_ts,
@@ -164,6 +166,11 @@ def load_target(
     sources = Sources(options, environ, target=True, bucket=False)
     secrets = Secrets(password=_password(sources))
     return _downstream(sources, ""), secrets, (*secrets.texts(), *environment_secrets(environ))
+
+
+def load_carried(options: Mapping[str, object], environ: Mapping[str, str]) -> CarriedColumns:
+    """Return which columns the rows of the feed carry, for commands that need no bucket. Raises `ConfigError`."""
+    return carried_columns(Sources(options, environ, target=False, bucket=False))
 
 
 def _time_zone(sources: Sources) -> tuple[str, list[str]]:

@@ -16,6 +16,7 @@ from functools import lru_cache
 
 from storage_consumer.config.settings import ColumnSelector, LeftOut
 from storage_consumer.errors import ConfigError
+from storage_consumer.model import TableName
 
 _TOKEN = re.compile(
     r"""
@@ -179,6 +180,21 @@ def unselected(
             columns = table_rules(selector.columns, parts=1)
             return [name for name in names if not columns.matches(name)]
     return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedColumns:
+    """Which columns the rows of each table carry."""
+
+    selectors: tuple[ColumnSelector, ...] = ()
+    case_sensitive: bool = False
+
+    def lacking(self, table: TableName, names: Iterable[str]) -> list[str]:
+        """Return those of a table's columns that its rows lack."""
+        return unselected(self.selectors, (table.schema, table.table), names, case=self.case_sensitive)
+
+
+ALL_COLUMNS = CarriedColumns()
 
 
 def leaving_out(found: Iterable[LeftOut], table: tuple[str, str], *, case: bool) -> str:

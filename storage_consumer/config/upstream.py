@@ -10,7 +10,7 @@ from storage_consumer.config.left_out import left_out
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.settings import ColumnSelector, CsvOptions, Upstream
 from storage_consumer.config.sources import Given, Sources
-from storage_consumer.config.table_filter import check_selectors
+from storage_consumer.config.table_filter import CarriedColumns, check_selectors
 from storage_consumer.config.uris import Uri
 from storage_consumer.errors import ConfigError
 
@@ -26,7 +26,7 @@ def upstream_settings(sources: Sources, time_zone: str) -> tuple[Upstream, Mappi
 
     An option that was not given has TiCDC's default in the record, which must not be relied on. Raises `ConfigError`.
     """
-    uri = sources.upstream
+    uri, carried = sources.upstream, carried_columns(sources)
     given = {keyword: sources.find(BY_KEYWORD[keyword]) for keyword in FORMAT_KEYWORDS}
     # A changefeed's file is complete: a CSV option that it leaves out has TiCDC's default, and need not be inferred.
     if sink := sources.sink_table():
@@ -47,10 +47,10 @@ def upstream_settings(sources: Sources, time_zone: str) -> tuple[Upstream, Mappi
         enable_tidb_extension=given["enable_tidb_extension"].value,
         date_separator=sources.explicit("date_separator"),
         partition_separator=sources.explicit("enable_partition_separator"),
-        column_selectors=_selectors(sources),
+        column_selectors=carried.selectors,
         left_out=left_out(sources),
         file_expiration_days=_days_kept(sources),
-        case_sensitive=sources.settings.get("case-sensitive", (False, ""))[0] is True,
+        case_sensitive=carried.case_sensitive,
         time_zone=time_zone,
         allow_missing_commit_ts=sources.find(BY_KEYWORD["allow_missing_commit_ts"]).value,
     )
@@ -148,8 +148,8 @@ def weaker_promise(upstream: Upstream) -> str:
     )
 
 
-def _selectors(sources: Sources) -> tuple[ColumnSelector, ...]:
-    """Return which tables' rows lack columns, in the order of the changefeed's file."""
+def carried_columns(sources: Sources) -> CarriedColumns:
+    """Return which columns rows carry, with the selectors in the order of the changefeed's file."""
     found: list[ColumnSelector] = []
     for document in sources.documents:
         sink = document.content.get("sink")
@@ -163,7 +163,8 @@ def _selectors(sources: Sources) -> tuple[ColumnSelector, ...]:
             matcher, columns = texts
             found.append(ColumnSelector(matcher=tuple(matcher or ()), columns=tuple(columns or ())))
     check_selectors(found)
-    return tuple(found)
+    case_sensitive = sources.settings.get("case-sensitive", (False, ""))[0] is True
+    return CarriedColumns(selectors=tuple(found), case_sensitive=case_sensitive)
 
 
 def _flag(uri: Uri, parameter: str, *, default: bool) -> bool:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from storage_consumer.downstream.identifier_case import existing
-from storage_consumer.downstream.key_ranges import argument_of, boundary, name_of, range_of
+from storage_consumer.downstream.key_ranges import boundary, name_of, range_of, value_of
 from storage_consumer.downstream.query import text_of
 from storage_consumer.downstream.reading import Reading
 from storage_consumer.downstream.shown_defaults import with_constants
@@ -122,9 +122,14 @@ class ComparedTable:
     def rows_at(self, keys: Sequence[Key]) -> Iterable[Row]:
         """Return the rows whose keys this side finds equal to one of these."""
         columns = self._key()
-        one = f"({' AND '.join(f'{name_of(column)} = %s' for column in columns)})"
-        arguments = [argument_of(column, value) for key in keys for column, value in zip(columns, key, strict=True)]
-        return self._fetched(f"({' OR '.join([one] * len(keys))})", arguments)
+        conditions, arguments = [], list[Any]()
+        for key in keys:
+            parts = [value_of(column, value, foreign="NULL") for column, value in zip(columns, key, strict=True)]
+            equal = (f"{name_of(column)} = {value}" for column, (value, _) in zip(columns, parts, strict=True))
+            conditions.append(f"({' AND '.join(equal)})")
+            arguments += [argument for _, some in parts for argument in some]
+        # An argument in any case, see `range_of`.
+        return self._fetched(f"({' OR '.join(conditions)}) AND %s", [*arguments, 1])
 
     def boundary(self, keys: KeyRange, rows: int) -> Key | None:
         """Return the key of a range's row number `rows`, from 1; None if it has fewer."""
@@ -189,7 +194,8 @@ def _shown(column: SideColumn) -> str:
     text = column.form.fetched.replace("{}", name_of(column))
     if not column.form.is_wide:
         return text
-    long = f"CONCAT('#', LEFT({text}, {BEGINNING}), '... ', LENGTH({text}), ' bytes, SHA-256 ', SHA2({text}, 256))"
+    beginning = (column.form.beginning or column.form.fetched).replace("{}", name_of(column))
+    long = f"CONCAT('#', LEFT({beginning}, {BEGINNING}), '... ', LENGTH({text}), ' bytes, SHA-256 ', SHA2({text}, 256))"
     return f"IF(LENGTH({text}) <= {FEW_BYTES}, CONCAT('=', {text}), {long})"
 
 

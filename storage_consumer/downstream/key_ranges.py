@@ -9,6 +9,7 @@ from typing import Any
 from storage_consumer.downstream.reading import Reading
 from storage_consumer.model import TableName
 from storage_consumer.sql.tokens import qualified, quote
+from storage_consumer.verifying.forms import no_text
 from storage_consumer.verifying.layout import SideColumn
 from storage_consumer.verifying.side import Key, KeyRange
 
@@ -43,22 +44,29 @@ def name_of(column: SideColumn) -> str:
     return quote(column.name).replace("%", "%%")
 
 
-def argument_of(column: SideColumn, value: bytes) -> Any:
-    """Return a key's value as the driver takes it: a number as a number, since TiDB compares texts with numbers as floating-point ones."""
+def value_of(column: SideColumn, value: bytes, *, foreign: str) -> tuple[str, list[Any]]:
+    """Return the expression of a key's value and its arguments; `foreign`: the expression of one that this column cannot hold.
+
+    A number is given as a number, since TiDB compares texts with numbers as floating-point ones.
+    """
     match column.literal:
         case "bytes":
-            return value
+            return "%s", [value]
         case "number":
-            return int(value) if value.lstrip(b"-").isdigit() else Decimal(value.decode())
-    return value.decode()
+            return "%s", [int(value) if value.lstrip(b"-").isdigit() else Decimal(value.decode())]
+    if (found := no_text(value)) is None:
+        return "%s", [value.decode()]
+    charset, content = found
+    return f"_{charset} x'{content.hex()}'" if charset == column.form.charset else foreign, []
 
 
 def _beyond(key: list[tuple[SideColumn, bytes]], way: str, *, inclusive: bool) -> tuple[str, list[Any]]:
     """Return the condition that a row's key lies beyond a key, in one way."""
     (column, value), *rest = key
-    name, argument = name_of(column), argument_of(column, value)
+    # Any border will do for a side that cannot hold the value, as long as each row is on one side of it.
+    name, (border, arguments) = name_of(column), value_of(column, value, foreign="''")
     if not rest:
-        return f"{name} {way}{'=' if inclusive else ''} %s", [argument]
+        return f"{name} {way}{'=' if inclusive else ''} {border}", arguments
     inner, values = _beyond(rest, way, inclusive=inclusive)
     # The first part lets the server look the range up; what lies on the border is told apart by the second one.
-    return f"{name} {way}= %s AND ({name} {way} %s OR ({inner}))", [argument, argument, *values]
+    return f"{name} {way}= {border} AND ({name} {way} {border} OR ({inner}))", [*arguments, *arguments, *values]

@@ -41,12 +41,15 @@ _OPEN = (
     "WHERE p.id <> CONNECTION_ID() ORDER BY x.trx_started"
 )
 """Open transactions, oldest first: where the server does not tell of locks, one of them holds them."""
+_LASTING = 2
+"""Seconds for which such a transaction has to go on to be told: longer than the second to which its start is known."""
 
 
 def blockers(query: Query, names: Iterable[TableName]) -> tuple[str, ...]:
     """Return one line per connection that may hold a lock on these tables; nothing if the server tells nothing.
 
-    These are the holders if the server names them, else all connections with an open transaction, oldest first.
+    These are the holders if the server names them, else all connections with an open transaction, oldest first. What is over within two
+    seconds, such as a transaction of this program, has kept nothing waiting.
     """
     # Databases are left out: locks are shown by table.
     wanted = sorted({(name.schema, name.table) for name in names if name.table})
@@ -55,12 +58,27 @@ def blockers(query: Query, names: Iterable[TableName]) -> tuple[str, ...]:
     pairs = ", ".join(["(%s, %s)"] * len(wanted))
     arguments = [part for pair in wanted for part in pair]
     # Each server refuses queries that are made for others, so trying them is surer than judging by its version.
-    queries = [(sql.format(pairs), arguments) for sql in _ON_TABLES] + [(_OPEN, [])]
-    for sql, given in queries:
+    for sql in _ON_TABLES:
         with suppress(StorageConsumerError):  # not this server's, or a right that we lack
-            if found := query(sql, given):
+            if found := query(sql.format(pairs), arguments):
                 return _lines(found)
+    with suppress(StorageConsumerError):  # likewise
+        return _lines(_lasting(query))
     return ()
+
+
+def _lasting(query: Query) -> list[tuple[Any, ...]]:
+    """Return the open transactions that are still open a while later."""
+    found = list(query(_OPEN, []))
+    if found:
+        query("SELECT SLEEP(%s)", [_LASTING])
+    still = {_identity(row) for row in query(_OPEN, [])} if found else set()
+    return [row for row in found if _identity(row) in still]
+
+
+def _identity(row: tuple[Any, ...]) -> tuple[Any, Any]:
+    """Return the connection of a transaction, and since when that is open."""
+    return row[0], row[-1]
 
 
 def _lines(found: list[tuple[Any, ...]]) -> tuple[str, ...]:

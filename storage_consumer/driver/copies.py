@@ -87,6 +87,8 @@ class Loading:
     """Runs the statements of copies, on a connection of its own."""
     has_rows: Callable[[TableName], bool]
     """Whether a table of the target has any row."""
+    is_ours: Callable[[TableName], bool]
+    """Whether our own statements have made a table of the target what it is, as far as is known."""
     copies: dict[str, OpenCopy] = field(default_factory=dict)
     """By URI."""
     loads: dict[str, Load] = field(default_factory=dict)
@@ -94,6 +96,8 @@ class Loading:
     created: set[str] = field(default_factory=set)
     """Ids of the loads whose tables exist."""
     waits: LoadWaits = field(default_factory=LoadWaits)
+    refused: set[TableName] = field(default_factory=set)
+    """Tables whose last requested load was refused, in this run with --once."""
     ended: bool = False
     """Whether a load ended since the state was read, so that it has to be read again."""
     rate: float = FIRST_RATE
@@ -106,7 +110,7 @@ class Loading:
         if former is None:
             return
         # Nothing is asked for or logged more often.
-        self.waits = former.waits
+        self.waits, self.refused = former.waits, former.refused
         # Loads of many tables end one by one: what was looked at for the others is not looked at again for each.
         if former.ended and former.loads:
             self.copies, self.created = former.copies, former.created

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import getpass
 import os
 import socket
 import uuid
@@ -16,6 +17,17 @@ def identity(now: float) -> str:
     """Return a unique text: host, boot and process space, process, a random number, and the time `now` (seconds since 1970, UTC)."""
     since = dt.datetime.fromtimestamp(now, tz=dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return f"{socket.gethostname()}|{_place()}|{os.getpid()}|{uuid.uuid4().hex[:12]}|{since}"
+
+
+def user() -> str:
+    """Return the user of this process, and the host."""
+    try:
+        # In a container the user's number may have no name.
+        name = getpass.getuser()
+    except (OSError, KeyError):
+        name = "unknown"
+    # As long as the state's column is.
+    return f"{name}@{socket.gethostname()}"[:255]
 
 
 def readable(holder: str) -> str:

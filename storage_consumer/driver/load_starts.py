@@ -81,6 +81,9 @@ class LoadStarts:
         for note in copy.notes:
             _log.warning("notice", text=f"{uri}: {note}")
         self._log(loads)
+        tables = [load for load in loads if not load.is_view]
+        if not any(load.parts for load in tables):
+            _warn_of_empty(tables)
 
     def _create_databases(self, copy: OpenCopy, load_id: str) -> None:
         """Create the databases of a copy that the filter takes, those without tables too: a later statement may need them.
@@ -163,12 +166,15 @@ class LoadStarts:
                 found = self._judged(load, restart)
             except (ConfigError, TableError) as fault:
                 self.context.state.loads.refuse(load, str(fault))
+                self.loading.refused.add(load.name)
                 _log.error("load_refused", table=str(load.name), error=str(fault))
             else:
+                self.loading.refused.discard(load.name)
                 begun.append(found)
         if begun:
             begun = self.context.state.loads.begin(begun, by="", places=self._places(begun))
             self._log(begun)
+            _warn_of_empty(filter(_is_empty, begun))
         return bool(begun)
 
     def _places(self, loads: Iterable[Load]) -> dict[str, TableName] | None:
@@ -237,6 +243,20 @@ class LoadStarts:
     def _log(self, loads: Iterable[Load]) -> None:
         for load in loads:
             _log.info("load_started", table=str(load.name), checkpoint=load.low, files=load.parts, bytes=load.size)
+
+
+def _is_empty(load: Load) -> bool:
+    """Return whether its copy has no file of rows, as one of an empty table, or one that was made without data."""
+    return not load.parts and not load.is_view
+
+
+def _warn_of_empty(loads: Iterable[Load]) -> None:
+    if names := [str(load.name) for load in loads]:
+        text = (
+            f"the copy holds no rows of {some_of(names, _NAMED)}, and leaves what it loads empty. Where the source had rows then, it was made "
+            "without them (Dumpling's --no-data): load a whole one instead"
+        )
+        _log.warning("notice", text=text)
 
 
 def _too_old(load: Load, snapshot: int, checkpoint: int, restart: Restart) -> str:

@@ -6,7 +6,8 @@ and the next round reads that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -16,8 +17,9 @@ from storage_consumer.driver.ddl_prepare import described, prepared
 from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.driver.remedies import copy_again
 from storage_consumer.errors import ConfigError, NotReplicable, TableError
+from storage_consumer.exports.create_table import binary_columns, unique_keys
 from storage_consumer.job.match import table_work
-from storage_consumer.job.target_table import TargetTable
+from storage_consumer.job.target_table import TargetTable, UniqueKey
 from storage_consumer.model import (
     CommitRange,
     DataFile,
@@ -53,6 +55,11 @@ _HOLDS_DATABASE = (
     "the database {} is dropped and created again (version {}) before the copy, and neither can happen while this table waits for its load. "
     "Leave the table out for now: storage-consumer table skip {} -- once the database is there again, request the load again, with --replace: "
     "storage-consumer load {} --dump URI --replace"
+)
+
+_ROWS_CAME = (
+    "somebody has written rows into {} since its load was requested: it would be created anew for the copy, and they would be lost. Remove them, "
+    "or load the copy in their place: storage-consumer load cancel {}, and request it again with --replace"
 )
 
 
@@ -188,6 +195,9 @@ class LoadJobs:
         # One that has been sent goes on, whatever is known by now.
         if begun or not self._is_as_copied(load, copy, there):
             refuse_unmade(create, manager, target)
+            # They came after the load was found to begin with an empty table.
+            if not (begun or load.replaces) and self.loading.has_rows(there.name):
+                raise NotReplicable(_ROWS_CAME.format(there.name, table_flag(name)))
             return [*steps, drop_table, create]
         return [*steps, _emptying(load, table.definition, DdlKind.TRUNCATE_TABLE)] if load.replaces else steps
 
@@ -199,6 +209,11 @@ class LoadJobs:
         wanted = copy.tables[load.table_key].definition
         columns = [folded_name(column.name) for column in wanted.columns]
         if columns != [folded_name(column.name) for column in there.columns if not column.generated]:
+            return False
+        # Nothing is known of the keys, collations, expressions and triggers of one that somebody else made.
+        if not self.loading.is_ours(there.name):
+            return False
+        if _tells_less_apart(there, wanted.query):
             return False
         # Before it is emptied: such as one with another primary key.
         with suppress(NotReplicable):
@@ -364,6 +379,28 @@ def surroundings_of(step: DdlStep, copy: OpenCopy, context: RoundContext) -> Ddl
 def _copied(folder: str, table_key: str, definition: TableDefinition) -> DdlStep:
     """Return a statement of a copy. `folder`: of its identity in the journal, where it stands beside those of the bucket."""
     return DdlStep(table_dir=f"{folder}/{key_of(definition.name)}"[:500], table_key=table_key, definition=definition)
+
+
+def _tells_less_apart(there: TargetTable, create: str) -> bool:
+    """Return whether rows that differ at the source may be one row to a key of the target, which would push one of them out.
+
+    It has a unique key that the copy's CREATE TABLE does not imply, or compares the texts of a key less strictly.
+    """
+    wanted, binary = unique_keys(create), binary_columns(create)
+    keyed = {folded_name(column) for key in there.unique_keys for column in key.columns}
+    lax = {folded_name(column.name) for column in there.columns if not column.binary_collation}
+    # Each server writes expressions in its own way, so they are counted.
+    if keyed & lax & binary or len(there.expression_keys) > sum("" in key for key in wanted):
+        return True
+    return not all(any(_implies(known, key) for known in wanted) for key in there.unique_keys)
+
+
+def _implies(known: Mapping[str, int | None], key: UniqueKey) -> bool:
+    """Return whether rows that differ in the columns `known` differ in a key: it has all of them, and as many of their characters."""
+    lengths = dict(zip(map(folded_name, key.columns), key.prefixes, strict=True))
+    return all(
+        name in lengths and (lengths[name] or math.inf) >= (length or math.inf) for name, length in known.items()
+    )
 
 
 def statement_of(load: Load, definition: TableDefinition) -> DdlStep:

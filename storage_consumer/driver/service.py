@@ -171,7 +171,8 @@ class ConsumerService:
         if self._ddl_workers is None or not self._ddl_workers.running:
             self._apply_decisions()
         restart, self._storage_floor = self._state.progress.load()
-        for text in self._beyond_until(restart.checkpoint):
+        # What is read anew later was written by this very process.
+        for text in self._beyond_until(restart.checkpoint) if not self._rounds else ():
             _log.warning("notice", text=text)
         manager = manager_of(self._config, restart, self._storage_floor, self._clock.now())
         # After the window was opened, so that no late task adds to it.
@@ -244,6 +245,9 @@ class ConsumerService:
     def run_once(self, stop: StopSignal) -> RoundSummary:
         """Run one round up to the storage checkpoint, including the DDL at exactly that ts; return its summary."""
         summary = RoundSummary()
+        loading = self._context.loading if self._context is not None else self._loading
+        if loading is not None:
+            loading.refused.clear()
         self._goes_on = True
         while self._goes_on and not stop.requested.is_set():
             last = self._persistently(lambda: self._round(stop, once=True), stop)
@@ -316,7 +320,10 @@ class ConsumerService:
             self._goes_on = True
             self._drop()
         if once:
-            summary = replace(summary, loading=(*summary.loading, *self._requested_loads()))
+            refused = sorted(map(str, context.loading.refused)) if context.loading is not None else ()
+            summary = replace(
+                summary, loading=(*summary.loading, *self._requested_loads()), refused_loads=tuple(refused)
+            )
         if summary.reached_until:
             _log.info("until_reached", checkpoint=summary.checkpoint, storage_checkpoint=summary.storage_checkpoint)
         return summary

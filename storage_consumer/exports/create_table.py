@@ -34,6 +34,8 @@ _MOMENTS = frozenset(("DATETIME", "TIMESTAMP", "TIME"))
 _WITHOUT_LENGTH = frozenset(("ENUM", "SET", "JSON", "DATE", "VECTOR"))
 _NAME_AND_TYPE = 2
 _ALWAYS_UNSIGNED = frozenset(("BIT", "YEAR"))
+_BINARY = ("_bin", "binary")
+"""How the names of collations end that compare bytes."""
 _ESCAPE = re.compile(r"\\(.)|''", re.DOTALL)
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 
@@ -93,6 +95,74 @@ def _primary_key(found: Sequence[Token], parts: Sequence[tuple[int, int]]) -> fr
             columns = elements(part, opening, closing(part, opening))
             return frozenset(folded_name(part[begin].name) for begin, _ in columns)
     return frozenset()
+
+
+def unique_keys(statement: str) -> tuple[dict[str, int | None], ...]:
+    """Return the primary and unique keys of a statement as SHOW CREATE TABLE gives it; raise `ValueError` if it is none.
+
+    Each is its columns, by folded name, with the number of leading characters that count, None for all. A part over an expression has
+    no name.
+    """
+    found = tokens(statement)
+    opening, end = _list_of(found)
+    parts = elements(found, opening, end)
+    own: list[dict[str, int | None]] = [
+        {folded_name(part[0].name): None}
+        for _, _, part in column_parts(found, parts)
+        if _is_unique([token for token in part[1:] if token.depth == part[0].depth])
+    ]
+    return *own, *(key for first, last in parts if (key := _unique_key(found[first:last])) is not None)
+
+
+def binary_columns(statement: str) -> frozenset[str]:
+    """Return the folded names of the columns whose texts a statement compares by their bytes: it names a collation that does.
+
+    TiDB shows the collation of each table, and those of the columns that have another one. Raises `ValueError` as `unique_keys` does.
+    """
+    found = tokens(statement)
+    opening, end = _list_of(found)
+    usual = _collation(found[end:])
+    columns = {folded_name(part[0].name): part for _, _, part in column_parts(found, elements(found, opening, end))}
+    return frozenset(name for name, part in columns.items() if (_collation(part) or usual).endswith(_BINARY))
+
+
+def _collation(found: Sequence[Token]) -> str:
+    """Return the collation that is named, outside of parentheses, in lower case; empty if none is."""
+    at = find_words(found, "COLLATE", depth=found[0].depth) if found else -1
+    if at < 0:
+        return ""
+    named = [token for token in found[at + 1 : at + 3] if token.text != "="]
+    return named[0].name.lower() if named else ""
+
+
+def _list_of(found: Sequence[Token]) -> tuple[int, int]:
+    """Return where the list of columns and keys begins and ends; raise `ValueError` if it does not."""
+    opening = find_words(found, "(")
+    end = closing(found, opening) if opening > 0 else -1
+    if end < 0:
+        raise ValueError("its list of columns has no end")
+    return opening, end
+
+
+def _is_unique(options: Sequence[Token]) -> bool:
+    return has_words(options, "PRIMARY", "KEY") or any(token.upper == "UNIQUE" for token in options)
+
+
+def _unique_key(part: Sequence[Token]) -> dict[str, int | None] | None:
+    """Return the columns of a key that stands behind the columns; None if it is none, or not unique."""
+    if not part or part[0].kind != "word" or part[0].upper not in ("PRIMARY", "UNIQUE", "CONSTRAINT"):
+        return None
+    opening = find_words(part, "(")
+    if opening < 0 or not any(token.upper in ("PRIMARY", "UNIQUE") for token in part[:opening] if token.kind == "word"):
+        return None
+    return dict(_key_part(part[a:b]) for a, b in elements(part, opening, closing(part, opening)))
+
+
+def _key_part(part: Sequence[Token]) -> tuple[str, int | None]:
+    if not part or part[0].kind not in NAMES:
+        return "", None
+    length = part[2].text if has_words(part[1:2], "(") else ""
+    return folded_name(part[0].name), int(length) if length.isdecimal() else None
 
 
 def _is_generated(part: Sequence[Token]) -> bool:

@@ -12,6 +12,7 @@ from storage_consumer.feed.render_sql import taken_back
 from storage_consumer.feed.window import Window
 from storage_consumer.model import DdlKind, TableDefinition, TableName
 from storage_consumer.sql.parse import parsed
+from storage_consumer.telemetry import lines_escaped
 
 _OF_VIEWS = frozenset((DdlKind.CREATE_VIEW, DdlKind.DROP_VIEW))
 """Statements on what has no rows of its own."""
@@ -29,7 +30,7 @@ def undone(window: Window, events: Iterable[Event], known: Sequence[TableDefinit
         name, alteration = _judged(statement.definition, window.low, known)
         if alteration.harm:
             raise NotReplicable(_within(alteration, name))
-        comments[statement.definition.path] = f"-- {_harmless(alteration, name)}"
+        comments[statement.definition.path] = _comment(_harmless(alteration, name))
     touched = set[TableName]()
     lines = list[str]()
     for event in events:
@@ -38,8 +39,13 @@ def undone(window: Window, events: Iterable[Event], known: Sequence[TableDefinit
         else:
             touched.add(event.structure.table.folded())
             lines.append(taken_back(event, protocol))
-    since = [f"-- {text}" for name in sorted(touched) for text in _since(name, window, known)]
+    since = [_comment(text) for name in sorted(touched) for text in _since(name, window, known)]
     return [*since, *reversed(lines)]
+
+
+def _comment(text: str) -> str:
+    # A name may hold a line break, behind which the server would read on.
+    return f"-- {lines_escaped(text)}"
 
 
 def _judged(definition: TableDefinition, low: int, known: Sequence[TableDefinition]) -> tuple[TableName, Alteration]:

@@ -106,7 +106,7 @@ class Status:
     @property
     def is_reported(self) -> bool:
         """Whether the report tells what the writer is doing now."""
-        return _is_reported(self.snapshot)
+        return is_reported(self.snapshot)
 
 
 def lag_of(checkpoint: int, now: float) -> float | None:
@@ -188,12 +188,13 @@ def judged(
     return replace(status, reasons=tuple(reasons))
 
 
-def _is_reported(snapshot: Snapshot) -> bool:
+def is_reported(snapshot: Snapshot) -> bool:
+    """Return whether the report tells what the writer is doing now."""
     return bool(snapshot.report and snapshot.writer and snapshot.report_age <= FRESH)
 
 
 def _is_retrying(snapshot: Snapshot) -> bool:
-    return bool(_is_reported(snapshot) and snapshot.report and snapshot.report.phase == Phase.RETRYING)
+    return bool(is_reported(snapshot) and snapshot.report and snapshot.report.phase == Phase.RETRYING)
 
 
 def _reasons(status: Status, stopped: list[TableStatus], exceeded: float | None, *, lonely: bool) -> Iterator[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
@@ -15,13 +15,13 @@ from typing import TypeVar
 from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.config.settings import Downstream
 from storage_consumer.config.source_server import source_server
-from storage_consumer.config.table_filter import TableRules, table_rules
+from storage_consumer.config.table_filter import ALL_COLUMNS, CarriedColumns, TableRules, table_rules
 from storage_consumer.downstream.reading import Pace, Reading
 from storage_consumer.driver.remedies import reaching
-from storage_consumer.errors import ConfigError, StorageConsumerError, TransientError
+from storage_consumer.errors import Abandoned, ConfigError, StorageConsumerError, TransientError
 from storage_consumer.model import TableName
 from storage_consumer.operating.compared_source import ComparedSource, LiveSource
-from storage_consumer.operating.verified_table import Desk, Ends, TableVerification, Wishes
+from storage_consumer.operating.verified_table import JUDGED_EVERY, Desk, Ends, TableVerification, Wishes
 from storage_consumer.plan.steps import key_of
 from storage_consumer.telemetry import register_secret
 from storage_consumer.verifying.cut import TableLook, is_compared
@@ -184,11 +184,13 @@ def verified(
     source: OpensSource,
     wishes: Wishes,
     *,
+    carried: CarriedColumns = ALL_COLUMNS,
     stop: threading.Event | None = None,
     heard: Callable[[TableResult], None] = lambda _: None,
 ) -> VerifyReport:
     """Compare the tables of a feed with their source, and return what was found, by name. `source` is what `live` returns, or another.
 
+    `carried`: which columns the feed has of each table; the others are not compared.
     `heard` is called with each result as soon as it is there, from any thread. Raises `ConfigError` and `TransientError`; what is known
     by then is stored. Once `stop` is set, it raises `Abandoned`, and the run can be resumed.
     """
@@ -209,7 +211,7 @@ def verified(
         # Known from the start, so that a run that is killed can be resumed wherever it was.
         for key, result in open_tables.items():
             desk.put(key, result)
-        done += _all(_Run(target, source, wishes, desk, stop, heard), open_tables)
+        done += _all(_Run(target, source, wishes, carried, desk, stop, heard), open_tables)
         # The newest cut: what was created until then has come to the state, or comes at once.
         there = _tables_at(source, max(result.checkpoint for result in done), stop)
         known_now, rules = desk.known(), _rules(wishes)
@@ -237,6 +239,7 @@ class _Run:
     target: Server
     source: OpensSource
     wishes: Wishes
+    carried: CarriedColumns
     desk: Desk
     stop: threading.Event
     heard: Callable[[TableResult], None]
@@ -255,39 +258,62 @@ def _all(run: _Run, tables: Mapping[str, TableResult]) -> list[TableResult]:
         everyone.append(ends)
         free.put(ends)
 
-    def compared(key: str, result: TableResult) -> TableResult:
+    def compared(work: TableVerification) -> TableVerification:
         ends = free.get()
         try:
-            return _of_table(run, ends, key, result)
+            work.run(ends)
         finally:
             free.put(ends)
+        return work
 
-    found: list[TableResult] = []
     with ThreadPoolExecutor(max_workers=max(1, len(everyone)), thread_name_prefix="verify") as pool:
-        waiting = [pool.submit(compared, key, result) for key, result in tables.items()]
         try:
-            found += (each.result() for each in as_completed(waiting))
+            return list(_results(run, tables, lambda work: pool.submit(compared, work)))
         except BaseException:
             # The others end at their next chunk.
             run.stop.set()
-            for each in waiting:
-                each.cancel()
+            pool.shutdown(wait=False, cancel_futures=True)
             raise
         finally:
             pool.shutdown()
             for ends in everyone:
                 ends.close()
-    return found
 
 
-def _of_table(run: _Run, ends: Ends, key: str, result: TableResult) -> TableResult:
-    schema = run.target.settings.state_schema
-    work = TableVerification(
-        table_key=key, wishes=run.wishes, ends=ends, desk=run.desk, schema=schema, stop=run.stop, result=result
+def _results(
+    run: _Run, tables: Mapping[str, TableResult], begin: Callable[[TableVerification], Future[TableVerification]]
+) -> Iterator[TableResult]:
+    """Yield the results of these tables. One whose differences do not count yet keeps no worker from another table."""
+    running = {begin(_work(run, key, result)) for key, result in tables.items()}
+    aside: list[TableVerification] = []
+    while running or aside:
+        ended, running = wait(running, timeout=JUDGED_EVERY if aside else None, return_when=FIRST_COMPLETED)
+        aside += [each.result() for each in ended]
+        verdicts = [(work, work.judge()) for work in aside]
+        yield from (_told(run, work) for work, verdict in verdicts if verdict == "final")
+        running |= {begin(work) for work, verdict in verdicts if verdict == "again"}
+        aside = [work for work, verdict in verdicts if verdict == "later"]
+        if aside and not running and run.stop.wait(JUDGED_EVERY):
+            raise Abandoned("the comparison was broken off")
+
+
+def _work(run: _Run, key: str, result: TableResult) -> TableVerification:
+    return TableVerification(
+        table_key=key,
+        wishes=run.wishes,
+        desk=run.desk,
+        schema=run.target.settings.state_schema,
+        stop=run.stop,
+        carried=run.carried,
+        result=result,
     )
-    found = work.run()
+
+
+def _told(run: _Run, work: TableVerification) -> TableResult:
+    """Return a table's result, which is known by now."""
+    found = work.result
     if found.outcome is Outcome.DIFFERENT:
         found = replace(found, heal=heal_command(found, reaching(run.target.settings)))
-        run.desk.put(key, found)
+        run.desk.put(work.table_key, found)
     run.heard(found)
     return found

@@ -11,20 +11,21 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypedDict
 
 from storage_consumer.checkpoint.operator_verified import SnapshotState
+from storage_consumer.config.table_filter import CarriedColumns
 from storage_consumer.downstream.compared_table import ComparedTable
 from storage_consumer.downstream.reading import Reading
 from storage_consumer.errors import Abandoned, TableError, TransientError
-from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, physical_ms
+from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, folded_name, physical_ms
 from storage_consumer.operating.compared_source import ComparedSource, NotComparable
 from storage_consumer.verifying.comparing import Comparison, Found, Sample
 from storage_consumer.verifying.cut import TableLook, is_compared, moves_on, obstacle
 from storage_consumer.verifying.healing import NOT_AT_SOURCE
-from storage_consumer.verifying.layout import LaidOutSide, TableLayout
+from storage_consumer.verifying.layout import LaidOutSide, TableLayout, without
 from storage_consumer.verifying.result import Outcome, Span, TableResult
 from storage_consumer.verifying.side import Key, TableShape, fingerprint
 from storage_consumer.verifying.structure import StructureFound
 
-PAUSE = 0.03
+_PAUSE = 0.03
 """Seconds between two looks for a moment at which a table is at rest."""
 _LOOK = 1.0
 """Seconds between two looks whether a statement waits for the snapshot."""
@@ -36,8 +37,12 @@ _PATIENCE = 60.0
 """Seconds to wait for that."""
 _TRIES = 20
 """How often a cut that was lost is taken anew."""
+JUDGED_EVERY = 0.5
+"""Seconds between two looks whether the differences of a table count."""
 _STORED_EVERY = 2.0
 _RESTARTS = 3
+Verdict = Literal["final", "again", "later"]
+"""Of a table that was compared: its result is there, it has to be compared again, or that is not known yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +132,19 @@ class _Cut:
     structure: StructureFound
     both: _Both | None = None
     """None where a side has no such table."""
+    left_out: tuple[str, ...] = ()
+    """Columns that the feed does not carry."""
+
+
+@dataclass(slots=True)
+class _SetAside:
+    """A table that differs, while the consumer may not know a statement yet that explains it."""
+
+    look: TableLook
+    result: TableResult
+    until: float
+    """When its differences count without the consumer."""
+    next: float = 0.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -135,21 +153,24 @@ class TableVerification:
 
     table_key: str
     wishes: Wishes
-    ends: Ends
     desk: Desk
     schema: str
     """Of the state."""
     stop: threading.Event
+    carried: CarriedColumns
     result: TableResult
     """What is known so far; of an interrupted run if it is resumed."""
+    ends: Ends = field(init=False)
+    _aside: _SetAside | None = None
+    _restarts: int = 0
     _found: Found = field(default_factory=Found)
     _deadline: float = 0.0
     _stored: float = 0.0
     _looked: float = 0.0
 
-    def run(self) -> TableResult:
-        """Compare the table, store the result, and return it."""
-        began = time.monotonic()
+    def run(self, ends: Ends) -> None:
+        """Compare the table on these connections, and store what is known; `judge` says whether that is its result."""
+        self.ends, began = ends, time.monotonic()
         self._take_up()
         try:
             self._run()
@@ -160,7 +181,6 @@ class TableVerification:
             self._end_snapshots()
             self.result = replace(self.result, seconds=round(self.result.seconds + time.monotonic() - began, 3))
             self.desk.put(self.table_key, self.result)
-        return self.result
 
     def _take_up(self) -> None:
         """Go on from what is noted: whole chunks count, and nothing that was found behind the last one."""
@@ -186,17 +206,12 @@ class TableVerification:
 
     def _run(self) -> None:
         """Compare until the end of the table, in as many cuts as it takes."""
-        lost = restarts = 0
+        lost = 0
         while True:
             try:
                 cut = self._cut()
-                restarts = self._follow(cut, restarts)
+                self._follow(cut)
                 self._compare(cut)
-                if self.result.outcome is Outcome.DIFFERENT and self._explained(cut.look, restarts):
-                    restarts += 1
-                    self._end_snapshots()
-                    self._begin_anew()
-                    continue
             except _GivesWay:
                 self._end_snapshots()
                 self._take_up()
@@ -204,7 +219,11 @@ class TableVerification:
                 lost += 1
                 self._lost(fault, lost)
             else:
-                return
+                break
+        if self.result.outcome is Outcome.DIFFERENT and self.ends.source.shows_early:
+            self._aside = _SetAside(cut.look, self.result, time.monotonic() + min(_PATIENCE, self.wishes.wait))
+            # A difference that does not count yet is none for whoever resumes this.
+            self.result = replace(self.result, outcome=Outcome.UNFINISHED)
 
     def _lost(self, fault: TransientError, lost: int) -> None:
         """Prepare another cut after one that was lost; raise what is wrong after too many."""
@@ -214,45 +233,53 @@ class TableVerification:
         self._take_up()
         self._rest(min(5.0, 0.1 * 2**lost))
 
-    def _follow(self, cut: _Cut, restarts: int) -> int:
-        """Begin anew in this cut where a side has another structure than in the chunks so far; return how often that was."""
+    def _follow(self, cut: _Cut) -> None:
+        """Begin anew in this cut where a side has another structure than in the chunks so far."""
         shapes = fingerprint(cut.both.shapes) if cut.both is not None else ""
         if self.result.after is not None and self.result.shapes != shapes:
-            if restarts >= _RESTARTS:
+            if self._restarts >= _RESTARTS:
                 raise NotComparable("its structure changed again and again meanwhile: verify it later")
-            restarts += 1
+            self._restarts += 1
             self._begin_anew()
         self.result = replace(self.result, shapes=shapes)
-        return restarts
 
-    def _explained(self, look: TableLook, restarts: int) -> bool:
-        """Return whether a statement of the source may explain differences, so that another cut is worth taking.
+    def judge(self) -> Verdict:
+        """Say whether what `run` found is the table's result; it is then in `result`. It takes no snapshot, and does not wait.
 
         TiDB shows the effect of some statements before their version, and a table that has come to exactly the version of one has not run it.
+        So a difference counts only once a statement that explains it would be known; if one is, another cut is worth taking.
         """
-        if not self.ends.source.shows_early:
-            return False
-        # Statements that would explain something must not have to wait for this.
-        self._end_snapshots()
-        until = time.monotonic() + min(_PATIENCE, self.wishes.wait)
-        while True:
+        if (aside := self._aside) is None or time.monotonic() < aside.next:
+            return "final" if aside is None else "later"
+        aside.next, is_over = time.monotonic() + JUDGED_EVERY, time.monotonic() >= aside.until
+        look, last = aside.look, aside.look.checkpoint + (_EARLY << TSO_PHYSICAL_SHIFT)
+        try:
             now = self.desk.now(self.table_key)
-            version = self.desk.next_statement(
-                look.table, look.checkpoint, look.checkpoint + (_EARLY << TSO_PHYSICAL_SHIFT)
-            )
-            moves = now is not None and moves_on(now)
-            is_over = time.monotonic() >= until
-            if version and now is not None and moves and restarts < _RESTARTS:
-                # Another cut before the statement has moved anything would find the same.
-                if is_over or now.statements != look.statements or now.checkpoint > look.checkpoint:
-                    return True
-            elif version or now is None or not moves or is_over or _is_settled_since(look, now):
-                break
-            self._rest(0.2)
-        if version:
-            note = f"the statement of version {version} follows at the source, which may show its effect before"
-            self.result = replace(self.result, notes=(*self.result.notes, note))
-        return False
+            version = self.desk.next_statement(look.table, _first(aside), last)
+        except TransientError:
+            if is_over:
+                raise
+            return "later"
+        moves = now is not None and moves_on(now)
+        # One that was run between two cuts: whatever becomes of the table, one cut after it shows what is equal.
+        has_run = 0 < version < look.checkpoint
+        if version and now is not None and (moves or has_run) and self._restarts < _RESTARTS:
+            # Another cut before the statement has moved anything would find the same.
+            if not (has_run or is_over or now.statements != look.statements or now.checkpoint > look.checkpoint):
+                return "later"
+            self._restarts += 1
+            self._aside = None
+            return "again"
+        if not (version or now is None or not moves or is_over or _is_settled_since(look, now)):
+            return "later"
+        note = (
+            f"the statement of version {version} was run while the table was compared"
+            if has_run
+            else f"the statement of version {version} follows at the source, which may show its effect before"
+        )
+        notes = (*aside.result.notes, *([note] if version else ()))
+        self.result = replace(aside.result, notes=notes, seconds=self.result.seconds)
+        return "final"
 
     # the cut
 
@@ -297,7 +324,13 @@ class TableVerification:
         if opened is None or there is None:
             return _Cut(look, self._lacking(is_here=opened is not None, is_there=there is not None))
         source, here = opened
-        return _Cut(look, self.ends.source.structure(here, there), _Both(source, target, (here, there)))
+        left_out = self.carried.lacking(look.table, [column.name for column in here.columns])
+        folded = {*map(folded_name, left_out)}
+        # Statements reach the target whole, so it may have these columns, without the source's values.
+        lacking = folded - {folded_name(column.name) for column in there.columns}
+        structure = self.ends.source.structure(without(here, lacking), there)
+        shapes = (without(here, folded), without(there, folded))
+        return _Cut(look, structure, _Both(source, target, shapes), tuple(left_out))
 
     def _lacking(self, *, is_here: bool, is_there: bool) -> StructureFound:
         """Return what it means that a side lacks the table."""
@@ -311,7 +344,7 @@ class TableVerification:
     def _wait(self, why: str) -> None:
         if time.monotonic() >= self._deadline:
             raise NotComparable(f"it was not at rest for {self.wishes.wait:g} s (--wait): {why}")
-        self._rest(PAUSE)
+        self._rest(_PAUSE)
 
     def _rest(self, seconds: float) -> None:
         if self.stop.wait(seconds):
@@ -329,7 +362,7 @@ class TableVerification:
             self.result,
             structure=tuple(cut.structure.differences),
             alike=tuple(sorted(cut.structure.used)),
-            notes=(*_notes(cut.look), *self.ends.source.notes),
+            notes=(*_notes(cut), *self.ends.source.notes),
         )
         both, layout = cut.both, self._layout(cut)
         if both is None or layout is None:
@@ -431,14 +464,23 @@ def _counted(result: TableResult, both: _Both, side: _Side) -> TableResult:
     return replace(result, rows=source, missing=max(0, source - target), extra=max(0, target - source))
 
 
+def _first(aside: _SetAside) -> int:
+    """Return from which version on a statement may explain what differs, also one that was run between two cuts."""
+    spans, last = aside.result.spans, aside.look.checkpoint
+    # One at exactly the first cut may have been run after it; a finished one at the lower border does not count.
+    return last if not spans or spans[0].checkpoint == last else spans[0].checkpoint - 1
+
+
 def _is_settled_since(look: TableLook, now: TableLook) -> bool:
     """Return whether the table has come so far that a statement which could explain differences would be known."""
     return physical_ms(now.checkpoint) - physical_ms(look.checkpoint) >= _SETTLING
 
 
-def _notes(look: TableLook) -> list[str]:
+def _notes(cut: _Cut) -> list[str]:
     """Return what should be known of a table beside what is compared."""
-    notes = []
+    look, notes = cut.look, list[str]()
+    if cut.left_out:
+        notes.append(f"left out by the changefeed's column-selectors: {', '.join(cut.left_out)}")
     if look.state not in ("running", "waiting"):
         notes.append(f"it is {look.state}, and was compared at its own checkpoint")
     if look.quarantined:

@@ -160,4 +160,4 @@ class CopyLedger:
 
     def _is_copied(self, version: int) -> bool:
         """Return whether the last copy holds all rows of a version: another structure had followed by then."""
-        return self._files.versions.numbers.has_within(version + 1, self.copied_at)
+        return self._files.versions.telling.has_within(version + 1, self.copied_at)

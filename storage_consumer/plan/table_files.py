@@ -89,6 +89,9 @@ class TableFiles:
         """Take a data file; return False for one that an earlier run finished in its present state."""
         version = self.version(file.version_key)
         taken = version.offer(file)
+        # Of all that is noted of a directory, only this can change by a file.
+        if version.version not in self.versions.telling:
+            self.versions.offered(file.version_key)
         self._homes[file.sequence] = version
         self._partitions.note(version, file)
         return taken

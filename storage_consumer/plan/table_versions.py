@@ -25,6 +25,8 @@ class TableVersions(Mapping[VersionKey, TableVersionConsumer]):
         """Begin without a directory."""
         self.numbers: Final = Numbers()
         """All versions."""
+        self.telling: Final = Numbers()
+        """Versions that tell of this very table: not those with nothing but a step of another one's rename."""
         self.structured: Final = Numbers()
         """Versions with the structure of this very table."""
         self.making: Final = Numbers()
@@ -36,6 +38,7 @@ class TableVersions(Mapping[VersionKey, TableVersionConsumer]):
         self._all: dict[VersionKey, TableVersionConsumer] = {}
         self._at: dict[int, dict[VersionKey, TableVersionConsumer]] = {}
         self._tests: Final[tuple[tuple[Numbers, _Test], ...]] = (
+            (self.telling, _tells),
             (self.structured, _has_structure),
             (self.making, makes_table),
             (self.spreading, makes_global_index),
@@ -83,6 +86,10 @@ class TableVersions(Mapping[VersionKey, TableVersionConsumer]):
         version.define(definition)
         self._judge(key[0], version)
 
+    def offered(self, key: VersionKey) -> None:
+        """Note that files came into a version directory."""
+        self._judge(key[0], self._all[key])
+
     def _judge(self, number: int, changed: TableVersionConsumer | None = None) -> None:
         """Note what is at a version after one of its directories was changed, or removed (None)."""
         for numbers, holds in self._tests:
@@ -91,6 +98,10 @@ class TableVersions(Mapping[VersionKey, TableVersionConsumer]):
             # Only what was noted may have to be taken back: another directory may still have it.
             elif number in numbers and not any(holds(version) for version in self.at(number).values()):
                 numbers.discard(number)
+
+
+def _tells(version: TableVersionConsumer) -> bool:
+    return version.definition is None or version.structure is not None or bool(version.sequences)
 
 
 def _has_structure(version: TableVersionConsumer) -> bool:

@@ -117,18 +117,18 @@ class Timeline:
 
     def is_free_before(self, version: int, ends: Together) -> bool:
         """Return whether no table of this name is known right before a version; `ends`: versions that ended the table."""
-        last = highest(n.before(version) for n in (self._versions.numbers, self._statements.numbers, ends))
+        last = highest(n.before(version) for n in (self._versions.telling, self._statements.numbers, ends))
         return last is None or last in ends
 
     def is_over(self, version: int, ends: Together) -> bool:
         """Return whether nothing is known of it after the last of the versions that ended it, `ends`, which was before `version`."""
-        last, known = ends.last, self._versions.numbers.last
+        last, known = ends.last, self._versions.telling.last
         last = -1 if last is None else last
         return last < version and (known is None or known <= last)
 
     def is_known_from(self, version: int) -> bool:
         """Return whether anything is known of this name from a version on (inclusive)."""
-        last = highest((self._versions.numbers.last, self._statements.numbers.last))
+        last = highest((self._versions.telling.last, self._statements.numbers.last))
         return last is not None and last >= version
 
     def has_statement(self, first: int, last: int) -> bool:

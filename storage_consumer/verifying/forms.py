@@ -41,6 +41,10 @@ class Form:
     """Whether a value may be large: then its hash is compared, and its beginning is fetched to be shown."""
     is_binary: bool = False
     """Whether its beginning is one of bytes, not of characters."""
+    beginning: str = ""
+    """Expression for the text whose beginning is shown of a longer value; empty where that is `fetched`."""
+    charset: str = ""
+    """The character set, where its bytes may be no character: then `no_text` reads what is shown in their place."""
 
 
 _TEXT = "CONVERT({} USING utf8mb4)"
@@ -55,6 +59,7 @@ _CHARACTERS = Form(summed=_TEXT, fetched=_TEXT)
 _PADDED = Form(summed=f"TRIM(TRAILING ' ' FROM {_TEXT})", fetched=f"TRIM(TRAILING ' ' FROM {_TEXT})")
 _LONG = Form(summed=_TEXT, fetched=_TEXT, is_wide=True)
 _BLOB = Form(summed="{}", fetched="{}", is_wide=True, is_binary=True)
+_TEXTS = (_CHARACTERS, _PADDED, _LONG)
 
 # Servers write large and small numbers differently (1e15, 1000000000000000), and not each of them writes -0. So: the sign, the digits
 # without zeros around them, and the power of ten, rounded. Of the same digits two powers of ten differ by one at least.
@@ -121,6 +126,32 @@ def _vector(value: bytes) -> bytes:
 _JSON = Form(summed="CAST({} AS CHAR)", fetched=_TEXT.replace("{}", "CAST({} AS CHAR)"), normal=_json)
 _VECTOR = Form(summed="CAST({} AS CHAR)", fetched=_TEXT.replace("{}", "CAST({} AS CHAR)"), normal=_vector)
 
+# A server shows '?', or NULL, for bytes that are no character of Unicode, and may show two of them as one character. So where a text
+# does not become the same bytes again, the bytes are shown. No text in UTF-8 begins as they do.
+_NO_TEXT = b"\xff"
+_EXACT = (
+    "IF(CAST(CONVERT({text} USING {charset}) AS BINARY) = CAST({bytes} AS BINARY), CAST({text} AS BINARY), "
+    f"CONCAT(x'{_NO_TEXT.hex()}', '{{charset}} ', CAST({{bytes}} AS BINARY)))"
+)
+_EVERY_BYTES = frozenset(
+    (
+        *("utf8mb4", "utf8mb3", "utf8", "utf16", "utf16le", "utf32", "latin1", "latin2", "latin5", "latin7", "cp850", "cp852"),
+        *("cp866", "keybcs2", "koi8r", "koi8u", "macce", "macroman", "binary"),
+    )
+)  # fmt: skip
+"""Character sets of MySQL and MariaDB in which all bytes that a column takes are characters, each another one."""
+_SOME_BYTES_OF_TIDB = frozenset(("latin1", "ascii"))
+"""Character sets in which TiDB keeps bytes as they come. It keeps the others as UTF-8."""
+
+
+def no_text(value: bytes) -> tuple[str, bytes] | None:
+    """Return the character set and the bytes of a value of a text's column, as it is fetched, that is no text; None for a text."""
+    if not value.startswith(_NO_TEXT):
+        return None
+    charset, _, content = value.removeprefix(_NO_TEXT).partition(b" ")
+    return charset.decode(), content
+
+
 _INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
 _FORMS: dict[str, Form] = {
     **dict.fromkeys(_INTEGERS, _SIGNED),
@@ -149,8 +180,8 @@ _ALIKE = tuple(
 )
 
 
-def form_of(column: ColumnShape) -> Form:
-    """Return the form of a column by itself."""
+def form_of(column: ColumnShape, kind: str) -> Form:
+    """Return the form of a column by itself, on a kind of server."""
     if column.data_type in _INTEGERS and "unsigned" in column.column_type:
         return _UNSIGNED
     if column.data_type == "decimal":
@@ -158,7 +189,19 @@ def form_of(column: ColumnShape) -> Form:
     form = _FORMS.get(column.data_type, _OTHER)
     if column.charset == "utf8mb4" and form is not _VECTOR and form is not _JSON:
         return replace(form, summed=form.summed.replace(_TEXT, "{}"), fetched=form.fetched.replace(_TEXT, "{}"))
-    return form
+    return _exact(form, column.charset) if form in _TEXTS and _has_other_bytes(column.charset, kind) else form
+
+
+def _has_other_bytes(charset: str, kind: str) -> bool:
+    """Return whether a column may hold bytes that are no character. An export has texts only."""
+    return charset in _SOME_BYTES_OF_TIDB if kind == "tidb" else charset not in ("", *_EVERY_BYTES)
+
+
+def _exact(form: Form, charset: str) -> Form:
+    """Return the form of a text that shows bytes which are no character."""
+    shown = form.summed
+    exact = _EXACT.replace("{text}", shown).replace("{bytes}", shown.replace(_TEXT, "{}")).replace("{charset}", charset)
+    return replace(form, summed=exact, fetched=exact, beginning=f"IFNULL({shown}, '')", charset=charset)
 
 
 def _decimal(column_type: str) -> Form:
@@ -183,7 +226,7 @@ class PairedColumn:
 
 def paired(source: ColumnShape, source_kind: str, target: ColumnShape, target_kind: str) -> PairedColumn:
     """Return how one column of both sides is compared."""
-    of_source, of_target = form_of(source), form_of(target)
+    of_source, of_target = form_of(source, source_kind), form_of(target, target_kind)
     kind = source.data_type
     is_document = kind in ("json", "vector")
     if is_document and target.data_type != kind:

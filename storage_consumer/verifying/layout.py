@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from storage_consumer.model import folded_name
-from storage_consumer.verifying.forms import BYTES, NUMBERS, ORDERLY, Form, PairedColumn, paired
+from storage_consumer.verifying.forms import BYTES, NUMBERS, ORDERLY, Form, PairedColumn, no_text, paired
 from storage_consumer.verifying.side import ColumnShape, IndexShape, Key, Row, Side, TableShape
 
 _LONGEST = 1_000
@@ -89,13 +89,14 @@ class TableLayout:
         """Return a row as it is reported: column → text."""
         return {
             # The mark before a wide value is of its form.
-            column.source.name: None if value is None else _cut(shown_value(value[column.of_source.is_wide :]))
+            column.source.name: None if value is None else _cut(_shown_of(column, value[column.of_source.is_wide :]))
             for value, column in zip(row, self.columns, strict=True)
         }
 
     def shown_key(self, key: Key) -> dict[str, str]:
         """Return a key as it is reported."""
-        return {self.columns[place].source.name: shown_value(value) for place, value in zip(self.key, key, strict=True)}
+        columns = [self.columns[place] for place in self.key]
+        return {column.source.name: _shown_of(column, value) for column, value in zip(columns, key, strict=True)}
 
 
 def _literal(column: ColumnShape) -> Literal["number", "bytes", "text"]:
@@ -108,12 +109,25 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text)} characters)"
 
 
+def _shown_of(column: PairedColumn, value: bytes) -> str:
+    """Return a value of a column as text."""
+    found = no_text(value) if column.of_source.charset or column.of_target.charset else None
+    return shown_value(value) if found is None else f"_{found[0]} 0x{found[1].hex()}"
+
+
 def shown_value(value: bytes) -> str:
     """Return a value as text: bytes that are no text in hexadecimal digits."""
     try:
         return value.decode()
     except UnicodeDecodeError:
         return f"0x{value.hex()}"
+
+
+def without(shape: TableShape, names: Collection[str]) -> TableShape:
+    """Return a structure without some columns, by folded names, and without the indexes over them."""
+    columns = tuple(column for column in shape.columns if folded_name(column.name) not in names)
+    indexes = (index for index in shape.indexes if not any(folded_name(name) in names for name in index.columns))
+    return replace(shape, columns=columns, indexes=tuple(indexes))
 
 
 def layout_of(source: TableShape, target: TableShape) -> TableLayout:

@@ -151,7 +151,9 @@ def test_large_objects_come_in_parts(served: BucketRig, monkeypatch: pytest.Monk
     if isinstance(served.storage, ReadInParts):
         with pytest.raises(StorageUnavailable, match="replaced"):
             b"".join(blocks)
-    assert first == content[:100_000]
+    # A server may send less at a time than it was asked for.
+    assert first
+    assert content.startswith(first)
 
 
 def test_missing_bucket(served: BucketRig) -> None:

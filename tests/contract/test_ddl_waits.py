@@ -86,6 +86,34 @@ def test_lock_that_somebody_holds(rig: Rig, caplog: pytest.LogCaptureFixture) ->
     rig.database.close()
 
 
+@pytest.mark.parametrize("rig", ["mariadb"], indirect=True)
+def test_short_transactions_hold_nothing(rig: Rig) -> None:
+    """Where the server does not tell of locks, whoever ends transactions one after another is not taken for the holder."""
+    done = threading.Event()
+
+    def often() -> None:
+        with rig.server.connect(autocommit=False) as busy, busy.cursor() as cursor:
+            while not done.is_set():
+                cursor.execute("SELECT * FROM storage_consumer.feed")
+                time.sleep(0.3)
+                busy.rollback()
+                # Else the next one has begun before anybody can look.
+                cursor.execute("SELECT * FROM storage_consumer.feed")
+
+    with rig.server.connect(autocommit=False) as holder, holder.cursor() as cursor:
+        cursor.execute("SELECT * FROM shop.a")
+        others = threading.Thread(target=often)
+        others.start()
+        try:
+            found = rig.database.structure.blockers([TableName(schema="shop", table="a")])
+        finally:
+            done.set()
+            others.join()
+        cursor.execute("SELECT CONNECTION_ID()")
+        assert [line.split(" of ")[0] for line in found] == [f"connection {cursor.fetchall()[0][0]}"]
+        assert len(rig.database.structure.blockers([TableName(schema="shop", table="a")])) == 1
+
+
 def transaction_that_tidb_waits_for(rig: Rig) -> None:
     """While TiDB's statement waits for a transaction that has used its table, it can be said whose that is; others are not named."""
     rig.server.query("CREATE TABLE shop.b (id INT)")

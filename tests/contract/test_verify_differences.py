@@ -94,6 +94,26 @@ def test_a_table_that_the_source_lacks(rig: VerifyRig) -> None:
     assert "storage-consumer load" not in found.heal
 
 
+def test_bytes_that_are_no_character(rig: VerifyRig) -> None:
+    """They are told from a question mark, which a server shows in their place; in a key as well, where ranges begin and end with them."""
+    charset, no_character = ("latin1", "FF") if rig.target.kind == "tidb" else ("gbk", "FE5A")
+    create = f"CREATE TABLE t (k VARCHAR(9) PRIMARY KEY, v VARCHAR(9)) CHARACTER SET {charset} COLLATE {charset}_bin"
+    rig.both(create, "INSERT INTO t VALUES ('a', '?'), ('?', 'b')")
+    rig.at_rest("t")
+    assert rig.one("t").outcome is Outcome.EQUAL
+    rig.at_target(f"UPDATE t SET v = x'{no_character}' WHERE k = 'a'")
+    (found,) = rig.one("t").differences
+    shown = f"_{charset} 0x{no_character.lower()}"
+    assert (found.kind, found.source, found.target) == ("differs", {"v": "?"}, {"v": shown})
+    rig.at_target(
+        "UPDATE t SET v = '?' WHERE k = 'a'", "INSERT INTO t VALUES (%s, 'c')", rows=[(f"{n}",) for n in range(2_000)]
+    )
+    rig.at_target(f"UPDATE t SET k = CONCAT(x'{no_character}', k) WHERE v = 'c'")
+    result = rig.one("t", chunk_rows=500)
+    assert (result.differing, result.missing, result.extra) == (0, 0, 2_000)
+    assert result.differences[0].key["k"].startswith(shown)
+
+
 def test_a_view(rig: VerifyRig) -> None:
     """Both sides have it, so it is equal, though TiDB says of each of its columns that it may be NULL; as a table on one side it differs."""
     rig.both("CREATE TABLE base (id INT PRIMARY KEY, v INT)", "CREATE VIEW t AS SELECT id, v FROM base")

@@ -6,10 +6,11 @@ import json
 import random
 import struct
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
+import pymysql.err
 import pytest
 
 from storage_consumer.config.settings import Downstream
@@ -47,6 +48,10 @@ def _text() -> str:
     return "".join(_DICE.choices("aAäÄ 0:;N\\'\"%\t\n表😀", k=_DICE.randrange(6)))
 
 
+def _of(characters: str) -> Callable[[], str]:
+    return lambda: "".join(_DICE.choices(characters, k=_DICE.randrange(6)))
+
+
 def _moment() -> str:
     day = f"{_DICE.randrange(1, 9999):04}-{_DICE.randrange(1, 13):02}-{_DICE.randrange(1, 29):02}"
     return (
@@ -70,6 +75,15 @@ TYPES: dict[str, tuple[str, Callable[[], Any]]] = {
     "text": ("VARCHAR(40)", _text),
     "long": ("TEXT", lambda: _text() * _DICE.choice([1, 400])),
     "padded": ("CHAR(20)", _text),
+    "gbk": ("VARCHAR(20) CHARACTER SET gbk", _of("aA ?é表丂\\'")),
+    "gbk padded": ("CHAR(20) CHARACTER SET gbk COLLATE gbk_bin", _of("a ?é表丂")),
+    "gbk long": ("TEXT CHARACTER SET gbk", lambda: _of("a ?表丂")() * _DICE.choice([1, 400])),
+    "gbk set": ("SET('表', 'b', '?') CHARACTER SET gbk", lambda: ",".join(_DICE.sample(["表", "b", "?"], _DICE.randrange(4)))),
+    "latin1": ("VARCHAR(20) CHARACTER SET latin1", _of("aA ?é€ÿ\x81")),
+    "latin1 padded": ("CHAR(20) CHARACTER SET latin1", _of("a ?é€ÿ")),
+    "latin1 long": ("TEXT CHARACTER SET latin1", lambda: _of("a ?é€ÿ")() * _DICE.choice([1, 400])),
+    "ascii": ("VARCHAR(20) CHARACTER SET ascii", _of("aA ?0\t'")),
+    "utf8mb3": ("VARCHAR(20) CHARACTER SET utf8mb3", _of("aA ?é表")),
     "bytes": ("VARBINARY(40)", lambda: _DICE.randbytes(_DICE.randrange(6))),
     "fixed": ("BINARY(5)", lambda: _DICE.randbytes(_DICE.randrange(6))),
     "moment": ("DATETIME(3)", _moment),
@@ -149,3 +163,62 @@ def test_forms_of_every_type(request: pytest.FixtureRequest) -> None:
                 assert by_name[name] == digests[KINDS[-1]][number][name], (kind, name, ROWS[number])
         agree = sum(by_name["near"] == digests[KINDS[-1]][number]["near"] for number, by_name in found_digests.items())
         assert agree > 0.9 * len(ROWS), (kind, agree)
+
+
+SAMPLES: dict[str, list[bytes]] = {
+    **{charset: [bytes((number,)) for number in range(256)] for charset in ("ascii", "latin1", "cp1251", "greek")},
+    **{
+        charset: [bytes((first, second)) for first in (0x20, 0x3F, 0x81, 0x87, 0xA1, 0xD8, 0xFE) for second in range(0x20, 0xFF)]
+        for charset in ("gbk", "sjis", "cp932", "big5", "euckr", "ucs2")
+    },
+    "gb18030": [b"?", b"\xe3\x32\x9a\x35", b"\xe3\x32\x9a\x36", b"\xfe\x39\xfe\x39", b"\xfe\x5a"],
+}  # fmt: skip
+"""Character set → bytes; a server takes some of them."""
+COLUMNS = ("VARCHAR(9)", "CHAR(9)", "TEXT")
+
+
+def taken(server: DatabaseServer, charset: str) -> Reading | None:
+    """A table of the bytes that a server takes, each of them in columns of texts, and what reads it; None if it lacks the character set."""
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"SELECT COUNT(*) FROM information_schema.character_sets WHERE character_set_name = '{charset}'")
+        if cursor.fetchall() == ((0,),):
+            return None
+        cursor.execute("CREATE DATABASE forms")
+        cursor.execute("SET sql_mode = 'STRICT_ALL_TABLES'")
+        declared = ", ".join(f"c{place} {kind} CHARACTER SET {charset}" for place, kind in enumerate(COLUMNS))
+        cursor.execute(f"CREATE TABLE forms.t (id INT PRIMARY KEY AUTO_INCREMENT, {declared})")
+        for value in SAMPLES[charset]:
+            with suppress(pymysql.err.MySQLError):
+                cursor.execute("INSERT INTO forms.t (c0, c1, c2) VALUES (%s, %s, %s)", [value, value, value * 200])
+        connection.commit()
+    return Reading(Downstream(port=server.port), "", "target")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("charset", SAMPLES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_bytes_without_a_character(kind: str, charset: str, request: pytest.FixtureRequest) -> None:
+    """Two texts of other bytes never look alike, in no character set: neither in a checksum nor as they are fetched."""
+    reading = taken(request.getfixturevalue(kind), charset)
+    if reading is None:
+        return
+    with closing(reading):
+        reading.begin()
+        side = ComparedTable(reading, TableName(schema="forms", table="t"))
+        shape = side.structure()
+        assert shape is not None
+        whole = side.layout = layout_of(shape, shape).target
+        fetched = list(side.rows(KeyRange()))
+        assert len(fetched) > 1
+        for place in (1, 2, 3):
+            name = f"c{place - 1}"
+            ((different,),) = reading.rows(
+                f"SELECT COUNT(DISTINCT HEX(CONCAT({name}))) FROM forms.t WHERE 1 = %s", (1,)
+            )
+            assert len({row[place] for row in fetched}) == different, name
+            side.layout = replace(whole, columns=(replace(whole.columns[0], agrees=False), whole.columns[place]))
+            sums = {
+                side.chunk(KeyRange(above=((b"%d" % (int(row[0] or b"") - 1),),), upto=((row[0] or b"",),)))
+                for row in fetched
+            }
+            assert (len(sums), all(each.is_whole for each in sums)) == (different, True), name

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
+from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.downstream.reading import Reading
-from storage_consumer.errors import ConfigError
+from storage_consumer.errors import Abandoned, ConfigError
+from storage_consumer.model import TSO_PHYSICAL_SHIFT
+from storage_consumer.operating.verified_table import TableVerification
 from storage_consumer.plan.journal import DONE, STARTED, Sent
-from storage_consumer.verifying.result import Outcome
+from storage_consumer.verifying.cut import TableLook
+from storage_consumer.verifying.result import Outcome, TableResult
 from tests.contract.state_rigs import statement
 from tests.contract.verify_rigs import SOURCE, Running, VerifyRig
 from tests.harness.servers import KINDS
@@ -124,6 +129,68 @@ if "tidb" in KINDS:  # else there is no such source
                 result = rig.one("t", wait=60.0)
         assert running.fault is None, running.fault
         assert (result.outcome, result.rows, result.differences) == (Outcome.EQUAL, 0, ())
+
+    def test_other_tables_do_not_wait_for_one_that_differs(rig: VerifyRig) -> None:
+        """They are compared while the consumer comes so far that the difference counts; and a kill meanwhile leaves none that does not count."""
+        rig.both("CREATE TABLE u (id INT PRIMARY KEY)")
+        at = rig.at_rest("t", "u")
+        rig.at_target("UPDATE t SET v = -1 WHERE id = 5")
+        heard: list[str] = []
+        stored: list[dict[str, Outcome]] = []
+        with closing(rig.state("consumer")) as state:
+
+            def consume(result: TableResult) -> None:
+                heard.append(result.table.table)
+                with closing(StateInspector(rig.settings, "")) as desk:
+                    stored.append({each.table.table: each.outcome for each in desk.verified.all()})
+                later = at + (11_000 << TSO_PHYSICAL_SHIFT)
+                tables = [rig.progress(name, later) for name in ("t", "u")]
+                state.progress.save(tables=tables, sequences={}, checkpoint=later, storage_checkpoint=later)
+
+            report = rig.report(heard=consume, workers=1, wait=20.0)
+        assert {each.table.table: each.outcome for each in report.tables} == {
+            "t": Outcome.DIFFERENT,
+            "u": Outcome.EQUAL,
+        }
+        assert (heard, stored[0]) == (["u", "t"], {"t": Outcome.UNFINISHED, "u": Outcome.EQUAL})
+        assert stored[1]["t"] is Outcome.DIFFERENT
+
+    def test_broken_off_before_a_difference_counts(rig: VerifyRig) -> None:
+        """Nothing is stored but that the comparison is not finished, and it can be resumed."""
+        rig.at_rest("t")
+        rig.at_target("UPDATE t SET v = -1 WHERE id = 5")
+        stop = threading.Event()
+        threading.Timer(3, stop.set).start()
+        with closing(rig.state("consumer")), pytest.raises(Abandoned):
+            rig.report(stop=stop, wait=30.0)
+        with closing(StateInspector(rig.settings, "")) as desk:
+            assert [each.outcome for each in desk.verified.all()] == [Outcome.UNFINISHED]
+            assert [each.outcome for each in desk.verified.standing()] == [Outcome.UNFINISHED]
+        rig.at_target("UPDATE t SET v = 5 WHERE id = 5")
+        assert rig.one("t", resume=True).outcome is Outcome.EQUAL
+
+    def test_a_statement_between_two_cuts(rig: VerifyRig, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What a cut before it showed is no difference after it, though the structure is the same: the table is compared again."""
+        rig.at_source("DELETE FROM t WHERE id < 50")
+        at = rig.at_rest("t")
+        step = statement(f"{SOURCE}/t", version=at, query="ALTER TABLE `t` TRUNCATE PARTITION p")
+        stop, goes_on = threading.Event(), TableVerification._may_go_on
+
+        def broken_off(work: TableVerification, look: TableLook) -> None:
+            stop.set()
+            goes_on(work, look)
+
+        monkeypatch.setattr(TableVerification, "_may_go_on", broken_off)
+        with closing(rig.state("consumer")) as state:
+            state.history.keep([(rig.key("t"), step.definition)])
+            with pytest.raises(Abandoned):
+                rig.report(stop=stop)
+            monkeypatch.undo()
+            state.journal.record(step, STARTED, run=Sent(statement="…", structure_before=""))
+            rig.at_target("DELETE FROM t WHERE id < 50")
+            state.journal.record(step, DONE, tables=[rig.progress("t", rig.now())])
+            result = rig.one("t", resume=True, wait=2.0)
+        assert (result.outcome, result.rows, result.differences) == (Outcome.EQUAL, len(ROWS) - 50, ())
 
     def test_a_statement_that_stopped_the_table(rig: VerifyRig) -> None:
         """Where nothing moves, what differs is told with the statement that may explain it."""

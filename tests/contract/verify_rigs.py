@@ -10,6 +10,7 @@ from typing import Any
 
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
+from storage_consumer.config.table_filter import ALL_COLUMNS, CarriedColumns
 from storage_consumer.model import TableName
 from storage_consumer.operating.verification import Server, VerifyReport, live, verified
 from storage_consumer.operating.verified_table import Wishes
@@ -117,7 +118,14 @@ class VerifyRig:
         """What a comparison finds, by table."""
         return {result.table.table: result for result in self.report(stop=stop, **wishes).tables}
 
-    def report(self, *, stop: threading.Event | None = None, **wishes: Any) -> VerifyReport:
+    def report(
+        self,
+        *,
+        stop: threading.Event | None = None,
+        carried: CarriedColumns = ALL_COLUMNS,
+        heard: Callable[[TableResult], None] = lambda _: None,
+        **wishes: Any,
+    ) -> VerifyReport:
         """All that a comparison finds."""
         frozen = wishes.pop("frozen", not self.is_live)
         wanted = Wishes(**{"chunk_rows": 100, "wait": 0.5, **wishes})
@@ -125,7 +133,9 @@ class VerifyRig:
             Server(settings=self.settings),
             live(Server(settings=Downstream(port=self.source.port)), is_frozen=frozen),
             wanted,
+            carried=carried,
             stop=stop,
+            heard=heard,
         )
 
     def one(self, name: str, **wishes: Any) -> TableResult:

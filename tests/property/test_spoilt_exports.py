@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_consumer.errors import ExportRefused
-from storage_consumer.exports.create_table import read_create_table
+from storage_consumer.exports.create_table import binary_columns, read_create_table, unique_keys
 from storage_consumer.exports.export import read_export
 from storage_consumer.exports.names import read_name
+from storage_consumer.model import folded_name
 from storage_consumer.testing.storage import MemoryStorage
 from tests.unit.exports.test_create_table import TYPES
 from tests.unit.exports.test_export import PLACE, VIEW, objects, schema
@@ -63,12 +64,15 @@ def spoilt(text: str, chance: random.Random, pieces: list[str]) -> str:
 @settings(max_examples=400, deadline=None)
 @given(st.randoms(use_true_random=False), st.lists(_PIECES, min_size=1, max_size=4))
 def test_statements(chance: random.Random, pieces: list[str]) -> None:
-    """Any text is a table with columns, or no CREATE TABLE."""
+    """Any text is a table with columns, or no CREATE TABLE; of a table it can be asked what its keys are, and how its texts are compared."""
+    text = spoilt(TYPES, chance, pieces)
     try:
-        found = read_create_table(spoilt(TYPES, chance, pieces))
+        found = read_create_table(text)
     except ValueError:
         return
     assert found.columns
+    assert all(unique_keys(text))
+    assert binary_columns(text) <= {folded_name(column.name) for column in found.columns}
 
 
 @settings(max_examples=300, deadline=None)
@@ -111,3 +115,4 @@ def test_odd_definitions(query: str) -> None:
     """What SHOW CREATE TABLE never shows is no reason to end otherwise than with `ValueError`."""
     with suppress(ValueError):
         assert read_create_table(query).columns
+        assert all(unique_keys(query))

@@ -129,7 +129,7 @@ def compare(known: Known) -> None:
         assert timeline.stays_after(at) is stays_after(known, at)
         assert timeline.is_passing_at(at, looked_up) is is_passing_at(known, at, ends)
         assert timeline.is_over(at, looked_up) is is_over(versions, at, ends)
-        assert timeline.is_known_from(at) is any(n >= at for n in (*(n for n, _ in versions), *known.statements))
+        assert timeline.is_known_from(at) is any(n >= at for n in telling(versions) | known.statements.keys())
         assert all(
             timeline.has_statement(at, last) is any(at <= n <= last for n in known.statements) for last in VERSIONS
         )
@@ -162,6 +162,11 @@ def structures(versions: Versions) -> Iterator[tuple[int, str, TableDefinition]]
     for (number, table_dir), version in versions.items():
         if version.structure is not None:
             yield number, table_dir, version.structure
+
+
+def telling(versions: Versions) -> set[int]:
+    """The versions of directories that have more than a step of another table's rename."""
+    return {n for (n, _), v in versions.items() if v.structure is not None or v.definition is None or v.sequences}
 
 
 def structure_at(versions: Versions, at: int) -> TableDefinition | None:
@@ -201,7 +206,7 @@ def stays_after(known: Known, at: int) -> bool:
 def is_passing_at(known: Known, at: int, ends: Collection[int]) -> bool:
     """Whether nothing is known right before a version or right after it."""
     versions = known.files.versions
-    numbers = {number for number, _ in versions} | known.statements.keys()
+    numbers = telling(versions) | known.statements.keys()
     last = max((number for number in numbers.union(ends) if number < at), default=None)
     rows = any(number == at and found.sequences for (number, _), found in versions.items())
     return (last is None or last in ends) and not rows and not stays_after(known, at)
@@ -210,7 +215,7 @@ def is_passing_at(known: Known, at: int, ends: Collection[int]) -> bool:
 def is_over(versions: Versions, at: int, ends: Collection[int]) -> bool:
     """Whether the last end was before a version, and nothing is known after it."""
     last = max(ends, default=-1)
-    return last < at and all(number <= last for number, _ in versions)
+    return last < at and all(number <= last for number in telling(versions))
 
 
 def readable(versions: Versions, target: int) -> tuple[list[DataFile], dict[VersionKey, TableDefinition]]:

@@ -117,6 +117,8 @@ class WithCopies(World):
         """`initial`: whether a new feed begins with it; else loads have to be requested. `start_ts`: the changefeed's, 0 if not given."""
         super().__init__(**tuning)
         self.copy = copy
+        self.foreign: set[TableName] = set()
+        """Tables that somebody else made, by folded name."""
         self.rate: float = FIRST_RATE
         """Bytes that a second of a job is taken to write, at the start of a process."""
         self.config = replace(self.config, loading=LoadSettings(dump=URI if initial else "", start_ts=start_ts))
@@ -127,6 +129,7 @@ class WithCopies(World):
             open_copy=self.copy.open,
             ddl=self.watched(DdlRunner(target, target, state.journal, FACTS.server_type)),
             has_rows=lambda name: bool(self.records.rows.get(name.folded())),
+            is_ours=lambda name: name.folded() not in self.foreign,
             rate=self.rate,
         )
         self.pipeline = MemoryPipeline(

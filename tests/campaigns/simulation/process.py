@@ -304,6 +304,7 @@ class Process:
             open_copy=self._watched(records.exports).open,
             ddl=LoadRunner(runner, target),
             has_rows=lambda name: bool(records.rows.get(records.places.name(name).folded())),
+            is_ours=lambda _: True,
             # A part or two at first, or all at once.
             rate=self.dice.choice((1.0, FIRST_RATE)),
         )

@@ -133,10 +133,12 @@ def test_an_unexpected_error_is_one_clear_line(caplog: pytest.LogCaptureFixture)
         (LOADING, True, ExitCode.TABLES_STOPPED),
         (LOADING, False, ExitCode.DONE),
         (replace(LOADING, ended_early="max-seconds"), True, ExitCode.DONE),
+        (RoundSummary(refused_loads=("shop.a",)), True, ExitCode.TABLES_STOPPED),
+        (RoundSummary(refused_loads=("shop.a",)), False, ExitCode.DONE),
     ],
 )
 def test_tables_that_stopped_show_in_the_exit_code(summary: RoundSummary, once: bool, code: ExitCode) -> None:  # noqa: FBT001 - a variant
-    """A halted table ends with code 4; one that waits, or whose load does, only where nobody will look again."""
+    """A halted table ends with code 4; one that waits, or whose load does or was refused, only where nobody will look again."""
     assert exit_code(summary, once=once) == code
 
 

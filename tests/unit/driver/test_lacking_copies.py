@@ -65,6 +65,20 @@ def test_a_name_that_a_swap_before_the_copy_needed() -> None:
     assert numbers(world, "shop.b") == ["1", "7"]
 
 
+def test_a_name_that_a_swap_needed_after_a_step_of_another_lay_under_it() -> None:
+    """The new architecture stores a swap's first step under its table's last name, also in a database that has no table of that name."""
+    world = shop()
+    world.copy.add("shop.b", [ONE])
+    for version, between in ((3, "d"), (4, "b")):
+        world.bucket.schema("other.b", ts(version), f"RENAME TABLE `shop`.`a` TO `other`.`{between}`", 14)
+        world.bucket.schema("shop.a", ts(version), "RENAME TABLE `shop`.`b` TO `shop`.`a`", 14)
+        world.bucket.schema("shop.b", ts(version), f"RENAME TABLE `other`.`{between}` TO `shop`.`b`", 14)
+    world.bucket.rows("shop.b", 1, row("shop.b", 8, "7", '"new"'), version=ts(4))
+    assert not world.once().halted
+    assert not world.once().halted
+    assert numbers(world, "shop.b") == ["1", "7"]
+
+
 def test_a_table_that_got_a_copy_by_hand_goes_on() -> None:
     """Also after the next start, which reads the statement from before the feed's copy again."""
     world = shop()

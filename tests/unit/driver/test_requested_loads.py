@@ -405,7 +405,7 @@ def refused(world: WithCopies) -> str:
     """Why the load of shop.a was refused, though its table may be emptied; nothing of the table has changed by that."""
     before = names_in(world, "shop.a")
     world.request("shop.a", replaces=True)
-    world.once()
+    assert world.once().refused_loads == ("shop.a",)
     assert (phase(world), names_in(world, "shop.a")) == (LoadPhase.REFUSED, before)
     return world.records.loads[A].error
 
@@ -418,7 +418,8 @@ def test_a_copy_of_the_future_is_refused() -> None:
     assert f"as of {ts(5) * 2} (2083-06-12T04:26:50.000Z), which is in the future" in refused(world)
     world.bucket.rows("shop.b", 2, row("shop.b", 12, "2", '"two"'))
     world.bucket.metadata(ts(20))
-    assert world.once().checkpoint == ts(20)
+    found = world.once()
+    assert (found.checkpoint, found.refused_loads) == (ts(20), ())
     assert numbers(world, "shop.b") == ["1", "2"]
 
 

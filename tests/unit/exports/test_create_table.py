@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.exports.create_table import is_temporary, read_create_table, string_value
+from storage_consumer.exports.create_table import (
+    binary_columns,
+    is_temporary,
+    read_create_table,
+    string_value,
+    unique_keys,
+)
 from storage_consumer.exports.statements import statements
 from storage_consumer.model import TableColumn
 
@@ -113,3 +119,33 @@ def test_cut_schema_file() -> None:
     """A schema file whose last statement has no semicolon was cut."""
     with pytest.raises(ValueError, match="cut"):
         statements("/*!40101 SET NAMES binary*/;\nCREATE TABLE `t` (`a` int")
+
+
+@pytest.mark.parametrize(
+    ("create", "keys"),
+    [
+        (TYPES, [{"id": None, "name": 5}, {"d": None}]),
+        ("CREATE TABLE `t` (`A` INT PRIMARY KEY COMMENT 'UNIQUE', `b` INT UNIQUE, `unique` INT)", [{"a": None}, {"b": None}]),
+        ("CREATE TABLE `(` (`a` INT, UNIQUE KEY `x` ((`a` + 1), `a`), UNIQUE KEY `(` (`a`), KEY `k` (`a`))", [{"": None, "a": None}, {"a": None}]),
+        ("CREATE TABLE `t` (`a` INT DEFAULT '1', CONSTRAINT `u` UNIQUE (`a`), CONSTRAINT `UNIQUE` CHECK ((`a` > 1)))", [{"a": None}]),
+        ("CREATE TABLE `t` (`a` INT)", []),
+    ],
+)  # fmt: skip
+def test_unique_keys(create: str, keys: list[dict[str, int | None]]) -> None:
+    """Those of columns and those behind them, with prefixes and parts over expressions; no word in a name or a comment makes one."""
+    assert list(unique_keys(create)) == keys
+
+
+@pytest.mark.parametrize(
+    ("column", "table", "binary"),
+    [
+        ("VARCHAR(9)", "DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='COLLATE x'", True),
+        ("VARCHAR(9) COLLATE utf8mb4_general_ci", "COLLATE=utf8mb4_bin", False),
+        ("VARCHAR(9) CHARACTER SET gbk COLLATE gbk_bin DEFAULT 'COLLATE'", "COLLATE=utf8mb4_0900_ai_ci", True),
+        ("VARCHAR(9)", "COLLATE utf8mb4_unicode_ci", False),
+        ("VARCHAR(9)", "", False),
+    ],
+)
+def test_binary_columns(column: str, table: str, binary: bool) -> None:  # noqa: FBT001 - a column of the table
+    """A column's own collation counts, else the table's; where neither is named nothing is known."""
+    assert binary_columns(f"CREATE TABLE `t` (`A` {column}) {table}") == (frozenset("a") if binary else frozenset())

@@ -29,7 +29,9 @@ WIDE = "ä" * 200
 def column(name: str, kind: str, column_type: str = "") -> SideColumn:
     """A compared column."""
     shape = ColumnShape(name=name, data_type=kind, column_type=column_type or kind, charset="utf8mb4")
-    return SideColumn(name=name, form=form_of(shape), literal="number" if kind in ("decimal", "int") else "text")
+    return SideColumn(
+        name=name, form=form_of(shape, "mysql"), literal="number" if kind in ("decimal", "int") else "text"
+    )
 
 
 def side(storage: MemoryStorage, stop: threading.Event | None = None) -> ExportedRows:

@@ -29,6 +29,7 @@ DUMPLINGS = {
     *(
         "--complete-insert",
         "--consistency",
+        "--no-data",
         "--no-views",
         "--output-filename-template",
         "--params",
@@ -171,9 +172,11 @@ def test_toml_examples_load(tmp_path: Path) -> None:
 
 
 def test_named_flags_exist() -> None:
-    """Each flag that stands in a sentence is one of the program, of spark-submit or Dumpling, or of a program below tests/."""
+    """Each flag that stands in a sentence is one of the program, of the quickstart, of spark-submit or Dumpling, or of a program below tests/."""
     flags = {f"--{name}" for option in OPTIONS for name in (option.name, *option.aliases)} | SPARKS | DUMPLINGS
     flags |= {flag.name for verb in VERBS.values() for flag in verb.flags} | {"--help", "--version"}
+    quickstart = (ROOT / "conf" / "quickstart.sh").read_text(encoding="utf-8")
+    flags |= set(FLAG.findall(quickstart.partition("known: ")[2].partition('"')[0]))
     theirs = {
         flag for path in (ROOT / "tests").rglob("*.py") for flag in FLAG.findall(path.read_text(encoding="utf-8"))
     }
