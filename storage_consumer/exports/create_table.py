@@ -69,10 +69,7 @@ def read_create_table(statement: str) -> CreatedTable:
     at = 2 + 3 * has_words(found[2:5], "IF", "NOT", "EXISTS")
     if not has_words(found[:2], "CREATE", "TABLE") or at + 1 >= len(found) or found[at].kind not in NAMES:
         raise ValueError("it is not a CREATE TABLE")
-    end = closing(found, at + 1) if found[at + 1].text == "(" else -1
-    if end < 0:
-        raise ValueError("its list of columns has no end")
-    parts = elements(found, at + 1, end)
+    parts = elements(found, at + 1, _end_of(found, at + 1))
     defined = [part for _, _, part in column_parts(found, parts)]
     if not defined or any(len(part) < _NAME_AND_TYPE for part in defined):
         raise ValueError("it defines no columns with types")
@@ -104,8 +101,8 @@ def unique_keys(statement: str) -> tuple[dict[str, int | None], ...]:
     no name.
     """
     found = tokens(statement)
-    opening, end = _list_of(found)
-    parts = elements(found, opening, end)
+    opening = find_words(found, "(")
+    parts = elements(found, opening, _end_of(found, opening))
     own: list[dict[str, int | None]] = [
         {folded_name(part[0].name): None}
         for _, _, part in column_parts(found, parts)
@@ -120,7 +117,8 @@ def binary_columns(statement: str) -> frozenset[str]:
     TiDB shows the collation of each table, and those of the columns that have another one. Raises `ValueError` as `unique_keys` does.
     """
     found = tokens(statement)
-    opening, end = _list_of(found)
+    opening = find_words(found, "(")
+    end = _end_of(found, opening)
     usual = _collation(found[end:])
     columns = {folded_name(part[0].name): part for _, _, part in column_parts(found, elements(found, opening, end))}
     return frozenset(name for name, part in columns.items() if (_collation(part) or usual).endswith(_BINARY))
@@ -135,13 +133,12 @@ def _collation(found: Sequence[Token]) -> str:
     return named[0].name.lower() if named else ""
 
 
-def _list_of(found: Sequence[Token]) -> tuple[int, int]:
-    """Return where the list of columns and keys begins and ends; raise `ValueError` if it does not."""
-    opening = find_words(found, "(")
-    end = closing(found, opening) if opening > 0 else -1
+def _end_of(found: Sequence[Token], opening: int) -> int:
+    """Return where the list of columns and keys ends that begins at `opening`; raise `ValueError` if it has no end, or does not begin there."""
+    end = closing(found, opening) if opening > 0 and found[opening].text == "(" else -1
     if end < 0:
         raise ValueError("its list of columns has no end")
-    return opening, end
+    return end
 
 
 def _is_unique(options: Sequence[Token]) -> bool:

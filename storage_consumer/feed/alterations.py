@@ -53,13 +53,8 @@ class Alteration(NamedTuple):
     @property
     def shown(self) -> str:
         """The statement in short, with its version."""
-        query = self.definition.query.strip()
-        return f"{query[:200]!r} ({version_shown(self.definition.version)})"
-
-
-def version_shown(version: int) -> str:
-    """Return a version with its time."""
-    return f"version {version}, {tso_time(version)}"
+        query, version = self.definition.query.strip(), self.definition.version
+        return f"{query[:200]!r} (version {version}, {tso_time(version)})"
 
 
 def alterations(name: TableName, low: int, known: Sequence[TableDefinition]) -> Iterator[Alteration]:
