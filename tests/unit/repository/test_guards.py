@@ -15,8 +15,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 TOP_LEVEL = {"pyproject.toml", "storage_consumer", "tests", "fixtures", "conf", "README.md"}
-MODULE_LINES = 500
-FUNCTION_LINES = 50
+MODULE_LINES = 800
+FUNCTION_LINES = 80
 NESTING = 3
 METHODS = 20
 FIXTURE_BYTES = 10 * 1024 * 1024
