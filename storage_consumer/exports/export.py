@@ -33,6 +33,11 @@ from storage_consumer.storage.base import SCHEMA_FILE_BYTES, Storage, whole
 
 _ZONE = re.compile(rb"^/\*!\d+ SET TIME_ZONE *= *'([^'\n]*)' *\*/;", re.MULTILINE | re.IGNORECASE)
 _PLACEHOLDER = re.compile(r"\n\) ?ENGINE=MyISAM\s*\Z")
+_UNREAD_FORM = re.compile(
+    r"\.(?:sql|csv)\.(?P<packed>lz4|lzo|bz2|xz|br|zip|7z|z|deflate)\Z|\.(?P<form>parquet|orc|avro|jsonl?|ndjson|tsv)(?:\.[a-z0-9]+)?\Z",
+    re.IGNORECASE,
+)
+"""What the names of files with rows end in that are not read, whichever program wrote them."""
 _LEFT_OUT: Mapping[Kind, str] = {
     Kind.SEQUENCE: "MySQL has no sequences; create it on the target where a table's default needs it",
     Kind.POLICY: "where TiDB puts its rows means nothing for another target",
@@ -205,13 +210,26 @@ def _sorted_out(listed: Sequence[StoredObject]) -> _Folder:
 
 def _refuse_unknown(file: ExportFile, stored: StoredObject) -> None:
     if file.kind is Kind.UNKNOWN:
-        raise ExportRefused(
-            f"{stored.path} is not a name that Dumpling or mydumper gives its files: move it away if it does not belong to "
-            "the export; names that --output-filename-template made do not tell for certain whose rows a file has, so "
-            "export without it"
-        )
+        raise ExportRefused(f"{stored.path} {_why_unknown(stored.path)}")
     if not stored.size:
         raise ExportRefused(f"{stored.path} is empty: it was cut, or the export failed while it was begun; {AGAIN}")
+
+
+def _why_unknown(path: str) -> str:
+    """Return why nothing is loaded beside a file of this name, and the way on: without the rows in it a table would be loaded in part, or empty."""
+    form = _UNREAD_FORM.search(path)
+    if form is None:
+        return (
+            "is not a name that Dumpling or mydumper gives its files by default, so nothing tells for certain whether it has rows, and whose: "
+            "if the export wrote it, export without --output-filename-template. Move it away only if the export did not write it"
+        )
+    if form["packed"]:
+        return (
+            f"is compressed as .{form['packed']}, which this program does not read: decompress it, as all others, or export with --compress gzip, "
+            "snappy or zstd. Without it its rows would be missing"
+        )
+    name = "Parquet" if form["form"].lower() == "parquet" else f".{form['form']}"
+    return f"holds rows as {name}, which this program does not read: export with --filetype sql or csv. Without it its rows would be missing"
 
 
 def _only(found: Mapping[_Value, StoredObject], what: str, default: _Value) -> _Value:
@@ -219,7 +237,7 @@ def _only(found: Mapping[_Value, StoredObject], what: str, default: _Value) -> _
     if len(found) > 1:
         paths = " and ".join(stored.path for stored in islice(found.values(), 2))
         raise ExportRefused(
-            f"{paths} differ in their {what}: files of two exports lie in one folder; {AGAIN}, or move one of them away"
+            f"{paths} differ in their {what}: files of two exports lie in one folder, or some were changed since; {AGAIN}"
         )
     return next(iter(found), default)
 
