@@ -11,6 +11,10 @@ HIDDEN = "***"
 _SHORT_SECRET = 4
 # The scheme is not looked at: a search for its beginning takes time that grows with the square of a long word.
 _USERINFO = re.compile(r"(://[^\s:/?#@\"']*):[^\s/@\"']+@")
+_SIGNED = re.compile(
+    r"([?&;][\w%.-]{0,40}?(?:signature|token|credential|accesskeyid|accessid|\bsig)=)[^\s&;\"'<>]+", re.IGNORECASE
+)
+"""A secret among the parameters of a URL that somebody else signed."""
 
 UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What a terminal interprets instead of showing: control characters, line ends, and characters that change the writing direction."""
@@ -35,11 +39,11 @@ def forget_secrets() -> None:
 
 
 def redact(text: str) -> str:
-    """Return the text without registered secrets and without passwords in URIs."""
+    """Return the text without registered secrets, and without passwords and signatures in URIs."""
     for spelling in sorted(_secrets, key=len, reverse=True):  # longest first: a short one may be part of a long one
         text = _secrets[spelling].sub(HIDDEN, text)
-    # Passwords that nobody registered may be in a URI that a foreign library quotes.
-    return _USERINFO.sub(rf"\1:{HIDDEN}@", text)
+    # Secrets that nobody registered may be in a URI that a foreign library quotes.
+    return _SIGNED.sub(rf"\1{HIDDEN}", _USERINFO.sub(rf"\1:{HIDDEN}@", text))
 
 
 def escaped(text: str) -> str:

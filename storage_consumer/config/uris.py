@@ -12,9 +12,9 @@ from storage_consumer.config import stores
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
 
-_SECRET_WORDS = ("key", "secret", "token", "password", "passwd", "credential", "pwd")
-_SIGNATURES = frozenset({"sig", "signature"})
-"""Parameters that a SAS token is split into if it was not percent-encoded as it should be."""
+_SECRET_WORDS = ("key", "secret", "token", "passw", "credential", "pwd", "signature", "accessid", "auth")
+_SIGNATURE = "sig"
+"""The signature in a SAS token, which is a parameter if the token was not percent-encoded as it should be."""
 # Names that only sound as if they held a secret: paths, ids and switches.
 _NOT_SECRET = frozenset({"ssl-key", "sse-kms-key-id", "output-handle-key", "output-row-key"})
 # Also cut at ; and #: the rest of a secret that was not percent-encoded may follow one of them.
@@ -129,14 +129,20 @@ def mask_uri(uri: str) -> str:
             return f"{lead}{name}=***"
         return match.group(0)
 
-    return _PARAMETER.sub(hide, _KEY_AND_SECRET.sub(r"\1***@", _USER_AND_PASSWORD.sub(r"\1:***@", uri)))
+    return _PARAMETER.sub(hide, _KEY_AND_SECRET.sub(r"\1***@", _USER_AND_PASSWORD.sub(r"\1:***@", _as_meant(uri))))
+
+
+def _as_meant(uri: str) -> str:
+    """Return the URI, decoded if it was percent-encoded as a whole, so that a secret parameter stands in its path."""
+    plain = unquote(uri)
+    return plain if "?" not in uri and any(is_secret(name) for _, name, _ in _PARAMETER.findall(plain)) else uri
 
 
 def secrets_in(uri: str) -> tuple[str, ...]:
     """Return what `mask_uri` hides, as written and percent-decoded, also of a URI within the URI; accepts any text."""
     # A parameter may be a URI with secrets of its own, such as an endpoint, hence the recursion.
     found = [match[2] for match in _USER_AND_PASSWORD.finditer(uri)]
-    for _, name, value in _PARAMETER.findall(uri):
+    for _, name, value in _PARAMETER.findall(_as_meant(uri)):
         nested = unquote(value)
         if "://" in nested:
             found += secrets_in(nested)
@@ -153,7 +159,7 @@ def _plain(name: str) -> str:
 def is_secret(name: str) -> bool:
     """Return whether a parameter of this name may hold a secret."""
     plain = _plain(name)
-    return plain not in _NOT_SECRET and (plain in _SIGNATURES or any(word in plain for word in _SECRET_WORDS))
+    return plain not in _NOT_SECRET and (plain == _SIGNATURE or any(word in plain for word in _SECRET_WORDS))
 
 
 def parse_upstream(text: str) -> Uri:
@@ -165,6 +171,11 @@ def parse_store(side: str, text: str, known: frozenset[str]) -> Uri:
     """Parse the URI of a folder in a store, with `known` parameters; raise `ConfigError` for anything that cannot be read."""
     split = _split(side, text)
     masked, scheme = mask_uri(text), split.scheme.lower()
+    # A path is stored and shown.
+    if secrets_in(split.path):
+        raise _error(
+            side, masked, "a secret stands in the path: a `?` that is not percent-encoded begins the parameters"
+        )
     if scheme in _UNSUPPORTED_STORAGE:
         raise _error(side, masked, f"the storage {scheme}:// is not supported; file://, s3://, gcs:// and azure:// are")
     if scheme not in stores.SCHEMES:

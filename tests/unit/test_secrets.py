@@ -43,6 +43,41 @@ URIS = (
     "kafka://u:{secret}@h:1/topic?sasl-password={secret}",
     "file://u:{secret}@h/dir",
 )
+SIGNED = (
+    "s3://b/p?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={secret}&X-Amz-Date=1&X-Amz-Signature={secret}",
+    "s3://b/p?X-Amz-Signature={secret}",
+    "s3://b/p?region=r&X-Amz-Security-Token={secret}&X-Amz-SignedHeaders=host",
+    "s3://b/p?AWSAccessKeyId={secret}&Expires=1&Signature={secret}",
+    "s3://b/p&X-Amz-Signature={secret}",
+    "s3://b/p%3FX-Amz-Signature%3D{secret}",
+    "https://b.s3.amazonaws.com/p?x-amz-signature={secret}",
+    "gcs://b/p?GoogleAccessId={secret}&Signature={secret}",
+    "gcs://b/p?X-Goog-Signature={secret}",
+    "azure://c/p?sv=1&sp=rl&sig={secret}",
+    "azure://c/p;sig={secret}",
+    "oss://b/p?OSSAccessKeyId={secret}&x-oss-signature={secret}",
+    "s3://b/p?q-signature={secret}&Authorization={secret}",
+)
+"""What stores give out as links: whoever has one may read."""
+TARGET = ("--downstream-uri", "mysql://u@127.0.0.1:1/")
+BUCKET = ("--upstream-uri", "file:///nowhere")
+TAKING = (
+    ("run", *TARGET, *BUCKET, "--dump"),
+    ("run", *TARGET, "--upstream-uri"),
+    ("load", *TARGET, "--table", "d.t", "--dump"),
+    ("load", *TARGET, *BUCKET, "--table", "d.t", "--source"),
+    ("verify", *TARGET, *BUCKET, "--against"),
+    ("verify", *TARGET, "--source"),
+    ("verify", *TARGET, "--source", "mysql://u@127.0.0.1:1/", "--upstream-uri"),
+    ("rebind", *TARGET, "--upstream-uri"),
+    ("plan", *TARGET, "--upstream-uri"),
+    ("doctor", *TARGET, "--upstream-uri"),
+    ("changes", "--upstream-uri"),
+    ("inspect", "--upstream-uri"),
+    ("init", "--downstream-uri", "mysql://u@127.0.0.1:1/", "--upstream-uri"),
+    ("status", "--downstream-uri"),
+)
+"""Commands, each up to a flag that takes a URI."""
 
 
 @pytest.fixture(autouse=True)
@@ -117,3 +152,24 @@ def test_other_wrong_settings(tmp_path: Path, capfd: pytest.CaptureFixture[str])
     ]
     assert {main.main(["run", *command] if command[0].startswith("-") else command) for command in commands} == {2}
     assert planted.found("".join(capfd.readouterr())) == set()
+
+
+@pytest.mark.parametrize("command", TAKING, ids=lambda command: f"{command[0]} {command[-1]}")
+def test_signed_links(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A link that a store has signed is no place of a bucket, and its signature is not shown, whichever command is given it."""
+    monkeypatch.chdir(tmp_path)
+    planted = Planted()
+    for uri in SIGNED:
+        assert main.main([*command, uri.format(secret=encoded(planted.secret(uri)))]) == 2, uri
+    assert planted.found("".join(capfd.readouterr())) == set()
+
+
+def test_signed_links_of_others() -> None:
+    """What a driver's error quotes of a link is hidden, whoever signed it."""
+    planted = Planted()
+    for uri in SIGNED[:4]:
+        text = f"Cannot connect to '{uri.format(secret=encoded(planted.secret(uri)))}': timeout"
+        assert planted.found(telemetry.redact(text)) == set()
+        assert telemetry.redact(text).endswith("': timeout")
