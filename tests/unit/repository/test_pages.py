@@ -29,6 +29,7 @@ DUMPLINGS = {
     *(
         "--complete-insert",
         "--consistency",
+        "--filetype",
         "--no-data",
         "--no-views",
         "--output-filename-template",
