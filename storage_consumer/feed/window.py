@@ -14,7 +14,7 @@ from storage_consumer.errors import ConfigError, FilesMissing, NoMetadata, NotRe
 from storage_consumer.feed.records import Statement, Structure
 from storage_consumer.feed.running_order import in_running_order, lineage
 from storage_consumer.inspection.members import known_members
-from storage_consumer.inspection.virtual_columns import known_virtual, stored_columns
+from storage_consumer.inspection.virtual_columns import known_stored, known_virtual
 from storage_consumer.model import MAX_TSO, DataFile, TableDefinition, TableVersion, VersionKey, folded_name
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.manager import ConsumerManager
@@ -223,8 +223,7 @@ class Contents:
         layout = row_layout(definition, known_virtual(definition, past) or frozenset(), self._upstream)
         # TiCDC's handle key, for one, is read by what schema files say, so the layout stays as it is.
         lists = any(column.type in ("ENUM", "SET") and not column.elements for column in layout.columns)
-        stored = frozenset[str]().union(*(stored_columns(each.query) for each in past))
-        found = structure_under(layout, self._upstream.time_zone, stored, definition.version)
+        found = structure_under(layout, self._upstream.time_zone, known_stored(past), definition.version)
         if not lists:
             return found
         members = known_members(past)

@@ -10,6 +10,8 @@ from storage_consumer.sql.renamed_columns import renamed_columns
 from storage_consumer.sql.tokens import Token, tokens
 
 _BEFORE_A_NAME = frozenset({"ADD", "COLUMN", "MODIFY", "CHANGE", "IF", "NOT", "EXISTS"})
+_REDEFINING = {"MODIFY": 1, "CHANGE": 2}
+"""Verb of an action that defines a column anew → how many tokens after it the column's name is."""
 
 
 def virtual_columns(query: str) -> frozenset[str]:
@@ -45,14 +47,34 @@ def known_virtual(definition: TableDefinition, history: Iterable[TableDefinition
     begin = max((place for place, each in enumerate(past) if creates_as_listed(each)), default=None)
     if begin is None:
         return None
-    virtual: frozenset[str] = frozenset()
-    for each in past[begin:]:
+    return _followed(past[begin:], stored=False)
+
+
+def known_stored(history: Iterable[TableDefinition]) -> frozenset[str]:
+    """Return the stored generated columns of a table after the last of its schema files, as far as their statements show them."""
+    return _followed(history, stored=True)
+
+
+def _followed(steps: Iterable[TableDefinition], *, stored: bool) -> frozenset[str]:
+    """Return which columns are generated ones after these steps, if none was before them."""
+    generated: frozenset[str] = frozenset()
+    for each in steps:
         renamed = renamed_columns(each.query)
-        moved = {new for new, old in renamed.items() if old in virtual}
-        kept = virtual - {*renamed, *renamed.values()}
+        moved = {new for new, old in renamed.items() if old in generated}
+        kept = frozenset[str]() if creates_as_listed(each) else generated - {*renamed, *renamed.values()}
+        found = ((kept | moved) - _redefined(each.query)) | _generated(each.query, stored=stored)
         # A column that is no longer listed was dropped; its name may come back as an ordinary one.
-        virtual = (kept | moved | virtual_columns(each.query)) & {folded_name(column.name) for column in each.columns}
-    return virtual
+        generated = found & {folded_name(column.name) for column in each.columns} if each.columns else found
+    return generated
+
+
+def _redefined(query: str) -> frozenset[str]:
+    """Return the folded names of the columns that an ALTER TABLE defines anew: ordinary ones, unless it says more."""
+    words = [
+        token for token in tokens(query) if not token.depth and token.upper not in _BEFORE_A_NAME - _REDEFINING.keys()
+    ]
+    places = (at + _REDEFINING[word.upper] for at, word in enumerate(words) if word.upper in _REDEFINING)
+    return frozenset(folded_name(words[place].name) for place in places if place < len(words))
 
 
 def _column(found: Sequence[Token], at: int) -> str:

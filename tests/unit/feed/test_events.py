@@ -17,7 +17,8 @@ from storage_consumer.errors import (
     UndecodableRow,
 )
 from storage_consumer.feed import ordered
-from storage_consumer.feed.records import Statement
+from storage_consumer.feed.records import Change, Statement
+from storage_consumer.feed.render_sql import statements
 from storage_consumer.testing.storage import MemoryStorage
 from tests.harness.small_bucket import ID_NAME, SmallBucket, column, row, ts
 from tests.unit.feed.building import everything, feed_of, told, undone_of
@@ -267,6 +268,28 @@ def test_generated_columns_that_rows_lack(bucket: SmallBucket) -> None:
     bucket.schema("d.is", ts(3), "RENAME TABLE `d`.`was` TO `d`.`is`", 14, columns)
     bucket.rows("d.is", 1, *of("d.is", 4), version=ts(3))
     assert [one for one in everything(bucket) if " I " in one] == ["2 I d.was 2,2", "4 I d.is 4,4"]
+
+
+def test_stored_columns_that_sql_does_not_write(bucket: SmallBucket) -> None:
+    """A stored generated column is given no value under any name that it gets; once it is an ordinary one, it is."""
+    columns = (column("id", "INT", key=True), column("g", "INT"), column("name", "VARCHAR"))
+    query = "CREATE TABLE `s` (id INT PRIMARY KEY, g INT AS (id + 1) STORED, name VARCHAR(20))"
+    renamed = (columns[0], column("h", "INT"), columns[2])
+    bucket.schema("d.s", ts(1), query, 3, columns)
+    bucket.schema("d.s", ts(3), "ALTER TABLE `s` RENAME COLUMN `g` TO `h`", 12, renamed)
+    bucket.schema("d.u", ts(5), "RENAME TABLE `d`.`s` TO `d`.`u`", 14, renamed)
+    bucket.schema("d.u", ts(7), "ALTER TABLE `u` MODIFY COLUMN `h` INT", 12, renamed)
+    for name, tick in (("d.s", 1), ("d.s", 3), ("d.u", 5), ("d.u", 7)):
+        bucket.rows(name, 1, row(name, tick + 1, "1", "2", '"x"'), version=ts(tick))
+    bucket.metadata(ts(9))
+    changes = [each for each in feed_of(bucket).events(0) if isinstance(each, Change)]
+    written = [statements("csv")(each).partition(" VALUES")[0] for each in changes]
+    assert written == [
+        "INSERT INTO `d`.`s` (`id`, `name`)",
+        "INSERT INTO `d`.`s` (`id`, `name`)",
+        "INSERT INTO `d`.`u` (`id`, `name`)",
+        "INSERT INTO `d`.`u` (`id`, `h`, `name`)",
+    ]
 
 
 def test_what_becomes_complete_is_followed(bucket: SmallBucket) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.inspection.virtual_columns import known_virtual, virtual_columns
+from storage_consumer.inspection.virtual_columns import known_stored, known_virtual, virtual_columns
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
 
 
@@ -80,3 +80,31 @@ def test_renamed_columns(statement: str, columns: tuple[str, ...], virtual: set[
     made = _version(1, "CREATE TABLE t (a INT, g INT AS (a))", "a", "g")
     changed = _version(2, statement, *columns)
     assert known_virtual(changed, [made, changed]) == frozenset(virtual)
+
+
+@pytest.mark.parametrize(
+    ("statement", "columns", "stored"),
+    [
+        ("ALTER TABLE t RENAME COLUMN g TO h", "ah", "h"),
+        ("ALTER TABLE t RENAME COLUMN a TO g, RENAME COLUMN g TO a", "ga", "a"),
+        ("ALTER TABLE t CHANGE COLUMN g h INT AS (a + 1) STORED", "ah", "h"),
+        ("ALTER TABLE t CHANGE COLUMN IF EXISTS g h BIGINT", "ah", ""),
+        ("ALTER TABLE t MODIFY COLUMN g INT", "ag", ""),
+        ("ALTER TABLE t MODIFY g BIGINT AS (a + 1) STORED FIRST", "ga", "g"),
+        ("ALTER TABLE t ADD COLUMN `modify` INT, ADD COLUMN c INT", "agc", "g"),
+        ("ALTER TABLE t DROP COLUMN g", "a", ""),
+        ("RENAME TABLE t TO u", "ag", "g"),
+        ("TRUNCATE TABLE t", "", "g"),
+        ("CREATE TABLE u LIKE t", "ag", "g"),
+        ("CREATE TABLE t (a INT, g INT)", "ag", ""),
+    ],
+)
+def test_stored_columns_are_followed(statement: str, columns: str, stored: str) -> None:
+    """A stored generated column stays one under any name until it is dropped, or defined anew; its name may come back."""
+    steps = [
+        _version(1, "CREATE TABLE t (a INT, g INT GENERATED ALWAYS AS (a + 1) STORED)", "a", "g"),
+        _version(2, statement, *columns),
+    ]
+    assert known_stored(steps) == frozenset(stored)
+    again = _version(3, "ALTER TABLE t ADD COLUMN g INT", "a", "g")
+    assert known_stored([*steps, again]) == frozenset(stored) & {"a", "g"}
