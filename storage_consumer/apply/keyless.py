@@ -23,7 +23,7 @@ from operator import itemgetter
 
 from storage_consumer.apply.keyless_deletes import delete_equal, is_scanned, most_text
 from storage_consumer.apply.refused_rows import StatementTooLarge
-from storage_consumer.apply.rows import RowStatements
+from storage_consumer.apply.rows import RowStatements, gaps, without_gaps
 from storage_consumer.apply.statements import delete_images, json_equals
 from storage_consumer.downstream.connection import escape
 from storage_consumer.errors import RowRefused, TargetUnavailable
@@ -182,7 +182,7 @@ class KeylessTable:
     def _delete(self, deletes: Mapping[bytes, int]) -> Counter[bytes]:
         """Delete rows; return how many of each are gone, which may be fewer than asked for, or more."""
         found: Counter[bytes] = Counter()
-        if len(deletes) > FEW and self._is_scanned():
+        if len(deletes) > FEW and not any(map(gaps, deletes)) and self._is_scanned():
             # Two passes over the table, however many rows; up to `FEW` a scan for each is cheaper.
             together = delete_equal(self._rows, self._work, list(deletes))
             if together is None:
@@ -202,7 +202,9 @@ class KeylessTable:
 
     def _delete_some(self, line: bytes, most: int) -> int:
         """Delete up to `most` rows equal to this one; return how many there were."""
-        statement = delete_images(self._work, line, escape, json_equals=self._json(), most=most)
+        # Nobody knows what the source had in the columns that the row lacks.
+        narrow, (known,) = without_gaps(self._work, gaps(line), [line])
+        statement = delete_images(narrow, known, escape, json_equals=self._json(), most=most)
         try:
             return self._rows.sized(statement)
         except StatementTooLarge as fault:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import groupby
 
 import numpy as np
 import pymysql.err
@@ -18,6 +20,7 @@ from storage_consumer.apply.refused_rows import Statement, StatementTooLarge, fi
 from storage_consumer.apply.statements import delete_keys, load_data, row_text, write_rows
 from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.decode.values import WireKind
+from storage_consumer.decode.wire_format import LACKING
 from storage_consumer.downstream.batches import batches
 from storage_consumer.downstream.connection import escape
 from storage_consumer.downstream.mysql_errors import (
@@ -71,6 +74,20 @@ class RowStatements:
         return sum(self._put("INSERT", work, batch) for batch in batches(rows, TRANSACTION_ROWS, TRANSACTION_SIZE))
 
     def _put(self, verb: str, work: TablePlan, rows: Sequence[bytes]) -> int:
+        """Write rows, each by the columns that it has: the others get what the target's table has as their default."""
+        if not work.has_gaps or LACKING not in in_one(rows):
+            return self._put_whole(verb, work, rows)
+        # Those of one key stay in their order.
+        for places, some in groupby(rows, gaps):
+            narrow, lines = without_gaps(work, places, list(some))
+            try:
+                self._put_whole(verb, narrow, lines)
+            except RowRefused as fault:
+                fault.line = with_gaps(work, places, fault.line)
+                raise
+        return len(rows)
+
+    def _put_whole(self, verb: str, work: TablePlan, rows: Sequence[bytes]) -> int:
         """Write rows by a bulk statement or LOAD DATA if that is possible and raises no warning, else by literals."""
         # The cheapest way first. Whatever one of them cannot take unchanged goes to the next; literals take everything or say why not.
         if not self._bulk(verb, work, rows) and not self._load(verb, work, rows):
@@ -151,6 +168,29 @@ class RowStatements:
         if not is_true:
             self.fenced.query("ROLLBACK TO SAVEPOINT before_rows")
         return is_true
+
+
+def gaps(line: bytes) -> tuple[int, ...]:
+    """Return which written columns a row lacks."""
+    return tuple(place for place, field in enumerate(line.split(b"\t")) if field == LACKING) if LACKING in line else ()
+
+
+def without_gaps(work: TablePlan, places: tuple[int, ...], lines: Sequence[bytes]) -> tuple[TablePlan, Sequence[bytes]]:
+    """Return the plan and the lines without the written columns at these indexes, which all of the lines lack."""
+    if not places:
+        return work, lines
+    kept = [place for place in range(len(work.written)) if place not in places]
+    fields = (line.split(b"\t") for line in lines)
+    narrow = replace(work, written=tuple(work.written[place] for place in kept))
+    return narrow, [b"\t".join([each[place] for place in kept]) for each in fields]
+
+
+def with_gaps(work: TablePlan, places: tuple[int, ...], line: bytes) -> bytes:
+    """Return a line of `without_gaps` as it was."""
+    if not line:
+        return line
+    fields = iter(line.split(b"\t"))
+    return b"\t".join([LACKING if place in places else next(fields) for place in range(len(work.written))])
 
 
 def is_many(rows: int) -> bool:

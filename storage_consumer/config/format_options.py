@@ -102,6 +102,17 @@ FORMAT: tuple[Option, ...] = (
         "of its checkpoint, and tables without a key halt.",
     ),
     Option(
+        name="headerless-selectors",
+        group=_GROUP,
+        parse=parsers.raw_text,
+        default="",
+        shown_default="none: a row that lacks columns halts its table unless its file names them",
+        metavar="NAME",
+        help="Vouch that all CSV rows without a header line that lack columns, and are still to be read, were written under the "
+        "`[[sink.column-selectors]]` that are given. The error of a halted table has the name of these selectors; with others it no "
+        "longer counts.",
+    ),
+    Option(
         name="date-separator",
         group=_GROUP,
         parse=parsers.choice("none", "year", "month", "day"),

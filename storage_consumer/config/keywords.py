@@ -34,6 +34,7 @@ class Options(TypedDict, total=False):
     output_field_header: bool | str | None
     enable_tidb_extension: bool | str | None
     allow_missing_commit_ts: bool | str | None
+    headerless_selectors: str | None
     date_separator: str | None
     enable_partition_separator: bool | str | None
     file_index_width: int | str | None

@@ -109,6 +109,8 @@ class Upstream:
     """Whether to take files whose rows carry no commit-ts, with the weaker promise that goes with it."""
     column_selectors: tuple[ColumnSelector, ...] = ()
     """Selectors in the order of the changefeed's file; the first one whose matcher fits a table applies to it."""
+    headerless_selectors: str = ""
+    """The name of those selectors by which CSV rows without a header line may be read; see `table_filter.vouching`."""
     left_out: tuple[LeftOut, ...] = ()
     """Changes of rows, and statements that remove rows, that TiCDC leaves out."""
     file_expiration_days: int = 0

@@ -10,11 +10,12 @@ name. They say which columns TiCDC's new architecture writes for a table. Schema
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from storage_consumer.config.settings import ColumnSelector, LeftOut
+from storage_consumer.config.settings import ColumnSelector, LeftOut, Upstream
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
 
@@ -180,6 +181,12 @@ def unselected(
             columns = table_rules(selector.columns, parts=1)
             return [name for name in names if not columns.matches(name)]
     return []
+
+
+def vouching(upstream: Upstream) -> str:
+    """Return the option by which an operator vouches for these very selectors; empty if that was given."""
+    name = f"{zlib.crc32(repr((upstream.case_sensitive, upstream.column_selectors)).encode()):08x}"
+    return "" if upstream.headerless_selectors == name else f"--headerless-selectors {name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

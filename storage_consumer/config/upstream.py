@@ -48,6 +48,7 @@ def upstream_settings(sources: Sources, time_zone: str) -> tuple[Upstream, Mappi
         date_separator=sources.explicit("date_separator"),
         partition_separator=sources.explicit("enable_partition_separator"),
         column_selectors=carried.selectors,
+        headerless_selectors=sources.find(BY_KEYWORD["headerless_selectors"]).value,
         left_out=left_out(sources),
         file_expiration_days=_days_kept(sources),
         case_sensitive=carried.case_sensitive,

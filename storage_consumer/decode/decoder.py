@@ -22,6 +22,20 @@ MOST_TS = 2**63 - 1
 Values = tuple[str | None, ...]
 """One value per column of the `RowLayout`, as wire text (see `decode.values`); None is SQL NULL."""
 
+
+class _Absent(str):
+    __slots__ = ()
+
+
+ABSENT: str = _Absent("\\D")
+"""In the place of a value that a row does not have, because a column selector left its column out; compare by identity."""
+
+SELECTED = (
+    "a column selector: then give the changefeed's file, which has its [[sink.column-selectors]], with --config (one that leaves out a "
+    "column of a key cannot be followed: change it, and load the table anew)"
+)
+"""A reason for a row that lacks a column, and the way on."""
+
 RowChange = tuple[int, int, int, Values, Values | None]
 """(row number in the file from 1, commit-ts, operation, values, old values).
 
@@ -37,9 +51,13 @@ class RowLayout:
 
     table: TableName
     columns: tuple[TableColumn, ...]
-    """Without hidden, virtual generated and unselected columns; stored generated ones are included."""
+    """Without hidden and virtual generated columns; stored generated ones are included, and those that a row may lack."""
     unselected: frozenset[str] = frozenset()
-    """Folded names of the columns that a column selector keeps out of the rows."""
+    """Folded names of the columns that the changefeed's column selectors leave out: TiCDC may have obeyed them or not."""
+    may_lack: frozenset[str] = frozenset()
+    """Folded names of the columns that a row may lack where its file says which it has, since selectors may have been others once."""
+    vouching: str = ""
+    """What the operator has to give before rows without names are read by `unselected`; empty: it was given."""
     listed: tuple[str, ...] = ()
     """Names of all columns of the schema file, in order: a CSV header line may also name columns that rows lack."""
     zone: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from storage_consumer.config.settings import Upstream
-from storage_consumer.config.table_filter import unselected
+from storage_consumer.config.table_filter import unselected, vouching
 from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.decode.time_zone import UTC, converted_zone, session_zone
 from storage_consumer.decode.values import is_known
@@ -23,21 +23,27 @@ def row_layout(definition: TableDefinition, virtual: frozenset[str], upstream: U
 
     `virtual`: the folded names of the virtual generated columns as the target reports them. Schema files do not
     mark them, and rows never have them. Raises `NotReplicable`, before any row is read, if a column's type has no rule,
-    or if it is TIMESTAMP and no time zone for its values is configured.
+    or if it is TIMESTAMP and no time zone for its values is configured. A column that the changefeed's selectors leave out
+    is no reason for that; without a rule for its values no row may have it.
     """
     real = [c for c in definition.columns if not is_hidden(c.name) and folded_name(c.name) not in virtual]
     names = [column.name for column in real]
     table = (definition.name.schema, definition.name.table)
     lacking = unselected(upstream.column_selectors, table, names, case=upstream.case_sensitive)
-    columns = tuple(column for column in real if column.name not in lacking)
+    zoned = upstream.time_zone != ""
+    columns = tuple(c for c in real if c.name not in lacking or (is_known(c) and (zoned or c.type != "TIMESTAMP")))
     for column in columns:
         _check_type(definition, column)
         _check_zone(definition, column, upstream.time_zone)
     zone, session = zones(upstream)
+    has_key = frozenset(folded_name(column.name) for column in columns if column.is_pk)
     return RowLayout(
         table=definition.name,
         columns=columns,
         unselected=frozenset(folded_name(name) for name in lacking),
+        # Earlier or later selectors may have left out others, as TiCDC's own check has it: never a part of the key.
+        may_lack=frozenset(folded_name(name) for name in names) - has_key if lacking else frozenset(),
+        vouching=vouching(upstream) if lacking else "",
         listed=tuple(column.name for column in definition.columns),
         zone=zone,
         session=session,

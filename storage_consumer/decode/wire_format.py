@@ -10,9 +10,11 @@ import re
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 
-from storage_consumer.decode.decoder import RowLayout, Values
+from storage_consumer.decode.decoder import ABSENT, RowLayout, Values
 
 NULL = b"\\N"
+LACKING = b"\\D"
+"""The field of a value that the row does not have; such lines go to no server (see `apply.rows`)."""
 _CODING = ("utf-8", "surrogatepass")
 """Invalid text passes through: refusing it is up to the target."""
 _ESCAPES = {b"\\\\": b"\\", b"\\t": b"\t", b"\\n": b"\n"}
@@ -56,6 +58,8 @@ def encode_field(value: str | None) -> bytes:
         return NULL
     # First, or the backslashes of the other two escapes would be doubled.
     if "\\" in value:
+        if value is ABSENT:
+            return LACKING
         value = value.replace("\\", "\\\\")
     if "\t" in value:
         value = value.replace("\t", "\\t")

@@ -118,7 +118,8 @@ class Ordered:
         with self.whole_rows(work, tally):
             for row, ts, operation, values, old in self.decoder.rows(self.read(work, commit_range, tally)):
                 change = Change(ts, operation, values, old, work.structure, work.file.stored.path, row)
-                yield from _in_parts(change)
+                for each in _in_parts(change):
+                    yield each.without_absent() if work.structure.layout.may_lack else each
 
     @contextmanager
     def whole_rows(self, work: FeedFile, tally: Tally) -> Iterator[None]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from storage_consumer.decode.decoder import RowLayout, Values
+from storage_consumer.decode.decoder import ABSENT, RowLayout, Values
 from storage_consumer.kernels.arrays import PARTIAL_DELETE
 from storage_consumer.model import TableColumn, TableDefinition, TableName
 
@@ -35,6 +35,16 @@ class Structure:
         """The names of the primary key's columns."""
         return tuple(self.columns[place].name for place in self.key)
 
+    def only(self, places: tuple[int, ...]) -> Structure:
+        """Return the structure of rows with nothing but the columns at these indexes, among which are the key's."""
+        return replace(
+            self,
+            layout=replace(self.layout, columns=tuple(self.layout.columns[place] for place in places)),
+            with_members=tuple(self.with_members[place] for place in places) if self.with_members else (),
+            key=tuple(map(places.index, self.key)),
+            generated=frozenset(places.index(place) for place in self.generated.intersection(places)),
+        )
+
     @property
     def table(self) -> TableName:
         """The table, by its name in the schema file."""
@@ -56,6 +66,17 @@ class Change(NamedTuple):
     """Path of the file that holds it."""
     row: int
     """Its number in the file, from 1."""
+
+    def without_absent(self) -> Change:
+        """Return the change with a structure that has no columns but those of its row."""
+        places = tuple(place for place, text in enumerate(self.values) if text is not ABSENT)
+        if len(places) == len(self.values):
+            return self
+        images = (
+            image if image is None else tuple(image[place] for place in places) for image in (self.values, self.old)
+        )
+        values, old = images
+        return self._replace(values=values or (), old=old, structure=self.structure.only(places))
 
     def given(self) -> tuple[int, ...]:
         """Return the indexes of the columns that `values` has: of a partial delete only those of the handle key, which are never NULL."""

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from storage_consumer.config.settings import Protocol
-from storage_consumer.decode.decoder import Batch, RowChange, Tally
+from storage_consumer.decode.decoder import ABSENT, Batch, RowChange, Tally
 from storage_consumer.decode.values import INTEGER_TYPES
 from storage_consumer.errors import ConfigError, UndecodableRow
 from storage_consumer.feed.ordered import Ordered
@@ -184,12 +184,19 @@ def _of_batch(batch: Batch, work: FeedFile, asked: Asked) -> Piece:
     def values(place: int) -> Sequence[str | None] | pa.Array:
         direct = is_direct(work.structure.columns[place], asked.protocol)
         packed = batch.packed(place, chosen) if direct else None
-        return batch.texts(place, chosen) if packed is None else packed_array(packed)
+        return _known(batch.texts(place, chosen), work) if packed is None else packed_array(packed)
 
     numbers = batch.numbers[chosen]
     columns, odd = _columns(work, numbers, asked, values, whole)
     ts, operations = batch.ts[chosen], operations[chosen]
     return Piece(work=work, ts=ts, operations=operations, numbers=numbers, columns=columns, odd=odd)
+
+
+def _known(texts: Sequence[str | None], work: FeedFile) -> Sequence[str | None]:
+    """Return texts, with None in the place of those that rows do not have."""
+    if not work.structure.layout.may_lack:
+        return texts
+    return [None if text is ABSENT else text for text in texts]
 
 
 def _joined(batch: Batch, key: Sequence[int]) -> NDArray[np.intp]:
@@ -207,7 +214,7 @@ def _joined(batch: Batch, key: Sequence[int]) -> NDArray[np.intp]:
 def _of_rows(changes: Sequence[RowChange], work: FeedFile, asked: Asked) -> Piece:
     numbers = np.array([change[0] for change in changes], np.int64)
     columns, odd = _columns(
-        work, numbers, asked, lambda place: [change[3][place] for change in changes], lambda _: None
+        work, numbers, asked, lambda place: _known([change[3][place] for change in changes], work), lambda _: None
     )
     return Piece(
         work=work,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from storage_consumer.config.settings import CsvOptions, Upstream
+from storage_consumer.config.table_filter import unselected
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.decoder import FileRead
 from storage_consumer.decode.layout import row_layout
@@ -52,6 +53,8 @@ class Verdict:
     """Why nothing survived."""
     commit_ts: tuple[int, ...] = ()
     """Lowest and highest commit-ts of the sampled rows (both inclusive), if they carry one."""
+    unnamed: str = ""
+    """Why rows halt their table that have these options, but do not say which columns they have; empty: there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,7 @@ class _Trial:
         self.given = given
         self.newest = newest
         self.found: dict[tuple[str, Frame], Found | None] = {}
+        self.unnamed = ""
         self.split: dict[tuple[str, Frame, bytes], list[tuple[Token, ...]] | None] = {}
 
     def rows(self, sample: Sample, frame: Frame) -> Found | None:
@@ -186,6 +190,7 @@ class _Trial:
             evidence={**dict.fromkeys(_fields(), f"{used[0].path} row 1"), **evidence},
             set_aside=tuple(sorted(aside)),
             commit_ts=self._span(used, survivors[0]),
+            unnamed=self.unnamed,
         )
 
     def _span(self, used: list[Sample], options: CsvOptions) -> tuple[int, ...]:
@@ -204,8 +209,8 @@ class _Trial:
         size = len(row_columns(sample.definition, sample.virtual))
         wide = len(prefix_forms(hypothesis.prefix))
         counts = {len(row) - wide for row in rows}
-        # Rows lack virtual columns, so they are as long as the layout only if these are known.
-        exact = sample.virtual is not None
+        # Rows lack virtual columns, so they are as long as the layout only if these are known, and no selector leaves out others.
+        exact = sample.virtual is not None and not _is_selected(sample, self.upstream)
         if hypothesis.prefix.commit_ts and self._duplicates(sample, rows):
             # Rows of an older structure may have another number of columns.
             counts = {len(row) - wide for row in rows if int(row[0].text) > sample.definition.version}
@@ -298,7 +303,11 @@ class _Trial:
 
     def decodes(self, sample: Sample, options: CsvOptions) -> bool:
         """Return whether the decoder reads a sample's whole rows; a sample with uncertain columns always counts as read."""
-        return _decoded_rows(sample, self.rows(sample, _frame(options)), options, self.upstream) is not None
+        try:
+            return _decoded_rows(sample, self.rows(sample, _frame(options)), options, self.upstream) is not None
+        except NotReplicable as fault:
+            self.unnamed = self.unnamed or str(fault)
+            return True
 
     def has_binary(self, used: list[Sample], options: CsvOptions) -> bool:
         """Return whether a binary column of a sample holds a non-empty value."""
@@ -328,6 +337,12 @@ class _Trial:
             if all(row and is_commit_ts(row[0], hypothesis.frame, self.newest) for row in rows):
                 return True
         return False
+
+
+def _is_selected(sample: Sample, upstream: Upstream) -> bool:
+    """Return whether column selectors may leave out columns of a sample's table."""
+    name, names = sample.definition.name, [column.name for column in sample.definition.columns]
+    return bool(unselected(upstream.column_selectors, (name.schema, name.table), names, case=upstream.case_sensitive))
 
 
 def _decoded_rows(sample: Sample, found: Found | None, options: CsvOptions, upstream: Upstream) -> int | None:

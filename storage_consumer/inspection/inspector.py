@@ -133,6 +133,8 @@ class _Look:
         if self.upstream.csv.output_handle_key:
             given -= {"output_handle_key"}  # the new architecture accepts the setting but writes no such field
         verdict = infer_csv(files, self.upstream, given, self.newest)
+        if verdict.unnamed:
+            self.samples.warnings.insert(0, verdict.unnamed)
         if verdict.survivors:
             self.commit_ts, self.set_aside = verdict.commit_ts, verdict.set_aside
             return self._from_csv(verdict)

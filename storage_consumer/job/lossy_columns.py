@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from storage_consumer.config.settings import Protocol
-from storage_consumer.decode.decoder import RowLayout, Values
+from storage_consumer.decode.decoder import ABSENT, RowLayout, Values
 from storage_consumer.decode.values import BINARY_TYPES, FLOAT_TYPES, INTEGER_TYPES, TEXT_TYPES, WireKind, wire_kind
 from storage_consumer.job.target_table import TargetColumn, TargetTable
 from storage_consumer.model import TableColumn, folded_name
@@ -195,7 +195,7 @@ def check(values: Values, limits: Iterable[Limit]) -> None:
     for limit in limits:
         text = values[limit.place]
         keeps, what = _KEPT[limit.keeps]
-        if text is not None and not keeps(text, limit.amount):
+        if text is not None and text is not ABSENT and not keeps(text, limit.amount):
             raise ValueError(
                 f"column {limit.name}: {text[:40]!r} has {what.format(limit.amount)}, which the target's column does not keep; "
                 "make the target's table fit what the source holds, then start again"

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -59,7 +59,8 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
     refuse_changes(newest.name, target)
     target = _without_effect(target, step)
     become_texts = _become_texts(step)
-    layout = row_layout(newest, target.virtual, upstream)
+    layout = _layout(newest, target, upstream)
+    target = _without_unselected(target, [*step.definitions.values(), newest], upstream)
     written, key_columns = _written(newest, layout, target, become_texts, protocol), _key(step, layout, target)
     by_name = {folded_name(column.name): column for column in newest.columns}
     names = [name for name, _ in key_columns] or [column.name for column in written]
@@ -105,8 +106,27 @@ def _without_effect(target: TargetTable, step: RowStep) -> TargetTable:
     if (gone and come) or step.current.version >= step.upcoming.version:
         return target
     columns = (replace(c, generated="STORED") if folded_name(c.name) in come else c for c in target.columns)
-    unwritten = (TargetColumn(name=name, data_type="", nullable=True, generated="STORED") for name in gone)
-    return replace(target, columns=(*columns, *unwritten))
+    return replace(target, columns=(*columns, *map(_unwritten, gone)))
+
+
+def _layout(definition: TableDefinition, target: TargetTable, upstream: Upstream) -> RowLayout:
+    """Return the columns of a definition's rows; a unique key tells rows apart in the target only if they have all of it."""
+    layout = row_layout(definition, target.virtual, upstream)
+    if not layout.may_lack:
+        return layout
+    keyed = {folded_name(name) for key in target.unique_keys for name in key.columns}
+    return replace(layout, may_lack=layout.may_lack - keyed)
+
+
+def _without_unselected(target: TargetTable, definitions: Iterable[TableDefinition], upstream: Upstream) -> TargetTable:
+    """Return the table so that rows fit that have a column which the selectors leave out and the target lacks: it is carried and not written."""
+    there = {folded_name(c.name) for c in target.columns}
+    left_out = set[str]().union(*(row_layout(each, target.virtual, upstream).unselected for each in definitions))
+    return replace(target, columns=(*target.columns, *map(_unwritten, sorted(left_out - there))))
+
+
+def _unwritten(name: str) -> TargetColumn:
+    return TargetColumn(name=name, data_type="", nullable=True, generated="STORED")
 
 
 def _key_part(
@@ -302,12 +322,6 @@ def _key(step: RowStep, layout: RowLayout, target: TargetTable) -> list[tuple[st
     # The target refuses a NULL in such a column, so each row that reaches it has a value.
     certain |= {folded_name(c.name) for c in target.columns if not c.nullable}
     carried = {folded_name(c.name) for c in layout.columns}
-    if dropped := sorted(declared & layout.unselected):
-        message = (
-            f"{newest.name}: a [[sink.column-selectors]] of the changefeed keeps {', '.join(dropped)} out of the "
-            "rows, but the primary key needs these columns: select all of its columns, and start a new changefeed"
-        )
-        raise NotReplicable(message)
     # A declared key must match exactly. Without one, a primary key in the target is an error, a not-null key will do.
     for unique in target.unique_keys:
         columns = {folded_name(name) for name in unique.columns}
@@ -362,7 +376,7 @@ def _versions(
     """Return the plan for each version directory. `newest`: the layout of the current structure."""
     plans = {}
     for version, definition in step.definitions.items():
-        layout = newest if definition is step.current else row_layout(definition, target.virtual, upstream)
+        layout = newest if definition is step.current else _layout(definition, target, upstream)
         plans[version] = _version(version, layout, step, target, columns, upstream.protocol)
     return plans
 

@@ -129,6 +129,11 @@ class TablePlan:
     has_entries: bool = False
     """Whether the quarantine may hold rows of the table: writing or deleting a key then removes its entry."""
 
+    @property
+    def has_gaps(self) -> bool:
+        """Whether rows may lack columns, each another one: see `RowLayout.may_lack`."""
+        return any(version.layout.may_lack for version in self.versions.values())
+
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from storage_consumer.decode.batch import RowsBatch, inside, of_files
 from storage_consumer.decode.canal_json.message import UNREADABLE, Shape
-from storage_consumer.decode.decoder import FilesBatch, Tally
+from storage_consumer.decode.decoder import ABSENT, FilesBatch, Tally
 from storage_consumer.decode.values import (
     NUMBER_FIELDS,
     Converter,
@@ -58,12 +58,19 @@ class MessageForm:
 
     bytes: Form
     converters: tuple[Converter | None, ...]
-    """One for each column of the layout."""
+    """One for each column of the messages."""
+    place_of: tuple[int, ...]
+    """For each column of the layout, its index among these; -1 if the messages lack it."""
 
     @property
     def converted(self) -> list[int]:
         """The columns of the layout whose texts the loops do not write."""
-        return [place for place, convert in enumerate(self.converters) if convert and convert not in _CONVERTED]
+        found = [None if place < 0 else self.converters[place] for place in self.place_of]
+        return [
+            place
+            for place, convert in enumerate(found)
+            if self.place_of[place] < 0 or (convert and convert not in _CONVERTED)
+        ]
 
 
 def message_form(shape: Shape, row: bytes) -> MessageForm | None:
@@ -97,10 +104,11 @@ def _form(shape: Shape, head: bytes) -> MessageForm:
             head=_array(head),
             names=_array(b"".join(names)),
             ends=np.cumsum([0, *map(len, names)], dtype=np.int64),
-            values=np.array([_field(*pair) for pair in zip(shape.layout.columns, converters, strict=True)], np.uint8),
+            values=np.array([_field(*pair) for pair in zip(shape.columns, converters, strict=True)], np.uint8),
             key=np.array(shape.key, np.int64),
         ),
         converters=tuple(converters),
+        place_of=shape.place_of,
     )
 
 
@@ -141,7 +149,7 @@ class MessageRows:
     def integers(self, place: int, rows: Places) -> Offsets | None:
         """See `decode.batch.Rows`."""
         # What the key compares is the converted text.
-        if self.form.converters[place]:
+        if (place := self.form.place_of[place]) < 0 or self.form.converters[place]:
             return None
         numbers = np.empty(len(rows), np.int64)
         # Without the quotes. What is left of a NULL is no number, and then there are no integers at all.
@@ -150,6 +158,8 @@ class MessageRows:
 
     def texts(self, place: int, rows: Places) -> list[str | None]:
         """See `decode.batch.Rows`."""
+        if (place := self.form.place_of[place]) < 0:
+            return [ABSENT] * len(rows)
         starts, ends = self.borders[rows, 2 * place].tolist(), self.borders[rows, 2 * place + 1].tolist()
         # One JSON array of all values: one call decodes the escapes of the whole column.
         values = b",".join([self.content[start:end] for start, end in zip(starts, ends, strict=True)])
@@ -158,15 +168,16 @@ class MessageRows:
 
     def packed(self, place: int, rows: Places) -> Packed | None:
         """See `decode.batch.Rows`."""
+        place = self.form.place_of[place]
         convert = self.form.converters[place]
-        if convert not in (None, bytes_of_latin1):
+        if place < 0 or convert not in (None, bytes_of_latin1):
             return None
         starts, ends = self.borders[rows, 2 * place], self.borders[rows, 2 * place + 1]
         return packed_json(_array(self.content), starts, ends, is_binary=convert is bytes_of_latin1)
 
     def lines(self, written: Sequence[int], rows: Places, converted: Mapping[int, list[bytes]]) -> Lines:
         """See `decode.batch.Rows`."""
-        fields, extra = line_fields(written, converted, range(len(self.form.converters)), len(rows))
+        fields, extra = line_fields(written, converted, self.form.place_of, len(rows))
         # Escaping and hexadecimal digits double a value at most.
         size = 2 * int((self.borders[rows, 1::2] - self.borders[rows, ::2]).sum()) + len(extra.text.bytes)
         lines = room_for(size, len(rows), len(fields))

@@ -37,6 +37,9 @@ class _Scan:
 
     frames: Frames
     shape: Shape
+    """The form of the rows so far."""
+    key: tuple[int, ...]
+    """The columns that are read of old images, empty for all."""
     commit_range: CommitRange
     tally: Tally
     source: str
@@ -93,7 +96,11 @@ class _Scan:
         from storage_consumer.decode.canal_json.batch import message_form, read_batch  # noqa: PLC0415 - late, see `jit`
 
         # Tried again until the first row of some bytes is an ordinary one.
-        self.form = self.form or message_form(self.shape, lines[: lines.index(b"\n")])
+        if self.form is None:
+            first = lines[: lines.index(b"\n")]
+            if self.shape.layout.may_lack:
+                self.adopt(self.decoded(first))
+            self.form = message_form(self.shape, first)
         return read_batch(self.form, lines, self.commit_range, self.tally) if self.form else None
 
     def changes_of(self, rows: list[bytes]) -> Iterator[RowChange]:
@@ -155,6 +162,8 @@ class _Scan:
         # One comparison for each row; names are folded only when they differ from those of the row before.
         if (message.database, message.table) != self.accepted:
             self.check_names(message, ts, row)
+        if isinstance(message.data[0], dict) and self.shape.layout.may_lack and self.adopt(message):
+            message = self.decoded(row)
         try:
             data = self.shape.texts(message.data[0])
             if isinstance(data, list) and has_gaps(data):
@@ -166,6 +175,15 @@ class _Scan:
             return self.number, ts, operation, values, self.shape.values(self.former(message.old[0], data, row))
         except ValueError as error:
             raise self.error(row, str(error), ts) from error
+
+    def adopt(self, message: Any) -> bool:
+        """Take the shape of a message that has other columns than those before; return whether there is another one now."""
+        image, before = message.data[0], self.shape
+        if isinstance(image, dict):
+            self.shape = before.fitting(image, self.key, is_delete=message.type == "DELETE")
+        if self.shape is not before:
+            self.form = None
+        return self.shape is not before
 
     def former(self, old: Any, data: Texts, row: bytes) -> Texts:
         """Return the texts of an old image; an update that moves its row to another key is a delete of all that it was."""
@@ -239,6 +257,7 @@ class CanalJsonDecoder:
         return _Scan(
             frames=Frames(iter(file.blocks), self.terminator.encode()),
             shape=shape_of(file.layout, key),
+            key=key,
             commit_range=file.commit_range,
             tally=file.tally,
             source=file.source,

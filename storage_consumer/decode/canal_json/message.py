@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from storage_consumer.decode.decoder import RowLayout, Values
+from storage_consumer.decode.decoder import ABSENT, SELECTED, RowLayout, Values
 from storage_consumer.decode.layout import is_hidden
 from storage_consumer.decode.values import Converter, converter, grammar
+from storage_consumer.model import TableColumn, folded_name
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """Errors that msgspec raises for bytes that are not a message, or not one of the layout."""
@@ -53,7 +54,11 @@ class Shape:
     """A layout, prepared for many messages."""
 
     layout: RowLayout
+    columns: tuple[TableColumn, ...]
+    """The layout's columns that the messages have. Everywhere else here a column is given by its index among these."""
     names: tuple[str, ...]
+    place_of: tuple[int, ...]
+    """For each column of the layout, its index among these; -1 if the messages lack it."""
     key: tuple[int, ...]
     """The columns that matter in an old image, unless one of them changed; empty means all."""
     decode: Callable[[bytes], Any]
@@ -81,12 +86,15 @@ class Shape:
                     self._check(texts)
             except TypeError:  # a NULL among them
                 self._check(texts)
-        return self._converted(texts) if self.conversions else tuple(texts)
+        values = self._converted(texts) if self.conversions else tuple(texts)
+        if len(values) == len(self.place_of):
+            return values
+        return tuple([values[place] if place >= 0 else ABSENT for place in self.place_of])
 
     def _check(self, texts: Texts) -> None:
         """Raise `ValueError` for the first text that does not match its column's grammar."""
         for index in self.checked:
-            column, text = self.layout.columns[index], texts[index]
+            column, text = self.columns[index], texts[index]
             if text is not None and not re.fullmatch(grammar(column, "canal-json"), text):
                 raise ValueError(
                     f"column {column.name} ({column.type}): {text[:40]!r} does not have the form of such a value"
@@ -139,8 +147,21 @@ class Shape:
     def _mismatch(self, how: str) -> str:
         return (
             f"the row {how}; {self.layout.table} should have {', '.join(self.names)}. Possible reasons: a column that "
-            "is a virtual generated column on one side only, or a column selector"
+            f"is a virtual generated column on one side only; or {SELECTED}"
         )
+
+    def fitting(self, image: Mapping[str, Any], key: tuple[int, ...], *, is_delete: bool) -> Shape:
+        """Return the shape of messages with the columns of an image, if column selectors may explain them; else this one.
+
+        `key`: as for `shape_of`. A delete may also have nothing but its key, by `delete-only-output-handle-key-columns`.
+        """
+        columns = self.layout.columns
+        present = tuple(place for place, column in enumerate(columns) if column.name in image)
+        lacking = {folded_name(column.name) for column in columns if column.name not in image}
+        has_more = bool(present) and (not is_delete or any(not columns[place].is_pk for place in present))
+        if len(present) == len(columns):
+            return shape_of(self.layout, key)
+        return shape_of(self.layout, key, present) if has_more and lacking <= self.layout.may_lack else self
 
 
 def has_gaps(texts: Texts) -> bool:
@@ -153,19 +174,26 @@ decode_any = msgspec.json.Decoder(Message).decode
 
 
 @lru_cache(maxsize=1024)
-def shape_of(layout: RowLayout, key: tuple[int, ...] = ()) -> Shape:
-    """Return the shape of a layout, built once in each process; `key`: see `Shape`."""
-    columns = layout.columns
+def shape_of(layout: RowLayout, key: tuple[int, ...] = (), present: tuple[int, ...] = ()) -> Shape:
+    """Return the shape of a layout, built once in each process; `key`: see `Shape`, by index in the layout.
+
+    `present`: indexes of the columns that the messages have; none for all.
+    """
+    present = present or tuple(range(len(layout.columns)))
+    place_of = tuple(present.index(p) if p in present else -1 for p in range(len(layout.columns)))
+    columns, key = tuple(layout.columns[place] for place in present), tuple(place_of[place] for place in key)
     names = tuple(column.name for column in columns)
     grammars = [grammar(column, "canal-json") for column in columns]
     checked = tuple(index for index, form in enumerate(grammars) if form)
     conversions = (
-        (index, converter(column, "canal-json", zone=layout.zone, spelling=layout.spelling(index)))
+        (index, converter(column, "canal-json", zone=layout.zone, spelling=layout.spelling(present[index])))
         for index, column in enumerate(columns)
     )
     return Shape(
         layout=layout,
+        columns=columns,
         names=names,
+        place_of=place_of,
         key=key,
         decode=_decode(names, key),
         checked=checked,

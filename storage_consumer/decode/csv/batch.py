@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage_consumer.decode.csv.row_pattern import Shape
+from storage_consumer.decode.decoder import ABSENT
 from storage_consumer.decode.values import (
     IN_FORMATTED,
     NUMBER_FIELDS,
@@ -56,19 +57,19 @@ class RowForm:
 
     bytes: Form
     columns: tuple[TableColumn, ...]
-    """The columns in the order of the file."""
+    """The file's columns, in its order."""
     place_of: tuple[int, ...]
-    """For each column of the layout, its index among these."""
+    """For each column of the layout, its index among these; -1 if the file lacks it."""
     converters: tuple[Converter | None, ...]
     """The converter of each of them."""
 
     @property
     def converted(self) -> list[int]:
-        """The columns of the layout whose texts are neither written as they are in the file nor decoded from base64."""
+        """The columns of the layout whose texts are neither written as they are in the file nor decoded from base64; those that it lacks too."""
         return [
             place
             for place, column in enumerate(self.place_of)
-            if self.converters[column] and self.bytes.values[column] != BASE64_FIELD
+            if column < 0 or (self.converters[column] and self.bytes.values[column] != BASE64_FIELD)
         ]
 
 
@@ -109,7 +110,7 @@ def row_form(shape: Shape) -> RowForm | None:
             values=np.array([_field(*pair) for pair in zip(columns, converters, strict=True)], np.uint8),
         ),
         columns=columns,
-        place_of=tuple(form.order.index(index) for index in range(len(columns))),
+        place_of=tuple(form.order.index(i) if i in form.order else -1 for i in range(len(form.layout.columns))),
         converters=tuple(converters),
     )
 
@@ -151,7 +152,7 @@ class CsvRows:
         """Return a column's values in these rows, or None if such an array cannot hold them; `place` is its index in the layout."""
         column = self.form.place_of[place]
         # What the key compares is the converted text.
-        if self.form.converters[column]:
+        if column < 0 or self.form.converters[column]:
             return None
         numbers = np.empty(len(rows), np.int64)
         starts, content = self.borders[rows, column] + 1, np.frombuffer(self.content, np.uint8)
@@ -160,6 +161,8 @@ class CsvRows:
     def texts(self, place: int, rows: Places) -> list[str | None]:
         """Return the wire texts of a column in these rows. Raise `ValueError` for a text that is not a value of its type."""
         column, content = self.form.place_of[place], self.content
+        if column < 0:
+            return [ABSENT] * len(rows)
         borders = zip((self.borders[rows, column] + 1).tolist(), self._ends(column, rows).tolist(), strict=True)
         found = [content[start:end] for start, end in borders]
         form, convert = csv_form(self.form.columns[column]), self.form.converters[column]
@@ -176,7 +179,7 @@ class CsvRows:
         """See `decode.batch.Rows`."""
         column = self.form.place_of[place]
         is_base64 = self.form.bytes.values[column] == BASE64_FIELD
-        if self.form.converters[column] and not is_base64:
+        if column < 0 or (self.form.converters[column] and not is_base64):
             return None
         content, starts = np.frombuffer(self.content, np.uint8), self.borders[rows, column] + 1
         return packed_csv(

@@ -65,9 +65,7 @@ def _hides_column(shape: Shape, texts: list[str]) -> bool:
     """Return whether the supposed handle key may be a value, and a column that the target has as a virtual one is in the row."""
     form = shape.form
     carried = {folded_name(column.name) for column in form.layout.columns}
-    known = [
-        name for name in form.layout.listed if not is_hidden(name) and folded_name(name) not in form.layout.unselected
-    ]
+    known = [name for name in form.layout.listed if not is_hidden(name)]
     # The columns before the first one that the layout leaves out are in place either way.
     extra = next((place for place, name in enumerate(known) if folded_name(name) not in carried), None)
     if extra is None or not _in_place(shape.columns[1:], texts, extra):

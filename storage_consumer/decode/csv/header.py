@@ -1,8 +1,8 @@
 """The header line that TiCDC writes at the beginning of each CSV file with ``output-field-header``.
 
 Its names are neither quoted nor escaped, and the handle key has none. It may name columns that no row has: hidden and
-virtual ones, or those that a column selector leaves out. Only the header line says which columns the rows have and in
-which order, but it describes the file's first row, whatever rows follow.
+virtual ones. Only the header line says which columns the rows have and in which order, but it describes the file's
+first row, whatever rows follow.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from storage_consumer.decode.csv.dialect import Dialect
-from storage_consumer.decode.decoder import RowLayout
+from storage_consumer.decode.decoder import SELECTED, RowLayout
 from storage_consumer.model import folded_name
 
 _ALWAYS = ("ticdc-meta$operation", "ticdc-meta$table", "ticdc-meta$schema")
@@ -25,7 +25,7 @@ class Header:
     length: int
     """Length in characters, terminator included; 0 if there is no such line."""
     order: tuple[int, ...]
-    """Indexes of the layout's columns, in the order of the file."""
+    """Indexes of the layout's columns that the file has, in its order."""
     problem: str = ""
     """Why rows cannot be read by this header."""
 
@@ -94,13 +94,13 @@ def _by_name(fields: list[str], dialect: Dialect, layout: RowLayout) -> tuple[tu
     given = [name for name in fields[len(meta) :] if folded_name(name) not in lacked]
     found = [folded_name(name) for name in given]
     unknown = [name for name in given if folded_name(name) not in places]
-    lacking = [name for name in names if folded_name(name) not in found]
+    lacking = [name for name in names if folded_name(name) not in layout.may_lack.union(found)]
     twice = [name for name, count in Counter(found).items() if count > 1]
     for what, which in (("names the unknown column", unknown), ("lacks the column", lacking), ("names twice", twice)):
         if which:
             return (), (
                 f"the header line {what} {', '.join(which)}; {layout.table} should have {', '.join(names)}. Possible "
-                "reasons: a column that is a virtual generated column on one side only, a column selector, or a "
-                "delimiter that is not the one given to TiCDC"
+                f"reasons: a column that is a virtual generated column on one side only; {SELECTED}; or a delimiter that "
+                "is not the one given to TiCDC"
             )
     return tuple(places[name] for name in found), ""

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decode.csv.dialect import CHECK_OPTIONS, Dialect, dialect_of, unescaped
-from storage_consumer.decode.decoder import RowLayout, Values
+from storage_consumer.decode.decoder import ABSENT, SELECTED, RowLayout, Values
 from storage_consumer.decode.values import Converter, CsvForm, WireKind, converter, csv_form, grammar, wire_kind
 from storage_consumer.model import TableColumn
 
@@ -31,7 +31,7 @@ class Form:
     names: str
     """Table and schema as written, with the delimiter between them."""
     order: tuple[int, ...]
-    """Indexes of the layout's columns, in the order of the file."""
+    """Indexes of the layout's columns that the file has, in its order."""
     handle_key: bool
     """Whether a field with the handle key precedes the values."""
 
@@ -52,7 +52,7 @@ class Shape:
     """Indexes, in the order of the file, of columns whose texts may hold a doubled quote or an escape."""
     conversions: tuple[tuple[int, Converter], ...]
     reorder: tuple[int, ...] | None
-    """For each column of the layout, its index in the file; None if they are equal."""
+    """For each column of the layout, its index in the file, or in the case of a lacking one the number of columns; None if they are equal."""
 
     def checked_values(self, match: re.Match[str], fields: Fields) -> Values:
         """Return `values` of a row that may hold surrogates. Raise `ValueError` if it does."""
@@ -86,6 +86,7 @@ class Shape:
             column = self.form.layout.columns[self.form.order[index]]
             raise ValueError(f"column {column.name}: {error}") from error
         if self.reorder:
+            values.append(ABSENT)
             return tuple([values[index] for index in self.reorder])
         return tuple(values)
 
@@ -104,7 +105,7 @@ class Shape:
         if len(texts) != len(self.columns):
             return (
                 f"it has {len(texts)} values, but {expected}. Possible reasons: a column that is a virtual generated "
-                f"column on one side only, a column selector, or an option: {CHECK_OPTIONS}"
+                f"column on one side only; {SELECTED}; or an option: {CHECK_OPTIONS}"
             )
         ordered = [layout.columns[index] for index in self.form.order]
         # From the end, since a handle key precedes the columns in `self.columns`.
@@ -159,7 +160,8 @@ def shape(form: Form) -> Shape:
     forms = [csv_form(column, quote) for column in columns]
     texts = [index for index, kind in enumerate(forms) if kind is CsvForm.FREE or (kind is CsvForm.PLAIN and not quote)]
     # The pattern follows the file, the values follow the layout: `reorder` is between the two.
-    moved = form.order != tuple(range(len(columns)))
+    every = range(len(form.layout.columns))
+    moved = form.order != tuple(every)
     alone = [_pattern(dialect, column, r"\Z") for column in columns]
     return Shape(
         form=form,
@@ -169,7 +171,7 @@ def shape(form: Form) -> Shape:
         columns=tuple(re.compile(pattern) for pattern in [*([dialect.text] if form.handle_key else []), *alone]),
         texts=tuple(texts),
         conversions=tuple((index, convert) for index, convert in enumerate(converters) if convert is not None),
-        reorder=tuple(form.order.index(index) for index in range(len(columns))) if moved else None,
+        reorder=tuple(form.order.index(i) if i in form.order else len(columns) for i in every) if moved else None,
     )
 
 

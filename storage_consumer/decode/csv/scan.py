@@ -12,12 +12,12 @@ from typing import Any
 from storage_consumer.decode.csv.dialect import CHECK_OPTIONS
 from storage_consumer.decode.csv.handle_key import AMBIGUOUS, is_ambiguous, never_written
 from storage_consumer.decode.csv.header import Header, read_header
-from storage_consumer.decode.csv.row_pattern import IS_UPDATE, NOT_UTF8, Shape, is_utf8, shape
+from storage_consumer.decode.csv.row_pattern import IS_UPDATE, NOT_UTF8, Form, Shape, is_utf8, shape
 from storage_consumer.decode.decoder import Batch, RowChange, Tally, Values
 from storage_consumer.decode.row_error import MAX_ROW_BYTES, RowPlace
-from storage_consumer.errors import UndecodableRow
+from storage_consumer.errors import NotReplicable, UndecodableRow
 from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
-from storage_consumer.model import TSO_PHYSICAL_SHIFT, CommitRange
+from storage_consumer.model import TSO_PHYSICAL_SHIFT, CommitRange, folded_name
 
 _OPERATIONS = {"I": INSERT, "U": UPDATE, "D": DELETE}
 _EARLIEST_TS = 1_420_070_400_000 << TSO_PHYSICAL_SHIFT
@@ -177,8 +177,10 @@ class Scan:
             self.tally.rows += 1
             raise self.pending_error(header.problem, at_end=final)
         # The header matters only to rows inside the commit range: the first of them confirms it, or raises its problem.
-        if header.problem or header.order != form.order:
+        if header.problem or list(header.order) != sorted(header.order):
             self.form_confirmed = False
+        else:
+            self.shape = shape(replace(form, order=header.order))
         self.position = header.length
         return True
 
@@ -281,7 +283,7 @@ class Scan:
             problem = NOT_UTF8
         elif found.folded() != table.folded():
             problem = f"the row belongs to {found}, but lies among the files of {table}"
-        elif header and header.order != form.order and not self.form_confirmed and self.tally.rows:
+        elif header and list(header.order) != sorted(header.order) and not self.form_confirmed and self.tally.rows:
             problem = (
                 "the header line names the columns in another order than the schema file, and precedes rows from "
                 "before the window, so it may apply to those only"
@@ -294,7 +296,17 @@ class Scan:
         keys = (False, True) if asked and not never_written(form.layout, self.source) else (form.handle_key,)
         # A confirmed shape has taken the header's order already.
         order = header.order if header and not self.form_confirmed else form.order
-        shapes = [shape(replace(form, names=head[1], handle_key=key, order=order)) for key in keys]
+        forms = [replace(form, names=head[1], handle_key=key, order=order) for key in keys]
+        # TiCDC either obeyed the selectors or it did not: the number of values tells which.
+        has_no_names = header is not None and not header.length
+        if form.layout.unselected and has_no_names:
+            kept = [i for i, c in enumerate(form.layout.columns) if folded_name(c.name) not in form.layout.unselected]
+            every = tuple(range(len(form.layout.columns)))
+            forms = [
+                *(replace(each, order=every) for each in forms),
+                replace(forms[0], order=tuple(kept), handle_key=False),
+            ]
+        shapes = list(map(shape, forms))
         matches = [(fit.last if final else fit.pattern).match(self.text, head.start()) for fit in shapes]
         fitting = [fit for fit, match in zip(shapes, matches, strict=True) if match and match.end() > match.start()]
         # Exactly one reading must fit: with none the row is bad, with two the handle key is undecided.
@@ -303,6 +315,9 @@ class Scan:
         if len(keys) > 1 and self.is_open(fitting[0], head.start(), final=final):
             self.tally.rows += 1
             raise self.row_error(head.start(), end, AMBIGUOUS, ts)
+        if has_no_names and form.layout.vouching and len(fitting[0].form.order) < len(form.layout.columns):
+            self.tally.rows += 1
+            raise NotReplicable(str(self.row_error(head.start(), end, _unnamed(fitting[0].form), ts)))
         self.shape, self.form_confirmed = fitting[0], True
         return True
 
@@ -367,6 +382,20 @@ class Scan:
 
 def _half_update(number: int) -> str:
     return f"row {number} is the D row of an update, and the I row with the same commit ts that should follow it is missing"
+
+
+def _unnamed(form: Form) -> str:
+    """Return why a row is not read that has as many values as the selectors leave."""
+    layout = form.layout
+    return (
+        f"it has {len(form.order)} values, {layout.table} has {len(layout.columns)} columns "
+        f"({', '.join(column.name for column in layout.columns)}), and no header line says which these are. By the "
+        "[[sink.column-selectors]] that are given they would be "
+        f"{', '.join(layout.columns[place].name for place in form.order)}, but other selectors may have been in force when TiCDC wrote the "
+        f"row. Give {layout.vouching} if these were in force for all rows without a header line that are still to be read. Otherwise set "
+        "output-field-header = true under [sink.csv] of the changefeed, and load the table from an export made after that: "
+        f"storage-consumer load --table '{layout.table}' --replace --dump <URI>"
+    )
 
 
 def _bytes(text: str) -> bytes:

@@ -24,7 +24,14 @@ _OWN = (
 _BUCKET = (
     *("config", "filter", "protocol", "terminator", "delimiter", "quote", "null", "include_commit_ts", "tz"),
     *("binary_encoding_method", "output_old_value", "output_handle_key", "output_field_header"),
-    *("enable_tidb_extension", "date_separator", "enable_partition_separator", "file_index_width", "gap_timeout"),
+    *(
+        "headerless_selectors",
+        "enable_tidb_extension",
+        "date_separator",
+        "enable_partition_separator",
+        "file_index_width",
+        "gap_timeout",
+    ),
 )
 """Options of `run` that say what was written to the bucket, by their keywords."""
 _KNOWN = {name.replace("_", "").lower(): name for name in (*_OWN, *_BUCKET)}

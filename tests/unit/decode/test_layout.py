@@ -44,12 +44,32 @@ def test_unknown_type_names_table_column_and_type() -> None:
         assert part in str(caught.value)
 
 
-def test_unselected_columns_are_left_out() -> None:
-    """Columns that a column selector keeps out of the rows are named apart; hidden and virtual ones are not among them."""
+def test_unselected_columns() -> None:
+    """Columns that a column selector leaves out are named too; hidden and virtual ones are not among them."""
     upstream = replace(UPSTREAM, column_selectors=(ColumnSelector(matcher=("shop.*",), columns=("*", "!Note", "!v")),))
     layout = row_layout(definition(column("id"), column("Note"), column("v")), frozenset({"v"}), upstream)
-    assert [column.name for column in layout.columns] == ["id"]
+    assert [column.name for column in layout.columns] == ["id", "Note"]
     assert layout.unselected == {"note"}
+    assert layout.may_lack == {"id", "note"}
+
+
+def test_who_vouches_for_selectors() -> None:
+    """Rows without names may be read by these very selectors, and no others, once their name is given."""
+    upstream = replace(UPSTREAM, column_selectors=(ColumnSelector(matcher=("shop.*",), columns=("*", "!note")),))
+    table = definition(column("id"), column("note"))
+    option, name = row_layout(table, frozenset(), upstream).vouching.split()
+    assert option == "--headerless-selectors"
+    vouched = replace(upstream, headerless_selectors=name)
+    assert row_layout(table, frozenset(), vouched).vouching == ""
+    others = replace(vouched, column_selectors=(ColumnSelector(matcher=("shop.*",), columns=("*", "!id")),))
+    assert row_layout(table, frozenset(), others).vouching.startswith(option)
+
+
+def test_an_unselected_column_without_a_rule() -> None:
+    """A type that cannot be carried over, or a TIMESTAMP without a zone, is no reason to refuse a table whose rows need not have it."""
+    upstream = replace(UPSTREAM, time_zone="", column_selectors=(ColumnSelector(matcher=("shop.*",), columns=("id",)),))
+    table = definition(column("id"), column("place", "GEOMETRY"), column("at", "TIMESTAMP"))
+    assert [column.name for column in row_layout(table, frozenset(), upstream).columns] == ["id"]
 
 
 def test_timestamp_of_an_unset_zone() -> None:

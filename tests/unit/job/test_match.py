@@ -286,24 +286,26 @@ def test_travels() -> None:
     assert pickle.loads(pickle.dumps(made)) == made  # noqa: S301 - made here
 
 
-def test_a_selector_that_drops_the_primary_key_is_named() -> None:
-    """Where a column selector keeps the primary key out of the rows, the error blames it and not the target."""
-    selecting = upstream(column_selectors=(ColumnSelector(matcher=("*.*",), columns=("*", "!id")),))
-    columns = [col("id", pk=True), col("code", nullable=False), col("v")]
+def test_what_a_row_may_lack() -> None:
+    """With selectors that leave out some column, rows may lack every column that is of no unique key, here or at the source."""
+    selecting = upstream(column_selectors=(ColumnSelector(matcher=("*.*",), columns=("*", "!id", "!v")),))
+    columns = [col("id", pk=True), col("code", nullable=False), col("v"), col("w")]
     keys = (unique("id"), unique("code", name="code"))
-    target = table(there("id"), there("code", nullable=False), there("v"), keys=keys)
-    with pytest.raises(
-        NotReplicable, match=r"\[\[sink.column-selectors\]\] of the changefeed keeps id out of the rows"
-    ):
-        table_work(0, step(source(*columns)), target, selecting)
+    target = table(there("id"), there("code", nullable=False), there("v"), there("w"), keys=keys)
+    (version,) = table_work(0, step(source(*columns)), target, selecting).versions.values()
+    assert version.layout.may_lack == {"v", "w"}
+    assert not table_work(0, step(source(*columns)), target, upstream()).has_gaps
 
 
-def test_unselected_columns_may_be_the_target_s_alone() -> None:
-    """Columns that a column selector keeps out of the rows are written to nowhere and no misfit; others still are."""
+def test_unselected_columns_may_be_missing_in_the_target() -> None:
+    """Columns that a column selector leaves out are written where the target has them, and no misfit where it does not; others still are."""
     selecting = upstream(column_selectors=(ColumnSelector(matcher=("*.*",), columns=("*", "!secret")),))
     columns = (col("id", pk=True), col("secret"), col("v"))
     rows = step(source(*columns), source(*columns, version=150))
     made = table_work(0, rows, table(there("id"), there("Secret"), there("v"), keys=(unique("id"),)), selecting)
+    assert [column.name for column in made.written] == ["id", "secret", "v"]
+    assert {version.misfit for version in made.versions.values()} == {""}
+    made = table_work(0, rows, table(there("id"), there("v"), keys=(unique("id"),)), selecting)
     assert [column.name for column in made.written] == ["id", "v"]
     assert {version.misfit for version in made.versions.values()} == {""}
     more = table(there("id"), there("secret"), there("v"), there("other"), keys=(unique("id"),))
