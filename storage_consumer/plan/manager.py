@@ -7,13 +7,14 @@ from copy import copy
 from itertools import chain
 from typing import Final
 
+from storage_consumer.amounts import some_of
 from storage_consumer.model import DataFile, DdlKind, TableDefinition
 from storage_consumer.plan.covered import count_as_copied, covered_renames, gives_away, is_covered
 from storage_consumer.plan.ddl_backlog import LATE, DdlBacklog, StoppedDdl
 from storage_consumer.plan.directories import Catalog, Commands, Restart, plain_command
 from storage_consumer.plan.early import Early, Unbased, beside_copies
 from storage_consumer.plan.lifetimes import Lifetimes, is_dropped_after
-from storage_consumer.plan.planner import Position, ready_ddls, target_of
+from storage_consumer.plan.planner import Position, ready_ddls, target_of, whole_groups
 from storage_consumer.plan.quarantined import QuarantinedTables
 from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.shared_names import collisions
@@ -22,6 +23,8 @@ from storage_consumer.plan.table import TableConsumer, begins_at
 from storage_consumer.plan.touches import Touches
 from storage_consumer.sql.parse import parsed
 from storage_consumer.tso import ddl_is_stored
+
+_NAMED = 3
 
 
 class ConsumerManager:
@@ -219,21 +222,27 @@ class ConsumerManager:
     def stuck(self, storage_checkpoint: int, *, is_stable: bool = False) -> dict[str, str]:
         """Return tables that a finished round could not bring to the storage checkpoint, since a DDL before it did not run.
 
-        Table key → which DDL, the first of several, and which of the tables that it touches are halted or waiting. `is_stable`: whether
-        a DDL at exactly that ts counts too.
+        Table key → which DDL, the first of several, and which tables hold it up: those that are halted or wait, perhaps before an earlier
+        DDL that a table of this one waits for. `is_stable`: whether a DDL at exactly that ts counts too.
         """
         found: dict[str, str] = {}
         pending = self.touches.pending()
+        causes: dict[str, set[str]] = {}
         for version in sorted(set(pending.barriers.values())):
             if not ddl_is_stored(version, storage_checkpoint, is_stable=is_stable):
                 break
-            for ddl in pending.at(version):
+            for ddl in whole_groups(pending.at(version)):
                 touched = [self.tables[key] for key in sorted(ddl.touches & self.tables.keys())]
-                in_the_way = (t for t in touched if t.status.blocked and version >= begins_at(t))
-                still = ", ".join(str(table.name) for table in in_the_way)
-                why = f"waits for the DDL of {ddl.step.name} with version {version}{still and f' (halted or waiting: {still})'}"
-                # A table that an earlier one touches waits for that one.
-                found |= {table.key: why for table in touched if pending.barriers[table.key] == version}
+                there = (t for t in touched if version >= begins_at(t) or t.key in ddl.stops)
+                holding = {f"{t.name} ({t.status.shown})" for t in there if t.status.blocked}
+                # A table that an earlier one touches waits for that one, and so for what holds that one up.
+                earlier = (t.key for t in touched if pending.barriers.get(t.key, version) < version)
+                holding.update(*(causes[key] for key in earlier))
+                why = f"waits for the DDL of {ddl.step.name} with version {version}"
+                if holding:
+                    why += f", held up by {some_of(sorted(holding), _NAMED)}"
+                for key in (t.key for t in touched if pending.barriers.get(t.key) == version):
+                    found[key], causes[key] = why, holding
         return found
 
     # (6) acknowledge: what was done

@@ -125,7 +125,7 @@ def ready_ddls(
     for version in sorted(first):
         steps = [
             ddl.step
-            for ddl in _whole_groups(pending.at(version))
+            for ddl in whole_groups(pending.at(version))
             if all(_arrived(t, version, barrier, positions) for t in ddl.touches)
             and not any(key in positions and positions[key].stopped for key in ddl.stops)
             and not _meets_load(ddl, positions)
@@ -150,7 +150,7 @@ def _meets_load(ddl: PendingDdl, positions: Mapping[str, Position]) -> bool:
     return bool(ddl.step.name.table) and any(key in positions and positions[key].loading for key in ddl.touches)
 
 
-def _whole_groups(group: Sequence[PendingDdl]) -> list[PendingDdl]:
+def whole_groups(group: Sequence[PendingDdl]) -> list[PendingDdl]:
     """Return DDL of one version, each waiting for all tables of those it shares a table with: they may be one statement."""
     leader: dict[str, str] = {}
 

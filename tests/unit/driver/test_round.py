@@ -134,7 +134,7 @@ def test_what_a_halted_table_touches_waits(world: World) -> None:
     assert [t.table for t in summary.halted] == ["shop.a"]
     waiting = {t.table: t for t in summary.waiting}
     assert set(waiting) == {"shop.b"}
-    assert f"waits for the DDL of shop.b with version {ts(6)} (halted or waiting: shop.a)" in waiting["shop.b"].error
+    assert f"waits for the DDL of shop.b with version {ts(6)}, held up by shop.a (halted)" in waiting["shop.b"].error
     assert summary.checkpoint_running == world.records.checkpoint == ts(6)
     assert summary.checkpoint == world.records.lowest == ts(4)
     assert world.once().checkpoint_running == ts(6)

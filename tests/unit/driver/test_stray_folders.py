@@ -101,5 +101,5 @@ def test_a_drop_database_waits(world: World) -> None:
     """What would take away rows that nobody could read waits, and says for which folder."""
     world.bucket.schema("shop", ts(2), "DROP DATABASE `shop`", 2)
     summary = world.once()
-    assert "halted or waiting: shop.backup" in of(summary, "shop").error
+    assert "held up by shop.backup (" in of(summary, "shop").error
     assert world.rows("shop.a") == [ONE]

@@ -179,7 +179,7 @@ def test_a_queue_of_another_table_costs_nothing() -> None:
             assert not any((manager.covered(), manager.refuse_places(), manager.look_for_gaps(definition.version, 0.0)))
             (group,) = manager.next_wave(definition.version + 1, is_stable=False).ddls
             manager.ddl_done(group[0])
-            assert "version 10 (halted or waiting: s.t)" in manager.stuck(definition.version + 1)[key("s/t")]
+            assert "version 10, held up by s.t (halted)" in manager.stuck(definition.version + 1)[key("s/t")]
 
         costs.append(instructions(one_round))
     assert costs[1] <= 1.05 * costs[0]
