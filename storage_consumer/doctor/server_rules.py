@@ -13,7 +13,7 @@ _PACKET = 16 * _MIB
 """Bytes: a row of TiDB may have 6 MiB, and twice that as text of a statement."""
 _WANTED_PACKET = 64 * _MIB
 _OLDEST = {"mariadb": (10, 5), "mysql": (8, 0), "tidb": (6, 5)}
-_TESTED = {"mariadb": "MariaDB 10.11", "mysql": "MySQL 9.7", "tidb": "TiDB 8"}
+_TESTED = {"mariadb": "MariaDB 10.11 or 11.8", "mysql": "MySQL 9.7", "tidb": "TiDB 8"}
 _ROW_FORMAT, _PAGE = "DYNAMIC", 16_384
 
 
@@ -44,7 +44,7 @@ def version(facts: Variables) -> Outcome:
     number = tuple(int(part) for part in own.replace("-", ".").split(".")[:2] if part.isdecimal())
     if number < _OLDEST[facts.server_type]:
         oldest = ".".join(map(str, _OLDEST[facts.server_type]))
-        return warn(f"{facts.server_type} {text} is older than anything that was tried ({oldest})", f"Use {_TESTED[facts.server_type]}, on which it is tested, or try storage-consumer plan first.")  # fmt: skip
+        return warn(f"{facts.server_type} {text} is older than what this program is written for ({oldest})", f"Use {_TESTED[facts.server_type]}, on which it is tested, or try storage-consumer plan first.")  # fmt: skip
     return ok(f"{facts.server_type} {text}")
 
 

@@ -104,4 +104,5 @@ def key_drift(noted: Iterable[str], table: TargetTable) -> str:
 def _collation(line: str) -> tuple[str, str]:
     """Return the folded name of a column and its collation, from a line of `keys_of`."""
     collation, _, name = line.removeprefix("collation ").partition(" of ")
-    return folded_name(name), collation
+    # A server shows the newer name once it is upgraded to MySQL 8.0.30 or MariaDB 10.6.
+    return folded_name(name), collation.replace("utf8mb3_", "utf8_")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,7 +39,6 @@ class TargetStructure:
         """Read over `session`, and compare the keys of tables with `key_notes`."""
         self._session = session
         self._key_notes = key_notes
-        self._no_pad: frozenset[str] | None = None
         self._shows_expressions: bool | None = None
 
     def close(self) -> None:
@@ -97,9 +96,7 @@ class TargetStructure:
             names,
         ):
             sizes = {"digits": fraction if scale is None else scale, "length": length}
-            columns[schema, table].append(
-                replace(_column(facts, self._no_pad_collations()), column_type=text_of(column_type), **sizes)
-            )
+            columns[schema, table].append(replace(_column(facts), column_type=text_of(column_type), **sizes))
         keys = _unique_keys(query, where, names, shows_expressions=self._has_expressions())
         views = query(f"SELECT table_schema, table_name FROM information_schema.views WHERE {where}", names)
         return {
@@ -112,15 +109,6 @@ class TargetStructure:
             )
             for (schema, table), found in columns.items()
         }
-
-    def _no_pad_collations(self) -> frozenset[str]:
-        """Return the collations for which trailing spaces count."""
-        if self._no_pad is None:
-            names = self._session.rows("SELECT collation_name FROM information_schema.collations")
-            # MariaDB has it in the names; MySQL's collations of Unicode 9 do not pad either.
-            no_pad = {str(name) for (name,) in names if "nopad" in str(name) or "_0900_" in str(name)}
-            self._no_pad = frozenset(no_pad)
-        return self._no_pad
 
     def _has_expressions(self) -> bool:
         """Return whether the server knows indexes over expressions: MariaDB and MySQL 5.7 do not."""
@@ -194,11 +182,10 @@ def default_collations(query: Query) -> dict[str, str]:
     return {text_of(name): text_of(collation) for name, collation in query(sql)}
 
 
-def _column(facts: Sequence[Any], no_pad: Collection[str]) -> TargetColumn:
+def _column(facts: Sequence[Any]) -> TargetColumn:
     """Return the column with these facts of information_schema.columns: name, type, nullability, extra, collation, expression.
 
-    `no_pad` are the collations for which trailing spaces count. MySQL's DEFAULT_GENERATED marks a default expression, not a generated
-    column.
+    MySQL's DEFAULT_GENERATED marks a default expression, not a generated column.
     """
     name, data_type, nullable, extra, collation, expression = facts
     flags = (extra or "").upper()
@@ -214,7 +201,8 @@ def _column(facts: Sequence[Any], no_pad: Collection[str]) -> TargetColumn:
         nullable=nullable == "YES",
         generated=generated,
         binary_collation=not collation or collation == "binary" or collation.endswith("_bin"),
-        pads=bool(collation) and collation != "binary" and collation not in no_pad,
+        # MariaDB has it in the names; MySQL's collations of Unicode 9 do not pad either.
+        pads=bool(collation) and collation != "binary" and "nopad" not in collation and "_0900_" not in collation,
         collation=collation,
     )
 

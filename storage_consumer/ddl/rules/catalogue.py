@@ -29,6 +29,7 @@ DIFFERENCES = {
     "database defaults": "CREATE DATABASE without a charset or collation means utf8mb4_bin at the source; it is written in.",
     "table defaults": "CREATE TABLE in a database with other defaults: the source's charset and collation are written in.",
     "charset without collation": "CHARACTER SET x alone means the source's default collation of x, not the target's; it is written in.",
+    "name of a collation": "utf8mb3_bin and the like have that name only on newer servers; all know utf8_bin, which is written.",
     "collation of new columns": (
         "A statement that adds a column and changes the table's collation gives the new column the former collation "
         "at the source; it is written in."
@@ -146,6 +147,7 @@ _OUTSIDE_TIDB: dict[str, Rule] = {
     "string collation": literals.introducers,
     "database defaults": clauses.database_defaults,
     "charset without collation": clauses.charsets,
+    "name of a collation": clauses.three_bytes,
     "storage engine": table_options.engine,
     "algorithm and lock": clauses.index_options,
     "check constraint": clauses.checks,

@@ -13,7 +13,7 @@ from storage_consumer.sql.tokens import Token, closing, find_words, has_words, t
 SOURCE_COLLATIONS = {
     "utf8mb4": "utf8mb4_bin",
     "utf8": "utf8_bin",
-    "utf8mb3": "utf8mb3_bin",
+    "utf8mb3": "utf8_bin",
     "latin1": "latin1_bin",
     "ascii": "ascii_bin",
     "binary": "binary",
@@ -22,6 +22,8 @@ SOURCE_COLLATIONS = {
 }
 """TiDB's default collation of each of its charsets."""
 MARIADB_COLLATIONS = {"utf8mb4_0900_ai_ci": "utf8mb4_uca1400_nopad_ai_ci", "utf8mb4_0900_bin": "utf8mb4_nopad_bin"}
+_THREE_BYTES = ("utf8mb3_", "utf8_")
+"""How collations of utf8mb3 begin on newer servers, and how all servers know them: MySQL has the former since 8.0.30, MariaDB since 10.6."""
 
 
 def _says_charset(found: Sequence[Token], start: int, end: int, depth: int) -> bool:
@@ -66,7 +68,7 @@ def _named_collation(found: Sequence[Token]) -> str:
     for at, token in enumerate(found[:-1]):
         value = _value_after(found, at)
         if token.upper == "COLLATE" and value is not None:
-            named = _unquoted(value)
+            named = _unquoted(value).replace(*_THREE_BYTES)
         elif _announces_charset(found, at) and value is not None:
             of_charset = SOURCE_COLLATIONS.get(_unquoted(value), "")
     return named or of_charset
@@ -106,7 +108,7 @@ def charsets(statement: Statement) -> list[Edit]:
             following = find_words(found[: index + 4], "BINARY", start=index + 1)
             behind = found[following] if following > 0 else charset
             by_bytes = f"{_unquoted(charset)}_bin" if following > 0 and _unquoted(charset) != "binary" else collation
-            edits.append((charset.end, behind.end, f" COLLATE {by_bytes}"))
+            edits.append((charset.end, behind.end, f" COLLATE {by_bytes.replace(*_THREE_BYTES)}"))
     return edits
 
 
@@ -252,10 +254,21 @@ def invisible(statement: Statement) -> list[Edit]:
 def collations(statement: Statement) -> list[Edit]:
     """Write MariaDB's own collations for those that it does not know."""
     return [
-        (token.start, token.end, MARIADB_COLLATIONS[token.name.strip("'\"").casefold()])
-        for before, token in pairwise(statement.found)
-        if token.name.strip("'\"").casefold() in MARIADB_COLLATIONS and before.text.upper() in ("COLLATE", "=")
+        (start, end, MARIADB_COLLATIONS[name]) for start, end, name in _named(statement) if name in MARIADB_COLLATIONS
     ]
+
+
+def three_bytes(statement: Statement) -> list[Edit]:
+    """Write the collations of utf8mb3 by the names that all servers know."""
+    named = _named(statement)
+    return [(start, end, name.replace(*_THREE_BYTES)) for start, end, name in named if name.startswith(_THREE_BYTES[0])]
+
+
+def _named(statement: Statement) -> list[Edit]:
+    """Return the places of the collations that a statement names, each with its name."""
+    found = statement.found
+    values = [_value_after(found, at) for at, token in enumerate(found) if token.upper == "COLLATE"]
+    return [(value.start, value.end, _unquoted(value)) for value in values if value is not None]
 
 
 def default_partition(statement: Statement) -> list[Edit]:

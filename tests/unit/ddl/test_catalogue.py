@@ -72,6 +72,15 @@ CHANGED = [
         "CREATE TABLE `t` (`a` CHAR(9) COLLATE utf8mb4_0900_bin) DEFAULT COLLATE = UTF8MB4_0900_AI_CI",
         "CREATE TABLE `t` (`a` CHAR(9) COLLATE utf8mb4_nopad_bin) DEFAULT COLLATE = utf8mb4_uca1400_nopad_ai_ci",
     ),
+    *(
+        (
+            server,
+            "name of a collation",
+            "CREATE TABLE `t` (`a` CHAR(9) COLLATE utf8mb3_bin DEFAULT 'utf8mb3_bin') DEFAULT COLLATE = UTF8MB3_GENERAL_CI COMMENT = 'utf8mb3_bin'",
+            "CREATE TABLE `t` (`a` CHAR(9) COLLATE utf8_bin DEFAULT 'utf8mb3_bin') DEFAULT COLLATE = utf8_general_ci COMMENT = 'utf8mb3_bin'",
+        )
+        for server in BOTH
+    ),
     ("mysql", "newer collation", "CREATE TABLE `t` (`a` CHAR(9) COLLATE utf8mb4_0900_bin)", None),
     ("mariadb", "generated primary key", "CREATE TABLE `t` (`a` INT,`g` INT GENERATED ALWAYS AS(`a`+1) STORED,PRIMARY KEY `p`(`a`, `g`) USING BTREE)", "CREATE TABLE `t` (`a` INT,`g` INT GENERATED ALWAYS AS(`a`+1) STORED,UNIQUE KEY `primary_key`(`a`, `g`) USING BTREE)"),
     ("mariadb", "generated primary key", "CREATE TABLE `t` (`a` INT,`g` INT GENERATED ALWAYS AS(`a`+1) STORED,PRIMARY KEY(`a`))", None),

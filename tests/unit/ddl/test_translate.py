@@ -117,6 +117,8 @@ def test_table_with_a_charset_of_its_own() -> None:
     [
         ("`a` TEXT CHARACTER SET utf8mb4", "`a` TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"),
         ("`a` TEXT CHARACTER SET gbk, `b` INT", "`a` TEXT CHARACTER SET gbk COLLATE gbk_chinese_ci, `b` INT"),
+        ("`a` TEXT CHARACTER SET utf8mb3", "`a` TEXT CHARACTER SET utf8mb3 COLLATE utf8_bin"),
+        ("`a` TEXT CHARACTER SET utf8mb3 BINARY", "`a` TEXT CHARACTER SET utf8mb3 COLLATE utf8_bin"),
         ("`a` TEXT CHARSET latin1 NOT NULL", "`a` TEXT CHARSET latin1 COLLATE latin1_bin NOT NULL"),
         ("`a` TEXT CHARACTER SET utf8 COLLATE utf8_general_ci", ""),
         ("`a` TEXT CHARACTER SET utf8 NOT NULL COLLATE utf8_general_ci", ""),

@@ -43,6 +43,14 @@ def test_another_collation() -> None:
     assert drift == "collation utf8mb4_general_ci of Id instead of utf8mb4_bin"
 
 
+def test_a_server_that_renames_its_collations() -> None:
+    """An upgrade makes utf8_bin utf8mb3_bin, which is no other collation; another one is reported by both names."""
+    older, newer, other = (replace(ID, collation=name) for name in ("utf8_bin", "utf8mb3_bin", "utf8mb3_general_ci"))
+    noted = keys_of(table(key("Id"), identifier=older))
+    assert key_drift(noted, table(key("Id"), identifier=newer)) == ""
+    assert key_drift(noted, table(key("Id"), identifier=other)) == "collation utf8mb3_general_ci of Id instead of utf8_bin"
+
+
 def test_line_break_in_a_name() -> None:
     """A note is read back line by line; a column whose name has a line break is no change."""
     odd = TargetColumn(name="I\nd", data_type="varchar", nullable=False, collation="utf8mb4_bin")
