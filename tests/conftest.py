@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -13,19 +14,28 @@ from tests.harness.azure_server import AzureServer, azure_server
 from tests.harness.gcs_server import GcsServer, gcs_server
 from tests.harness.local_spark import local_spark
 from tests.harness.s3_server import S3Server, s3_server
-from tests.harness.tiers import ALL, IS_ROOT, QUICK, can_run, is_quick
+from tests.harness.tiers import ALL, IS_ROOT, NEWER_MARIADB, QUICK, can_run, holds
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--tier``: how much is run; ``--write-situations``: whether pages are written."""
     parser.addoption(
-        "--tier", choices=(QUICK, ALL), default=ALL, help="quick: a few minutes, without other servers than MariaDB"
+        "--tier",
+        choices=(QUICK, ALL, NEWER_MARIADB),
+        default=ALL,
+        help="quick: a few minutes, without other servers than MariaDB; newer-mariadb: the contract tests, on a newer MariaDB",
     )
     parser.addoption(
         "--write-situations",
         action="store_true",
         help="write the blocks of docs/operations/situations anew rather than compare them",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have the servers of a tier."""
+    if config.getoption("--tier") == NEWER_MARIADB:
+        os.environ[servers.MARIADB_IS_NEWER] = "1"
 
 
 def pytest_report_header() -> str:
@@ -35,8 +45,7 @@ def pytest_report_header() -> str:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what the tier does not hold or this user may not do, and say how many tests that are."""
-    quick = config.getoption("--tier") == QUICK
-    kept = [item for item in items if can_run(item) and (not quick or is_quick(item))]
+    kept = [item for item in items if can_run(item) and holds(config.getoption("--tier"), item)]
     if left_out := set(items) - set(kept):
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = kept
@@ -58,6 +67,12 @@ def _mariadb() -> Iterator[servers.DatabaseServer]:
 @pytest.fixture(scope="session")
 def _mariadb_without_infile() -> Iterator[servers.DatabaseServer]:
     with servers.mariadb(local_infile=False) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def _newer_mariadb() -> Iterator[servers.DatabaseServer]:
+    with servers.mariadb(newer=True) as server:
         yield server
 
 
@@ -85,6 +100,13 @@ def mariadb_without_infile(_mariadb_without_infile: servers.DatabaseServer) -> s
     """A MariaDB server that refuses LOAD DATA LOCAL, without any database."""
     _mariadb_without_infile.clear()
     return _mariadb_without_infile
+
+
+@pytest.fixture
+def newer_mariadb(_newer_mariadb: servers.DatabaseServer) -> servers.DatabaseServer:
+    """A MariaDB server of a newer series, without any database."""
+    _newer_mariadb.clear()
+    return _newer_mariadb
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ class Column:
 
     def __str__(self) -> str:
         """Like ``mariadb whole``."""
-        return f"{self.server.kind} {self.mode}"
+        return f"{self.server.name} {self.mode}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -127,7 +127,7 @@ def _table(
         print(f"| {corpus} | {' | '.join(cells[column][0] for column in columns)} |", flush=True)
         problems += [f"{corpus} {column}: {cells[column][1]}" for column in columns if cells[column][1]]
     count = len(corpora) * len(columns)
-    servers = {column.server.kind: column.server.version for column in columns}
+    servers = {column.server.name: column.server.version for column in columns}
     print(f"\n{count - len(problems)} of {count} equal, {time.monotonic() - started:.0f} s,", *servers.items())
     print("\n".join(problems))
     return 1 if problems else 0

@@ -137,11 +137,11 @@ def _shown(case: _Case, server: DatabaseServer, folder: Path) -> bool:
         print(f"refused {corpus} {dump}: {refusal}", flush=True)
         return dump.folder.name in AMBIGUOUS
     except Exception as error:  # noqa: BLE001 - one that fails must not hide the others
-        print(f"DIFFERS {corpus} {dump} {server.kind}: {type(error).__name__}: {error}", flush=True)
+        print(f"DIFFERS {corpus} {dump} {server.name}: {type(error).__name__}: {error}", flush=True)
         return False
     finally:
         shutil.rmtree(folder)
-    print(f"equal   {corpus} {dump} {server.kind} from {start} ({time.monotonic() - began:.1f} s)", flush=True)
+    print(f"equal   {corpus} {dump} {server.name} from {start} ({time.monotonic() - began:.1f} s)", flush=True)
     return True
 
 

@@ -201,7 +201,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     done, failed, began, seed = Done(), list[int](), time.monotonic(), asked.seed
     with tempfile.TemporaryDirectory(prefix="kills-") as name, SERVERS[asked.server]() as server:
-        print(f"{server.kind} {server.version}, {len(corpora)} corpora", flush=True)
+        print(f"{server.name} {server.version}, {len(corpora)} corpora", flush=True)
         jvm = class_archive(Path(name))
         while done.kills < asked.kills:
             try:

@@ -108,7 +108,7 @@ def _shown(corpus: Corpus, way: str, server: DatabaseServer, folder: Path) -> li
     except Exception as error:  # noqa: BLE001 - one corpus that fails must not hide the others
         found = [[f"{type(error).__name__}: {error}"]]
     right = sum(not problems for problems in found)
-    print(f"{corpus} {server.kind} {way}: {right} of {len(found)} rounds equal", flush=True)
+    print(f"{corpus} {server.name} {way}: {right} of {len(found)} rounds equal", flush=True)
     for number, problems in enumerate(found):
         for problem in problems:
             print(f"  round {number}: {problem[:1500]}", flush=True)

@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     done, failed, began = Done(), list[int](), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="shuffles-") as name, SERVERS[asked.server]() as server, local_spark():
-        print(f"{server.kind} {server.version}, {len(corpora)} corpora", flush=True)
+        print(f"{server.name} {server.version}, {len(corpora)} corpora", flush=True)
         for seed in range(asked.seed, asked.seed + asked.count):
             try:
                 of_seed(seed, corpora, server, Path(name), done)

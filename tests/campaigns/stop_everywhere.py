@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not corpora:
         return 2
     with tempfile.TemporaryDirectory(prefix="stops-") as name, SERVERS[asked.server]() as server, local_spark():
-        print(f"{server.kind} {server.version}\n| corpus | way | points | s | |\n|---|---|---|---|---|", flush=True)
+        print(f"{server.name} {server.version}\n| corpus | way | points | s | |\n|---|---|---|---|---|", flush=True)
         folder, ways = Path(name), _ways(asked)
         failures = [
             text

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,10 @@ SYSTEM_SCHEMAS = frozenset({"information_schema", "metrics_schema", "mysql", "pe
 _SYSTEM_USERS = frozenset({"root", "mariadb.sys", "mysql.infoschema", "mysql.session", "mysql.sys"})
 TIDB_PROGRAM = "STORAGE_CONSUMER_TIDB_SERVER"
 """Environment variable: path of a TiDB server's program. Without it, what needs one is left out."""
+NEWER_MARIADB = "newer_mariadb"
+"""Name of the MariaDB of Debian's unstable release, among `SERVERS` and fixtures."""
+MARIADB_IS_NEWER = "STORAGE_CONSUMER_MARIADB_IS_NEWER"
+"""Environment variable: when set, that one is meant wherever a MariaDB is asked for."""
 INNODB_SMALL_AND_FAST = (
     "--innodb-buffer-pool-size=128M",
     "--innodb-flush-log-at-trx-commit=0",
@@ -77,6 +82,8 @@ class DatabaseServer:
 
     kind: str
     """``mariadb``, ``mysql`` or ``tidb``."""
+    name: str
+    """Which of `SERVERS` it is."""
     port: int
     socket: Path
     """Listens as well; TiDB's tests have no use for it."""
@@ -155,11 +162,13 @@ def free_port() -> int:
 
 
 @contextmanager
-def _serving(kind: str, command: Sequence[str], home: Path, port: int, socket: Path) -> Iterator[DatabaseServer]:
+def _serving(
+    kind: str, command: Sequence[str], home: Path, port: int, socket: Path, *, name: str = ""
+) -> Iterator[DatabaseServer]:
     """A server that runs inside the block, with its log in `home`."""
     with closing(Child(command=command, log=home / "log", port=port)) as child:
         child.start()
-        yield DatabaseServer(kind=kind, port=port, socket=socket, child=child)
+        yield DatabaseServer(kind=kind, name=name or kind, port=port, socket=socket, child=child)
 
 
 @contextmanager
@@ -210,9 +219,11 @@ def run(command: Sequence[str], seconds: float = START_SECONDS) -> str:
     return done.stdout
 
 
-def program(name: str) -> str:
-    """Path of a server's program, which may lie where only root's PATH reaches."""
-    path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+def program(name: str, folder: Path | None = None) -> str:
+    """Path of a server's program, which may lie where only root's PATH reaches; that of an installation in `folder` if it is given."""
+    path = shutil.which(
+        name, path=f"{folder}/sbin:{folder}/bin" if folder else f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    )
     if path is None:
         raise ServerDidNotStart(f"{name} is not installed; bash conf/setup.sh installs it")
     return path
@@ -225,17 +236,24 @@ def mariadb(
     options: Sequence[str] = (),
     innodb: Sequence[str] = INNODB_SMALL_AND_FAST,
     folder: Path | None = None,
+    newer: bool = False,
 ) -> Iterator[DatabaseServer]:
-    """A MariaDB server with its own data, in `folder` if it is given; `innodb`: options for its memory, log and safety."""
+    """A MariaDB server with its own data, in `folder` if it is given; `innodb`: options for its memory, log and safety.
+
+    `newer`: the one that lies in the `Jail`, and runs outside of it, rather than this machine's.
+    """
+    there = Jail().outside("/opt/mariadb/usr") if newer or MARIADB_IS_NEWER in os.environ else None
     with tempfile.TemporaryDirectory(prefix="mariadb-", ignore_cleanup_errors=True, dir=folder) as name:
         home = Path(name)
         data, socket, port = home / "data", home / "socket", free_port()
         as_root = ["--user=root"] if os.geteuid() == 0 else []
-        install = [program("mariadb-install-db"), "--no-defaults", f"--datadir={data}", "--skip-test-db"]
-        run([*install, "--force", "--auth-root-authentication-method=normal", *as_root])
+        base = [f"--basedir={there}"] if there else []
+        install = [program("mariadb-install-db", there), "--no-defaults", f"--datadir={data}", "--skip-test-db"]
+        run([*install, "--force", "--auth-root-authentication-method=normal", *as_root, *base])
         command = [
-            program("mariadbd"),
+            program("mariadbd", there),
             "--no-defaults",
+            *base,
             *as_root,
             f"--datadir={data}",
             f"--tmpdir={home}",
@@ -250,12 +268,12 @@ def mariadb(
             *innodb,
             *options,
         ]
-        with _serving("mariadb", command, home, port, socket) as server:
+        with _serving("mariadb", command, home, port, socket, name=NEWER_MARIADB if there else "") as server:
             yield server
 
 
 class Jail:
-    """The root folder of an own Debian with MySQL and an S3 server in it, which ``tests/run.sh`` unpacks."""
+    """The root folder of an own Debian with MySQL, MariaDB and an S3 server in it, which ``tests/run.sh`` unpacks."""
 
     def __init__(self) -> None:
         """Raise `ServerDidNotStart` where the folder is missing."""
@@ -371,7 +389,8 @@ SERVERS: Mapping[str, Callable[..., AbstractContextManager[DatabaseServer]]] = {
     "mariadb": mariadb,
     "mysql": mysql,
     "tidb": tidb,
+    NEWER_MARIADB: partial(mariadb, newer=True),
 }
-"""Kind → what starts one."""
-KINDS = tuple(kind for kind in SERVERS if kind != "tidb" or tidb_program())
+"""Name → what starts one."""
+KINDS = tuple(kind for kind in SERVERS if kind != NEWER_MARIADB and (kind != "tidb" or tidb_program()))
 """Those that tests run on here; each is the name of a fixture."""

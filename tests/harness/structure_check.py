@@ -23,8 +23,8 @@ class StructureCheck:
     def learn(self, corpus: Corpus, server: DatabaseServer) -> None:
         """Find out, on this server, what the workload leaves; the server is empty afterwards."""
         workload = corpus.workload_sql
-        if (server.kind, workload) not in self._moments:
-            self._moments[server.kind, workload] = moments(server, workload)
+        if (server.name, workload) not in self._moments:
+            self._moments[server.name, workload] = moments(server, workload)
         self.total = Comparison()
 
     def __call__(self, corpus: Corpus, server: DatabaseServer, cut: Cut, halted: frozenset[str]) -> tuple[str, ...]:
@@ -43,7 +43,7 @@ class StructureCheck:
 
     def _reference(self, corpus: Corpus, server: DatabaseServer, cut: Cut) -> Moment | None:
         """What the workload left at a cut; a recording with cuts of its own is compared at its last one."""
-        known = self._moments[server.kind, corpus.workload_sql]
+        known = self._moments[server.name, corpus.workload_sql]
         if len(known) == len(corpus.cuts):
             return known[cut.number]
         return known[-1] if cut == corpus.cuts[-1] else None

@@ -2,6 +2,7 @@
 
 The quick tier needs the virtual environment, Java and MariaDB, and takes a few minutes. It leaves out what asks for any other server
 or a browser, what starts Spark or the program, and what is marked ``slow``; what is marked ``quick`` is in it all the same, as a sample of the rest.
+A tier of its own holds what asks for a MariaDB of the contract tests, and runs it on a newer one.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import os
 import pytest
 
 IS_ROOT = os.geteuid() == 0
-QUICK, ALL = "quick", "all"
-_OTHER_SERVERS = frozenset({"mysql", "tidb", "s3", "gcs", "azure", "browser"})
+QUICK, ALL, NEWER_MARIADB = "quick", "all", "newer-mariadb"
+_OTHER_SERVERS = frozenset({"mysql", "newer_mariadb", "tidb", "s3", "gcs", "azure", "browser"})
 """Names of fixtures, and of parameters that choose one of them."""
 _SLOW = ("slow", "spark", "acceptance")
 
@@ -22,8 +23,14 @@ def can_run(item: pytest.Item) -> bool:
     return IS_ROOT or item.get_closest_marker("root") is None
 
 
-def is_quick(item: pytest.Item) -> bool:
-    """Return whether a test belongs to the quick tier."""
+def holds(tier: str, item: pytest.Item) -> bool:
+    """Return whether a test belongs to a tier."""
+    if tier == NEWER_MARIADB:
+        return "contract" in item.path.parts and "mariadb" in _asked_for(item)
+    return tier == ALL or _is_quick(item)
+
+
+def _is_quick(item: pytest.Item) -> bool:
     if item.get_closest_marker("quick"):
         return True
     if any(item.get_closest_marker(name) for name in _SLOW):
