@@ -242,7 +242,9 @@ class ConsumerManager:
                 if holding:
                     why += f", held up by {some_of(sorted(holding), _NAMED)}"
                 for key in (t.key for t in touched if pending.barriers.get(t.key) == version):
-                    found[key], causes[key] = why, holding
+                    causes[key] = holding
+                    # Of several statements that may be one, a table's own is named.
+                    found[key] = why if key == ddl.step.table_key else found.get(key, why)
         return found
 
     # (6) acknowledge: what was done

@@ -48,7 +48,9 @@ def test_a_server_that_renames_its_collations() -> None:
     older, newer, other = (replace(ID, collation=name) for name in ("utf8_bin", "utf8mb3_bin", "utf8mb3_general_ci"))
     noted = keys_of(table(key("Id"), identifier=older))
     assert key_drift(noted, table(key("Id"), identifier=newer)) == ""
-    assert key_drift(noted, table(key("Id"), identifier=other)) == "collation utf8mb3_general_ci of Id instead of utf8_bin"
+    assert (
+        key_drift(noted, table(key("Id"), identifier=other)) == "collation utf8mb3_general_ci of Id instead of utf8_bin"
+    )
 
 
 def test_line_break_in_a_name() -> None:
