@@ -134,6 +134,9 @@ class StorageReader:
         self._warns_of_ids = True
         self._left_out = frozenset[str]()
         self._before: Before | None = None
+        # Of all schema files that were read, and the newest of those of this run: while that is there, so is the changefeed that was read.
+        self._versions: set[tuple[str, int]] = set()
+        self._landmark = ""
 
     def poll(self) -> Poll:
         """Return what is new since the last poll, with the content of the schema files.
@@ -147,6 +150,11 @@ class StorageReader:
         warnings = self._metadata.update(self._read_metadata(), now)
         checkpoint = self._metadata.checkpoint
         judged, full = self._read_files(checkpoint)
+        if self._is_suspect(full=full):
+            # Only a listing that leaves nothing out shows whether anything is left of what was there.
+            self._last_full = None
+            judged, full = self._read_files(checkpoint)
+            self._before = Before(checkpoint=self._returned, sequences=(), schema_files=self._versions)
         doubts_of_feed = self._doubts_of_feed()
         self._refuse_contradictions(judged)
         looks = self._looks
@@ -175,6 +183,9 @@ class StorageReader:
         # Only now: whatever raised above is to find the same again in the next poll.
         self._looks = []
         self._before = None
+        self._versions |= {(read.file.table_dir, read.file.version) for read in poll.schema_files}
+        if poll.schema_files:
+            self._landmark = max((read.file for read in poll.schema_files), key=lambda file: file.version).stored.path
         self._inventory.earlier = None
         self._returned = checkpoint
         return poll
@@ -190,17 +201,39 @@ class StorageReader:
         return (parse_metadata(content) or 0) if content is not None else 0
 
     def resume(
-        self, checkpoint: int, finished: Mapping[str, Finished], kept: Collection[tuple[str, int]] = frozenset()
+        self,
+        checkpoint: int,
+        finished: Mapping[str, Finished],
+        kept: Collection[tuple[str, int]] = frozenset(),
+        *,
+        applied: int = 0,
     ) -> None:
         """Continue from a checkpoint-ts that an earlier run read, and from the files that it finished, by sequence (see `DataFile.sequence`).
 
         The first poll counts those that are unchanged, and shows at least one file of each sequence. `kept`: table directory and
-        version of the schema files that were read. The first poll raises `ConfigError` if the files that are there now belong to
-        another changefeed.
+        version of the schema files that were read. `applied`: see `Before`. The first poll raises `ConfigError` if the files that are there now
+        belong to another changefeed.
         """
         self._metadata.checkpoint = max(checkpoint, self._metadata.checkpoint)
-        self._before = Before(checkpoint=checkpoint, sequences=finished.keys(), schema_files=kept)
+        self.expect(Before(checkpoint=checkpoint, applied=applied, sequences=finished.keys(), schema_files=kept))
         self._inventory.earlier = Earlier(finished, checkpoint, rereads=self._upstream.tells_time)
+
+    def expect(self, before: Before) -> None:
+        """Raise `ConfigError` in the next poll, which has to be the first, if the files that are there are not those of what was read before."""
+        self._before = before
+        self._versions |= set(before.schema_files)
+
+    def _is_suspect(self, *, full: bool) -> bool:
+        """Return whether new schema files may be those of another changefeed, which was given the prefix while this process runs."""
+        if self._before is not None or not self._landmark or not any(look.schema_files for look in self._looks):
+            return False
+        if full:
+            return True
+        try:
+            self._storage.read(self._landmark)
+        except FileNotFoundError:
+            return True
+        return False
 
     def left_out(self) -> dict[str, int]:
         """Return sequence → number up to which listings may leave files out, where that changed since the last call: see `Finished.left_out`.
@@ -257,10 +290,10 @@ class StorageReader:
         return definition
 
     def _doubts_of_feed(self) -> tuple[str, ...]:
-        """Return warnings on whether the bucket is the one that an earlier run read; only the first poll has any."""
+        """Return warnings on whether the bucket is the one that an earlier run read; only the first poll has any, and one with odd schema files."""
         if self._before is None:
             return ()
-        return doubts(self._before, self._looks, self._metadata.latest, self._upstream.identity)
+        return doubts(self._before, self._inventory.versions(), self._metadata.latest, self._upstream.identity)
 
     def _odd_metadata(self) -> dict[str, int]:
         count = self._metadata.unreadable
