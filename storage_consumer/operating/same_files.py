@@ -131,7 +131,7 @@ class Comparison:
 
 
 def compared(
-    storage: Storage, kept: list[KeptFile], sequences: Mapping[str, Finished], former: Storage | None
+    storage: Storage, kept: list[KeptFile], sequences: Mapping[str, Finished], former: Storage | None = None
 ) -> Comparison:
     """Compare what is known of a bucket with the content of another place; `FeedInspector` provides what is known.
 

@@ -14,7 +14,7 @@ from storage_consumer.poll.earlier_run import Earlier
 from storage_consumer.poll.findings import Findings
 from storage_consumer.poll.inventory import Inventory
 from storage_consumer.poll.metadata import Metadata, ahead_of_clock, parse_metadata
-from storage_consumer.poll.same_feed import Before, doubts
+from storage_consumer.poll.same_feed import WAY_ON, Before, doubts
 from storage_consumer.poll.schema_file import parse_schema_file
 from storage_consumer.sql.parse import parsed
 from storage_consumer.storage.base import METADATA_BYTES, Storage, read_schema_file, whole
@@ -137,6 +137,8 @@ class StorageReader:
         # Of all schema files that were read, and the newest of those of this run: while that is there, so is the changefeed that was read.
         self._versions: set[tuple[str, int]] = set()
         self._landmark = ""
+        self.way_on = WAY_ON
+        """What to do with a bucket that is another changefeed's: it ends the error."""
 
     def poll(self) -> Poll:
         """Return what is new since the last poll, with the content of the schema files.
@@ -155,7 +157,7 @@ class StorageReader:
             self._last_full = None
             judged, full = self._read_files(checkpoint)
             self._before = Before(checkpoint=self._returned, sequences=(), schema_files=self._versions)
-        doubts_of_feed = self._doubts_of_feed()
+        doubts_of_feed = () if self._before is None else self.doubts_of(self._before)
         self._refuse_contradictions(judged)
         looks = self._looks
         poll = Poll(
@@ -166,7 +168,7 @@ class StorageReader:
             vanished=tuple(file for look in looks for file in look.vanished),
             changed=sum(look.changed for look in looks),
             overwritten=tuple(file for look in looks for file in look.overwritten),
-            ignored=judged.ignored | self._odd_metadata(),
+            ignored=judged.ignored | ({ODD_METADATA: odd} if (odd := self._metadata.unreadable) else {}),
             warnings=(
                 *warnings,
                 *doubts_of_feed,
@@ -175,7 +177,7 @@ class StorageReader:
             ),
             full=full,
             finished=sum(look.finished for look in looks),
-            unreadable_metadata=self._metadata.unreadable,
+            unreadable_metadata=odd,
         )
         # The looks stay as they are: the next poll returns all of this again, with the schema file that could not be read now.
         if any(isinstance(read.content, StorageUnavailable) for read in poll.schema_files):
@@ -215,13 +217,9 @@ class StorageReader:
         belong to another changefeed.
         """
         self._metadata.checkpoint = max(checkpoint, self._metadata.checkpoint)
-        self.expect(Before(checkpoint=checkpoint, applied=applied, sequences=finished.keys(), schema_files=kept))
+        self._before = Before(checkpoint=checkpoint, applied=applied, sequences=finished.keys(), schema_files=kept)
+        self._versions |= set(kept)
         self._inventory.earlier = Earlier(finished, checkpoint, rereads=self._upstream.tells_time)
-
-    def expect(self, before: Before) -> None:
-        """Raise `ConfigError` in the next poll, which has to be the first, if the files that are there are not those of what was read before."""
-        self._before = before
-        self._versions |= set(before.schema_files)
 
     def _is_suspect(self, *, full: bool) -> bool:
         """Return whether new schema files may be those of another changefeed, which was given the prefix while this process runs."""
@@ -289,15 +287,10 @@ class StorageReader:
             return replace(definition, warnings=(*definition.warnings, f"{path}: {_IDS_AS_PATH}"))
         return definition
 
-    def _doubts_of_feed(self) -> tuple[str, ...]:
-        """Return warnings on whether the bucket is the one that an earlier run read; only the first poll has any, and one with odd schema files."""
-        if self._before is None:
-            return ()
-        return doubts(self._before, self._inventory.versions(), self._metadata.latest, self._upstream.identity)
-
-    def _odd_metadata(self) -> dict[str, int]:
-        count = self._metadata.unreadable
-        return {ODD_METADATA: count} if count else {}
+    def doubts_of(self, before: Before) -> tuple[str, ...]:
+        """Return warnings on whether the bucket is the one that was read `before`, at any time after a poll; see `same_feed.doubts`."""
+        there, latest = self._inventory.versions(), self._metadata.latest
+        return doubts(before, there, latest, self._upstream.identity, self.way_on)
 
     def _too_new(self, looks: Iterable[Findings], now: float) -> Iterator[str]:
         """Yield warnings on schema files whose version no source can have issued yet, unless it is the clock that must be wrong."""

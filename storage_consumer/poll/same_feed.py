@@ -35,22 +35,22 @@ class Before:
     """The numbered sequences of which it finished files, see `DataFile.sequence`."""
     schema_files: Collection[tuple[str, int]]
     """Table directory and version of the schema files that it read."""
-    way_on: str = ""
-    """What to do if it is another changefeed; empty: what helps a state in a target."""
+    place: str = ""
+    """Where it was read, see `Upstream.identity`; empty: in this place."""
 
 
-_WAY_ON = (
+WAY_ON = (
     "Give it a state of its own (--state-schema) and a target without the former one's tables, or an empty target without the state "
     "schema; its rows from before it began come from a copy (--dump). If the former changefeed's files lie elsewhere by now, bind the state to that "
     "place: storage-consumer rebind --upstream-uri URI"
 )
 
 
-def doubts(before: Before, there: Collection[tuple[str, int]], latest: int, place: str) -> tuple[str, ...]:
+def doubts(before: Before, there: Collection[tuple[str, int]], latest: int, place: str, way_on: str) -> tuple[str, ...]:
     """Return warnings about a bucket of which everything was listed.
 
-    `there`: table directory and version of what it holds. `latest`: the value in its ``metadata``. Raises `ConfigError` if it is another
-    changefeed's, or lacks rows after the checkpoint.
+    `there`: table directory and version of what it holds. `latest`: the value in its ``metadata``. `way_on`: what to do if it is another
+    changefeed's, or lacks rows after the checkpoint: then this raises `ConfigError`.
     """
     # Nothing was read before, or nothing is there now: neither proves anything.
     if not (before.checkpoint and there and (before.sequences or before.schema_files)) or _is_any_known(there, before):
@@ -59,26 +59,28 @@ def doubts(before: Before, there: Collection[tuple[str, int]], latest: int, plac
     table_dir, first = min(there, key=lambda version: version[1])
     # If the checkpoint in `metadata` went back, the rows that follow begin there. The same one may still be the former changefeed's.
     begin = min(latest, first) if 0 < latest < before.checkpoint else first
-    gone = f"none of the files that were read before is in {place} any more, and others are there, the oldest in {table_dir}/{first}"
+    elsewhere = before.place not in ("", place)
+    where = f"in {before.place}, is in {place}" if elsewhere else f"is in {place} any more"
+    gone = f"none of the files that were read before {where}, and others are there, the oldest in {table_dir}/{first}"
     read = f"up to the checkpoint {before.checkpoint} ({tso_time(before.checkpoint)})"
     applied = before.applied or before.checkpoint
     if begin > applied:
         why = (
-            f"{gone}, which begin at {begin} ({tso_time(begin)}). Rows of the former ones were applied up to {applied} ({tso_time(applied)}): those "
+            f"{gone}, which begin at {begin} ({tso_time(begin)}). Rows of the former ones were taken up to {applied} ({tso_time(applied)}): those "
             "in between are lost, since another changefeed began later, or they were deleted unread"
         )
-    elif physical_ms(before.checkpoint) - physical_ms(begin) <= RESTART_MS:
-        said = (
-            f"{gone}. They are taken as the continuation of what was read {read}: they begin at {begin}, so no row after that is missing if "
-            "it is the same source. If it is another one, stop, and begin with an empty target and a state of its own"
-        )
-        return (said,)
-    else:
+    elif elsewhere or physical_ms(before.checkpoint) - physical_ms(begin) > RESTART_MS:
         why = (
             f"{gone}, which begin at {begin} ({tso_time(begin)}). This is another changefeed than the one that was read {read}: "
             "its rows up to there would be treated as duplicates"
         )
-    raise ConfigError(f"{why}. So nothing was applied. {before.way_on or _WAY_ON}")
+    else:
+        said = (
+            f"{gone}. They are taken as the continuation of what was read {read}: they begin at {begin}, so no row after that is missing if "
+            f"it is the same source. If it is another one, stop. {way_on}"
+        )
+        return (said,)
+    raise ConfigError(f"{why}. So nothing of it was taken. {way_on}")
 
 
 def refuse_ahead_of_clock(checkpoint: int, state_schema: str, now: float) -> None:

@@ -50,6 +50,8 @@ class Opened:
     """See `types.KEYS`; empty for all tables."""
     moved: str
     """The last statement that moved the table's rows without a change of any, as JSON: its version, and what it did; empty: there is none."""
+    landmarks: tuple[tuple[str, int], ...]
+    """See `Contents.landmarks`."""
     rules: tuple[str, ...]
     """The rules of TiCDC's table filter for what is read; none for every table."""
 
@@ -96,6 +98,7 @@ def look_at(options: SourceOptions) -> Opened:
         known=known,
         keys=keys,
         moved=moved,
+        landmarks=feed.contents.landmarks(),
         rules=_rules(options, loaded),
     )
 
