@@ -23,7 +23,6 @@ from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.table_version import TableVersionConsumer
 from storage_consumer.poll.finished_folders import oldest_open_date
 from storage_consumer.poll.reader import Poll, StorageReader
-from storage_consumer.poll.same_feed import Before
 from storage_consumer.sql.copied_table import creates_as_listed
 from storage_consumer.sql.parse import parsed
 from storage_consumer.storage.base import Storage
@@ -71,8 +70,9 @@ class Contents:
     def __init__(self, storage: Storage, upstream: Upstream, clock: Clock, rules: Sequence[str] = ()) -> None:
         """Take what `upstream` says was written to `storage`. `rules`: of TiCDC's table filter; none for every table."""
         self._upstream = upstream
-        self._reader = StorageReader(storage, upstream, clock)
-        self._reader.way_on = _WAY_ON
+        self.reader = StorageReader(storage, upstream, clock)
+        """What lists the bucket, and knows whether it is still the same changefeed's."""
+        self.reader.way_on = _WAY_ON
         self._filter = Filter(rules)
         self._manager = ConsumerManager(
             Restart(), 0.0, tells_time=upstream.tells_time, selection=Selection(filter=self._filter)
@@ -89,26 +89,9 @@ class Contents:
         self.warnings: list[str] = []
         """What is odd about the bucket, as far as it was looked at."""
 
-    @property
-    def may_be_another(self) -> bool:
-        """Whether the bucket may be another changefeed's than it was at the first look."""
-        return self._reader.may_be_another
-
-    def refuse_other(self, before: Before) -> bool:
-        """Raise `ConfigError` if the bucket, which was looked at, is not the one that was read before; return whether it shows anything at all."""
-        self.warnings += self._reader.doubts_of(before)
-        return bool(self.definitions)
-
-    def landmarks(self) -> tuple[tuple[str, int], ...]:
-        """Return table directory and version of some schema files, by which the bucket is known again: the oldest and the newest."""
-        paths = (parse_other(each.path) for each in self.definitions)
-        found = sorted({(path.version, path.table_dir) for path in paths if isinstance(path, SchemaPath)})
-        some = (*found[:_LANDMARKS], *found[_LANDMARKS:][-_LANDMARKS:])
-        return tuple((table_dir, version) for version, table_dir in some)
-
     def look(self) -> None:
         """See what is new. Raises `NoMetadata`, `StorageUnavailable`, and what the table that is meant cannot be read for."""
-        poll = self._reader.poll()
+        poll = self.reader.poll()
         if not poll.checkpoint:
             raise NoMetadata(
                 "the bucket has no readable `metadata` with a checkpoint-ts, so nothing in it is known to be complete: "
@@ -280,6 +263,15 @@ class Contents:
             return not self._filter.leaves_out(definition.name) or definition.name.folded().schema in schemas
         named = (parsed(definition).subject, *parsed(definition).touched)
         return any(name.table and not self._filter.leaves_out(name) for name in named)
+
+
+def landmarks(definitions: Iterable[TableDefinition]) -> tuple[tuple[str, int], ...]:
+    """Return table directory and version of some schema files, by which a bucket is known again: the oldest and the newest."""
+    paths = (parse_other(each.path) for each in definitions)
+    found = sorted({(path.version, path.table_dir) for path in paths if isinstance(path, SchemaPath)})
+    return tuple(
+        (table_dir, version) for version, table_dir in (*found[:_LANDMARKS], *found[_LANDMARKS:][-_LANDMARKS:])
+    )
 
 
 def beyond(low: int, checkpoint: int) -> str:

@@ -56,14 +56,11 @@ class Inventory:
         return self.checkpoint
 
     def refuse_other(self, before: Before) -> None:
-        """Raise `ConfigError` if the bucket is not the one that was read before; once it has shown that it is, nothing is looked at again."""
+        """Raise `ConfigError` if the bucket is not the one that was read before; nothing is compared again once it holds anything."""
+        contents = self._feed.contents
         if not self._is_same:
-            self._is_same = self._feed.contents.refuse_other(before)
-
-    @property
-    def landmarks(self) -> tuple[tuple[str, int], ...]:
-        """What the bucket is known again by."""
-        return self._feed.contents.landmarks()
+            contents.warnings += contents.reader.doubts_of(before)
+            self._is_same = bool(contents.definitions)
 
     def begin(self, finished: Mapping[str, Sequence[int]]) -> None:
         """Leave out, once, the files that held nothing more when an earlier process looked at them, unless one has changed; see `finished`."""

@@ -16,7 +16,7 @@ from storage_consumer.clock import SystemClock
 from storage_consumer.errors import ConfigError, FilesMissing, NotReplicable
 from storage_consumer.feed.patience import Patience
 from storage_consumer.feed.records import Statement
-from storage_consumer.feed.window import Window
+from storage_consumer.feed.window import Window, landmarks
 from storage_consumer.poll.same_feed import Before
 from storage_consumer.spark.source.ends import Ends
 from storage_consumer.spark.source.inventory import Inventory, limited
@@ -162,6 +162,7 @@ class MicroBatches:
 
         The bucket is told as well, by its place and by some of its schema files: a query that goes on elsewhere would lose rows without a word.
         """
+        found = self.opened.landmarks if self._inventory is None else landmarks(self._inventory.definitions)
         return {
             "format": _FORMAT,
             "of": list(self.opened.rules),
@@ -170,7 +171,7 @@ class MicroBatches:
             "finished": dict(finished),
             "feed": {
                 "place": self.opened.upstream.identity,
-                "versions": [list(each) for each in (self._inventory or self.opened).landmarks],
+                "versions": [list(each) for each in found],
             },
         }
 
