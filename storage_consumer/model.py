@@ -294,6 +294,8 @@ class StoredObject:
     """Size in bytes."""
     tag: str
     """Text that changes whenever the content may have changed: an ETag, or the mtime in nanoseconds."""
+    modified: float = field(default=0.0, compare=False)
+    """When it was written there, in seconds since 1970-01-01 UTC by the store's clock; 0 if that is not known. A copy has another time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 
 from storage_consumer.checkpoint.operator import OLDER_TOO, StateInspector
 from storage_consumer.checkpoint.operator_feed import FeedRow, busy
@@ -46,7 +47,12 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str], open_stora
         storage = open_storage(upstream, loaded.secrets)
         storage.check()
         _check_metadata(storage, feed, upstream, lambda near: open_storage(near, loaded.secrets))
-        found = compared(storage, desk.feed.schema_files(), desk.feed.sequences())
+        found = compared(
+            storage,
+            desk.feed.schema_files(),
+            desk.feed.sequences(),
+            _former(feed, upstream, lambda near: open_storage(near, loaded.secrets)),
+        )
         # What differs in content is never allowed: it is another changefeed's, or damaged.
         _check(found, feed, upstream.identity, may_miss="allow_missing" in own, may_differ="allow_rewritten" in own)
         desk.feed.rebind(feed, upstream.identity, found.sizes.other, process_is_gone)
@@ -71,12 +77,25 @@ def _check_metadata(storage: Storage, feed: FeedRow, upstream: Upstream, opened:
         )
 
 
+def _former(feed: FeedRow, upstream: Upstream, opened: Callable[[Upstream], Storage]) -> Storage | None:
+    """Return the place to which the state is bound; None where it is the same, or in a store of which nothing is known here."""
+    scheme, _, root = feed.upstream.partition("://")
+    if feed.upstream == upstream.identity or scheme not in ("file", upstream.scheme):
+        return None
+    return opened(replace(upstream, scheme="file" if scheme == "file" else upstream.scheme, root=root))
+
+
 def _check(found: Comparison, feed: FeedRow, place: str, *, may_miss: bool, may_differ: bool) -> None:
     """Raise `ConfigError` if the files are not those that were read."""
     if found.different:
         raise ConfigError(
             f"files in {place} differ from those that were read in {feed.upstream}; nothing was "
             f"changed:{shortened(found.different)}"
+        )
+    if found.other_contents:
+        raise ConfigError(
+            f"data files in {place} hold other rows than in {feed.upstream}, where they were read: those up to the checkpoint would count as "
+            f"repeats. It is another changefeed's copy, or a damaged one; nothing was changed:{shortened(found.other_contents)}"
         )
     # An empty place differs in nothing: something must speak for it.
     if not found.proves:
@@ -130,6 +149,7 @@ def _document(found: Comparison) -> dict[str, object]:
         "schema_files_missing": list(found.missing),
         "last_data_files_there": found.sizes.there,
         "last_data_files_gone": found.sizes.gone,
+        "last_data_files_compared": found.contents,
         "data_files_with_another_size": found.sizes.count,
         "data_files_rewritten_unseen": found.sizes.unseen,
     }
@@ -151,6 +171,11 @@ def _compared(found: Comparison) -> Iterator[str]:
     by_name = f", {found.named} more by name" if found.named else ""
     yield f"compared: {found.read} schema files that say the same{by_name}"
     yield f"compared: {sizes.there} last finished data files that are there; {sizes.gone} are gone, as old ones may be"
+    unsure = len(sizes.unsure())
+    if found.contents:
+        yield f"compared: {found.contents} of them with the former place, by content"
+    if unsure > found.contents:
+        yield f"not compared: the content of {unsure - found.contents} of them, which the former place no longer shows: their sizes are the same"
     if found.missing:
         yield f"not there, as allowed: {len(found.missing)} schema files:{shortened(found.missing)}"
     if sizes.count:

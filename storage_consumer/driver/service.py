@@ -139,7 +139,9 @@ class ConsumerService:
             context.loading.loads |= {
                 key: load for key, load in restart.loads.items() if load.phase == LoadPhase.LOADING
             }
-        context.reader.resume(self._storage_floor, restart.done, self._state.history.known_versions())
+        context.reader.resume(
+            self._storage_floor, restart.done, self._state.history.known_versions(), applied=restart.lowest
+        )
         return context
 
     def _begin_loads(self, context: RoundContext, restart: Restart) -> bool:

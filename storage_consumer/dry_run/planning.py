@@ -134,7 +134,7 @@ def _reader(sources: PlanSources, state: PlannedState, restart: Restart, floor: 
     config = sources.config
     interval = config.tuning.full_listing_interval
     reader = StorageReader(sources.storage, config.upstream, sources.clock, full_listing_interval=interval)
-    reader.resume(floor, restart.done, state.history.known_versions())
+    reader.resume(floor, restart.done, state.history.known_versions(), applied=restart.lowest)
     return reader
 
 

@@ -18,6 +18,7 @@ from storage_consumer.exports.data_files import AGAIN, DataFiles, Numbered, gaps
 from storage_consumer.exports.metadata import read_metadata
 from storage_consumer.exports.names import METADATA, UNFINISHED, ExportFile, Kind, read_name
 from storage_consumer.exports.statements import statements
+from storage_consumer.exports.times import refuse_other_runs
 from storage_consumer.model import (
     DdlKind,
     StoredObject,
@@ -107,6 +108,7 @@ def read_export(storage: Storage, *, wanted: Callable[[TableName], bool] = lambd
     head = read_metadata(metadata, METADATA)
     folder = _sorted_out(listed)
     reading = _Reading(storage=storage, folder=folder, version=TableVersion(head.snapshot))
+    refuse_other_runs(head, listed)
     # All names first: no file is read of an export that is refused for them.
     _refuse_namesakes(folder)
     tables = [name for name in sorted(folder.of(Kind.TABLE)) if name not in folder.of(Kind.VIEW) and wanted(name)]

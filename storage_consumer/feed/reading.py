@@ -141,7 +141,7 @@ class Feed:
 
         One that never answered has a wrong address rather than an outage, and one that may be another changefeed's is not read on.
         """
-        if not self.contents.checkpoint or self.contents.may_be_another:
+        if not self.contents.checkpoint or self.contents.reader.may_be_another:
             raise fault
         is_new = not silent.is_tried
         silent.bear(fault)

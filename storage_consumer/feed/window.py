@@ -26,7 +26,14 @@ from storage_consumer.poll.reader import Poll, StorageReader
 from storage_consumer.sql.copied_table import creates_as_listed
 from storage_consumer.sql.parse import parsed
 from storage_consumer.storage.base import Storage
+from storage_consumer.storage.paths import SchemaPath, parse_other
 from storage_consumer.tso import may_hold_rows, row_floor
+
+_LANDMARKS = 4
+_WAY_ON = (
+    "Begin anew to read what is there now: a stream with a new checkpointLocation, and startingVersion where not all of it is wanted; a follower "
+    "from where the bucket begins. Rows from before that come from a copy"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,7 +70,9 @@ class Contents:
     def __init__(self, storage: Storage, upstream: Upstream, clock: Clock, rules: Sequence[str] = ()) -> None:
         """Take what `upstream` says was written to `storage`. `rules`: of TiCDC's table filter; none for every table."""
         self._upstream = upstream
-        self._reader = StorageReader(storage, upstream, clock)
+        self.reader = StorageReader(storage, upstream, clock)
+        """What lists the bucket, and knows whether it is still the same changefeed's."""
+        self.reader.way_on = _WAY_ON
         self._filter = Filter(rules)
         self._manager = ConsumerManager(
             Restart(), 0.0, tells_time=upstream.tells_time, selection=Selection(filter=self._filter)
@@ -80,14 +89,9 @@ class Contents:
         self.warnings: list[str] = []
         """What is odd about the bucket, as far as it was looked at."""
 
-    @property
-    def may_be_another(self) -> bool:
-        """Whether the bucket may be another changefeed's than it was at the first look."""
-        return self._reader.may_be_another
-
     def look(self) -> None:
         """See what is new. Raises `NoMetadata`, `StorageUnavailable`, and what the table that is meant cannot be read for."""
-        poll = self._reader.poll()
+        poll = self.reader.poll()
         if not poll.checkpoint:
             raise NoMetadata(
                 "the bucket has no readable `metadata` with a checkpoint-ts, so nothing in it is known to be complete: "
@@ -259,6 +263,23 @@ class Contents:
             return not self._filter.leaves_out(definition.name) or definition.name.folded().schema in schemas
         named = (parsed(definition).subject, *parsed(definition).touched)
         return any(name.table and not self._filter.leaves_out(name) for name in named)
+
+
+def landmarks(definitions: Iterable[TableDefinition]) -> tuple[tuple[str, int], ...]:
+    """Return table directory and version of some schema files, by which a bucket is known again: the oldest and the newest."""
+    paths = (parse_other(each.path) for each in definitions)
+    found = sorted({(path.version, path.table_dir) for path in paths if isinstance(path, SchemaPath)})
+    return tuple(
+        (table_dir, version) for version, table_dir in (*found[:_LANDMARKS], *found[_LANDMARKS:][-_LANDMARKS:])
+    )
+
+
+def beyond(low: int, checkpoint: int) -> str:
+    """Return why a window that begins beyond the checkpoint gives no answer: an empty one would say that nothing changed."""
+    return (
+        f"the window begins at commit-ts {low + 1}, and the bucket is complete up to its checkpoint {checkpoint} only, so what changed since the "
+        "beginning of the window is not known yet. Ask later, or from an earlier one on"
+    )
 
 
 def refuse_none(contents: Contents, asked: str) -> None:

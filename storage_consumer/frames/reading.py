@@ -11,7 +11,7 @@ import pyarrow as pa
 from storage_consumer.clock import Clock, SystemClock
 from storage_consumer.errors import ConfigError
 from storage_consumer.feed.reading import Feed
-from storage_consumer.feed.window import refuse_none
+from storage_consumer.feed.window import beyond, refuse_none
 from storage_consumer.frames.batches import record_batches, schema_of
 from storage_consumer.instants import Instant, tso_of_instant
 from storage_consumer.operating.opened_bucket import opened_bucket
@@ -42,6 +42,8 @@ def read_changes(
     if high is not None and high < low:
         raise ConfigError(f"end {end} is before start {start}")
     window = feed.window(low, high)
+    if low > feed.contents.checkpoint:
+        raise ConfigError(beyond(low, feed.contents.checkpoint))
     refuse_none(feed.contents, table)
     schema = schema_of(feed.contents.in_force(window.low, max(window.low, window.high)))
     return pa.RecordBatchReader.from_batches(schema, _batches(feed, window, schema))

@@ -4,7 +4,8 @@ Schema files are compared by their content. Each names a version, which is a TSO
 that were read must exist. Of each numbered sequence, the last finished file is looked for; older ones may have expired, so a missing one
 proves nothing.
 
-Data files are compared one by one, by their sizes alone: every finished file with a stored digest must have the same size. A finished
+Data files are compared one by one, by their sizes: every finished file with a stored digest must have the same size. Of the last finished
+files the content is compared too, as far as the former place can still be read, unless the store's tags show that it is the same. A finished
 file with another size was rewritten since, or copied badly. Its digest is kept, so that `run` treats it as it would have at the former
 place: it reads the file again, and halts the table if no listing looked at the file while rows after it were applied. A file that was
 rewritten with the same size goes unnoticed: `run` reads it again only where TiCDC may still write, and treats its rows up to the
@@ -13,23 +14,33 @@ checkpoint as repeats.
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 from storage_consumer.checkpoint.operator_feed import KeptFile
 from storage_consumer.checkpoint.structures import record_of
-from storage_consumer.errors import MalformedSchemaFile
+from storage_consumer.errors import ConfigError, MalformedSchemaFile, StorageUnavailable
 from storage_consumer.model import StoredObject, sequence_name
-from storage_consumer.plan.finished_files import REWRITTEN, Finished, has_size
+from storage_consumer.plan.finished_files import REWRITTEN, Finished, digest_of, has_size
 from storage_consumer.poll.schema_file import parse_schema_file
-from storage_consumer.storage.base import Storage, read_schema_file
+from storage_consumer.storage.base import Storage, read_schema_file, read_up_to
 from storage_consumer.storage.paths import DataName, SchemaPath, parse_data_name, parse_other
 
 _SHOWN = 10
 """Number of paths that are kept for a message; the others are only counted."""
 MOST_READ = 2_000
-"""Number of schema files, the newest ones, that are read. Others only have to exist: the name has version and checksum."""
+"""Number of schema files, the newest ones, that are read. Others only have to exist: the name has version and checksum.
+
+Likewise of last finished data files, of which so many bytes are read at the beginning, each with its commit-ts.
+"""
+_CONTENT = 1 << 20
+_AT_ONCE = 8
+_MD5 = re.compile("[0-9a-f]{32}")
+"""A tag that a store makes of the content."""
 
 
 class Sizes:
@@ -38,7 +49,8 @@ class Sizes:
     def __init__(self, sequences: Mapping[str, Finished]) -> None:
         """Start without findings. `sequences`: sequence (see `DataFile.sequence`) → what an earlier run finished of it."""
         self._sequences = sequences
-        self._last: set[str] = set()
+        self.last: dict[str, StoredObject] = {}
+        """Sequence → its last finished file."""
         self.other: dict[str, array[int]] = {}
         """Sequence → numbers of its finished files that have another size."""
         self.count = 0
@@ -51,7 +63,7 @@ class Sizes:
     @property
     def there(self) -> int:
         """Number of sequences whose last finished file exists."""
-        return len(self._last)
+        return len(self.last)
 
     @property
     def gone(self) -> int:
@@ -69,7 +81,7 @@ class Sizes:
         finished = self._sequences[sequence]
         # Older ones may have expired; the last one is the one that a copy of the same changefeed has.
         if data.number == finished.upto:
-            self._last.add(sequence)
+            self.last[sequence] = stored
         digest = finished.digest(data.number)
         # Neither of the two special digests records a size.
         if digest in (0, REWRITTEN) or has_size(digest, stored.size):
@@ -81,6 +93,16 @@ class Sizes:
         if len(self.shown) < _SHOWN:
             lost = "; rows in it may be lost, so its table would halt" if unseen else ""
             self.shown.append(f"{stored.path}: it has {stored.size} bytes, and had another size when it was read{lost}")
+
+    def unsure(self) -> list[StoredObject]:
+        """Return the last finished files of the same size whose content may be another, the newest sequences first."""
+        found = [
+            stored
+            for sequence, stored in self.last.items()
+            if (number := self._sequences[sequence].upto) not in self.other.get(sequence, ())
+            and not (_MD5.fullmatch(stored.tag) and self._sequences[sequence].digest(number) == digest_of(stored))
+        ]
+        return sorted(found, key=lambda stored: stored.path.rpartition("/")[0], reverse=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +119,10 @@ class Comparison:
     """Paths of schema files, each with its difference."""
     sizes: Sizes
     """Findings of the data files' sizes."""
+    contents: int
+    """Last finished data files that have the content that they have at the former place."""
+    other_contents: tuple[str, ...]
+    """Paths of those that have another one."""
 
     @property
     def proves(self) -> bool:
@@ -104,8 +130,13 @@ class Comparison:
         return bool(self.read or self.named or self.sizes.there)
 
 
-def compared(storage: Storage, kept: list[KeptFile], sequences: Mapping[str, Finished]) -> Comparison:
-    """Compare what is known of a bucket with the content of another place; `FeedInspector` provides what is known."""
+def compared(
+    storage: Storage, kept: list[KeptFile], sequences: Mapping[str, Finished], former: Storage | None = None
+) -> Comparison:
+    """Compare what is known of a bucket with the content of another place; `FeedInspector` provides what is known.
+
+    `former`: the place where it was read; None if that cannot be asked.
+    """
     wanted, there, sizes = {file.path for file in kept}, set[str](), Sizes(sequences)
     # One listing, of which little is kept: a bucket may have millions of files.
     for stored in storage.listing(frozenset(), {}):
@@ -115,13 +146,35 @@ def compared(storage: Storage, kept: list[KeptFile], sequences: Mapping[str, Fin
     # In the order of `kept`, so the newest ones are read.
     known = [file for file in kept if file.path in there]
     different = tuple(path for file in known[:MOST_READ] if (path := _difference(storage, file)))
+    same = {} if former is None else _same_contents(storage, former, sizes.unsure()[:MOST_READ])
     return Comparison(
         read=min(len(known), MOST_READ) - len(different),
         named=max(0, len(known) - MOST_READ),
         missing=tuple(file.path for file in kept if file.path not in there),
         different=different,
         sizes=sizes,
+        contents=sum(same.values()),
+        other_contents=tuple(path for path, is_same in same.items() if not is_same),
     )
+
+
+def _same_contents(storage: Storage, former: Storage, files: Iterable[StoredObject]) -> dict[str, bool]:
+    """Return path → whether a file has the same content in both places; without those that the former one no longer has."""
+
+    def look(stored: StoredObject) -> bool | None:
+        with suppress(FileNotFoundError):
+            return read_up_to(former, stored.path, _CONTENT) == read_up_to(storage, stored.path, _CONTENT)
+        return None
+
+    files = list(files)
+    with suppress(ConfigError, StorageUnavailable), ThreadPoolExecutor(_AT_ONCE) as pool:
+        former.check()
+        return {
+            stored.path: is_same
+            for stored, is_same in zip(files, pool.map(look, files), strict=True)
+            if is_same is not None
+        }
+    return {}
 
 
 def _difference(storage: Storage, file: KeptFile) -> str:

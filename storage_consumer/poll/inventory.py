@@ -76,6 +76,13 @@ class Inventory:
         sequences = (sequence for _, directory in self._known.all() for sequence in directory.sequences.values())
         return len(self._schema_tags) + sum(sequence.count for sequence in sequences)
 
+    def versions(self) -> set[tuple[str, int]]:
+        """Return table directory and version of all that is there, as the last full listing and those since show it."""
+        parsed = map(parse_other, self._schema_tags)
+        placed = (directory.placed for _, directory in self._known.all())
+        found = {(path.table_dir, path.version) for path in parsed if isinstance(path, SchemaPath)}
+        return found | {(each.table_dir, each.version) for each in placed}
+
     def observe(self, listing: Iterable[StoredObject], *, full: bool, checkpoint: int) -> Findings:
         """Process a listing that began after `checkpoint` was read; return what it shows that was not known.
 

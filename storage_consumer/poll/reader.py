@@ -14,7 +14,7 @@ from storage_consumer.poll.earlier_run import Earlier
 from storage_consumer.poll.findings import Findings
 from storage_consumer.poll.inventory import Inventory
 from storage_consumer.poll.metadata import Metadata, ahead_of_clock, parse_metadata
-from storage_consumer.poll.same_feed import Before, doubts
+from storage_consumer.poll.same_feed import WAY_ON, Before, doubts
 from storage_consumer.poll.schema_file import parse_schema_file
 from storage_consumer.sql.parse import parsed
 from storage_consumer.storage.base import METADATA_BYTES, Storage, read_schema_file, whole
@@ -134,6 +134,11 @@ class StorageReader:
         self._warns_of_ids = True
         self._left_out = frozenset[str]()
         self._before: Before | None = None
+        # Of all schema files that were read, and the newest of those of this run: while that is there, so is the changefeed that was read.
+        self._versions: set[tuple[str, int]] = set()
+        self._landmark = ""
+        self.way_on = WAY_ON
+        """What to do with a bucket that is another changefeed's: it ends the error."""
 
     def poll(self) -> Poll:
         """Return what is new since the last poll, with the content of the schema files.
@@ -147,7 +152,12 @@ class StorageReader:
         warnings = self._metadata.update(self._read_metadata(), now)
         checkpoint = self._metadata.checkpoint
         judged, full = self._read_files(checkpoint)
-        doubts_of_feed = self._doubts_of_feed()
+        if self._is_suspect(full=full):
+            # Only a listing that leaves nothing out shows whether anything is left of what was there.
+            self._last_full = None
+            judged, full = self._read_files(checkpoint)
+            self._before = Before(checkpoint=self._returned, sequences=(), schema_files=self._versions)
+        doubts_of_feed = () if self._before is None else self.doubts_of(self._before)
         self._refuse_contradictions(judged)
         looks = self._looks
         poll = Poll(
@@ -158,7 +168,7 @@ class StorageReader:
             vanished=tuple(file for look in looks for file in look.vanished),
             changed=sum(look.changed for look in looks),
             overwritten=tuple(file for look in looks for file in look.overwritten),
-            ignored=judged.ignored | self._odd_metadata(),
+            ignored=judged.ignored | ({ODD_METADATA: odd} if (odd := self._metadata.unreadable) else {}),
             warnings=(
                 *warnings,
                 *doubts_of_feed,
@@ -167,7 +177,7 @@ class StorageReader:
             ),
             full=full,
             finished=sum(look.finished for look in looks),
-            unreadable_metadata=self._metadata.unreadable,
+            unreadable_metadata=odd,
         )
         # The looks stay as they are: the next poll returns all of this again, with the schema file that could not be read now.
         if any(isinstance(read.content, StorageUnavailable) for read in poll.schema_files):
@@ -175,6 +185,9 @@ class StorageReader:
         # Only now: whatever raised above is to find the same again in the next poll.
         self._looks = []
         self._before = None
+        self._versions |= {(read.file.table_dir, read.file.version) for read in poll.schema_files}
+        if poll.schema_files:
+            self._landmark = max((read.file for read in poll.schema_files), key=lambda file: file.version).stored.path
         self._inventory.earlier = None
         self._returned = checkpoint
         return poll
@@ -190,17 +203,35 @@ class StorageReader:
         return (parse_metadata(content) or 0) if content is not None else 0
 
     def resume(
-        self, checkpoint: int, finished: Mapping[str, Finished], kept: Collection[tuple[str, int]] = frozenset()
+        self,
+        checkpoint: int,
+        finished: Mapping[str, Finished],
+        kept: Collection[tuple[str, int]] = frozenset(),
+        *,
+        applied: int = 0,
     ) -> None:
         """Continue from a checkpoint-ts that an earlier run read, and from the files that it finished, by sequence (see `DataFile.sequence`).
 
         The first poll counts those that are unchanged, and shows at least one file of each sequence. `kept`: table directory and
-        version of the schema files that were read. The first poll raises `ConfigError` if the files that are there now belong to
-        another changefeed.
+        version of the schema files that were read. `applied`: see `Before`. The first poll raises `ConfigError` if the files that are there now
+        belong to another changefeed.
         """
         self._metadata.checkpoint = max(checkpoint, self._metadata.checkpoint)
-        self._before = Before(checkpoint=checkpoint, sequences=finished.keys(), schema_files=kept)
+        self._before = Before(checkpoint=checkpoint, applied=applied, sequences=finished.keys(), schema_files=kept)
+        self._versions |= set(kept)
         self._inventory.earlier = Earlier(finished, checkpoint, rereads=self._upstream.tells_time)
+
+    def _is_suspect(self, *, full: bool) -> bool:
+        """Return whether new schema files may be those of another changefeed, which was given the prefix while this process runs."""
+        if self._before is not None or not self._landmark or not any(look.schema_files for look in self._looks):
+            return False
+        if full:
+            return True
+        try:
+            self._storage.read(self._landmark)
+        except FileNotFoundError:
+            return True
+        return False
 
     def left_out(self) -> dict[str, int]:
         """Return sequence → number up to which listings may leave files out, where that changed since the last call: see `Finished.left_out`.
@@ -256,15 +287,10 @@ class StorageReader:
             return replace(definition, warnings=(*definition.warnings, f"{path}: {_IDS_AS_PATH}"))
         return definition
 
-    def _doubts_of_feed(self) -> tuple[str, ...]:
-        """Return warnings on whether the bucket is the one that an earlier run read; only the first poll has any."""
-        if self._before is None:
-            return ()
-        return doubts(self._before, self._looks, self._metadata.latest, self._upstream.identity)
-
-    def _odd_metadata(self) -> dict[str, int]:
-        count = self._metadata.unreadable
-        return {ODD_METADATA: count} if count else {}
+    def doubts_of(self, before: Before) -> tuple[str, ...]:
+        """Return warnings on whether the bucket is the one that was read `before`, at any time after a poll; see `same_feed.doubts`."""
+        there, latest = self._inventory.versions(), self._metadata.latest
+        return doubts(before, there, latest, self._upstream.identity, self.way_on)
 
     def _too_new(self, looks: Iterable[Findings], now: float) -> Iterator[str]:
         """Yield warnings on schema files whose version no source can have issued yet, unless it is the clock that must be wrong."""

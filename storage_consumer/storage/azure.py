@@ -170,7 +170,12 @@ class AzureStorage(ReadInParts):
         entries, rest = self._ask("", ask)
         return Page(
             objects=tuple(
-                StoredObject(path=self._relative(entry.name), size=entry.size, tag=entry.etag.strip('"'))
+                StoredObject(
+                    path=self._relative(entry.name),
+                    size=entry.size,
+                    tag=entry.etag.strip('"'),
+                    modified=entry.last_modified.timestamp() if entry.last_modified else 0.0,
+                )
                 for entry in entries
                 # The listing mixes blobs with prefixes, which have no tag.
                 if hasattr(entry, "etag")

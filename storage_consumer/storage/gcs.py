@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from storage_consumer.config.settings import Secrets, Upstream
@@ -14,7 +15,7 @@ from storage_consumer.storage.object_store import READ_TIMEOUT, Page, Part, Read
 from storage_consumer.storage.ordered_listing import OrderedBucket
 from storage_consumer.storage.store_errors import StoreErrors, missing_package
 
-_FIELDS = "nextPageToken,prefixes,items(name,size,generation)"
+_FIELDS = "nextPageToken,prefixes,items(name,size,generation,timeCreated)"
 _REFUSED = 401, 403
 _ABSENT = 404
 _REPLACED = 412
@@ -82,7 +83,12 @@ class GcsStorage(ReadInParts, OrderedBucket):
         )
         return Page(
             objects=tuple(
-                StoredObject(path=self._relative(entry["name"]), size=int(entry["size"]), tag=str(entry["generation"]))
+                StoredObject(
+                    path=self._relative(entry["name"]),
+                    size=int(entry["size"]),
+                    tag=str(entry["generation"]),
+                    modified=_instant(entry.get("timeCreated", "")),
+                )
                 for entry in answer.get("items") or ()
             ),
             folders=tuple(self._relative(name).removesuffix("/") for name in answer.get("prefixes") or ()),
@@ -124,6 +130,11 @@ class GcsStorage(ReadInParts, OrderedBucket):
         # gcsfs logs a traceback for each error before it raises it.
         logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
         return GCSFileSystem(**driver_options(self._upstream, self._secrets))
+
+
+def _instant(text: str) -> float:
+    """Return a time as the store writes it, in seconds since 1970-01-01 UTC; 0 for none."""
+    return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
 def driver_options(upstream: Upstream, secrets: Secrets) -> dict[str, Any]:

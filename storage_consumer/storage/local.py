@@ -244,7 +244,7 @@ def _stored(entry: os.DirEntry[str] | Path, prefix: str) -> StoredObject | None:
         return None
     if not stat.S_ISREG(status.st_mode):
         return None
-    return StoredObject(path=prefix + entry.name, size=status.st_size, tag=_tag(status))
+    return StoredObject(path=prefix + entry.name, size=status.st_size, tag=_tag(status), modified=status.st_mtime)
 
 
 def _is_of_ticdc(path: str) -> bool:

@@ -113,7 +113,12 @@ class S3Storage(OrderedBucket):
             )
         return Page(
             objects=tuple(
-                StoredObject(path=self._relative(entry["Key"]), size=entry["Size"], tag=entry["ETag"].strip('"'))
+                StoredObject(
+                    path=self._relative(entry["Key"]),
+                    size=entry["Size"],
+                    tag=entry["ETag"].strip('"'),
+                    modified=entry["LastModified"].timestamp() if "LastModified" in entry else 0.0,
+                )
                 for entry in answer.get("Contents", ())
             ),
             folders=tuple(

@@ -69,6 +69,8 @@ class MemoryStorage:
     def __init__(self, objects: Mapping[str, bytes] | None = None) -> None:
         """Start with these objects: path → content."""
         self._objects: dict[str, tuple[bytes, str]] = {}
+        self.modified: dict[str, float] = {}
+        """Path → when it was written; see `StoredObject.modified`. Not there: that is not known."""
         self._puts = 0
         self.requests = 0
         """Number of listings and reads so far."""
@@ -100,7 +102,7 @@ class MemoryStorage:
         self._answer()
         for path, (content, tag) in sorted(self._objects.items()):
             if not (left_out(path, after) or _is_below(path, closed)):
-                yield StoredObject(path=path, size=len(content), tag=tag)
+                yield StoredObject(path=path, size=len(content), tag=tag, modified=self.modified.get(path, 0.0))
 
     def read(self, path: str, most: int = 0) -> bytes:  # noqa: ARG002 - it is all there anyway
         """Return the content of an object."""

@@ -135,6 +135,14 @@ def another_statement(new: SmallBucket) -> str:
     return "statement or structure differs"
 
 
+def other_rows(new: SmallBucket) -> str:
+    """The last file of a table holds another row of as many bytes."""
+    path = max(new.root.rglob("*2.csv"))
+    path.write_bytes(path.read_bytes().replace(b"one", b"two"))
+    os.utime(path, (1_000_000_000, 1_000_000_000))
+    return rf"hold other rows than in .*\n  .*{path.name}"
+
+
 def another_size(new: SmallBucket) -> str:
     """A data file that was read has more bytes."""
     (path,) = (new.root / "shop" / "b").rglob("*2.csv")
@@ -182,7 +190,18 @@ def half(new: SmallBucket) -> str:
 
 
 @pytest.mark.parametrize(
-    "harm", [another_statement, another_size, torn_schema_file, older, absurd, no_metadata, another_changefeed, half]
+    "harm",
+    [
+        another_statement,
+        other_rows,
+        another_size,
+        torn_schema_file,
+        older,
+        absurd,
+        no_metadata,
+        another_changefeed,
+        half,
+    ],
 )
 @pytest.mark.parametrize("server", ["mariadb"], indirect=True)
 def test_other_files_are_refused(harm: object, new: SmallBucket, old: SmallBucket, server: DatabaseServer) -> None:
@@ -192,6 +211,19 @@ def test_other_files_are_refused(harm: object, new: SmallBucket, old: SmallBucke
     with pytest.raises(ConfigError, match=reason):
         bind(new, server)
     assert bound(server) == old.root.as_uri()
+
+
+@pytest.mark.parametrize("server", ["mariadb"], indirect=True)
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_contents_are_compared_where_both_places_are_there(
+    new: SmallBucket, old: SmallBucket, server: DatabaseServer, *, is_moved: bool
+) -> None:
+    """What is compared of the last files is said, and also that a place which was moved shows nothing to compare with."""
+    if is_moved:
+        shutil.rmtree(old.root)
+    text = bind(new, server)
+    assert ("compared: 2 of them with the former place, by content" in text) is not is_moved
+    assert ("not compared: the content of 2 of them" in text) is is_moved
 
 
 @pytest.mark.parametrize("server", ["mariadb"], indirect=True)
@@ -251,6 +283,7 @@ def test_to_a_store(new: SmallBucket, server: DatabaseServer, s3: S3Server) -> N
     """A folder that was copied to S3: tags of another kind, the same content."""
     s3.upload(new.root, "rebound", "moved")
     text = bind(new, server, uri=s3.uri("rebound", "moved", s3.reader))
+    assert "compared: 2 of them with the former place, by content" in text
     assert "3 schema files that say the same" in text
     assert bound(server) == "s3://rebound/moved"
 

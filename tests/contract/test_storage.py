@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from storage_consumer.poll.findings import Findings
 from storage_consumer.poll.inventory import Inventory
 from storage_consumer.storage.base import Storage
 from storage_consumer.storage.open import open_storage
-from tests.contract.rigs import LocalRig, Rig, S3Rig, listed
+from tests.contract.rigs import LocalRig, MemoryRig, Rig, S3Rig, listed
 
 V1, V2 = 449000000000000001, 449000000000000002
 ODD_NAMES = ["é ü/😀", "100%/50% off", "we\"ird'one/q?x#y&z=1", "a+b/c d", "x*[1]/{y}", "back`tick/~"]
@@ -27,6 +28,13 @@ def test_listing(rig: Rig) -> None:
         "metadata": 5,
         "shop/t/1/CDC000001.csv": 3,
     }
+
+
+def test_times(rig: Rig) -> None:
+    """An object has the time at which it was written, by a clock near to ours; the storage in memory has none unless it is given."""
+    rig.put("shop/t/1/CDC000001.csv", b"abc")
+    (stored,) = rig.storage.listing(frozenset(), {})
+    assert stored.modified == pytest.approx(0.0 if isinstance(rig, MemoryRig) else time.time(), abs=120)
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)

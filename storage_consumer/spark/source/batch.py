@@ -8,6 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from storage_consumer.errors import ConfigError
+from storage_consumer.feed.window import beyond
 from storage_consumer.spark.source.opening import Opened, open_feed, told
 from storage_consumer.spark.source.options import SourceOptions
 from storage_consumer.spark.source.partitions import FilesPartition, partitions_of
@@ -28,6 +30,8 @@ class TicdcReader(DataSourceReader):
         # Spark would make one of its own out of none.
         nothing = FilesPartition(low=0, high=0, files=(), statements=(), schema=self.schema)
         low, high = self.options.low, min(self.options.high or self.opened.high, self.opened.high)
+        if low > self.opened.checkpoint:
+            raise ConfigError(beyond(low, self.opened.checkpoint))
         if low >= high:
             return [nothing]
         with told():

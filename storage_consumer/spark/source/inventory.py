@@ -14,6 +14,7 @@ from storage_consumer.feed.reading import Feed
 from storage_consumer.feed.records import Statement, Structure
 from storage_consumer.feed.window import FeedFile, Window, may_hold
 from storage_consumer.model import DataFile, StoredObject, TableDefinition
+from storage_consumer.poll.same_feed import Before
 
 _AT_ONCE = 8
 """Files that are looked through at once: most of the time of a small one goes into waiting for the store."""
@@ -39,6 +40,7 @@ class Inventory:
         """How long a file has been missing."""
         self._seen: dict[StoredObject, _Seen] = {}
         self._begun = False
+        self._is_same = False
         # The files that were seen of each sequence, by number.
         self._files: dict[str, dict[int, DataFile]] = {}
 
@@ -52,6 +54,13 @@ class Inventory:
         self._feed.contents.given = given
         self._feed.contents.look()
         return self.checkpoint
+
+    def refuse_other(self, before: Before) -> None:
+        """Raise `ConfigError` if the bucket is not the one that was read before; nothing is compared again once it holds anything."""
+        contents = self._feed.contents
+        if not self._is_same:
+            contents.warnings += contents.reader.doubts_of(before)
+            self._is_same = bool(contents.definitions)
 
     def begin(self, finished: Mapping[str, Sequence[int]]) -> None:
         """Leave out, once, the files that held nothing more when an earlier process looked at them, unless one has changed; see `finished`."""

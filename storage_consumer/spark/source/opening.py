@@ -19,6 +19,7 @@ from storage_consumer.errors import ConfigError, StorageConsumerError, Undecodab
 from storage_consumer.feed.moves import moves
 from storage_consumer.feed.reading import Feed
 from storage_consumer.feed.records import Structure
+from storage_consumer.feed.window import landmarks
 from storage_consumer.frames.pieces import RESCUED, fields_of
 from storage_consumer.model import TableName, folded_name
 from storage_consumer.operating.opened_bucket import opened_bucket
@@ -50,6 +51,8 @@ class Opened:
     """See `types.KEYS`; empty for all tables."""
     moved: str
     """The last statement that moved the table's rows without a change of any, as JSON: its version, and what it did; empty: there is none."""
+    landmarks: tuple[tuple[str, int], ...]
+    """See `window.landmarks`."""
     rules: tuple[str, ...]
     """The rules of TiCDC's table filter for what is read; none for every table."""
 
@@ -96,6 +99,7 @@ def look_at(options: SourceOptions) -> Opened:
         known=known,
         keys=keys,
         moved=moved,
+        landmarks=landmarks(feed.contents.definitions),
         rules=_rules(options, loaded),
     )
 

@@ -16,7 +16,8 @@ from storage_consumer.clock import SystemClock
 from storage_consumer.errors import ConfigError, FilesMissing, NotReplicable
 from storage_consumer.feed.patience import Patience
 from storage_consumer.feed.records import Statement
-from storage_consumer.feed.window import Window
+from storage_consumer.feed.window import Window, landmarks
+from storage_consumer.poll.same_feed import Before
 from storage_consumer.spark.source.ends import Ends
 from storage_consumer.spark.source.inventory import Inventory, limited
 from storage_consumer.spark.source.opening import Opened, open_feed, told
@@ -66,6 +67,9 @@ class MicroBatches:
         inventory = self._looked(start)
         checkpoint = inventory.look(-1 if self.options.table is not None else statements)
         high = checkpoint if self._most is None else min(checkpoint, self._most)
+        # A query that reads what is there now would end as if it had read that; any other one waits.
+        if self._most is not None:
+            self._refuse_behind(low)
         if high <= low:
             return start
         try:
@@ -101,14 +105,11 @@ class MicroBatches:
             low, high = self._checked(start)["commit_ts"], self._checked(end)["commit_ts"]
             inventory = self._looked(start)
             if low >= high and start["statements"] >= end["statements"]:
+                self._refuse_behind(low)
                 return []
-            if inventory.checkpoint < high and inventory.look() < high:
-                raise ConfigError(
-                    f"the query has read up to commit-ts {high}, and the bucket is complete up to {inventory.checkpoint} only. If the changefeed "
-                    "was resumed from an older checkpoint, start the query again, as it is, once `metadata` has passed that: a new "
-                    "checkpointLocation would give all rows again. If this is another changefeed's bucket, or one that was restored from a "
-                    "backup, begin with a new checkpointLocation"
-                )
+            if inventory.checkpoint < high:
+                inventory.look()
+                self._refuse_behind(high)
             spans = sorted(inventory.spans_once_there(low, high), key=lambda span: span.rank)
             window = Window(
                 low=low,
@@ -123,6 +124,17 @@ class MicroBatches:
         assert isinstance(partition, FilesPartition)
         return read_partition(self.opened, self.options, partition)
 
+    def _refuse_behind(self, ts: int) -> None:
+        """Raise `ConfigError` if the bucket is complete only to before a commit-ts to which the query has read; one may begin beyond it."""
+        checkpoint = self._looked().checkpoint
+        if checkpoint < ts != self.options.low:
+            raise ConfigError(
+                f"the query has read up to commit-ts {ts}, and the bucket is complete up to {checkpoint} only. If the changefeed "
+                "was resumed from an older checkpoint, start the query again, as it is, once `metadata` has passed that: a new "
+                "checkpointLocation would give all rows again. If this is another changefeed's bucket, or one that was restored from a "
+                "backup, begin with a new checkpointLocation"
+            )
+
     def _looked(self, start: Offset | None = None) -> Inventory:
         """Return what is known of the bucket; a new process begins with what the one before it noted."""
         if self._inventory is None:
@@ -130,6 +142,15 @@ class MicroBatches:
             self._inventory = Inventory(feed, Patience(SystemClock(), loaded.config.tuning.gap_timeout))
         if start is not None:
             self._inventory.begin(start["finished"])
+            # An offset of an earlier version does not tell the place, and knows the bucket by its data files alone.
+            feed = start.get("feed", {"place": "", "versions": []})
+            before = Before(
+                checkpoint=start["commit_ts"],
+                sequences=start["finished"].keys(),
+                schema_files=frozenset((table_dir, version) for table_dir, version in feed["versions"]),
+                place=feed["place"],
+            )
+            self._inventory.refuse_other(before)
         return self._inventory
 
     def _statements(self, low: int, high: int) -> tuple[Statement, ...]:
@@ -137,13 +158,21 @@ class MicroBatches:
         return () if self.options.table is not None else self._looked().statements(low, high)
 
     def _offset(self, commit_ts: int, statements: int, finished: Mapping[str, Sequence[int]]) -> Offset:
-        """Return an offset: up to which commit-ts (inclusive) rows and statements of which tables were given, and which files hold nothing beyond."""
+        """Return an offset: up to which commit-ts (inclusive) rows and statements of which tables were given, and which files hold nothing beyond.
+
+        The bucket is told as well, by its place and by some of its schema files: a query that goes on elsewhere would lose rows without a word.
+        """
+        found = self.opened.landmarks if self._inventory is None else landmarks(self._inventory.definitions)
         return {
             "format": _FORMAT,
             "of": list(self.opened.rules),
             "commit_ts": commit_ts,
             "statements": statements,
             "finished": dict(finished),
+            "feed": {
+                "place": self.opened.upstream.identity,
+                "versions": [list(each) for each in found],
+            },
         }
 
     def _checked(self, offset: Offset) -> Offset:

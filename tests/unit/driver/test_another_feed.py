@@ -70,6 +70,41 @@ def test_another_changefeed_while_running(world: World, *, sees_it_empty: bool) 
     assert world.rows("shop.a") == [ONE]
 
 
+@pytest.mark.parametrize("begin", [3 * HOUR + 1, 30 * HOUR])
+@pytest.mark.parametrize("while_running", [False, True])
+def test_another_changefeed_that_began_later(world: World, begin: int, *, while_running: bool) -> None:
+    """Rows between the two are in neither: nothing is applied, at a start and at one that follows a running program's end."""
+
+    def act(rounds: int) -> None:
+        if rounds == 1:
+            emptied(world)
+            another(world, begin, begin + HOUR)
+        elif rounds > 3:
+            world.stop.requested.set()
+
+    if while_running:
+        with pytest.raises(StorageConsumerError, match="those in between are lost"):
+            running(world, act)
+    else:
+        world.once()
+        act(1)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="those in between are lost"):
+            world.once()
+    assert world.rows("shop.a") == [ONE]
+    assert world.records.checkpoint == ts(3 * HOUR)
+
+
+def test_a_table_that_waits_and_whose_rows_are_gone(world: World) -> None:
+    """What a table had still to be given was deleted too, though another changefeed begins at the checkpoint that was read."""
+    world.bucket.rows("shop.a", 2, row("shop.a", 2 * HOUR, "broken", '"two"'))
+    assert world.once().checkpoint < ts(2 * HOUR)
+    emptied(world)
+    another(world, 3 * HOUR, 4 * HOUR)
+    with pytest.raises(ConfigError, match="those in between are lost"):
+        world.once()
+
+
 def test_the_same_changefeed_resumed_from_an_older_checkpoint(world: World) -> None:
     """It writes rows once more beside its files: they pass for the repeats that they are, and what is new is applied."""
 

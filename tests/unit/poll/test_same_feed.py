@@ -10,7 +10,6 @@ import pytest
 
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import ConfigError
-from storage_consumer.model import DAY_MS
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.poll.metadata import RESTART_MS
 from storage_consumer.poll.reader import Poll, StorageReader
@@ -46,13 +45,13 @@ def state_of(paths: Iterable[str]) -> Known:
     return sequences, frozenset(versions)
 
 
-def first_poll(paths: Iterable[str], known: Known, checkpoint: int, *, read: int = READ) -> Poll:
+def first_poll(paths: Iterable[str], known: Known, checkpoint: int, *, read: int = READ, applied: int = 0) -> Poll:
     """The first poll of a run that goes on from `read`, of a bucket with these files."""
     storage = MemoryStorage({"metadata": json.dumps({"checkpoint-ts": checkpoint}).encode()})
     for path in paths:
         storage.put(path, b"content")
     reader = StorageReader(storage, Upstream(scheme="s3", root="b/feed", protocol="csv"), FakeClock())
-    reader.resume(read, *known)
+    reader.resume(read, *known, applied=applied)
     return reader.poll()
 
 
@@ -127,7 +126,24 @@ def test_no_false_alarm(paths: list[str], checkpoint: int) -> None:
     assert not gone(first_poll(paths, KNOWN, checkpoint))
 
 
-@pytest.mark.parametrize("back", [0, RESTART_MS, -DAY_MS])
+@pytest.mark.parametrize("later", [1, HOUR, 40 * 24 * HOUR])
+@pytest.mark.parametrize("ahead", [0, HOUR])
+def test_another_one_that_began_later(later: int, ahead: int) -> None:
+    """Files of which none is known, and which begin beyond what was read: rows in between are lost, so nothing is handed out."""
+    with pytest.raises(ConfigError, match=r"those in between are lost.*--state-schema") as told:
+        first_poll(files("shop/orders", READ + later), KNOWN, READ + later + ahead)
+    assert f"begin at {READ + later}" in str(told.value)
+
+
+def test_rows_that_were_read_and_not_applied() -> None:
+    """What a table had still to be given when its files were deleted is lost as well, though the checkpoint that was read is beyond."""
+    begin = READ - (RESTART_MS // 2 << 18)
+    assert gone(first_poll(files("shop/orders", begin), KNOWN, READ, applied=begin))
+    with pytest.raises(ConfigError, match=f"taken up to {begin - 1} "):
+        first_poll(files("shop/orders", begin), KNOWN, READ, applied=begin - 1)
+
+
+@pytest.mark.parametrize("back", [0, RESTART_MS])
 def test_a_prefix_that_was_cleaned_up(back: int) -> None:
     """All known files are gone, and TiCDC goes on about where it was: that may be, so it is only said."""
     begin = READ - (back << 18)
@@ -144,17 +160,82 @@ def test_any_part_that_is_left_is_enough() -> None:
         assert not gone(first_poll([*left, *new], KNOWN, READ - back))
 
 
-def test_only_the_first_poll_compares() -> None:
-    """What was handed out once is the run's own knowledge from then on."""
-    storage = MemoryStorage({"metadata": json.dumps({"checkpoint-ts": READ}).encode(), **dict.fromkeys(OLD, b"x")})
-    reader = StorageReader(storage, Upstream(scheme="s3", root="b/feed", protocol="csv"), FakeClock())
-    reader.resume(READ, *KNOWN)
-    reader.poll()
-    for path in OLD:
-        storage.delete(path)
-    for path in files("shop/orders", READ - 5 * HOUR):
-        storage.put(path, b"content")
-    assert not gone(reader.poll())
+class Running:
+    """A process that has polled once, and what happens to its bucket meanwhile."""
+
+    def __init__(self, paths: Iterable[str], interval: float = 600.0, known: Known = ({}, frozenset())) -> None:
+        """The bucket has these files; everything is listed each `interval` seconds."""
+        self.storage = MemoryStorage({"metadata": metadata(READ), **dict.fromkeys(paths, b"x")})
+        upstream = Upstream(scheme="s3", root="b/feed", protocol="csv")
+        self.reader = StorageReader(self.storage, upstream, FakeClock(), full_listing_interval=interval)
+        if known[0]:
+            self.reader.resume(READ, *known)
+        self.reader.poll()
+
+    def exchange(self, gone: Iterable[str], new: Iterable[str], checkpoint: int) -> Poll:
+        """Delete files and write others, and poll."""
+        for path in gone:
+            self.storage.delete(path)
+        for path in new:
+            self.storage.put(path, b"content")
+        self.storage.put("metadata", metadata(checkpoint))
+        return self.reader.poll()
+
+
+def metadata(checkpoint: int) -> bytes:
+    """What TiCDC writes there."""
+    return json.dumps({"checkpoint-ts": checkpoint}).encode()
+
+
+@pytest.mark.parametrize("interval", [0.0, 600.0])
+@pytest.mark.parametrize("begin", [READ + 1, READ + HOUR, READ - 5 * HOUR])
+@pytest.mark.parametrize("known", [({}, frozenset()), KNOWN])
+def test_another_changefeed_while_it_runs(known: Known, begin: int, interval: float) -> None:
+    """A prefix that is emptied and given away between two polls is told by its first schema file, and each time anew."""
+    running = Running(OLD, interval, known)
+    new = files("shop/orders", begin)
+    with pytest.raises(ConfigError, match="So nothing of it was taken"):
+        running.exchange(OLD, new, READ + 2 * HOUR)
+    with pytest.raises(ConfigError, match="So nothing of it was taken"):
+        running.reader.poll()
+
+
+@pytest.mark.parametrize("interval", [0.0, 600.0])
+@pytest.mark.parametrize(
+    "gone",
+    [
+        [],
+        [p for p in OLD if "/meta/" in p],
+        [p for p in OLD if "CDC" in p],
+        OLD[:-1],
+        [p for p in OLD if "items" in p],
+    ],
+)
+def test_the_same_changefeed_while_it_runs(gone: list[str], interval: float) -> None:
+    """Whatever is deleted, a table's new version is handed out while one known file is there."""
+    running = Running(OLD, interval)
+    assert len(running.exchange(gone, files("shop/orders", READ + HOUR), READ + 2 * HOUR).schema_files) == 1
+    assert len(running.exchange([], files("shop/items", READ + 3 * HOUR), READ + 4 * HOUR).schema_files) == 1
+
+
+def test_it_goes_on_in_a_prefix_that_was_cleaned_up() -> None:
+    """TiCDC that is started again in an emptied prefix begins at its checkpoint: what it writes is handed out."""
+    running = Running(OLD)
+    begin = READ - (RESTART_MS // 2 << 18)
+    poll = running.exchange(OLD, files("shop/orders", begin), READ + HOUR)
+    assert gone(poll)
+    assert len(poll.schema_files) == 1
+    assert not gone(running.exchange([], files("shop/orders", READ + HOUR), READ + 2 * HOUR))
+
+
+def test_what_a_new_schema_file_costs() -> None:
+    """One read of a file that is known to be there, and no more listings; a poll without one costs as much as before."""
+    running = Running(OLD)
+    before = running.storage.requests
+    running.exchange([], [], READ + HOUR)
+    quiet = running.storage.requests - before
+    running.exchange([], files("shop/orders", READ + HOUR)[:1], READ + 2 * HOUR)
+    assert running.storage.requests - before - quiet == quiet + 2
 
 
 def test_names_with_any_characters() -> None:
