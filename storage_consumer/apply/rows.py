@@ -12,11 +12,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 import pymysql.err
 
-from storage_consumer.apply.refused_rows import Statement, StatementTooLarge, first_refused, too_large, write_checked
+from storage_consumer.apply.refused_rows import (
+    Statement,
+    StatementTooLarge,
+    first_refused,
+    has_deep_json,
+    too_large,
+    without_checks,
+    write_checked,
+)
 from storage_consumer.apply.statements import delete_keys, load_data, row_text, write_rows
 from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.decode.values import WireKind
@@ -26,6 +35,7 @@ from storage_consumer.downstream.connection import escape
 from storage_consumer.downstream.mysql_errors import (
     content_error,
     described,
+    is_check,
     is_conflict,
     is_connection_loss,
     is_refusal,
@@ -108,9 +118,20 @@ class RowStatements:
         except (pymysql.err.MySQLError, ValueError) as fault:
             if not is_refusal(fault):
                 raise
+            deep = [] if key_only or not is_check(fault) else [has_deep_json(work, row) for row in rows]
+            if any(deep):
+                return self._write_apart(work, rows, deep, statement)
             # Each row may be accepted alone where all together are not: then the message names none.
             row, why = first_refused(run, rows) or (b"", fault)
         raise self.refusal(work, row, why, key_only=key_only) from why
+
+    def _write_apart(self, work: TablePlan, rows: Sequence[bytes], deep: Sequence[bool], statement: Statement) -> int:
+        """Write rows in their order, the `deep` ones without the CHECKs that MariaDB puts on JSON; see `has_deep_json`."""
+        written = 0
+        for unchecked, run in groupby(zip(deep, rows, strict=True), key=itemgetter(0)):
+            write = partial(self._write, work, [row for _, row in run], statement)
+            written += without_checks(self.fenced.query, write) if unchecked else write()
+        return written
 
     def refusal(self, work: TablePlan, row: bytes, why: Exception, *, key_only: bool = False) -> RowRefused:
         """Return the error that names the row by its key (if `row` is empty: rows), the reason, and the remedy."""

@@ -260,8 +260,12 @@ def delete_images(work: TablePlan, line: bytes, escape: Escape, *, json_equals: 
 
 def json_equals(version: str) -> str:
     """Return how a server of this version compares JSON by meaning, with ``{column}`` and ``{value}``."""
-    # MariaDB keeps JSON as text; MySQL and TiDB have a type that compares by meaning.
-    return "JSON_EQUALS({column}, {value})" if "MariaDB" in version else "{column} = CAST({value} AS JSON)"
+    # MariaDB keeps JSON as text, and finds no meaning in one that is deeper than 31 levels; MySQL and TiDB have a type that compares by it.
+    return (
+        "(CAST({column} AS BINARY) = CAST({value} AS BINARY) OR JSON_EQUALS({column}, {value}))"
+        if "MariaDB" in version
+        else "{column} = CAST({value} AS JSON)"
+    )
 
 
 def same(text: str | None, column: WireColumn, escape: Escape, json_equals: str) -> str:

@@ -35,6 +35,7 @@ DENIED = frozenset((1044, 1142, 1143, 1227, 1370, 8121))
 """A privilege is missing: on a database, a table, a column, the whole server, a routine; and TiDB's own number."""
 
 _ASSERTION = 8141
+_MARIADB_CHECK = 4025
 
 _NOT_THERE = frozenset((1049, 1146))
 """A database, a table."""
@@ -52,7 +53,7 @@ _OF_CONTENT = frozenset(
         # JSON: not valid, or in another character set.
         *(3140, 3144, 4036, 4038),
         # A foreign key or a CHECK does not hold; no partition takes the row; the row is larger than the server allows.
-        *(1216, 1452, 3819, 4025, 1526, 1748, 1118, 8025),
+        *(1216, 1452, 3819, _MARIADB_CHECK, 1526, 1748, 1118, 8025),
     )
 )
 """Answers to one written row, about what it holds. Not among them: 1364, a column that no row has a value for."""
@@ -62,6 +63,11 @@ def content_error(fault: BaseException) -> int:
     """Return the error's number if the server refused a row for what it holds, else 0."""
     number = number_of(fault)
     return number if isinstance(fault, pymysql.err.MySQLError) and number in _OF_CONTENT else 0
+
+
+def is_check(fault: BaseException) -> bool:
+    """Return whether a CHECK of a MariaDB table does not hold, of which each of its JSON columns has one."""
+    return number_of(fault) == _MARIADB_CHECK
 
 
 def number_of(fault: BaseException) -> int:

@@ -72,7 +72,7 @@ _WRITES = (
     *_of("tx_read_only", "transaction_read_only", value="0", why="refuses every write"),
     Setting(name="unique_checks", value="1", why="off: InnoDB may take a key twice"),
     Setting(name="foreign_key_checks", value="0", why="tables are written apart from each other, and children may come first"),
-    Setting(name="check_constraint_checks", value="1", why="off: rows are not checked, other than on the other servers", servers=("mariadb",)),
+    Setting(name="check_constraint_checks", value="1", why="off: rows are not checked, other than on the other servers", servers=("mariadb",), not_for_ddl=True),
     *_of("auto_increment_increment", "auto_increment_offset", value="1", why="numbers that a new column is filled with"),
     Setting(name="tidb_txn_mode", value="'pessimistic'", why="optimistic: FOR UPDATE locks nothing", servers=("tidb",)),
     Setting(name="tidb_disable_txn_auto_retry", value="ON", why="off: a lost optimistic transaction is repeated on other rows", servers=("tidb",)),
