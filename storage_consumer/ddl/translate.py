@@ -11,16 +11,17 @@ from dataclasses import dataclass, replace
 from storage_consumer.ddl.rules.arrangement import arranged
 from storage_consumer.ddl.rules.backslashes import escaped
 from storage_consumer.ddl.rules.catalogue import all_edits
+from storage_consumer.ddl.rules.table_options import turns_on_soft_delete, without_soft_delete
 from storage_consumer.ddl.statement import statement_of
 from storage_consumer.decode.values import is_known
 from storage_consumer.downstream.existing_names import PartNames
 from storage_consumer.downstream.identifier_case import is_far
 from storage_consumer.errors import NotReplicable
 from storage_consumer.gate.judging import refuse_foreign, refuse_unsafe
-from storage_consumer.model import TableColumn, TableDefinition
+from storage_consumer.model import SOFT_DELETE_COLUMNS, TableColumn, TableDefinition
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.sql.parse import parsed
-from storage_consumer.sql.tokens import Token, heeds_comment, quote, replace_spans, tokens
+from storage_consumer.sql.tokens import Token, heeded, heeds_comment, quote, replace_spans, tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +56,14 @@ def action_for(
     # Before anything reads the text: a backslash without its escape would move the end of a string.
     query = escaped(stored)
     notes = ["backslash"] if query != stored else []
+    refuse_what_only_tidb_holds(definition, server_type)
+    if (without := without_soft_delete(query)) != query:
+        query, notes = without, [*notes, "attribute of TiDB"]
     found = tokens(query)
     # What looks bare may have its only action in a comment that TiDB alone obeys.
     if _is_bare(found) and not (server_type == "tidb" and heeds_comment(query)):
-        note = "attribute of TiDB" if heeds_comment(query) else "an ALTER TABLE without any action"
+        note = "attribute of TiDB" if heeds_comment(stored) else "an ALTER TABLE without any action"
         return DdlAction(statement="", schema="", notes=(note,))
-    refuse_what_only_tidb_holds(definition, server_type)
     schema = definition.name.schema if definition.name.table else ""
     # Rules look for closing parentheses, so they cannot read such a text; the server's answer is the better error.
     if not found or not _is_whole(found):
@@ -135,8 +138,11 @@ def _is_whole(found: Sequence[Token]) -> bool:
 
 
 def _is_bare(found: Sequence[Token]) -> bool:
-    """Return whether the statement is ``ALTER TABLE `t` `` with nothing after the name."""
-    if len(found) not in (3, 5) or (found[0].upper, found[1].upper) != ("ALTER", "TABLE"):
+    """Return whether the statement is ``ALTER TABLE `t` `` with nothing after the name, or ALTER DATABASE with nothing but a name."""
+    head = tuple(token.upper for token in found[:2])
+    if head in (("ALTER", "DATABASE"), ("ALTER", "SCHEMA")):
+        return len(found) <= 3  # noqa: PLR2004 - with its name
+    if len(found) not in (3, 5) or head != ("ALTER", "TABLE"):
         return False
     return len(found) == 3 or found[3].text == "."  # noqa: PLR2004 - with the database's name before the table's
 
@@ -160,8 +166,10 @@ def refuse_what_may_not_run(step: DdlStep, server_type: str) -> None:
 def refuse_what_only_tidb_holds(definition: TableDefinition, server_type: str) -> None:
     """Raise `NotReplicable`, before asking the server anything, for a name or statement that only TiDB can take.
 
-    FLASHBACK CLUSTER runs on no server: it would take the whole target back, including our own state and other databases.
+    FLASHBACK CLUSTER runs on no server: it would take the whole target back, including our own state and other databases. Nor does a
+    table run whose deleted rows stay: in the files they are rows like any others.
     """
+    _refuse_soft_delete(definition)
     if server_type != "tidb":
         _refuse_far_names(definition)
     if server_type != "tidb" or parsed(definition).head == ("FLASHBACK", "CLUSTER"):
@@ -180,6 +188,24 @@ def _refuse_far_names(definition: TableDefinition) -> None:
             f"({definition.path})"
         )
         raise NotReplicable(message)
+
+
+def _refuse_soft_delete(definition: TableDefinition) -> None:
+    """Stop before a table in which the source's deleted rows would be seen: the files tell them by columns that TiDB hides."""
+    if parsed(definition).head != ("CREATE", "TABLE"):
+        return
+    found = heeded(definition.query)
+    named = {token.name.lower() for token in found}
+    hidden = [column.name for column in definition.columns if column.name.lower() in SOFT_DELETE_COLUMNS - named]
+    if hidden or turns_on_soft_delete(found):
+        columns = f" ({', '.join(hidden)})" if hidden else ""
+        raise NotReplicable(
+            f"{definition.name}: the table of the DDL with version {definition.version} ({definition.path}) keeps its deleted "
+            f"rows at the source for a while (SOFTDELETE, ACTIVE_ACTIVE), and its rows carry columns that TiDB hides{columns}. "
+            "This program does not support that yet: in the target the deleted rows would be seen. To have them there all the "
+            "same, create the table by `ddl replace` with each column of the schema file written out, and look away from rows "
+            "where _tidb_softdelete_time is not NULL"
+        )
 
 
 _RECOVERED = {

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from storage_consumer.gate import defining
 from storage_consumer.gate.clauses import Cursor, Vocabulary
-from storage_consumer.gate.words import ELEMENT, EXPRESSION, INDEX_OPTIONS, OPTIONS, PARTITION
+from storage_consumer.gate.words import ELEMENT, EXPRESSION, INDEX_OPTIONS, OPTIONS, PARTITION, SPLITS
 from storage_consumer.model import DdlKind, TableName, folded_name
 
 RENAMES = frozenset((DdlKind.RENAME_TABLE, DdlKind.RENAME_TABLES))
@@ -15,7 +15,7 @@ EXCHANGES = frozenset((DdlKind.EXCHANGE_PARTITION,))
 ALTERATIONS = frozenset(
     (
         *range(5, 11), 12, 13, *range(15, 19), 22, *range(30, 34), *range(37, 42), *range(43, 46),
-        *range(48, 51), 54, *range(56, 60), 61, *range(65, 68), 73, 74, 230, 231,
+        *range(48, 51), 54, *range(56, 60), 61, *range(65, 68), 73, 74, 78, 79, 84, 230, 231,
     )
 )  # fmt: skip
 """Action codes of a change of columns, indexes and options.
@@ -24,7 +24,7 @@ They are not distinguished: TiDB gives several actions one code (61) or that of 
 remove rows have codes of their own, which must fit.
 """
 
-_COLUMN, _INDEX, _CONSTRAINT, _PARTITIONS, _NAMES, _OPTIONS, _DEFAULT = range(7)
+_COLUMN, _INDEX, _CONSTRAINT, _PARTITIONS, _NAMES, _OPTIONS, _DEFAULT, _SPLITS = range(8)
 _Action = tuple[int, frozenset[int]]
 
 
@@ -79,6 +79,9 @@ _ACTIONS: Mapping[tuple[str, ...], _Action] = MappingProxyType(
         ("LAST", "PARTITION"): _action(_PARTITIONS, DdlKind.ADD_PARTITION, DdlKind.REORGANIZE_PARTITION),
         ("MERGE", "FIRST", "PARTITION"): _action(_PARTITIONS, DdlKind.REORGANIZE_PARTITION),
         ("SPLIT", "MAXVALUE", "PARTITION"): _action(_PARTITIONS, DdlKind.REORGANIZE_PARTITION),
+        ("SPLIT", "INDEX"): _action(_SPLITS),
+        ("SPLIT", "PRIMARY", "KEY"): _action(_SPLITS),
+        ("SPLIT", "BETWEEN"): _action(_SPLITS),
         ("REMOVE", "PARTITIONING"): _action(_NAMES, DdlKind.REMOVE_PARTITIONING),
         ("REMOVE", "TTL"): _action(_NAMES),
         ("PARTITION", "BY"): _action(_PARTITIONS, DdlKind.ALTER_PARTITIONING),
@@ -119,6 +122,7 @@ _VOCABULARIES = (
     },
     OPTIONS,
     {"SET", "DROP", "DEFAULT", "NULL", "TRUE", "FALSE"} | EXPRESSION,
+    SPLITS,
 )
 
 

@@ -9,10 +9,11 @@ from storage_consumer.sql.tokens import Token
 _FEATURES = frozenset(
     (
         *("auto_rand", "auto_id_cache", "auto_rand_base", "clustered_index", "force_inc", "placement", "ttl"),
-        *("resource_group", "global_index", "pre_split", "affinity", "region_affinity", "split_region"),
+        *("resource_group", "global_index", "pre_split", "auto_presplit", "affinity", "region_split"),
+        *("active_active", "softdelete"),
     )
 )
-"""Features by whose names TiDB decides which versions read a comment; no TiDB reads one with any other name."""
+"""Features by whose names TiDB decides which versions read a comment. A later TiDB may have more."""
 _BEFORE_NAMES = frozenset(
     (
         *("TABLE", "VIEW", "DATABASE", "SCHEMA", "TO", "AS", "LIKE", "REFERENCES", "RENAME", "EXCHANGE", "ON"),
@@ -32,11 +33,19 @@ class Refusal(Exception):
     """Why a text may not run, as the end of a sentence."""
 
 
+class UnknownFeature(Refusal):
+    """It may be TiDB's: nothing here knows what it does."""
+
+
 def refuse_unknown_features(listed: str | None) -> None:
-    """Raise `Refusal` for a comment with a feature that TiDB does not have; None: it names no feature, so every TiDB reads it."""
+    """Raise `UnknownFeature` for a comment with another feature; None: it names no feature, so every TiDB reads it."""
     for feature in () if listed is None else listed.split(","):
         if feature not in _FEATURES:
-            raise Refusal(f"it has a comment for a feature that TiDB does not have: [{feature[:60]}]")
+            raise UnknownFeature(
+                f"it has a comment for TiDB's feature [{feature[:60]}], which this program does not know, nor whether it "
+                "changes rows. If it does not, run the statement without that comment by `ddl replace`, else what does "
+                "the same here"
+            )
 
 
 def refuse_names_in_comments(plain: Sequence[Token], opened: Sequence[Token]) -> None:
@@ -51,16 +60,17 @@ def refuse_names_in_comments(plain: Sequence[Token], opened: Sequence[Token]) ->
     if words[:1] not in (["CREATE"], ["ALTER"]) or (words[0] == "CREATE" and words[-1] in _VIEWS):
         raise Refusal("it has a TiDB comment, and TiDB writes none in statements of this kind")
     for at, token in enumerate(opened):
-        if token.start in outside:
+        # The digits of a number are none, on either side of its point.
+        if token.start in outside or any(_is_decimal(opened, place) for place in (at - 1, at, at + 1)):
             continue
         around = [one.upper for one in (*opened[at - 1 : at], token, *opened[at + 1 : at + 2])]
         # Near the head, after a word that precedes names, or before a dot, a token may be part of a table's name.
         early = at < _HEAD or around[0] in _BEFORE_NAMES | _EXISTENCE or around[-1] == "."
-        if (early and token.upper not in _EXISTENCE) or (token.upper in _BEFORE_NAMES and not _is_decimal(opened, at)):
+        if (early and token.upper not in _EXISTENCE) or token.upper in _BEFORE_NAMES:
             raise Refusal(f"a TiDB comment in it could name a table: {token.text[:60]}")
 
 
 def _is_decimal(found: Sequence[Token], at: int) -> bool:
-    """Return whether a dot lies between the digits of a number."""
-    sides = (*found[at - 1 : at], *found[at + 1 : at + 2])
-    return found[at].text == "." and all(side.text.isascii() and side.text.isdigit() for side in sides)
+    """Return whether a point lies between the digits of a number there."""
+    sides = (*found[at - 1 : at], *found[at + 1 : at + 2]) if 0 < at < len(found) - 1 and found[at].text == "." else ()
+    return bool(sides) and all(side.text.isascii() and side.text.isdigit() for side in sides)

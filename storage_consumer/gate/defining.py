@@ -10,6 +10,7 @@ from storage_consumer.gate.words import (
     NEVER_NAMES,
     OPTIONS,
     PARTITION,
+    SPLITS,
     TYPES,
 )
 from storage_consumer.model import folded_name
@@ -85,17 +86,22 @@ def element(cursor: Cursor, first: int, last: int, ground: int) -> None:
 
 
 def options(cursor: Cursor) -> None:
-    """Check the options of a table up to the end of the statement, with or without PARTITION BY."""
+    """Check the options of a table up to the end of the statement, with or without PARTITION BY and what splits regions."""
     first, found = cursor.at, cursor.found
+    # How regions are split comes last.
+    last = next(
+        (at for at in range(first, len(found)) if found[at].upper == "SPLIT" and not found[at].depth), len(found)
+    )
     is_start = (
         at
-        for at in range(first, len(found))
+        for at in range(first, last)
         if found[at].depth == 0 and [t.upper for t in found[at : at + 2]] == ["PARTITION", "BY"]
     )
     # From PARTITION BY on other words count.
-    end = next(is_start, len(found))
+    end = next(is_start, last)
     cursor.check(first, end, Vocabulary(ground=0, words=OPTIONS | {"UNION"}, assigns=False))
-    partitions(cursor, end, len(found))
+    partitions(cursor, end, last)
+    splits(cursor, last, len(found))
     cursor.at = len(found)
 
 
@@ -103,6 +109,11 @@ def partitions(cursor: Cursor, first: int, last: int) -> None:
     """Check PARTITION BY and the partitions that it defines."""
     words = PARTITION | {"TO"}
     cursor.check(first, last, Vocabulary(ground=0, words=words, inside=PARTITION | EXPRESSION, assigns=False))
+
+
+def splits(cursor: Cursor, first: int, last: int) -> None:
+    """Check how a table or an index is split into regions."""
+    cursor.check(first, last, Vocabulary(ground=0, words=SPLITS))
 
 
 def index_tail(cursor: Cursor, last: int) -> None:

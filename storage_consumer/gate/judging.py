@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from storage_consumer.errors import StatementRefused
+from storage_consumer.errors import NotReplicable, StatementRefused, TableError
 from storage_consumer.gate import defining
 from storage_consumer.gate.altering import ALTERATIONS, RENAMES, altered
 from storage_consumer.gate.clauses import Cursor, Vocabulary
-from storage_consumer.gate.comments import Refusal
+from storage_consumer.gate.comments import Refusal, UnknownFeature
 from storage_consumer.gate.functions import VIEW_FUNCTIONS
 from storage_consumer.gate.readings import readings
-from storage_consumer.gate.words import OPTIONS, SELECT
+from storage_consumer.gate.words import OPTIONS, SELECT, SOFT_DELETE
 from storage_consumer.model import DdlKind, NameAt, TableDefinition, TableName, folded_name
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.table_names import table_names
@@ -24,6 +24,8 @@ _ELSEWHERE = frozenset(("DIRECTORY", "CONNECTION", "TABLESPACE", "UNION", "SECON
 """Options by which a server other than TiDB keeps rows outside its own tables."""
 _VIEWS = frozenset((DdlKind.CREATE_VIEW,))
 """Views have no options; their UNION is that of SELECT."""
+_SCHEMA_ALTERATIONS = frozenset((DdlKind.ALTER_SCHEMA, 80))
+"""That of the charset, and that of soft delete."""
 _TABLES = frozenset((DdlKind.CREATE_TABLE, DdlKind.CREATE_TABLES))
 _ASIDE = (("SEQUENCE",), ("PLACEMENT", "POLICY"), ("RESOURCE", "GROUP"))
 _ON_COMMIT = ("ON", "COMMIT", "DELETE", "ROWS")
@@ -43,7 +45,7 @@ class Judged:
 def refuse_foreign(definition: TableDefinition, text: str, server_type: str) -> None:
     """Raise `StatementRefused` unless the statement, as `text` writes it, is one that TiCDC stores in a file like this one.
 
-    Objects that only TiDB has pass if the server is not TiDB, since they are not run there.
+    Raise `NotReplicable` if it has a feature of TiDB that is not known here. Objects that only TiDB has pass if the server is not TiDB, since they are not run there.
     """
     try:
         read = list(readings(text))
@@ -121,11 +123,13 @@ def _without_places(names: Iterable[NameAt]) -> list[TableName]:
     return [TableName(schema=name.schema, table=name.table) for name in names]
 
 
-def _refused(definition: TableDefinition, text: str, reason: Refusal) -> StatementRefused:
+def _refused(definition: TableDefinition, text: str, reason: Refusal) -> TableError:
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    message = f"{definition.name}: the DDL with version {definition.version} ({definition.path}) was not run, because"
+    if isinstance(reason, UnknownFeature):
+        return NotReplicable(f"{message} {reason}. The statement is: {shown}")
     return StatementRefused(
-        f"{definition.name}: the DDL with version {definition.version} ({definition.path}) was not run, because TiCDC "
-        f"does not store such a statement for this table: {reason}. The statement is: {shown}"
+        f"{message} TiCDC does not store such a statement for this table: {reason}. The statement is: {shown}"
     )
 
 
@@ -202,10 +206,11 @@ def _alter_database(cursor: Cursor) -> Judged:
 def _database(cursor: Cursor, schema: str, code: DdlKind, *more: str) -> Judged:
     """Check the options of a database; `more`: words that only this kind of statement has."""
     usual = {"DEFAULT", "CHARACTER", "SET", "CHARSET", "COLLATE", "ENCRYPTION", "PLACEMENT", "POLICY"}
-    words = OPTIONS & usual | frozenset(more)
+    words = OPTIONS & usual | SOFT_DELETE | frozenset(more)
     cursor.check(cursor.at, len(cursor.found), Vocabulary(ground=0, words=words, inside=frozenset()))
     cursor.at = len(cursor.found)
-    return Judged(codes=frozenset((code,)), name=TableName(schema=schema, table=""))
+    codes = _SCHEMA_ALTERATIONS if code == DdlKind.ALTER_SCHEMA else frozenset((code,))
+    return Judged(codes=codes, name=TableName(schema=schema, table=""))
 
 
 # tables

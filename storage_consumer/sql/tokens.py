@@ -135,7 +135,12 @@ def heeds_comment(sql: str) -> bool:
 def makes_global_index(sql: str) -> bool:
     """Return whether a statement mentions a GLOBAL index, in TiDB's comments ``/*T![global_index] GLOBAL */`` too."""
     # The quick look first: every statement is asked, and few have the word anywhere.
-    return "global" in sql.casefold() and has_words(tokens(_HEEDED_COMMENT.sub(" ", sql)), "GLOBAL")
+    return "global" in sql.casefold() and has_words(heeded(sql), "GLOBAL")
+
+
+def heeded(sql: str) -> tuple[Token, ...]:
+    """Return the tokens of a text as a TiDB reads it that knows the features of all its comments; their ends are symbols."""
+    return tokens(_HEEDED_COMMENT.sub(" ", sql)) if heeds_comment(sql) else tokens(sql)
 
 
 def names(found: Sequence[Token]) -> Iterator[tuple[str, str, int]]:

@@ -91,7 +91,10 @@ DIFFERENCES = {
     ),
     "list of columns": "ADD COLUMN (…) with indexes or constraints in it is split into one action for each.",
     "global index": "Only TiDB has unique indexes over all partitions of a table; left out. The source keeps the rows unique.",
-    "attribute of TiDB": "TiFlash replicas, caching, placement, TTL, statistics and the like mean nothing for rows; left out.",
+    "attribute of TiDB": (
+        "TiFlash replicas, caching, placement, TTL, statistics, splits into regions and the like mean nothing for rows; "
+        "left out. So is what a database says of deleted rows that stay: its tables halt."
+    ),
     "object of TiDB": "Sequences, placement policies and resource groups are not tables and hold no rows; not run.",
     "table option": "Options that only TiDB uses, or that it accepts but ignores (ENCRYPTION, DATA DIRECTORY …); left out.",
     "unknown option": (
@@ -142,6 +145,7 @@ _EVERYWHERE: dict[str, Rule] = {
     "table defaults": clauses.table_defaults,
     "sequence default": clauses.sequences,
     "IF NOT EXISTS": names.table_is_new,
+    "attribute of TiDB": table_options.splits,
 }
 _OUTSIDE_TIDB: dict[str, Rule] = {
     "string collation": literals.introducers,

@@ -16,6 +16,7 @@ from storage_consumer.ddl.rules.table_options import (
     STORED_BY_TIDB_ONLY,
     UNKNOWN_TO_MARIADB,
     UNKNOWN_TO_MYSQL,
+    begins_split,
     is_about_database,
 )
 from storage_consumer.ddl.statement import Statement
@@ -86,6 +87,8 @@ def _reason_to_leave_out(statement: Statement, number: int, server_type: str) ->
         return "attribute of TiDB"  # the target's own affair, a TiDB's too: TiCDC leaves it to each cluster
     if _sets_sequence(part):
         return "sequence default"
+    if begins_split(part[:2]):
+        return "attribute of TiDB"  # regions are the target's own affair, and not every TiDB has the clause
     if server_type == "tidb":
         return ""
     if not part:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from storage_consumer.ddl.statement import Edit, Statement
 from storage_consumer.sql.column_parts import is_name
-from storage_consumer.sql.tokens import Token, find_words, has_words
+from storage_consumer.sql.tokens import Token, find_words, has_words, pieces, replace_spans
 
 STORED_BY_TIDB_ONLY = frozenset(
     (
@@ -46,6 +46,8 @@ UNKNOWN_TO_MYSQL = frozenset(
         "TABLE_CHECKSUM",
     )
 )
+_SOFT_DELETE = ("ACTIVE_ACTIVE", "SOFTDELETE")
+_OF_SOFT_DELETE = ("/*T![active_active]", "/*T![softdelete]")
 _OF_PARTITIONS = frozenset(
     ("INSERT_METHOD", "TABLESPACE", "NODEGROUP", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE")
 )
@@ -93,6 +95,38 @@ def system_time(statement: Statement) -> list[Edit]:
 def unlogged(statement: Statement) -> list[Edit]:
     """Take NO_WRITE_TO_BINLOG off: the source's log is not the target's, whose replicas need the statement."""
     return [(token.start, token.end, "") for token in statement.found if token.upper == "NO_WRITE_TO_BINLOG"]
+
+
+def splits(statement: Statement) -> list[Edit]:
+    """Take off how TiDB is to split a new table into regions."""
+    found = statement.found
+    at = next((i for i in range(max(statement.body[1], 0), len(found)) if begins_split(found[i : i + 2])), -1)
+    return [(found[at].start, found[-1].end, "")] if at > 0 and statement.body[1] > 0 and not found[at].depth else []
+
+
+def begins_split(found: Sequence[Token]) -> bool:
+    """Return whether two tokens begin a clause that splits a table or an index into regions."""
+    return [token.upper for token in found] in (["SPLIT", word] for word in ("BETWEEN", "PRIMARY", "INDEX"))
+
+
+def turns_on_soft_delete(found: Sequence[Token]) -> bool:
+    """Return whether a statement with its comments opened has a table or a database keep deleted rows, or take those of other clusters."""
+    values = (
+        found[_value(found, at)]
+        for at, token in enumerate(found[:-1])
+        if token.upper in _SOFT_DELETE and not token.depth
+    )
+    return any(value.name.strip("'\"").upper() != "OFF" for value in values)
+
+
+def without_soft_delete(query: str) -> str:
+    """Take off TiDB's comments about deleted rows that stay: tables for which that matters are refused."""
+    edits = [
+        (start, end, "")
+        for kind, start, end in (pieces(query) if "/*T![" in query else ())
+        if kind == "comment" and query.startswith(_OF_SOFT_DELETE, start)
+    ]
+    return replace_spans(query, edits).strip() if edits else query
 
 
 def database_options(statement: Statement) -> list[Edit]:

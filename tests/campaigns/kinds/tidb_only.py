@@ -111,7 +111,89 @@ MADE = [
         on=dict.fromkeys(_OTHERS, "rewritten: table option"),
     ),
 ]
+_HIDDEN = (*USUAL, "_tidb_softdelete_time TIMESTAMP")
+_SOFT = " /*T![softdelete] SOFTDELETE = RETENTION 7 DAY */ /*T![softdelete] SOFTDELETE_JOB_ENABLE = 'ON' */"
+_STAYS = "halted: .*keeps its deleted rows at the source for a while .* ddl replace"
+_UNKNOWN = "halted: .*feature .later., which this program does not know.* ddl replace"
+_INDEXED = created("(`id` INT PRIMARY KEY,`v` INT,`s` VARCHAR(20),INDEX `iv`(`v`))")
+
+
+def _refused(name: str, why: str, options: str = "", columns: Any = USUAL) -> Kind:
+    """A CREATE TABLE that halts on every server."""
+    servers = dict.fromkeys((*_OTHERS, "tidb"), why)
+    story = [CREATE_DATABASE, created(BODY, columns, options=options, setup=False), TWO]
+    return Kind(name=name, story=story, ends={"t": []}, on=servers, to_tidb=False)
+
+
+MADE += [
+    _made(
+        "SPLIT of regions",
+        "(`id` INT PRIMARY KEY,`v` INT,`s` VARCHAR(20),INDEX `iv`(`v`))",
+        " /*T![region_split] SPLIT BETWEEN (-1.5) AND (1000000) REGIONS 4 */ /*T![region_split] SPLIT INDEX `iv` BETWEEN (0) AND (9) REGIONS 3 */",
+        has=["t index iv(v)"],
+    ),
+    _made(
+        "SPLIT of regions of partitions, as typed",
+        options=" PARTITION BY HASH (`id`) PARTITIONS 2 SPLIT PRIMARY KEY BETWEEN (0) AND (9) REGIONS 4",
+        on=dict.fromkeys((*_OTHERS, "tidb"), "rewritten: attribute of TiDB"),
+        has=["t partition p1"],
+        to_tidb=False,
+    ),
+    _made("AFFINITY", options=" /*T![affinity] AFFINITY = 'table' */"),
+    _made(
+        "soft delete that is off",
+        options=" /*T![active_active] ACTIVE_ACTIVE = 'OFF' */ /*T![softdelete] SOFTDELETE = 'OFF' */",
+        on=dict.fromkeys((*_OTHERS, "tidb"), "rewritten: attribute of TiDB"),
+    ),
+    _refused("soft delete", _STAYS, _SOFT, _HIDDEN),
+    _refused("soft delete as the database has it", _STAYS, columns=_HIDDEN),
+    _refused("active-active", _STAYS, " ACTIVE_ACTIVE = 'ON'"),
+    _refused("a feature of a later TiDB", _UNKNOWN, " /*T![later] LATER = 1 */"),
+    Kind(
+        name="CREATE and ALTER DATABASE with soft delete",
+        story=[
+            Ddl(
+                "CREATE DATABASE `{db}` /*T![active_active] ACTIVE_ACTIVE='ON' */ /*T![softdelete] SOFTDELETE=RETENTION 7 DAY */",
+                1,
+                "",
+            ),
+            Ddl("ALTER DATABASE `{db}` /*T![softdelete] SOFTDELETE = 'OFF' */", 80, ""),
+            created(),
+            TWO,
+        ],
+        ends={"t": BEFORE},
+        on={
+            **dict.fromkeys(_OTHERS, "rewritten: database defaults; attribute of TiDB · skipped: attribute of TiDB"),
+            "tidb": "rewritten: attribute of TiDB · skipped: attribute of TiDB",
+        },
+        to_tidb=False,
+    ),
+]
 CHANGED = [
+    altered(
+        "SPLIT of an index",
+        "ALTER TABLE `t` /*T![region_split] SPLIT INDEX `iv` BETWEEN (0) AND (9) REGIONS 3 */",
+        84,
+        base=_INDEXED,
+        on=dict.fromkeys(_OTHERS, "skipped: attribute of TiDB"),
+    ),
+    altered(
+        "SPLIT of an index, as typed, and a column",
+        "ALTER TABLE `t` SPLIT INDEX `iv` BETWEEN (0) AND (9) REGIONS 3, ADD COLUMN `w` INT",
+        61,
+        (*USUAL, "w INT"),
+        ((2, 21, "TWO", 1), (3, 30, "three", 2)),
+        ends=[("1", "10", "one", None), ("2", "21", "TWO", "1"), ("3", "30", "three", "2")],
+        base=_INDEXED,
+        on=dict.fromkeys((*_OTHERS, "tidb"), "rewritten: attribute of TiDB"),
+        to_tidb=False,
+    ),
+    altered(
+        "soft delete changed",
+        "ALTER TABLE `t` /*T![softdelete] SOFTDELETE = RETENTION 14 DAY */",
+        79,
+        on=dict.fromkeys((*_OTHERS, "tidb"), "skipped: attribute of TiDB"),
+    ),
     _dated(
         "ALTER TABLE TTL",
         "ALTER TABLE `t` /*T![ttl] TTL = `at` + INTERVAL 1 DAY */ /*T![ttl] TTL_ENABLE = 'OFF' */",

@@ -267,12 +267,6 @@ HALTS: dict[str, str] = {
 21 | CREATE VIEW `t` AS SELECT `a` FROM `x` /*T! , `other`.`y` */
 21 | CREATE OR REPLACE VIEW /*T! `other`. */ `t` AS SELECT 1
 """,
-    "a feature that TiDB does not have": r"""
-61 | ALTER TABLE `t` /*T![bogus] SHARD_ROW_ID_BITS = 4 */
-61 | ALTER TABLE `t` /*T![ttl,bogus] REMOVE TTL */
-61 | ALTER TABLE `t` /*T![] SHARD_ROW_ID_BITS = 4 */
-61 | ALTER TABLE /*T![bogus] `shop`.`t` RENAME COLUMN `id` TO */ /*T! `other`. */ `t` COMMENT 'x', DROP COLUMN `name`
-""",
     "has no '.' there": r"""
 12 | ALTER TABLE `t` RENAME COLUMN `a` TO `other`.`t`
 18 | ALTER TABLE `t` RENAME INDEX `other`.`a` TO `b`
@@ -281,7 +275,6 @@ HALTS: dict[str, str] = {
 """,
     "": r"""
 5 | ALTER TABLE `t` /*T! DISCARD TABLESPACE */
-5 | ALTER TABLE `t` ADD COLUMN `a` INT /*T![x] , RENAME TO `other`.`u` */
 5 | ALTER TABLE `t` ADD COLUMN `a` INT /*T! COMMENT '*/, DISCARD TABLESPACE /*T! ' */
 3 | CREATE TABLE `t` (`id` INT) /*T! AS SELECT * FROM `other`.`secret` */
 3 | CREATE TABLE `t` /*T! (`id` INT) */ SELECT 1

@@ -8,7 +8,7 @@ import pytest
 
 from storage_consumer.ddl.rules.backslashes import escaped
 from storage_consumer.ddl.translate import refuse_what_may_not_run, safe_action
-from storage_consumer.errors import StatementRefused, TableError
+from storage_consumer.errors import NotReplicable, StatementRefused, TableError
 from storage_consumer.gate.judging import refuse_foreign, refuse_unsafe
 from storage_consumer.model import TableDefinition, TableName, TableVersion
 from storage_consumer.plan.steps import DdlStep, key_of
@@ -68,6 +68,23 @@ def test_statements_about_a_database_that_halt(kind: int, query: str) -> None:
 def test_the_table_is_long() -> None:
     """It has at least 150 lines."""
     assert sum(len([*lines(text)]) for text in (PASSES, DATABASE_PASSES, *HALTS.values(), DATABASE_HALTS)) >= 250
+
+
+@pytest.mark.parametrize(
+    ("feature", "query"),
+    [
+        *((name, f"CREATE TABLE `t` (`id` INT) /*T![{name}] X = 1 */") for name in ("storage_class", "split_region")),
+        ("later", "ALTER TABLE `t` /*T![ttl,later] REMOVE TTL */"),
+        ("", "ALTER TABLE `t` /*T![] SHARD_ROW_ID_BITS = 4 */"),
+        ("x", "ALTER TABLE `t` ADD COLUMN `a` INT /*T![x] , RENAME TO `other`.`u` */"),
+        ("bogus", "ALTER TABLE /*T![bogus] `shop`.`t` RENAME COLUMN `id` TO */ /*T! `other`. */ `t` COMMENT 'x'"),
+    ],
+)
+def test_features_that_are_unknown(feature: str, query: str) -> None:
+    """A later TiDB may have the feature of a comment: the table halts with its name, and it is not said that TiCDC stores none."""
+    with pytest.raises(NotReplicable, match=rf"feature \[{feature}\], which this program does not know") as caught:
+        refuse_foreign(file(61, query), query, "mysql")
+    assert "TiCDC does not store" not in str(caught.value)
 
 
 @pytest.mark.parametrize("space", ["\u00a0", "\u3000", "\x0b", "\x1c", "\0", "\x7f"])
