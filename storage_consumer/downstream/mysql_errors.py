@@ -45,6 +45,7 @@ TiCDC's MySQL sink ignores the same numbers, except MariaDB's own one for a view
 """
 
 
+_DUPLICATE = frozenset((1022, 1062, 1586))
 _OF_CONTENT = frozenset(
     (
         # Out of range, too long, not a value of the type, of the character set, or of an ENUM; NULL where there may be none.
@@ -62,6 +63,11 @@ def content_error(fault: BaseException) -> int:
     """Return the error's number if the server refused a row for what it holds, else 0."""
     number = number_of(fault)
     return number if isinstance(fault, pymysql.err.MySQLError) and number in _OF_CONTENT else 0
+
+
+def is_duplicate(fault: BaseException) -> bool:
+    """Return whether a row shares a unique key with another one."""
+    return isinstance(fault, pymysql.err.MySQLError) and number_of(fault) in _DUPLICATE
 
 
 def number_of(fault: BaseException) -> int:
