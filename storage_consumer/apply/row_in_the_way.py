@@ -127,13 +127,13 @@ class RowInTheWay:
             f"SELECT collation_name FROM information_schema.collations WHERE collation_name IN ({names})"
         )
         is_tidb = "TiDB" in str((self._fenced.row("SELECT VERSION()") or ("",))[0])
-        ways = [f"If somebody else wrote the row that is there, delete it, and run: {resume}"]
+        ways = [f"if somebody else wrote the row that is there, delete it, and run: {resume}"]
         if has_texts and can and not is_tidb:
             change = f"ALTER TABLE {table} CONVERT TO CHARACTER SET utf8mb4 COLLATE {can[0]}"
-            ways.append(f"else let the target tell them apart: {change}; -- then: {accept} -- and: {resume}")
+            ways.append(f"else let the target tell them apart: {change} -- then: {accept} -- and: {resume}")
         elif index and index != "PRIMARY":
             ways.append(
-                f"else give up the key in the target: ALTER TABLE {table} DROP INDEX {quote(index)}; -- then: {resume}"
+                f"else give up the key in the target: ALTER TABLE {table} DROP INDEX {quote(index)} -- then: {resume}"
             )
         else:
             ways.append(

@@ -45,6 +45,11 @@ TiCDC's MySQL sink ignores the same numbers, except MariaDB's own one for a view
 """
 
 
+_MEANING = {
+    8025: " (raise txn-entry-size-limit in TiDB's configuration, or with TiDB 7.6 and later tidb_txn_entry_size_limit, and TiKV's "
+    "raft-entry-max-size with it)"
+}
+"""What a server's text does not say."""
 _DUPLICATE = frozenset((1022, 1062, 1586))
 _OF_CONTENT = frozenset(
     (
@@ -151,5 +156,5 @@ def gone(fault: BaseException, doing: str, schema: str) -> StateGone | None:
 def described(fault: BaseException) -> str:
     """Return the server's number and text in one line."""
     if isinstance(fault, pymysql.err.MySQLError) and len(fault.args) > 1:
-        return f"error {fault.args[0]}: {fault.args[1]}"
+        return f"error {fault.args[0]}: {fault.args[1]}{_MEANING.get(number_of(fault), '')}"
     return str(fault) if isinstance(fault, ValueError) else f"{type(fault).__name__}: {fault}"
