@@ -18,14 +18,25 @@ import numpy as np
 from storage_consumer.decode.decoder import Decoder, FileRead, Tally
 from storage_consumer.decode.file_splits import NotSplittable, split_of
 from storage_consumer.errors import FilesMissing, RowRefused, TableError, UndecodableRow
-from storage_consumer.job.reports import FileReport, QuarantinedRow, RowPlace, WriteReport
+from storage_consumer.job.reports import FileReport, QuarantinedRow, RowPlace, WriteReport, Written
 from storage_consumer.job.spec import WHOLE, FileSplit, Mode, TablePlan, VersionPlan
-from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.model import MAX_TSO, CommitRange
 from storage_consumer.order.buffer import NOTICE, REPORT, Buffer, Place
-from storage_consumer.order.changes import Changes, latest, listed_keys, together, unpacked
+from storage_consumer.order.changes import Changes, folded, listed_keys, together, unpacked
 from storage_consumer.order.keyless import Events, in_parts
-from storage_consumer.order.keys import image_function, is_upsert, long_runs, rank_of, row_of, sequence_of
+from storage_consumer.order.keys import (
+    Action,
+    Run,
+    compares_texts,
+    image_function,
+    is_birth,
+    is_padded,
+    is_upsert,
+    long_runs,
+    rank_of,
+    row_of,
+    sequence_of,
+)
 from storage_consumer.order.small_files import read_together, runs
 from storage_consumer.plan.loads import clock_of
 from storage_consumer.storage.base import Blocks, whole
@@ -54,32 +65,25 @@ _Folded = tuple[TablePlan, Changes]
 class RowWriter(Protocol):
     """Writes to the target. Every transaction checks the open window and the owner's epoch before it changes a row.
 
-    All methods return the number of rows written or deleted, raise `RowRefused` when the target refuses a value, and raise
-    `TransientError` or `LeaseLost` when nothing more may be written.
+    All methods return what they wrote or deleted, raise `RowRefused` when the target refuses a value, or a row that another one is in
+    the way of, and raise `TransientError` or `LeaseLost` when nothing more may be written.
     """
 
-    def write_states(self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
-        """Write last states: `deletes` are lines of key columns, `upserts` lines of written columns; deletes go first."""
+    def write_runs(self, work: TablePlan, ordered: Sequence[Run]) -> Written:
+        """Write runs one after another. No row takes the place of another: see `apply.rows`."""
         ...
 
     def write_accepted(
-        self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes], place_of: Callable[[bytes], RowPlace]
-    ) -> tuple[int, list[QuarantinedRow]]:
-        """Write as `write_states` does, and quarantine rows that the target refuses for what they hold; return these too.
+        self, work: TablePlan, ordered: Sequence[Run], place_of: Callable[[bytes], RowPlace]
+    ) -> tuple[Written, list[QuarantinedRow]]:
+        """Write as `write_runs` does, and quarantine rows that the target refuses for what they hold; return these too.
 
-        `place_of` returns where a line of `upserts` comes from.
+        `place_of` returns where the line of a row comes from.
         """
         ...
 
-    def write_together(self, states: Sequence[tuple[TablePlan, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
-        """Write the last states of several tables in one transaction, all or nothing; return the number of rows of each.
-
-        Each table comes with its `deletes` and `upserts`; see `write_states`.
-        """
-        ...
-
-    def write_runs(self, work: TablePlan, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
-        """Write runs of upserts (True) and deletes (False) one after another."""
+    def write_together(self, states: Sequence[tuple[TablePlan, Sequence[Run]]]) -> list[int]:
+        """Write the runs of several tables in one transaction, all or nothing; return the number of rows of each."""
         ...
 
     def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
@@ -294,12 +298,12 @@ def _written_or_folded(
                 written=writer.write_events(work, in_parts((place[3], block) for place, block in blocks)),
             )
         changes = together([unpacked(block) for _, block in blocks])
-        states = changes.chosen(latest(changes.ts, changes.order, changes.keys, has_commit_ts=work.has_commit_ts))
+        states = folded(changes, work)
         # Free the unfolded changes before the write: both would otherwise be held at the peak.
         del changes
         few = len(states.lines) < FEW_ROWS and states.lines.size < FEW_BYTES
         # Writers of tables with other unique keys may have to queue, which would hold up all tables of the transaction.
-        is_shared = few and work.mode is Mode.KEYED and not work.has_other_unique_keys
+        is_shared = few and not (work.has_other_unique_keys or _is_ordered(work, states))
         return (work, states) if is_shared else _write_states(work, states, writer)
     except (TableError, ValueError) as fault:
         return WriteReport(table=work.index, error=str(fault))
@@ -311,7 +315,7 @@ def _write_together(held: Sequence[_Folded], writer: RowWriter) -> Iterator[Writ
     if len(held) > 1:
         # a failure leaves nothing written; writing each table alone then shows which one is to blame
         with suppress(TableError, ValueError):
-            counts = writer.write_together([(work, *_deletes_and_upserts(states)) for work, states in held])
+            counts = writer.write_together([(work, _runs(work, states)) for work, states in held])
     if counts:
         for (work, _), written in zip(held, counts, strict=True):
             yield WriteReport(table=work.index, written=written)
@@ -323,12 +327,12 @@ def _write_together(held: Sequence[_Folded], writer: RowWriter) -> Iterator[Writ
 def _write_states(work: TablePlan, states: Changes, writer: RowWriter) -> WriteReport:
     """Write last states; if the target refuses a row, report the file and row that it came from."""
     try:
+        runs, aside = _runs(work, states), list[QuarantinedRow]()
         if work.quarantine is not None and work.mode is Mode.KEYED:
-            written, aside = writer.write_accepted(
-                work, *_deletes_and_upserts(states), lambda line: _place_of(states, line, work)
-            )
-            return WriteReport(table=work.index, written=written, quarantined=tuple(aside))
-        return WriteReport(table=work.index, written=_write_folded(work, states, writer))
+            written, aside = writer.write_accepted(work, runs, lambda line: _place_of(states, line, work))
+        else:
+            written = writer.write_runs(work, runs)
+        return WriteReport(table=work.index, written=written.rows, blocked=written.blocked, quarantined=tuple(aside))
     except RowRefused as fault:
         if not fault.line or fault.line not in states.lines:
             return WriteReport(table=work.index, error=str(fault))
@@ -348,22 +352,31 @@ def _place_of(states: Changes, line: bytes, work: TablePlan) -> RowPlace:
     return RowPlace(commit_ts=ts, rank=rank_of(order), row=row_of(order))
 
 
-def _write_folded(work: TablePlan, states: Changes, writer: RowWriter) -> int:
-    """Write last states, in sequence if the target may find keys equal that differ here; return the number of rows."""
-    if work.mode is Mode.ORDERED:
+def _runs(work: TablePlan, states: Changes) -> list[Run]:
+    """Return last states as runs: in sequence if the target may find keys equal that differ here, else with neighbours in its index side by side."""
+    if _is_ordered(work, states):
         in_sequence = states.chosen(
             np.lexsort((sequence_of(states.order, has_commit_ts=work.has_commit_ts), states.ts))
         )
         images = map(image_function(work.key), listed_keys(in_sequence.keys))
-        return writer.write_runs(work, long_runs(in_sequence.pairs(), images))
-    return writer.write_states(work, *_deletes_and_upserts(states))
-
-
-def _deletes_and_upserts(states: Changes) -> tuple[Lines, Lines]:
-    """Return the lines of both, with neighbours in the target's index side by side."""
+        return list(long_runs(in_sequence.pairs(), images))
     keys = states.keys
     if isinstance(keys, list):  # an array is sorted already
         by_kind = [(isinstance(key, str), key) for key in keys]  # a few texts among numbers sort last
         states = states.chosen(np.array(sorted(range(len(keys)), key=by_kind.__getitem__), np.intp))
-    upserts = is_upsert(states.order)
-    return states.lines.chosen(np.flatnonzero(~upserts)), states.lines.chosen(np.flatnonzero(upserts))
+    upsert, birth = is_upsert(states.order), is_birth(states.order)
+    # Elsewhere no other row can be in the way of one that came into being.
+    if not (work.has_other_unique_keys or compares_texts(work.key)):
+        birth = np.zeros_like(upsert)
+    chosen = {
+        Action.DELETE: ~upsert & ~birth,
+        Action.REMOVE: ~upsert & birth,
+        Action.INSERT: upsert & birth,
+        Action.REPLACE: upsert & ~birth,
+    }
+    return [Run(action, states.lines.chosen(np.flatnonzero(those))) for action, those in chosen.items() if those.any()]
+
+
+def _is_ordered(work: TablePlan, states: Changes) -> bool:
+    """Return whether the target may find keys of these changes equal."""
+    return work.mode is Mode.ORDERED or is_padded(work.key, states.keys)

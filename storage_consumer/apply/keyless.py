@@ -23,8 +23,8 @@ from operator import itemgetter
 
 from storage_consumer.apply.keyless_deletes import delete_equal, is_scanned, most_text
 from storage_consumer.apply.refused_rows import StatementTooLarge
-from storage_consumer.apply.rows import RowStatements, gaps, without_gaps
-from storage_consumer.apply.statements import delete_images, json_equals
+from storage_consumer.apply.rows import RowStatements
+from storage_consumer.apply.statements import delete_images, gaps, json_equals, without_gaps
 from storage_consumer.downstream.connection import escape
 from storage_consumer.errors import RowRefused, TargetUnavailable
 from storage_consumer.job.spec import TablePlan
@@ -146,7 +146,7 @@ class KeylessTable:
         )
         for upsert, run in groupby(events, key=itemgetter(0)):
             if upsert:
-                self._rows.replace(self._work, [line for _, line, _ in run])
+                self._rows.put_in_turn(self._work, [line for _, line, _ in run])
                 continue
             for _, line, ts in run:
                 if not self._delete_some(line, 1):

@@ -23,6 +23,7 @@ from storage_consumer.job.reports import RowPlace
 from storage_consumer.job.spec import Quarantine, TablePlan
 from storage_consumer.model import folded_name
 from storage_consumer.order.key_digest import digest_function, has_lasting_keys, key_signature
+from storage_consumer.order.keys import Action, Run
 from storage_consumer.sql.tokens import qualified, quote
 
 _LONGEST = 4_000
@@ -55,16 +56,24 @@ class QuarantineStatements:
         self._fenced = fenced
         self._statements = fenced.spec.statements
 
-    def supersede(self, work: TablePlan, runs: Iterable[tuple[bool, Sequence[bytes]]]) -> None:
-        """Remove the entries of all keys that are written (True) or deleted (False)."""
+    def holds(self, work: TablePlan, key: bytes) -> bool:
+        """Return whether the row with a key, a line of key columns, has an entry."""
+        if not has_lasting_keys(work):
+            return False
+        there = self._fenced.rows(self._statements.open_entries % {"of": _text(work.table_key)})
+        return (digest_function(work, key_only=True)(key),) in there
+
+    def supersede(self, work: TablePlan, runs: Iterable[Run]) -> None:
+        """Remove the entries of all keys that are written or deleted."""
         named = {"of": _text(work.table_key)}
         # Entries of these keys were committed before this transaction began, so no lock is needed to see them.
         there = {str(digest) for (digest,) in self._fenced.rows(self._statements.open_entries % named)}
         if not there:
             return
         gone: set[str] = set()
-        for upsert, lines in runs:
-            gone.update(map(digest_function(work, key_only=not upsert), lines))
+        for action, lines in runs:
+            is_delete = action in (Action.DELETE, Action.REMOVE)
+            gone.update(map(digest_function(work, key_only=is_delete), lines))
         if met := sorted(there & gone):
             self._fenced.query(self._statements.remove_entries % {**named, "digests": ", ".join(map(_text, met))})
 

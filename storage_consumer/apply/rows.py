@@ -1,5 +1,11 @@
 """Statements for many rows: bulk statements or LOAD DATA where possible, else literals. An error names the row that the target refuses.
 
+No row takes the place of another one. A REPLACE does where the target finds two values equal that the source tells apart, and
+counts it as written. So it is used only where nothing but the row itself can be in its place; elsewhere rows are inserted, and what
+is there of the rows themselves is deleted before. A row that still finds another one in its way is *blocked*. Either that one is
+about to go or to change, in another transaction or task of the same commit range, and then a second job for the table writes the
+row. Or it stays (`TablePlan.is_settled`), and the table halts.
+
 MariaDB's bulk statements are one prepared statement and the values of many rows in one packet. They cost the server a third less than
 LOAD DATA, which looks at each byte of a line to find where its fields end. MySQL and TiDB do not have them. Their prepared statements for
 many rows cost more than LOAD DATA. Format: mariadb.com/docs, COM_STMT_BULK_EXECUTE.
@@ -9,7 +15,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -26,7 +31,17 @@ from storage_consumer.apply.refused_rows import (
     without_checks,
     write_checked,
 )
-from storage_consumer.apply.statements import delete_keys, load_data, row_text, write_rows
+from storage_consumer.apply.row_in_the_way import RowInTheWay
+from storage_consumer.apply.statements import (
+    delete_keys,
+    gaps,
+    key_places,
+    load_data,
+    row_text,
+    with_gaps,
+    without_gaps,
+    write_rows,
+)
 from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.decode.values import WireKind
 from storage_consumer.decode.wire_format import LACKING
@@ -38,6 +53,7 @@ from storage_consumer.downstream.mysql_errors import (
     is_check,
     is_conflict,
     is_connection_loss,
+    is_duplicate,
     is_refusal,
 )
 from storage_consumer.errors import RowRefused
@@ -57,6 +73,20 @@ _MANY = 100
 """Fewest rows for which a bulk statement repays its preparation."""
 
 
+Settle = Callable[[bytes, BaseException], object]
+"""Decides about a row that another one is in the way of; takes its line and what the server answered."""
+GivesWay = Callable[[TablePlan, bytes], bool]
+"""Returns whether a row of the target may go although nothing says so; takes the line of its key."""
+
+
+class _Taken(RowRefused):
+    """A row shares a unique key with another one, so nothing was written."""
+
+
+def _never(work: TablePlan, key: bytes) -> bool:  # noqa: ARG001 - as `GivesWay` has it
+    return False
+
+
 class RowStatements:
     """Writes and deletes rows within the running transaction of a fenced connection."""
 
@@ -68,42 +98,134 @@ class RowStatements:
         # Literals can be longer than the lines that they come from: leave room for them in a packet.
         self._statement_size = min(TRANSACTION_SIZE, self._max_packet // 8)
 
-    def delete(self, work: TablePlan, rows: Sequence[bytes]) -> int:
-        """Delete keys, whether or not they exist; return how many rows did."""
+    def delete(self, work: TablePlan, rows: Sequence[bytes], *, exact: bool = False) -> int:
+        """Delete keys, whether or not they exist; return how many rows did. `exact`: see `delete_keys`."""
         return sum(
-            self._write(work, batch, partial(delete_keys, work, escape=escape), key_only=True)
+            self._write(work, batch, partial(delete_keys, work, escape=escape, exact=exact), key_only=True)
             for batch in batches(rows, STATEMENT_ROWS, self._statement_size)
         )
 
-    def replace(self, work: TablePlan, rows: Sequence[bytes]) -> int:
-        """Write rows, replacing those that share a unique key with them; return how many were written."""
-        return sum(self._put("REPLACE", work, batch) for batch in batches(rows, TRANSACTION_ROWS, TRANSACTION_SIZE))
+    def put(
+        self,
+        work: TablePlan,
+        born: Sequence[bytes],
+        others: Sequence[bytes],
+        *,
+        is_settled: bool,
+        gives_way: GivesWay = _never,
+    ) -> int:
+        """Write rows that came into being (`born`), and others, which were there before; return how many are blocked.
 
-    def insert(self, work: TablePlan, rows: Sequence[bytes]) -> int:
-        """Add rows to a table without unique keys; return how many."""
-        return sum(self._put("INSERT", work, batch) for batch in batches(rows, TRANSACTION_ROWS, TRANSACTION_SIZE))
+        With `is_settled`, raise `RowRefused` for a blocked row, unless the row in its way `gives_way`.
+        """
+        if not work.has_other_unique_keys:
+            self._add(work, born, partial(self._settle, work, gives_way), exact=True)
+            # Before the commit range the target held no other spelling of these keys: at most the one that they replace.
+            for batch in batches(others, TRANSACTION_ROWS, TRANSACTION_SIZE):
+                self._put("REPLACE", work, batch)
+            return 0
+        blocked: list[bytes] = []
+        settle = partial(self._settle, work, gives_way) if is_settled else lambda row, _: blocked.append(row)
+        self._delete_own(work, others, exact=False)
+        self._add(work, born, settle, exact=True)
+        self._add(work, others, settle, exact=False)
+        return len(blocked)
 
-    def _put(self, verb: str, work: TablePlan, rows: Sequence[bytes]) -> int:
-        """Write rows, each by the columns that it has: the others get what the target's table has as their default."""
+    def put_in_turn(self, work: TablePlan, rows: Sequence[bytes]) -> None:
+        """Write rows of a table without a key, each in the place of the one that holds the same in a unique key, to the last byte."""
+
+        def settle(row: bytes, fault: BaseException) -> None:
+            there = RowInTheWay(self.fenced, work, row)
+            # One row may go, which is the one that this update changed.
+            if not (there.is_gone or (there.is_same and there.delete() and self._fits(work, [row]))):
+                raise there.error(fault)
+
+        self._insert_each(work, rows, settle)
+
+    def insert(self, work: TablePlan, rows: Sequence[bytes]) -> None:
+        """Add rows; raise `_Taken`, with none added, if one of them shares a unique key with another."""
+        for batch in batches(rows, TRANSACTION_ROWS, TRANSACTION_SIZE):
+            self._put("INSERT", work, batch)
+
+    def _add(self, work: TablePlan, rows: Sequence[bytes], settle: Settle, *, exact: bool) -> None:
+        """Insert rows in the place of themselves; call `settle` for each that is blocked. `exact`: see `delete_keys`."""
+        if not len(rows) or self._fits(work, rows):
+            return
+        # They are there if the same was written before, by a process that was killed.
+        self._delete_own(work, rows, exact=exact)
+        self._insert_each(work, rows, settle)
+
+    def _insert_each(self, work: TablePlan, rows: Sequence[bytes], settle: Settle) -> None:
+        """Insert rows in their order; call `settle` for each that is blocked, with what the server answered."""
+        left = [rows]
+        while left:
+            some = left.pop()
+            try:
+                self.insert(work, some)
+            except _Taken as fault:
+                if len(some) == 1:
+                    settle(some[0], fault.__cause__ or fault)
+                else:
+                    left += [some[len(some) // 2 :], some[: len(some) // 2]]
+
+    def _fits(self, work: TablePlan, rows: Sequence[bytes]) -> bool:
+        """Insert rows; return False, with none inserted, if one of them shares a unique key with another."""
+        try:
+            self.insert(work, rows)
+        except _Taken:
+            return False
+        return True
+
+    def _settle(self, work: TablePlan, gives_way: GivesWay, row: bytes, fault: BaseException) -> None:
+        """Write a row although another one is in its way, or raise `RowRefused`."""
+        while not (there := RowInTheWay(self.fenced, work, row)).is_gone:
+            if not (there.is_same or gives_way(work, there.key_line())) or not there.delete():
+                raise there.error(fault)
+            if self._fits(work, [row]):
+                return
+
+    def _delete_own(self, work: TablePlan, rows: Sequence[bytes], *, exact: bool) -> None:
+        """Delete what the target holds of rows. Where it computes a part of their key, each is found only when it is in its own way."""
+        places = key_places(work)
+        if places is not None and len(rows):
+            self.delete(work, [_picked(line, places) for line in rows], exact=exact)
+
+    def _put(self, verb: str, work: TablePlan, rows: Sequence[bytes]) -> None:
+        """Write rows, each by the columns that it has: the others get what the target's table has as their default.
+
+        Raise `_Taken`, having written none, if one to be inserted shares a unique key with another.
+        """
         if not work.has_gaps or LACKING not in in_one(rows):
-            return self._put_whole(verb, work, rows)
+            self._put_whole(verb, work, rows)
+            return
+        self.fenced.query("SAVEPOINT before_gaps")
         # Those of one key stay in their order.
         for places, some in groupby(rows, gaps):
             narrow, lines = without_gaps(work, places, list(some))
             try:
                 self._put_whole(verb, narrow, lines)
+            except _Taken:
+                self.fenced.query("ROLLBACK TO SAVEPOINT before_gaps")
+                raise
             except RowRefused as fault:
                 fault.line = with_gaps(work, places, fault.line)
                 raise
-        return len(rows)
 
-    def _put_whole(self, verb: str, work: TablePlan, rows: Sequence[bytes]) -> int:
+    def _put_whole(self, verb: str, work: TablePlan, rows: Sequence[bytes]) -> None:
         """Write rows by a bulk statement or LOAD DATA if that is possible and raises no warning, else by literals."""
         # The cheapest way first. Whatever one of them cannot take unchanged goes to the next; literals take everything or say why not.
-        if not self._bulk(verb, work, rows) and not self._load(verb, work, rows):
-            for batch in batches(rows, STATEMENT_ROWS, self._statement_size):
+        if self._bulk(verb, work, rows) or self._load(verb, work, rows):
+            return
+        statements = list(batches(rows, STATEMENT_ROWS, self._statement_size))
+        if len(statements) > 1:
+            self.fenced.query("SAVEPOINT before_rows")
+        try:
+            for batch in statements:
                 self._write(work, batch, partial(write_rows, verb, work, escape=escape))
-        return len(rows)
+        except _Taken:
+            if len(statements) > 1:
+                self.fenced.query("ROLLBACK TO SAVEPOINT before_rows")
+            raise
 
     def _write(self, work: TablePlan, rows: Sequence[bytes], statement: Statement, *, key_only: bool = False) -> int:
         """Run one statement for many rows. If the target refuses it, raise `RowRefused` for the first row that is refused on its own."""
@@ -116,6 +238,8 @@ class RowStatements:
         try:
             return run(rows)
         except (pymysql.err.MySQLError, ValueError) as fault:
+            if is_duplicate(fault):
+                raise _Taken(f"{work.name}: {described(fault)}") from fault
             if not is_refusal(fault):
                 raise
             deep = [] if key_only or not is_check(fault) else [has_deep_json(work, row) for row in rows]
@@ -128,9 +252,14 @@ class RowStatements:
     def _write_apart(self, work: TablePlan, rows: Sequence[bytes], deep: Sequence[bool], statement: Statement) -> int:
         """Write rows in their order, the `deep` ones without the CHECKs that MariaDB puts on JSON; see `has_deep_json`."""
         written = 0
-        for unchecked, run in groupby(zip(deep, rows, strict=True), key=itemgetter(0)):
-            write = partial(self._write, work, [row for _, row in run], statement)
-            written += without_checks(self.fenced.query, write) if unchecked else write()
+        self.fenced.query("SAVEPOINT before_parts")
+        try:
+            for unchecked, run in groupby(zip(deep, rows, strict=True), key=itemgetter(0)):
+                write = partial(self._write, work, [row for _, row in run], statement)
+                written += without_checks(self.fenced.query, write) if unchecked else write()
+        except _Taken:
+            self.fenced.query("ROLLBACK TO SAVEPOINT before_parts")
+            raise
         return written
 
     def refusal(self, work: TablePlan, row: bytes, why: Exception, *, key_only: bool = False) -> RowRefused:
@@ -182,36 +311,21 @@ class RowStatements:
             # A deadlock rolls back the whole transaction, savepoint included, so only a retry of all of it helps.
             if is_conflict(fault) or is_connection_loss(fault):
                 raise
+            if is_duplicate(fault):
+                self.fenced.query("ROLLBACK TO SAVEPOINT before_rows")
+                raise _Taken(described(fault)) from fault
             # Whatever the reason: the same rows as literals go in, or name the row that is refused.
             affected, warnings = 0, 1
-        # A row that takes another's place counts once or twice, never less.
+        # A row that takes the place of its former state counts once or twice, never less.
         is_true = not warnings and affected >= rows
         if not is_true:
             self.fenced.query("ROLLBACK TO SAVEPOINT before_rows")
         return is_true
 
 
-def gaps(line: bytes) -> tuple[int, ...]:
-    """Return which written columns a row lacks."""
-    return tuple(place for place, field in enumerate(line.split(b"\t")) if field == LACKING) if LACKING in line else ()
-
-
-def without_gaps(work: TablePlan, places: tuple[int, ...], lines: Sequence[bytes]) -> tuple[TablePlan, Sequence[bytes]]:
-    """Return the plan and the lines without the written columns at these indexes, which all of the lines lack."""
-    if not places:
-        return work, lines
-    kept = [place for place in range(len(work.written)) if place not in places]
-    fields = (line.split(b"\t") for line in lines)
-    narrow = replace(work, written=tuple(work.written[place] for place in kept))
-    return narrow, [b"\t".join([each[place] for place in kept]) for each in fields]
-
-
-def with_gaps(work: TablePlan, places: tuple[int, ...], line: bytes) -> bytes:
-    """Return a line of `without_gaps` as it was."""
-    if not line:
-        return line
-    fields = iter(line.split(b"\t"))
-    return b"\t".join([LACKING if place in places else next(fields) for place in range(len(work.written))])
+def _picked(line: bytes, places: Sequence[int]) -> bytes:
+    fields = line.split(b"\t")
+    return b"\t".join([fields[place] for place in places])
 
 
 def is_many(rows: int) -> bool:

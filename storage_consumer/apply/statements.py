@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from storage_consumer.decode.values import FLOAT_TYPES, INTEGER_TYPES, TEXT_TYPES, WireKind
-from storage_consumer.decode.wire_format import NULL, decode_field, decode_line, split_lines
-from storage_consumer.job.spec import KeyPart, TablePlan, WireColumn
+from storage_consumer.decode.wire_format import LACKING, NULL, decode_field, decode_line, split_lines
+from storage_consumer.job.spec import Fold, KeyPart, TablePlan, WireColumn
 from storage_consumer.kernels.row_lines import FEW, Lines
+from storage_consumer.model import folded_name
 from storage_consumer.sql.tokens import qualified, quote
 
 Escape = Callable[[str], str]
@@ -110,6 +112,29 @@ def _first_members(line: bytes, enums: Sequence[int]) -> bytes:
     return b"\t".join(fields)
 
 
+def gaps(line: bytes) -> tuple[int, ...]:
+    """Return which written columns a row lacks."""
+    return tuple(place for place, field in enumerate(line.split(b"\t")) if field == LACKING) if LACKING in line else ()
+
+
+def without_gaps(work: TablePlan, places: tuple[int, ...], lines: Sequence[bytes]) -> tuple[TablePlan, Sequence[bytes]]:
+    """Return the plan and the lines without the written columns at these indexes, which all of the lines lack."""
+    if not places:
+        return work, lines
+    kept = [place for place in range(len(work.written)) if place not in places]
+    fields = (line.split(b"\t") for line in lines)
+    narrow = replace(work, written=tuple(work.written[place] for place in kept))
+    return narrow, [b"\t".join([each[place] for place in kept]) for each in fields]
+
+
+def with_gaps(work: TablePlan, places: tuple[int, ...], line: bytes) -> bytes:
+    """Return a line of `without_gaps` as it was."""
+    if not line:
+        return line
+    fields = iter(line.split(b"\t"))
+    return b"\t".join([LACKING if place in places else next(fields) for place in range(len(work.written))])
+
+
 def row_text(work: TablePlan, line: bytes, escape: Escape, *, key_only: bool) -> str:
     """Return a row for messages: its key's columns and values, or all columns if the table has no key.
 
@@ -136,15 +161,40 @@ def _shown(text: str | None, column: WireColumn, escape: Escape) -> str:
     return value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
 
 
-def delete_keys(work: TablePlan, lines: Sequence[bytes], escape: Escape) -> str:
-    """Return one DELETE of many keys; a key that does not exist is no error."""
+def delete_keys(work: TablePlan, lines: Sequence[bytes], escape: Escape, *, exact: bool = False) -> str:
+    """Return one DELETE of many keys; a key that does not exist is no error.
+
+    With `exact`, a row goes only if its key is the same to the last byte; else the column's collation decides.
+    """
     fields = zip(split_lines(lines), work.key, strict=True)
     columns = [key_literals(texts, part, escape) for texts, part in fields]
-    # The column's collation decides which rows go. Keys that it finds equal meet in one bucket, so no other task's row goes.
-    names = ", ".join(key_expression(part) for part in work.key)
+    # Keys that a collation finds equal meet in one bucket, so no other task's row goes.
+    names = [key_expression(part) for part in work.key]
+    condition = _among(names, columns)
+    texts = [place for place, part in enumerate(work.key) if part.fold in (Fold.PAD, Fold.LOOSE)]
+    if exact and texts:
+        plain = [f"CAST(CONVERT({names[place]} USING utf8mb4) AS BINARY)" for place in texts]
+        condition += f" AND {_among(plain, [_plain(columns[place]) for place in texts])}"
+    return f"DELETE FROM {qualified(work.name)} WHERE {condition}"
+
+
+def _among(names: Sequence[str], columns: Sequence[Sequence[bytes]]) -> str:
+    """Return the condition that expressions have the values of one row of some columns of literals."""
     if len(columns) == 1:
-        return f"DELETE FROM {qualified(work.name)} WHERE {names} IN ({b','.join(columns[0]).decode()})"
-    return f"DELETE FROM {qualified(work.name)} WHERE ({names}) IN (({_rows(columns)}))"
+        return f"{names[0]} IN ({b','.join(columns[0]).decode()})"
+    return f"({', '.join(names)}) IN (({_rows(columns)}))"
+
+
+def _plain(column: Sequence[bytes]) -> list[bytes]:
+    """Return literals whose bytes are compared."""
+    return [b"CAST(CONVERT(%s USING utf8mb4) AS BINARY)" % value for value in column]
+
+
+def key_places(work: TablePlan) -> tuple[int, ...] | None:
+    """Return where the key's columns are in a line of written columns; None if the target computes one of them."""
+    names = [folded_name(column.name) for column in work.written]
+    keys = [folded_name(part.column.name) for part in work.key]
+    return tuple(map(names.index, keys)) if set(keys) <= set(names) else None
 
 
 def key_expression(part: KeyPart) -> str:

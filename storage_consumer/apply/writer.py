@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import groupby
 
 from storage_consumer.apply.keyless import KeylessTable
 from storage_consumer.apply.quarantine import QuarantineStatements, RefusedRow, takes
@@ -14,27 +16,25 @@ from storage_consumer.downstream.batches import batches
 from storage_consumer.downstream.connection import escape
 from storage_consumer.downstream.mysql_errors import described
 from storage_consumer.errors import RowRefused
-from storage_consumer.job.reports import QuarantinedRow, RowPlace
+from storage_consumer.job.reports import QuarantinedRow, RowPlace, Written
 from storage_consumer.job.spec import JobSpec, TablePlan
 from storage_consumer.kernels.row_lines import size_of
 from storage_consumer.order.keyless import Events
-
-Run = tuple[bool, Sequence[bytes]]
-"""Whether the rows are written (true) or deleted, and their lines."""
+from storage_consumer.order.keys import Action, Run
 
 
 def together(ordered: Iterable[Run]) -> Iterator[list[Run]]:
     """Group runs for one transaction each; long runs are cut."""
     held: list[Run] = []
     rows = size = 0
-    for upsert, lines in ordered:
+    for action, lines in ordered:
         for batch in batches(lines, TRANSACTION_ROWS, TRANSACTION_SIZE):
             more = size_of(batch)
             # Short runs share a transaction, since each commit costs the server more than a few rows do.
             if held and (rows + len(batch) > TRANSACTION_ROWS or size + more > TRANSACTION_SIZE):
                 yield held
                 held, rows, size = [], 0, 0
-            held.append((upsert, batch))
+            held.append(Run(action, batch))
             rows, size = rows + len(batch), size + more
     if held:
         yield held
@@ -59,47 +59,51 @@ class TargetWriter:
         """Close the connection."""
         self._fenced.close()
 
-    def write_states(self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
-        """Write last states in transactions of bounded size, deletes first, then upserts; return the number of rows. Idempotent."""
-        # Deletes first: the target may find a deleted key equal to one of the rows that are written.
-        return self.write_runs(work, ((False, deletes), (True, upserts)))
-
-    def write_together(self, states: Sequence[tuple[TablePlan, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
-        """Write last states of several tables whose writers do not queue, in one transaction; return the numbers of rows."""
+    def write_together(self, states: Sequence[tuple[TablePlan, Sequence[Run]]]) -> list[int]:
+        """Write runs of several tables whose writers do not queue, in one transaction; return the numbers of rows."""
 
         def write() -> list[int]:
-            return [self._write(work, ((False, deletes), (True, upserts))) for work, deletes, upserts in states]
+            return [self._write(work, runs).rows for work, runs in states]
 
         # Any of the tables serves here: the plan only decides about queueing, which none of them does, and names a table in errors.
         return self._fenced.transaction(states[0][0], write)
 
-    def write_runs(self, work: TablePlan, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
-        """Write runs of upserts and deletes in order, many short ones in one transaction; return the number of rows."""
-        return sum(self._fenced.transaction(work, partial(self._write, work, some)) for some in together(ordered))
+    def write_runs(self, work: TablePlan, ordered: Sequence[Run]) -> Written:
+        """Write runs in order, in transactions of bounded size, many short runs in one. Idempotent."""
+        work, parts = self._parts(work, ordered)
+        return _sum([self._fenced.transaction(work, partial(self._write, work, some)) for some in parts])
 
     def write_accepted(
-        self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes], place_of: Callable[[bytes], RowPlace]
-    ) -> tuple[int, list[QuarantinedRow]]:
-        """Write as `write_states` does, and quarantine rows that the target refuses for what they hold.
+        self, work: TablePlan, ordered: Sequence[Run], place_of: Callable[[bytes], RowPlace]
+    ) -> tuple[Written, list[QuarantinedRow]]:
+        """Write as `write_runs` does, and quarantine rows that the target refuses for what they hold.
 
         Each transaction holds both its rows and the entries of the rows that it left out. `place_of` returns where a line comes from.
         """
-        written, aside = 0, []
-        for some in together(((False, deletes), (True, upserts))):
-            rows, refused = self._write_but_refused(work, some, place_of)
-            written += rows
+        work, parts = self._parts(work, ordered)
+        counts, aside = [], []
+        for some in parts:
+            written, refused = self._write_but_refused(work, some, place_of)
+            counts.append(written)
             aside += [_reported(work, each) for each in refused]
-        return written, aside
+        return _sum(counts), aside
+
+    def _parts(self, work: TablePlan, ordered: Sequence[Run]) -> tuple[TablePlan, list[list[Run]]]:
+        """Return the runs of each transaction, and the plan: where one writes all of the table, no row in the way is about to go."""
+        parts = list(together(ordered))
+        is_alone = self._fenced.spec.whole or self._fenced.spec.partitions == 1
+        blocks = sum(1 for upserts, _ in groupby(ordered, _is_upserts) if upserts)
+        return replace(work, is_settled=work.is_settled or (is_alone and len(parts) <= 1 and blocks <= 1)), parts
 
     def _write_but_refused(
         self, work: TablePlan, some: Sequence[Run], place_of: Callable[[bytes], RowPlace]
-    ) -> tuple[int, list[RefusedRow]]:
-        """Write the runs of one transaction without the rows that are refused; return the number of rows, and those left out."""
+    ) -> tuple[Written, list[RefusedRow]]:
+        """Write the runs of one transaction without the rows that are refused; return what was written, and those left out."""
         refused: list[RefusedRow] = []
         while True:
             accepted = _without(some, frozenset(row.line for row in refused))
             try:
-                rows = self._fenced.transaction(work, partial(self._write_beside, work, accepted, refused))
+                written = self._fenced.transaction(work, partial(self._write_beside, work, accepted, refused))
             except RowRefused as fault:
                 # One that is refused again although it is left out would be asked for without end.
                 if work.quarantine is None or not takes(work, fault) or fault.line in {row.line for row in refused}:
@@ -117,25 +121,42 @@ class TargetWriter:
             else:
                 if refused:
                     self._with_entries.add(work.index)
-                return rows, refused
+                return written, refused
 
-    def _write_beside(self, work: TablePlan, accepted: Sequence[Run], refused: Sequence[RefusedRow]) -> int:
+    def _write_beside(self, work: TablePlan, accepted: Sequence[Run], refused: Sequence[RefusedRow]) -> Written:
         """Write accepted rows, and the entries of refused ones, in the running transaction."""
         if not refused or work.quarantine is None:
             return self._write(work, accepted)
-        # Entries first: they note what the target holds of their keys, and a REPLACE may push such a row out.
+        # Entries first: they note what the target holds of their keys, and may give way to an accepted row.
         self._quarantine.put(work, work.quarantine, refused)
-        rows = self._write(work, accepted)
+        written = self._write(work, accepted)
         # Counted last, since rows that are accepted remove the entries of their keys.
         self._quarantine.check_limit(work, work.quarantine, refused[-1].reason)
-        return rows
+        return written
 
-    def _write(self, work: TablePlan, some: Sequence[Run]) -> int:
-        """Write the runs of one transaction; return the number of rows."""
+    def _write(self, work: TablePlan, some: Sequence[Run]) -> Written:
+        """Write the runs of one transaction."""
         # A row that an earlier attempt of this task quarantined may be accepted by now.
         if work.has_entries or work.index in self._with_entries or (self._fenced.repeats and work.quarantine):
             self._quarantine.supersede(work, some)
-        return sum((self._rows.replace if upsert else self._rows.delete)(work, rows) for upsert, rows in some)
+        rows = blocked = 0
+        for upserts, runs in groupby(some, _is_upserts):
+            lines: dict[Action, Sequence[bytes]] = {}
+            for action, some_lines in runs:
+                lines[action] = [*lines[action], *some_lines] if action in lines else some_lines
+            if upserts:
+                born, others = lines.get(Action.INSERT, ()), lines.get(Action.REPLACE, ())
+                refused = self._rows.put(work, born, others, is_settled=work.is_settled, gives_way=self._gives_way)
+                rows, blocked = rows + len(born) + len(others) - refused, blocked + refused
+            else:
+                rows += sum(
+                    self._rows.delete(work, keys, exact=action is Action.REMOVE) for action, keys in lines.items()
+                )
+        return Written(rows, blocked)
+
+    def _gives_way(self, work: TablePlan, key: bytes) -> bool:
+        """Return whether the target holds a former state of a quarantined row: that has changed at the source, and need not be kept."""
+        return bool(work.has_entries or work.quarantine) and self._quarantine.holds(work, key)
 
     def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
         """Write a keyless table's events; return how many.
@@ -145,11 +166,22 @@ class TargetWriter:
         return KeylessTable(self._rows, work).write(parts)
 
 
+def _is_upserts(run: Run) -> bool:
+    return run.action in (Action.INSERT, Action.REPLACE)
+
+
+def _sum(written: Sequence[Written]) -> Written:
+    return Written(sum(each.rows for each in written), sum(each.blocked for each in written))
+
+
 def _without(some: Sequence[Run], refused: frozenset[bytes]) -> list[Run]:
     """Return runs without refused rows."""
     if not refused:
         return list(some)
-    return [(upsert, [line for line in lines if not (upsert and line in refused)]) for upsert, lines in some]
+    return [
+        Run(run.action, [line for line in run.lines if line not in refused]) if _is_upserts(run) else run
+        for run in some
+    ]
 
 
 def _reported(work: TablePlan, row: RefusedRow) -> QuarantinedRow:

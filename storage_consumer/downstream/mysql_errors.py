@@ -46,6 +46,12 @@ TiCDC's MySQL sink ignores the same numbers, except MariaDB's own one for a view
 """
 
 
+_MEANING = {
+    8025: " (raise txn-entry-size-limit in TiDB's configuration, or with TiDB 7.6 and later tidb_txn_entry_size_limit, and TiKV's "
+    "raft-entry-max-size with it)"
+}
+"""What a server's text does not say."""
+_DUPLICATE = frozenset((1022, 1062, 1586))
 _OF_CONTENT = frozenset(
     (
         # Out of range, too long, not a value of the type, of the character set, or of an ENUM; NULL where there may be none.
@@ -68,6 +74,11 @@ def content_error(fault: BaseException) -> int:
 def is_check(fault: BaseException) -> bool:
     """Return whether a CHECK of a MariaDB table does not hold, of which each of its JSON columns has one."""
     return number_of(fault) == _MARIADB_CHECK
+
+
+def is_duplicate(fault: BaseException) -> bool:
+    """Return whether a row shares a unique key with another one."""
+    return isinstance(fault, pymysql.err.MySQLError) and number_of(fault) in _DUPLICATE
 
 
 def number_of(fault: BaseException) -> int:
@@ -151,5 +162,5 @@ def gone(fault: BaseException, doing: str, schema: str) -> StateGone | None:
 def described(fault: BaseException) -> str:
     """Return the server's number and text in one line."""
     if isinstance(fault, pymysql.err.MySQLError) and len(fault.args) > 1:
-        return f"error {fault.args[0]}: {fault.args[1]}"
+        return f"error {fault.args[0]}: {fault.args[1]}{_MEANING.get(number_of(fault), '')}"
     return str(fault) if isinstance(fault, ValueError) else f"{type(fault).__name__}: {fault}"

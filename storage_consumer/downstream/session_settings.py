@@ -79,6 +79,7 @@ _WRITES = (
     *_of("tidb_constraint_check_in_place", "tidb_constraint_check_in_place_pessimistic", value="ON", why="keys are checked late, with another error", servers=("tidb",)),
     *_of("tidb_batch_insert", "tidb_batch_delete", "tidb_batch_commit", value="OFF", why="a statement commits in pieces", servers=("tidb",)),
     Setting(name="tidb_dml_batch_size", value="0", why="the size of these pieces", servers=("tidb",)),
+    Setting(name="tidb_txn_entry_size_limit", value="125829120", why="refuses a row over 6 MiB; this is the most that it can be", servers=("tidb",)),
     Setting(name="tidb_dml_type", value="'standard'", why="bulk: a statement commits in a way of its own", servers=("tidb",)),
     Setting(name="tidb_guarantee_linearizability", value="ON", why="off: another connection may not see what was committed", servers=("tidb",)),
     *_of("tidb_skip_utf8_check", "tidb_skip_ascii_check", value="OFF", why="bytes that are no text are taken", servers=("tidb",)),
@@ -190,7 +191,7 @@ INHERITED = {
         "timestamp|(character_set|collation)_(client|connection|results|database|server)|tx_isolation_one_shot|tx_read_ts"
     ),
     "only under other isolation levels than ours, or for other transactions": (
-        "innodb_snapshot_isolation|tidb_(skip_isolation|nontransactional|multi_statement|txn_entry|sysdate).*"
+        "innodb_snapshot_isolation|tidb_(skip_isolation|nontransactional|multi_statement|sysdate).*"
     ),
 }
 """Why the rest is inherited → a pattern of the variables' names; `SETTINGS` takes precedence."""

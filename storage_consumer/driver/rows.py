@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,7 @@ from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.driver.remedies import missing_table, quarantine_ways, table_command
 from storage_consumer.errors import NotReplicable, TableError
 from storage_consumer.job.match import table_work, unread_work
-from storage_consumer.job.reports import FileReport, TableOutcome, WriteReport, in_sequence, table_outcome
+from storage_consumer.job.reports import FileReport, TableOutcome, WriteReport, in_sequence, is_blocked, table_outcome
 from storage_consumer.job.shape import shape
 from storage_consumer.job.spec import FileSplit, JobSpec, Mode, Quarantine, TablePlan
 from storage_consumer.job.target_table import TargetTable
@@ -56,14 +55,14 @@ class RowJobs:
         planned = self._planned(steps)
         if not planned:
             return frozenset()
-        files = self._files(planned)
-        self._waves += 1
-        spec = self._spec(planned, files)
-        # From here on tasks exist that may still write after the job ended or failed.
-        self._may_be_late = True
-        by_table: dict[int, list[FileReport | WriteReport]] = defaultdict(list)
-        for report in self.context.pipeline.run(spec, files, self.context.progress):
-            by_table[report.table].append(report)
+        by_table = self._run(planned)
+        # The former states of all rows are gone or replaced by now, so whatever is in a row's way stays there.
+        if again := [
+            (step, replace(plan, is_settled=True, has_entries=plan.has_entries or plan.quarantine is not None))
+            for step, plan in planned
+            if is_blocked(by_table[plan.index])
+        ]:
+            by_table |= self._run(again)
         self._note_quarantined(planned, by_table)
         tables = self.context.manager.tables
         moved = [
@@ -77,6 +76,18 @@ class RowJobs:
         if any(table.status.stored != TableState.HALTED for table in moved):
             self.ledger.steps += 1
         return frozenset(table.key for table in moved if not table.status.is_halted)
+
+    def _run(self, planned: Sequence[_Planned]) -> dict[int, list[FileReport | WriteReport]]:
+        """Run one job; return the reports of each table, by `TablePlan.index`."""
+        files = self._files(planned)
+        self._waves += 1
+        spec = self._spec(planned, files)
+        # From here on tasks exist that may still write after the job ended or failed.
+        self._may_be_late = True
+        by_table: dict[int, list[FileReport | WriteReport]] = {plan.index: [] for _, plan in planned}
+        for report in self.context.pipeline.run(spec, files, self.context.progress):
+            by_table[report.table].append(report)
+        return by_table
 
     @property
     def _origins(self) -> tuple[Upstream, ...]:

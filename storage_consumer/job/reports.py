@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from storage_consumer.job.spec import WHOLE, ByteRange
 from storage_consumer.model import DataFile
@@ -54,6 +55,15 @@ class QuarantinedRow:
     place: RowPlace
 
 
+class Written(NamedTuple):
+    """What became of the rows of a table in one bucket."""
+
+    rows: int
+    """Rows written and deleted."""
+    blocked: int = 0
+    """See `WriteReport.blocked`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteReport:
     """The outcome of one table in one bucket."""
@@ -61,6 +71,8 @@ class WriteReport:
     table: int
     written: int = 0
     """Rows written and deleted."""
+    blocked: int = 0
+    """Rows not written yet: others are in their way, which may be about to go; see `TablePlan.is_settled`."""
     error: str = ""
     """Why the target refused a row; empty if it took all of them."""
     commit_ts: int = 0
@@ -112,6 +124,13 @@ def table_outcome(step: RowStep, reports: Sequence[FileReport | WriteReport]) ->
         gone=any(report.gone for report in of_files),
         quarantined=_quarantined(reports),
     )
+
+
+def is_blocked(reports: Iterable[FileReport | WriteReport]) -> bool:
+    """Return whether rows of a table wait for others to make way for them, and nothing else holds the table up."""
+    found = list(reports)
+    blocked = any(report.blocked for report in found if isinstance(report, WriteReport))
+    return blocked and not any(report.error for report in found)
 
 
 def _quarantined(reports: Iterable[FileReport | WriteReport]) -> tuple[QuarantinedRow, ...]:

@@ -30,11 +30,11 @@ class Fold(Enum):
 
     EXACT = "exact"
     PAD = "pad"
-    """If they are equal without trailing spaces."""
+    """If they are equal to the source; the target ignores trailing spaces."""
     NUMBER = "number"
     """If they are equal as floating-point numbers."""
     LOOSE = "loose"
-    """If a collation that we do not imitate says so: only a coarse image of the text proves keys different."""
+    """The same; the target compares by a collation that we do not imitate: only a coarse image of the text proves keys different."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,10 +110,12 @@ class TablePlan:
     commit_range: CommitRange
     mode: Mode
     has_other_unique_keys: bool
-    """Whether there are further unique keys: writers whose REPLACE statements block each other then queue."""
+    """Whether there are further unique keys: writers that block each other then queue, and a row may be in another's way."""
     written: tuple[WireColumn, ...]
     key: tuple[KeyPart, ...]
     versions: Mapping[VersionKey, VersionPlan]
+    is_settled: bool = False
+    """Whether the rows of this commit range in the target are in their last states: one that is in another's way stays in it."""
     replaces: bool = False
     """Whether a keyless table has unique keys over nullable columns: a row replaces the one that shares such a key."""
     has_commit_ts: bool = True

@@ -1,7 +1,7 @@
 """Quarantined rows that an operator wants to be tried again: between windows, under the lease, each in a transaction of its own.
 
-Between two windows the target holds what the source held at the table's checkpoint, but for the quarantined keys. So a row that the
-REPLACE pushes out by another unique key is itself a former state of such a key. In the middle of a window it could be a newer row.
+Between two windows the target holds what the source held at the table's checkpoint, but for the quarantined keys. A row whose unique
+value is held by the former state of another quarantined one waits for that one.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class QuarantineRetries:
         locked = {str(digest) for (digest,) in fenced.rows(fenced.spec.statements.lock_entries % literals)}
         if entry.digest not in locked:
             return 0
-        RowStatements(fenced).replace(work, [entry.line])
+        RowStatements(fenced).put(work, [entry.line], (), is_settled=True)
         return fenced.query(fenced.spec.statements.remove_entries % literals)
 
     def _spec(self, context: RoundContext) -> JobSpec:

@@ -12,7 +12,7 @@ import numpy as np
 
 from storage_consumer.decode.decoder import Batch
 from storage_consumer.job.spec import TablePlan, VersionPlan
-from storage_consumer.kernels.arrays import DELETE, UPDATE
+from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
 from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.order.changes import (
     Changes,
@@ -65,11 +65,10 @@ class BatchBuffer:
         `rank`: the rank of the file, or of each change's file. `read`: the bytes of files read since the last `drain`.
         Raises `BadKey`, having taken none.
         """
-        # A row number lies below the bits of the rank, so adding puts it into the order.
-        places = batch.numbers + order_of(rank, 0, upsert=False)
+        places = order_of(rank, batch.numbers, upsert=False)
         order = places + np.where(batch.operations > DELETE, order_of(0, 0, upsert=True), 0)
         if self._table.key:
-            self._waiting.append(_Waiting(batch, order, self._keys(batch)))
+            self._waiting.append(_kept(batch, places, order, self._keys(batch)))
             if not self._waits or read - self._made_at >= WAITING_BYTES:
                 # Judged only here: the few changes that wait at a `drain` would make hot keys look cold.
                 self._waits = self._make_lines()
@@ -125,23 +124,27 @@ class BatchBuffer:
         if not self._waiting:
             return False
         batches, self._waiting = self._waiting, []
-        ts = np.concatenate([each.batch.ts for each in batches])
+        ts = np.concatenate([each.batch.ts[each.rows] for each in batches])
         order = np.concatenate([each.order for each in batches])
         keys = joined_keys([each.keys for each in batches])
-        chosen = np.sort(latest(ts, order, keys, has_commit_ts=True)) if self._waits else np.arange(len(ts))
+        chosen = np.arange(len(ts))
+        if self._waits:
+            places, orders = latest(ts, order, keys, self._table)
+            order[places] = orders
+            chosen = np.sort(places)
         taken: list[Places] = []
         lines: list[Lines] = []
         start = 0
         # `chosen` is sorted, so each batch finds its share of it by two binary searches.
-        for batch, places_of, _ in batches:
-            end = start + len(places_of)
+        for batch, rows, orders_of, _ in batches:
+            end = start + len(orders_of)
             places = chosen[slice(*np.searchsorted(chosen, (start, end)))] - start
             # Deletes have other columns than the rest, so each batch gives two sets of lines at most.
-            is_delete = batch.operations[places] == DELETE
+            is_delete = batch.operations[rows[places]] == DELETE
             for columns, some in ((self._version.written, places[~is_delete]), (self._version.key, places[is_delete])):
                 if len(some):
                     taken.append(some + start)
-                    lines.append(batch.lines(columns, some))
+                    lines.append(batch.lines(columns, rows[some]))
             start = end
         # Everything else follows the order in which the lines were made.
         sequence = np.concatenate(taken)
@@ -152,8 +155,29 @@ class BatchBuffer:
 
 
 class _Waiting(NamedTuple):
-    """A batch whose lines are not written yet."""
+    """Changes of a batch whose lines are not written yet."""
 
     batch: Batch
+    rows: Places
+    """Their indexes in the batch."""
     order: Integers
     keys: Keys
+
+
+def _kept(batch: Batch, places: Integers, order: Integers, keys: Keys) -> _Waiting:
+    """Return a batch's changes, with their births; `places`: their orders without the operation.
+
+    An update that is a delete and an insert and leaves the key as it is becomes the one change that it is.
+    """
+    order = order + (batch.operations == INSERT)
+    rows = np.arange(len(order))
+    seconds = np.flatnonzero(places[1:] == places[:-1]) + 1
+    if not len(seconds):
+        return _Waiting(batch, rows, order, keys)
+    if isinstance(keys, np.ndarray):
+        stays = keys[seconds] == keys[seconds - 1]
+    else:
+        stays = np.array([keys[place] == keys[place - 1] for place in seconds.tolist()], np.bool_)
+    order[seconds[stays]] -= 1
+    rows = np.delete(rows, seconds[stays] - 1)
+    return _Waiting(batch, rows, order[rows], chosen_keys(keys, rows))

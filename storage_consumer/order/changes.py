@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from storage_consumer.job.spec import TablePlan
 from storage_consumer.kernels.row_lines import Lines
-from storage_consumer.order.keys import Key, is_upsert, sequence_of
+from storage_consumer.order.keys import Key, compares_texts, is_birth, is_upsert, sequence_of
 
 Integers = NDArray[np.int64]
 Unsigned = NDArray[np.uint64]
@@ -41,15 +41,15 @@ class Changes:
         """Return the number of changes."""
         return len(self.lines)
 
-    def pairs(self) -> Iterator[tuple[bool, bytes]]:
-        """Yield for each change whether it leaves a row in place, and its line."""
-        return zip(is_upsert(self.order).tolist(), self.lines, strict=True)
+    def pairs(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the order and the line of each change."""
+        return zip(self.order.tolist(), self.lines, strict=True)
 
-    def chosen(self, places: Places) -> Changes:
-        """Return the changes at these indexes, in this order."""
+    def chosen(self, places: Places, order: Integers | None = None) -> Changes:
+        """Return the changes at these indexes, in this order; `order`: their orders, where these are others by now."""
         return Changes(
             ts=self.ts[places],
-            order=self.order[places],
+            order=self.order[places] if order is None else order,
             keys=chosen_keys(self.keys, places) if len(self.keys) else [],
             lines=self.lines.chosen(places),
         )
@@ -126,31 +126,50 @@ def _is_in_sequence(part: Changes) -> bool:
     return bool(((ts[1:] > ts[:-1]) | ((ts[1:] == ts[:-1]) & (order[1:] > order[:-1]))).all())
 
 
-def latest(ts: Unsigned, order: Integers, keys: Keys, *, has_commit_ts: bool) -> Places:
-    """Return the indexes of the last change of each key: sorted by key if keys are integers, else by each key's first change.
+def latest(ts: Unsigned, order: Integers, keys: Keys, table: TablePlan) -> tuple[Places, Integers]:
+    """Return the indexes of the last change of each key, and their orders.
 
-    `has_commit_ts`: see `order.keys.sequence_of`.
+    They are sorted by key if keys are integers, else by each key's first change.
     """
     codes = keys if isinstance(keys, np.ndarray) else _numbered(keys)
     if (codes[1:] > codes[:-1]).all():  # strictly ascending: each key occurs once, as new rows mostly do
-        return np.arange(len(codes))
+        return np.arange(len(codes)), order
     # Sorted by key, then commit-ts, then order: the last of each run of equal keys is the one that counts.
-    sequence = np.lexsort((sequence_of(order, has_commit_ts=has_commit_ts), ts, codes))
+    sequence = np.lexsort((sequence_of(order, has_commit_ts=table.has_commit_ts), ts, codes))
     codes = codes[sequence]
     is_last = np.empty(len(codes), np.bool_)
     is_last[-1:] = True
     np.not_equal(codes[1:], codes[:-1], out=is_last[:-1])
-    return sequence[is_last]
+    places = sequence[is_last]
+    # Elsewhere no other row can be in the way, so nobody asks.
+    if not compares_texts(table.key):
+        return places, order[places]
+    return places, order[places] | _born(order[sequence], is_last)
 
 
-def counting(ts: Unsigned, order: Integers, keys: Keys, table: TablePlan) -> Places:
-    """Return the indexes of the changes that count: the last one of each key, or every event of a keyless table in sequence."""
-    return latest(ts, order, keys, has_commit_ts=table.has_commit_ts) if table.key else np.lexsort((order, ts))
+def _born(order: Integers, is_last: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return of each key's last change whether the life that it continues or ends began among its changes, which are in sequence."""
+    places = np.arange(len(order))
+    ends = places[is_last]
+    starts = np.append(0, ends[:-1] + 1)[: len(ends)]
+    upsert = is_upsert(order)
+    births = np.maximum.accumulate(np.where(upsert & is_birth(order), places, -1))
+    deaths = np.append(-1, np.maximum.accumulate(np.where(upsert, -1, places)))
+    found: NDArray[np.bool_] = births[ends] > np.maximum(deaths[ends], starts - 1)
+    return found
+
+
+def counting(ts: Unsigned, order: Integers, keys: Keys, table: TablePlan) -> tuple[Places, Integers]:
+    """Return the indexes of the changes that count, and their orders: the last one of each key, or every event of a keyless table in sequence."""
+    if table.key:
+        return latest(ts, order, keys, table)
+    places = np.lexsort((order, ts))
+    return places, order[places]
 
 
 def folded(changes: Changes, table: TablePlan) -> Changes:
     """Return the changes that count."""
-    return changes.chosen(counting(changes.ts, changes.order, changes.keys, table))
+    return changes.chosen(*counting(changes.ts, changes.order, changes.keys, table))
 
 
 def _numbered(keys: Iterable[Key]) -> Integers:

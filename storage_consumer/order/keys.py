@@ -10,9 +10,10 @@ import re
 import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,18 +30,39 @@ Key = int | str | tuple[str, ...]
 One integer column gives integers, unless rows of another structure hold something else.
 """
 
-# From the top: a bit for upserts, the rank of the file, the row number. 61 bits in all, so an order fits a signed
+# From the top: a bit for upserts, the rank of the file, the row number, a bit for births. 62 bits in all, so an order fits a signed
 # integer.
-_ROW_BITS, _RANK_BITS = 36, 24
-_UPSERT = 1 << (_ROW_BITS + _RANK_BITS)
+_BIRTH_BITS, _ROW_BITS, _RANK_BITS = 1, 36, 24
+_UPSERT = 1 << (_BIRTH_BITS + _ROW_BITS + _RANK_BITS)
 _INTEGER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 _MIXER, _MIXED_BITS = 0x9E3779B97F4A7C15, 33
 """Multiplicative hash: 2**64 divided by the golden ratio, and how many low bits of the product are too regular to use."""
 
 
-def order_of(rank: Any, row: int, *, upsert: bool) -> Any:
-    """Return the order of a row, or of rows for an array of ranks: upserts after deletes, then file rank, then row number."""
-    return (_UPSERT if upsert else 0) | rank << _ROW_BITS | row
+class Action(Enum):
+    """What becomes of the rows of a run; see `is_birth` for which rows came into being."""
+
+    DELETE = "delete"
+    """They go, and with them what the target finds equal to their keys."""
+    REMOVE = "remove"
+    """They go; they also came into being in this commit range, so another spelling of their keys in the target is another row."""
+    INSERT = "insert"
+    """They came into being in this commit range."""
+    REPLACE = "replace"
+    """They were there before it, perhaps under another spelling of their keys."""
+
+
+class Run(NamedTuple):
+    """Rows with which the same is to be done, in any order."""
+
+    action: Action
+    lines: Sequence[bytes]
+    """The key's columns of rows that go, the written columns of the others."""
+
+
+def order_of(rank: Any, row: Any, *, upsert: bool, birth: Any = False) -> Any:
+    """Return the order of a row, or of rows for arrays: upserts after deletes, then file rank, then row number; `birth`: see `is_birth`."""
+    return (_UPSERT if upsert else 0) | rank << (_BIRTH_BITS + _ROW_BITS) | row << _BIRTH_BITS | birth
 
 
 def is_upsert(order: Any) -> Any:
@@ -50,12 +72,20 @@ def is_upsert(order: Any) -> Any:
 
 def rank_of(order: Any) -> Any:
     """Return the rank of the file that holds the change with this order; for an array, each rank."""
-    return order >> _ROW_BITS & ((1 << _RANK_BITS) - 1)
+    return order >> (_BIRTH_BITS + _ROW_BITS) & ((1 << _RANK_BITS) - 1)
 
 
 def row_of(order: int) -> int:
     """Return the number of the row in its file."""
-    return order & ((1 << _ROW_BITS) - 1)
+    return order >> _BIRTH_BITS & ((1 << _ROW_BITS) - 1)
+
+
+def is_birth(order: Any) -> Any:
+    """Return whether the row came into being, by an insert, rather than was there already; of an array, each.
+
+    Of what is left of several changes of a key: whether the life that the last of them continues or ends began among them.
+    """
+    return order & 1 == 1
 
 
 def sequence_of(order: NDArray[np.int64], *, has_commit_ts: bool) -> NDArray[np.int64]:
@@ -110,7 +140,7 @@ def _integer(text: str) -> Key:
 
 
 def folded_text(part: KeyPart, text: str) -> str:
-    """Return the text that all key texts of a column have that are equal to this one; not for a LOOSE part."""
+    """Return the text that all key texts of a column have that are one key at the source."""
     fold = _fold_text(part)
     return fold(text) if fold else text
 
@@ -122,8 +152,6 @@ def _fold_text(part: KeyPart) -> Callable[[str], str] | None:
         # Two hexadecimal digits for each byte.
         width = prefix * 2 if part.column.kind is WireKind.HEX else prefix
         return lambda text: text[:width]
-    if part.fold is Fold.PAD:
-        return lambda text: text.rstrip(" ")
     if part.fold is Fold.NUMBER:
         # Adding 0.0 turns -0.0 into 0.0.
         return lambda text: repr(float(text) + 0.0)
@@ -156,7 +184,7 @@ def coarse_image(text: str, *, beyond_bmp: bool = True) -> str:
 
 def image_function(parts: Sequence[KeyPart]) -> Callable[[Key], str]:
     """Return a function from a key to a text that is the same for any two keys that the target may find equal."""
-    images = [_image(part) if part.fold is Fold.LOOSE else None for part in parts]
+    images = [_image(part) for part in parts]
     if len(parts) == 1:
         image: Callable[[Any], str] = images[0] or str
         return image
@@ -168,10 +196,29 @@ def image_function(parts: Sequence[KeyPart]) -> Callable[[Key], str]:
     return several
 
 
-def _image(part: KeyPart) -> Callable[[str], str]:
-    """Return the function for the coarse image of one column's texts; a set's image does not depend on the order of its members."""
+def _image(part: KeyPart) -> Callable[[str], str] | None:
+    """Return the function for the image of one column's texts, None for themselves; a set's does not depend on the order of its members."""
+    if part.fold is not Fold.LOOSE:
+        return _unpadded if part.fold is Fold.PAD else None
     image = partial(coarse_image, beyond_bmp=part.beyond_bmp)
     return (lambda text: "".join(sorted(image(text)))) if part.column.type == "SET" else image
+
+
+def _unpadded(text: str) -> str:
+    return text.rstrip(" ")
+
+
+def compares_texts(parts: Sequence[KeyPart]) -> bool:
+    """Return whether the target may find keys equal that the source tells apart."""
+    return any(part.fold in (Fold.PAD, Fold.LOOSE) for part in parts)
+
+
+def is_padded(parts: Sequence[KeyPart], keys: Iterable[Any]) -> bool:
+    """Return whether a key has trailing spaces that the target ignores."""
+    if len(parts) == 1:
+        return parts[0].fold is Fold.PAD and any(key.endswith(" ") for key in keys)
+    places = [place for place, part in enumerate(parts) if part.fold is Fold.PAD]
+    return bool(places) and any(key[place].endswith(" ") for key in keys for place in places)
 
 
 def bucket_function(parts: Sequence[KeyPart], partitions: int, stripe_bits: int) -> Callable[[Key], int]:
@@ -204,34 +251,35 @@ def one_bucket(table_index: int, partitions: int) -> int:
     return table_index % partitions
 
 
-def long_runs(changes: Iterable[tuple[bool, bytes]], images: Iterable[str]) -> Iterator[tuple[bool, list[bytes]]]:
-    """Yield changes in sequence, each an upsert (True) or a delete and its line, in runs of one kind.
+def long_runs(changes: Iterable[tuple[int, bytes]], images: Iterable[str]) -> Iterator[Run]:
+    """Yield changes in sequence, each the order and the line, in runs: deletes, then upserts, again and again.
 
     A delete moves ahead of the upserts before it, unless one of them may be of the same row. `images`: those of the
     changes' keys; see `image_function`.
     """
-    deletes: list[bytes] = []
-    upserts: list[bytes] = []
+    found: dict[Action, list[bytes]] = {action: [] for action in Action}
     written: set[str] = set()
-    for (upsert, line), image in zip(changes, images, strict=True):
-        if upsert:
-            upserts.append(line)
+    for (order, line), image in zip(changes, images, strict=True):
+        if is_upsert(order):
             written.add(image)
-            continue
         # Different images prove that the rows differ: only an equal image keeps the delete after the upserts.
-        if image in written:
-            yield from _runs(deletes, upserts)
-            deletes, upserts, written = [], [], set()
-        deletes.append(line)
-    yield from _runs(deletes, upserts)
+        elif image in written:
+            yield from _runs(found)
+            found, written = {action: [] for action in Action}, set()
+        found[action_of(order)].append(line)
+    yield from _runs(found)
 
 
-def _runs(deletes: list[bytes], upserts: list[bytes]) -> Iterator[tuple[bool, list[bytes]]]:
-    """Yield each of the two that is not empty as a run."""
-    if deletes:
-        yield False, deletes
-    if upserts:
-        yield True, upserts
+def action_of(order: int) -> Action:
+    """Return what is to be done with the row of a change."""
+    if is_upsert(order):
+        return Action.INSERT if is_birth(order) else Action.REPLACE
+    return Action.REMOVE if is_birth(order) else Action.DELETE
+
+
+def _runs(found: Mapping[Action, Sequence[bytes]]) -> Iterator[Run]:
+    """Yield each that is not empty as a run."""
+    yield from (Run(action, lines) for action, lines in found.items() if lines)
 
 
 def delivered_once(changes: Iterable[tuple[int, Row]]) -> list[tuple[bool, Row]]:

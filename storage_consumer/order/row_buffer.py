@@ -11,7 +11,7 @@ from storage_consumer.decode.wire_format import LineEncoder
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.lossy_columns import check
 from storage_consumer.job.spec import TablePlan, VersionPlan
-from storage_consumer.kernels.arrays import DELETE, PARTIAL_DELETE, UPDATE
+from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
 from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.order.changes import Changes, chosen_keys, compact_keys, counting
 from storage_consumer.order.keys import Key, is_upsert, key_function, order_of
@@ -57,10 +57,12 @@ class RowBuffer:
         # TiCDC's handle key need not be the key that the target has.
         if operation == PARTIAL_DELETE and any(values[place] is None for place in self._version.key):
             raise NotReplicable(_DELETE_WITHOUT_KEY)
-        key = self._key(values)
-        self._held.add(commit_ts, order_of(rank, number, upsert=operation > DELETE), values, key)
+        key, old_key = self._key(values), None if old is None else self._key(old)
         # An update that changes the key is also a delete of the old key, which may go to another bucket.
-        if old is not None and (old_key := self._key(old)) != key:
+        moves = old_key not in (None, key)
+        birth = operation == INSERT or moves
+        self._held.add(commit_ts, order_of(rank, number, upsert=operation > DELETE, birth=birth), values, key)
+        if old is not None and moves:
             if not self._table.has_commit_ts:
                 raise NotReplicable(_UNORDERED_MOVE)
             check(old, self._key_limits)
@@ -89,10 +91,10 @@ class RowBuffer:
         if not held.ts:
             return None
         ts, order, keys = np.array(held.ts, np.uint64), np.array(held.order, np.int64), compact_keys(held.keys)
-        places = counting(ts, order, keys, self._table)
+        places, orders = counting(ts, order, keys, self._table)
         return Changes(
             ts=ts[places],
-            order=order[places],
+            order=orders,
             keys=chosen_keys(keys, places) if self._key else [],
             lines=self._lines(held, places.tolist()),
         )

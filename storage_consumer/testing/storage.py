@@ -13,14 +13,16 @@ from storage_consumer.config.settings import Upstream
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import RowRefused, StorageUnavailable
-from storage_consumer.job.reports import FileReport, QuarantinedRow, RowPlace, WriteReport
+from storage_consumer.job.reports import FileReport, QuarantinedRow, RowPlace, WriteReport, Written
 from storage_consumer.job.spec import FileSplit, JobSpec, TablePlan
 from storage_consumer.model import StoredObject, TableName
 from storage_consumer.order.keyless import Events
+from storage_consumer.order.keys import Run
 from storage_consumer.pipeline import RowWriter, file_blocks, read_files, write_bucket
 from storage_consumer.storage.base import Storage
 from storage_consumer.storage.paths import left_out
 from storage_consumer.summary import Progress
+from storage_consumer.testing.writer import write_blocks
 
 Row = dict[str, str | None]
 """A row of `MemoryWriter`: column name → wire text."""
@@ -135,7 +137,7 @@ def _is_below(path: str, folders: AbstractSet[str]) -> bool:
 class MemoryWriter:
     """A `pipeline.RowWriter` that keeps rows as wire text, with a server's rules for keys and nothing else of a server.
 
-    A REPLACE removes every row that shares a unique key with the new row; a key that contains a NULL matches no other. The values
+    A row is never written in the place of another one; see `apply.rows`. A key that contains a NULL matches no other. The values
     of all columns are kept as they came: no type changes them, and generated columns do not exist.
     """
 
@@ -156,28 +158,25 @@ class MemoryWriter:
         """Return the rows of a table, each with its number of occurrences."""
         return Counter(tuple(row.values()) for row in self._rows.get(name, ()))
 
-    def write_states(self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
-        """Apply the deletes, then the upserts."""
-        return self.write_runs(work, ((False, deletes), (True, upserts)))
-
     def write_accepted(
-        self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes], place_of: Callable[[bytes], RowPlace]
-    ) -> tuple[int, list[QuarantinedRow]]:
-        """Write them as `write_states` does; a twin quarantines nothing."""
+        self, work: TablePlan, ordered: Sequence[Run], place_of: Callable[[bytes], RowPlace]
+    ) -> tuple[Written, list[QuarantinedRow]]:
+        """Write them as `write_runs` does; a twin quarantines nothing."""
         del place_of
-        return self.write_states(work, deletes, upserts), []
+        return self.write_runs(work, ordered), []
 
-    def write_together(self, states: Sequence[tuple[TablePlan, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
-        """Write one table after another: nothing here refuses a row."""
-        return [self.write_runs(work, ((False, deletes), (True, upserts))) for work, deletes, upserts in states]
+    def write_together(self, states: Sequence[tuple[TablePlan, Sequence[Run]]]) -> list[int]:
+        """Write one table after another."""
+        return [self.write_runs(work, runs).rows for work, runs in states]
 
-    def write_runs(self, work: TablePlan, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
+    def write_runs(self, work: TablePlan, ordered: Sequence[Run]) -> Written:
         """Apply the runs one after another."""
-        written = 0
-        for upsert, lines in ordered:
-            for line in lines:
-                written += self._replace(work, line) if upsert else self._delete(work, line)
-        return written
+
+        def row_of(names: Sequence[str], line: bytes) -> Row:
+            return dict(zip(names, decode_line(line), strict=True))
+
+        unique = self._unique_keys.get(work.name, ())
+        return write_blocks(self._table(work), work, ordered, unique, row_of, lambda _, text: self._same(text))
 
     def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
         """Apply events in sequence; events already written change nothing. Raise `RowRefused` for a delete that finds no row."""
@@ -201,12 +200,6 @@ class MemoryWriter:
 
     def _row(self, work: TablePlan, line: bytes) -> Row:
         return {column.name: text for column, text in zip(work.written, decode_line(line), strict=True)}
-
-    def _delete(self, work: TablePlan, line: bytes) -> int:
-        """Remove the rows that have a key; return their number."""
-        columns = tuple(part.column.name for part in work.key)
-        key = tuple(None if text is None else self._same(text) for text in decode_line(line))
-        return self._remove(work, {columns: key})
 
     def _replace(self, work: TablePlan, line: bytes) -> int:
         """Add a row in place of all rows that share a unique key with it; return 1."""

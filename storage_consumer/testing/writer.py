@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
+from functools import partial
+from itertools import chain, groupby
 
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import LeaseLost, RowRefused
-from storage_consumer.job.reports import QuarantinedRow, RowPlace
+from storage_consumer.job.reports import QuarantinedRow, RowPlace, Written
 from storage_consumer.job.spec import JobSpec, TablePlan
 from storage_consumer.order.keyless import Events
+from storage_consumer.order.keys import Action, Run
 from storage_consumer.ports import TableProgress
 from storage_consumer.testing.records import Row, TargetRecords
+
+Same = Callable[[str, str], str]
+"""Maps a column's name and a text of it to what is equal for texts that are one to the target."""
 
 
 class FencedWriter:
@@ -22,34 +28,24 @@ class FencedWriter:
         """Take the fence of one job: its epoch and window."""
         self._records = records
         self._fence = (spec.epoch, spec.window_id)
-
-    def write_states(self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
-        """Apply the deletes, then the upserts."""
-        return self.write_runs(work, ((False, deletes), (True, upserts)))
+        self._is_alone = spec.whole or spec.partitions == 1
 
     def write_accepted(
-        self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes], place_of: Callable[[bytes], RowPlace]
-    ) -> tuple[int, list[QuarantinedRow]]:
-        """Write them as `write_states` does; a twin quarantines nothing."""
+        self, work: TablePlan, ordered: Sequence[Run], place_of: Callable[[bytes], RowPlace]
+    ) -> tuple[Written, list[QuarantinedRow]]:
+        """Write them as `write_runs` does; a twin quarantines nothing."""
         del place_of
-        return self.write_states(work, deletes, upserts), []
+        return self.write_runs(work, ordered), []
 
-    def write_together(self, states: Sequence[tuple[TablePlan, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
-        """Write one table after another: nothing here refuses a row."""
-        return [self.write_runs(work, ((False, deletes), (True, upserts))) for work, deletes, upserts in states]
+    def write_together(self, states: Sequence[tuple[TablePlan, Sequence[Run]]]) -> list[int]:
+        """Write one table after another."""
+        return [self.write_runs(work, runs).rows for work, runs in states]
 
-    def write_runs(self, work: TablePlan, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
-        """Delete rows by key; add rows in place of all that share a unique key with them, as REPLACE does."""
-        rows, written = self._rows(work), 0
-        names = tuple(part.column.name for part in work.key)
-        unique = {names, *self._unique(work)}
-        for upsert, lines in ordered:
-            for line in lines:
-                row = self._row(work, tuple(column.name for column in work.written) if upsert else names, line)
-                _remove(rows, row, unique if upsert else {names})
-                rows += [row] if upsert else []
-                written += 1
-        return written
+    def write_runs(self, work: TablePlan, ordered: Sequence[Run]) -> Written:
+        """Write runs one after another, each block of upserts as one transaction of the real writer."""
+        work = replace(work, is_settled=work.is_settled or (self._is_alone and len(list(blocks(ordered))) <= 1))
+        with _all_or_nothing(self._rows(work)) as rows:
+            return write_blocks(rows, work, ordered, self._unique(work), partial(self._row, work), self._same(work))
 
     def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
         """Write events one by one and move the stored checkpoint with them; a row replaces those with its unique keys, if any."""
@@ -58,13 +54,17 @@ class FencedWriter:
         # What is at or below the stored checkpoint was written before, as in the real writer.
         due = chain.from_iterable(part.after(self._checkpoint(work)).by_commit_ts() for part in parts)
         for commit_ts, events in due:
-            for upsert, line in events:
-                row = self._row(work, tuple(column.name for column in work.written), line)
-                if not upsert and row not in rows:
-                    raise RowRefused(f"{work.name}: the delete with commit ts {commit_ts} finds no row {row}")
-                _remove(rows, row, unique if upsert else ())
-                rows.append(row) if upsert else rows.remove(row)
-                written += 1
+            with _all_or_nothing(rows):
+                for upsert, line in events:
+                    row = self._row(work, tuple(column.name for column in work.written), line)
+                    if not upsert and row not in rows:
+                        raise RowRefused(f"{work.name}: the delete with commit ts {commit_ts} finds no row {row}")
+                    # An update alone has the same in a unique key, to the last byte.
+                    _remove(rows, row, unique if upsert else ())
+                    if upsert and (other := self._in_the_way(work, rows, row, unique)):
+                        raise RowRefused(f"{work.name}: the row {row} was not written, for the target holds {other}")
+                    rows.append(row) if upsert else rows.remove(row)
+                    written += 1
             # With each commit-ts, as the real writer moves it in the transaction of its rows.
             self._move(work, commit_ts)
         return written
@@ -98,6 +98,29 @@ class FencedWriter:
         table = self._records.structures.get(work.name.folded())
         return set() if table is None else {key.columns for key in table.unique_keys}
 
+    def _in_the_way(
+        self, work: TablePlan, rows: Iterable[Row], row: Row, keys: Collection[Sequence[str]]
+    ) -> Row | None:
+        same = self._same(work)
+        return next((there for there in rows if any(_is_one(there, row, key, same) for key in keys)), None)
+
+    def _same(self, work: TablePlan) -> Same:
+        """Return what two values of a column are to be equal in, for the target to find them equal."""
+        table = self._records.structures.get(work.name.folded())
+        lax = {
+            column.name: column
+            for column in (table.columns if table else ())
+            if column.pads or not column.binary_collation
+        }
+
+        def same(name: str, text: str) -> str:
+            if column := lax.get(name):
+                text = text.rstrip(" ") if column.pads else text
+                return text if column.binary_collation else text.casefold()
+            return text
+
+        return same
+
     def _row(self, work: TablePlan, names: Sequence[str], line: bytes) -> Row:
         """Return the values of a line as the table's columns hold them."""
         row: Row = dict(zip(names, decode_line(line), strict=True))
@@ -115,12 +138,70 @@ def _with_fraction(text: str, digits: int) -> str:
     return f"{whole}.{fraction.ljust(digits, '0')}"
 
 
+@contextmanager
+def _all_or_nothing(rows: list[Row]) -> Iterator[list[Row]]:
+    """Undo what the block does to the rows where it refuses one."""
+    before = list(rows)
+    try:
+        yield rows
+    except RowRefused:
+        rows[:] = before
+        raise
+
+
 def _remove(rows: list[Row], row: Row, keys: Collection[Sequence[str]]) -> None:
     """Remove the rows that share one of these keys with a row."""
     if keys:
         rows[:] = [there for there in rows if not any(_is_one(there, row, key) for key in keys)]
 
 
-def _is_one(row: Row, other: Row, key: Sequence[str]) -> bool:
+def _is_one(row: Row, other: Row, key: Sequence[str], same: Same = lambda _, text: text) -> bool:
     """Return whether two rows share a unique key; a key that contains a NULL matches no other."""
-    return all(row[name] is not None and row[name] == other[name] for name in key)
+    pairs = [(name, row[name], other[name]) for name in key]
+    return all(a is not None and b is not None and same(name, a) == same(name, b) for name, a, b in pairs)
+
+
+def blocks(ordered: Sequence[Run]) -> Iterator[list[Run]]:
+    """Yield the runs of upserts that follow one another."""
+    yield from (list(runs) for upserts, runs in groupby(ordered, _is_upserts) if upserts)
+
+
+def _is_upserts(run: Run) -> bool:
+    return run.action in (Action.INSERT, Action.REPLACE)
+
+
+def write_blocks(
+    rows: list[Row],
+    work: TablePlan,
+    ordered: Sequence[Run],
+    unique: Collection[tuple[str, ...]],
+    row_of: Callable[[Sequence[str], bytes], Row],
+    same: Same,
+) -> Written:
+    """Write runs to `rows` as `apply.rows` does: a row goes with its own key, to the last byte if it came into being, and never for another."""
+    key, names = tuple(part.column.name for part in work.key), tuple(column.name for column in work.written)
+    written = blocked = 0
+    for upserts, runs in groupby(ordered, _is_upserts):
+        made = [(run.action, line, row_of(names if upserts else key, line)) for run in runs for line in run.lines]
+        before = len(rows)
+        for action, _, row in made:
+            exact = action in (Action.INSERT, Action.REMOVE)
+            rows[:] = [
+                there for there in rows if not (_is_one(there, row, key) if exact else _is_one(there, row, key, same))
+            ]
+        written += 0 if upserts else before - len(rows)
+        # Born rows first, as one of them may be what an update has spelled anew since.
+        for action, line, row in sorted(made, key=lambda each: each[0] is Action.REPLACE) if upserts else ():
+            if action is Action.REPLACE:
+                rows[:] = [there for there in rows if not _is_one(there, row, key, same)]
+            other = next(
+                (there for there in rows if any(_is_one(there, row, each, same) for each in {key, *unique})), None
+            )
+            if other is None:
+                rows.append(row)
+                written += 1
+            elif work.is_settled or not work.has_other_unique_keys:
+                raise RowRefused(f"{work.name}: the row {row} was not written, for the target holds {other}", line=line)
+            else:
+                blocked += 1
+    return Written(written, blocked)

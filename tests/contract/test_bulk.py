@@ -23,7 +23,7 @@ from storage_consumer.job.spec import JobSpec, TablePlan, WireColumn
 from tests.contract.test_keyless import COLUMNS, LINES
 from tests.contract.test_writer import Rig, real_rig
 from tests.harness.servers import KINDS, DatabaseServer
-from tests.unit.halves import table
+from tests.unit.halves import as_runs, table
 
 pytestmark = pytest.mark.server
 _MORE = {
@@ -77,8 +77,9 @@ def rig(mariadb: DatabaseServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ri
 def _written(spec: JobSpec, work: TablePlan, rows: list[bytes], verb: str = "replace") -> dict[str, int]:
     """How many rows went in by which way."""
     target = Ways(spec)
+    kinds = ((), rows) if verb == "replace" else (rows, ())
     with closing(target.fenced):
-        target.fenced.transaction(work, lambda: getattr(target, verb)(work, rows))
+        target.fenced.transaction(work, lambda: target.put(work, *kinds, is_settled=True))
         return {way: count for way, count in target.came.items() if count}
 
 
@@ -159,7 +160,7 @@ def test_statements_are_given_back(rig: Rig, mariadb: DatabaseServer) -> None:
     with closing(target.fenced):
         for row in (b"a\t1", b"b\t" + b"y" * 21) * 3:
             try:
-                target.fenced.transaction(table(), lambda row=row: target.replace(table(), [row]))  # type: ignore[misc] # a default
+                target.fenced.transaction(table(), lambda row=row: target.put(table(), (), [row], is_settled=True))  # type: ignore[misc] # a default
             except RowRefused:
                 assert len(row) > 20
         assert mariadb.query("SHOW GLOBAL STATUS LIKE 'Prepared_stmt_count'") == (("Prepared_stmt_count", "0"),)
@@ -183,5 +184,5 @@ def test_cut(rig: Rig, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr(connections, "Connection", Cut)
     writer = rig.writer()
     assert isinstance(writer, TargetWriter)
-    writer.write_states(table(), [], [b"a\t1", b"b\t2"])
+    writer.write_runs(table(), as_runs([], [b"a\t1", b"b\t2"]))
     assert (cut, rig.rows()) == ([commands[number]], {("a", "1"): 1, ("b", "2"): 1})

@@ -25,7 +25,7 @@ from tests.contract.test_keyless import LINES, WORK
 from tests.harness.hostile_globals import HOSTILE, changed
 from tests.harness.servers import KINDS, DatabaseServer
 from tests.harness.small_bucket import ts
-from tests.unit.halves import as_events, table
+from tests.unit.halves import as_events, as_runs, table
 
 pytestmark = pytest.mark.server
 _RIGHTS = "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, REFERENCES, CREATE VIEW, SHOW VIEW"
@@ -111,12 +111,13 @@ class Trial:
         for load_data, first in ((True, b"l"), (False, b"i")):
             writer = TargetWriter(replace(spec, load_data=load_data), "", 0)
             many = [b"%s%d\t%s-%d" % (first, number, first, number) for number in range(40)]
-            writer.write_states(replace(table(), has_other_unique_keys=False), [], many)
-            writer.write_states(
-                replace(table(), has_other_unique_keys=False), [b"%s%d" % (first, number) for number in range(9)], []
+            writer.write_runs(replace(table(), has_other_unique_keys=False), as_runs([], many))
+            writer.write_runs(
+                replace(table(), has_other_unique_keys=False),
+                as_runs([b"%s%d" % (first, number) for number in range(9)], []),
             )
             with pytest.raises(StorageConsumerError):
-                writer.write_states(table(), [], [b"%s\t%s" % (first, b"x" * 30)])
+                writer.write_runs(table(), as_runs([], [b"%s\t%s" % (first, b"x" * 30)]))
             writer.close()
         writer = TargetWriter(spec, "", 0)
         events = [(5, [(True, line) for line in LINES * 2]), (6, [(False, line) for line in LINES])]

@@ -23,6 +23,7 @@ from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.steps import DdlStep
 from tests.contract.state_rigs import BUCKET, fenced_spec, statement
 from tests.harness.servers import KINDS, DatabaseServer
+from tests.unit.halves import as_runs
 
 pytestmark = pytest.mark.server
 
@@ -91,7 +92,7 @@ def write(open_spec: Callable[[], JobSpec]) -> Write:
     ) -> list[str]:
         with closing(TargetWriter(open_spec(), "", 0)) as writer:
             place = RowPlace(commit_ts=ts, rank=0, row=3)
-            _, aside = writer.write_accepted(work, deletes or [], upserts, lambda _: place)
+            _, aside = writer.write_accepted(work, as_runs(deletes or [], upserts), lambda _: place)
             writer.finish()
             return [row.key for row in aside]
 
@@ -207,7 +208,7 @@ def test_a_shared_transaction_removes_entries(
     """Tables that are written together remove the entries of their keys as well, those of deleted keys too."""
     write([b"1.00\ttoo long\t1", b"2.00\ttoo long\t2"])
     with closing(TargetWriter(open_spec(), "", 0)) as writer:
-        writer.write_together([(AGAIN, [b"2"], [b"1\ta\t1"])])
+        writer.write_together([(AGAIN, as_runs([b"2"], [b"1\ta\t1"]))])
     assert (entries(server), table(server)) == ([], {("1.00", "a", "1")})
 
 
@@ -230,7 +231,7 @@ def test_a_table_without_entries_costs_no_statement(
 
         monkeypatch.setattr(fenced, "rows", noted_rows)
         monkeypatch.setattr(fenced, "query", noted_query)
-        writer.write_accepted(WORK, [], [b"1\ta\t1"], lambda _: RowPlace(commit_ts=1, rank=0, row=1))
+        writer.write_accepted(WORK, as_runs([], [b"1\ta\t1"]), lambda _: RowPlace(commit_ts=1, rank=0, row=1))
     assert asked
     assert not [sql for sql in asked if "quarantine" in sql]
 
@@ -248,7 +249,7 @@ def test_a_row_too_large_for_the_quarantine(server: DatabaseServer, open_spec: C
     line = b"1\t%s\t1" % (b"x" * 5_000)
     with closing(TargetWriter(replace(open_spec(), max_packet=8_192), "", 0)) as writer:
         with pytest.raises(RowRefused, match=r"id = 1: .*too long.*max_allowed_packet is 8192") as caught:
-            writer.write_accepted(WORK, [], [line, b"2\ta\t2"], lambda _: place)
+            writer.write_accepted(WORK, as_runs([], [line, b"2\ta\t2"]), lambda _: place)
         assert (caught.value.line, entries(server), table(server)) == (line, [], set())
 
 
@@ -259,7 +260,7 @@ def test_a_repeated_attempt_removes_entries_of_the_first(
     place, spec = RowPlace(commit_ts=1, rank=0, row=1), open_spec()
     for accepted in (False, True):
         with closing(TargetWriter(spec, "", 0)) as writer:
-            _, aside = writer.write_accepted(WORK, [], [b"1\ttoo long\t1"], lambda _: place)
+            _, aside = writer.write_accepted(WORK, as_runs([], [b"1\ttoo long\t1"]), lambda _: place)
         assert (len(aside), len(entries(server)), len(table(server))) == ((0, 0, 1) if accepted else (1, 1, 0))
         server.query("ALTER TABLE shop.t MODIFY v VARCHAR(20)")
 

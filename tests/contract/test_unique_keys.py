@@ -12,17 +12,17 @@ import pytest
 
 from storage_consumer.apply.writer import TargetWriter
 from storage_consumer.checkpoint.store import StateStore
-from storage_consumer.job.spec import JobSpec
+from storage_consumer.job.spec import JobSpec, TablePlan
 from tests.contract.state_rigs import BUCKET
 from tests.contract.test_writer import real_rig
 from tests.harness.servers import KINDS
-from tests.unit.halves import table
+from tests.unit.halves import as_runs, table
 
 
 @pytest.mark.server
 @pytest.mark.parametrize("kind", KINDS)
 def test_unique_values_move_between_writers(kind: str, request: pytest.FixtureRequest) -> None:
-    """Four writers in parallel, whose rows take unique values from one another, leave each row as it should be."""
+    """Four writers in parallel, whose rows take unique values from one another, leave each row as it should be: the second time none is blocked."""
     rig = real_rig(request.getfixturevalue(kind), "c0", "c1")
     rig.close()
     state = StateStore(rig.downstream, "")
@@ -32,17 +32,21 @@ def test_unique_values_move_between_writers(kind: str, request: pytest.FixtureRe
     chance = random.Random(3)  # noqa: S311 - data, not a secret
     values = list(range(2_000))
     for _ in range(3):
-        spec = replace(rig.spec, partitions=4, epoch=state.lease.epoch, window_id=state.lease.open_window(4, 0))
         chance.shuffle(values)
         lines = [f"{key}\t{value}".encode() for key, value in enumerate(values)]
+        for is_settled in (False, True):
+            spec = replace(rig.spec, partitions=4, epoch=state.lease.epoch, window_id=state.lease.open_window(4, 0))
+            plan = replace(work, is_settled=is_settled)
 
-        def write(task: int, spec: JobSpec = spec, lines: list[bytes] = lines) -> None:
-            with closing(TargetWriter(spec, "", task)) as writer:
-                for start in range(0, len(lines), 400):
-                    writer.write_states(work, [], lines[start + task : start + 400 : 4])
-                writer.finish()
+            def write(task: int, spec: JobSpec = spec, lines: list[bytes] = lines, plan: TablePlan = plan) -> int:
+                with closing(TargetWriter(spec, "", task)) as writer:
+                    shares = [lines[start + task : start + 400 : 4] for start in range(0, len(lines), 400)]
+                    blocked = sum(writer.write_runs(plan, as_runs([], share)).blocked for share in shares)
+                    writer.finish()
+                    return blocked
 
-        with ThreadPoolExecutor(4) as threads:
-            list(threads.map(write, range(4)))
+            with ThreadPoolExecutor(4) as threads:
+                blocked = sum(threads.map(write, range(4)))
+            assert not (blocked and is_settled)
         assert rig.rows() == Counter((str(key), str(value)) for key, value in enumerate(values))
     state.close()

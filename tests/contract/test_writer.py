@@ -21,8 +21,9 @@ from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
 from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import LeaseLost, RowRefused, TargetUnavailable
-from storage_consumer.job.spec import JobSpec, Mode, TablePlan
+from storage_consumer.job.spec import Fold, JobSpec, Mode, TablePlan
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
+from storage_consumer.order.keys import Action, Run
 from storage_consumer.pipeline import RowWriter
 from storage_consumer.testing.records import TargetRecords
 from storage_consumer.testing.state import MemoryState
@@ -30,10 +31,15 @@ from storage_consumer.testing.storage import FakeClock
 from storage_consumer.testing.writer import FencedWriter
 from tests.contract.state_rigs import BUCKET, fenced_spec
 from tests.harness.servers import KINDS, DatabaseServer
-from tests.unit.halves import NAME, as_events, table
+from tests.unit.halves import NAME, as_events, as_runs, table
 
 Image = tuple[str | None, ...]
 KEYLESS = table(Mode.KEYLESS)
+REPLACING = replace(
+    KEYLESS,
+    replaces=True,
+    versions={place: replace(version, unique=((0,),)) for place, version in KEYLESS.versions.items()},
+)
 
 
 @dataclass
@@ -70,7 +76,7 @@ class Rig:
 def memory_rig(*unique: str) -> Rig:
     """The twin."""
     records = TargetRecords()
-    columns = tuple(TargetColumn(name=name, data_type="varchar", nullable=True) for name in ("c0", "c1"))
+    columns = tuple(TargetColumn(name=name, data_type="varchar", nullable=True, pads=True) for name in ("c0", "c1"))
     keys = tuple(UniqueKey(name=name, columns=(name,), prefixes=(None,)) for name in unique)
     records.structures[NAME] = TargetTable(name=NAME, columns=columns, unique_keys=keys)
 
@@ -127,20 +133,83 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
         rig.close()
 
 
-def test_replace_goes_by_all_unique_keys(make: Make) -> None:
-    """A row takes the place of all rows that share any of its unique keys, NULLs aside; deletes go by the first key, and first (C15, C16)."""
+def test_rows_go_by_all_unique_keys(make: Make) -> None:
+    """A value goes on from row to row, NULLs are in nobody's way, and deletes go first, by the first key (C15, C16)."""
     rig = make("c0", "c1")
-    work = replace(table(), has_other_unique_keys=False)
-    rig.writer().write_states(work, [], [b"a\t1", b"b\t2", b"c\t\\N", b"d\t\\N"])
-    rig.writer().write_states(work, [b"d"], [b"a\t2"])
-    assert rig.rows() == Counter({("a", "2"): 1, ("c", None): 1})
+    work = replace(table(), has_other_unique_keys=True)
+    rig.writer().write_runs(work, as_runs([], [b"a\t1", b"b\t2", b"c\t\\N", b"d\t\\N", b"e\t5"]))
+    rig.writer().write_runs(work, as_runs([b"d", b"e"], [b"a\t2", b"b\t5", b"f\t1"]))
+    assert rig.rows() == Counter({("a", "2"): 1, ("b", "5"): 1, ("c", None): 1, ("f", "1"): 1})
+
+
+@pytest.mark.parametrize("action", [Action.INSERT, Action.REPLACE])
+def test_no_row_takes_the_place_of_another(make: Make, action: Action) -> None:
+    """A row in whose way another one is stays out while that may be about to go; where it stays, the error names both."""
+    rig = make("c0", "c1")
+    work = replace(table(), has_other_unique_keys=True)
+    rig.writer().write_runs(work, as_runs([], [b"a\t1", b"b\t2"]))
+    runs = [Run(action, [b"c\t3", b"d\t1", b"b\t4", b"e\t5"])]
+    with pytest.raises(RowRefused, match=r"d.*1.*a.*1"):
+        rig.writer().write_runs(work, runs)
+    assert rig.rows() == Counter({("a", "1"): 1, ("b", "2"): 1})
+    rig.spec = replace(rig.spec, partitions=2)
+    for _ in range(2):
+        assert rig.writer().write_runs(work, runs) == (3, 1)
+        assert rig.rows() == Counter({("a", "1"): 1, ("b", "4"): 1, ("c", "3"): 1, ("e", "5"): 1})
+    with pytest.raises(RowRefused, match=r"d.*1.*a.*1"):
+        rig.writer().write_runs(replace(work, is_settled=True), runs)
+
+
+@pytest.mark.parametrize("action", [Action.INSERT, Action.REPLACE])
+def test_a_blocked_row_makes_way_itself(make: Make, action: Action) -> None:
+    """What the target holds of a blocked row goes all the same, so that rows of other tasks find the way free."""
+    rig = make("c0", "c1")
+    work = replace(table(), has_other_unique_keys=True)
+    rig.writer().write_runs(work, as_runs([], [b"a\t1", b"b\t2"]))
+    rig.spec = replace(rig.spec, partitions=2)
+    assert rig.writer().write_runs(work, [Run(action, [b"a\t2"])]) == (0, 1)
+    assert rig.writer().write_runs(work, [Run(action, [b"b\t1"])]) == (1, 0)
+    assert rig.writer().write_runs(replace(work, is_settled=True), [Run(action, [b"a\t2"])]) == (1, 0)
+    assert rig.rows() == Counter({("a", "2"): 1, ("b", "1"): 1})
+
+
+PADDED = replace(table(), key=(replace(table().key[0], fold=Fold.PAD),))
+
+
+def test_spellings_that_the_target_finds_equal(make: Make) -> None:
+    """A row that came into being takes no other spelling's place, nor does one that also went take that with it; an update finds its row."""
+    rig = make("c0")
+    rig.writer().write_runs(PADDED, as_runs([], [b"a\t1"]))
+    with pytest.raises(RowRefused, match=r"'a '.*'a'"):
+        rig.writer().write_runs(PADDED, [Run(Action.INSERT, [b"b\t1", b"a \t2"])])
+    with pytest.raises(RowRefused, match=r"'c  '.*'c'"):
+        rig.writer().write_runs(PADDED, [Run(Action.INSERT, [b"c\t1", b"c  \t2"])])
+    rig.writer().write_runs(PADDED, [Run(Action.REMOVE, [b"a "])])
+    assert rig.rows() == Counter({("a", "1"): 1})
+    for _ in range(2):
+        rig.writer().write_runs(PADDED, [Run(Action.DELETE, [b"a"]), Run(Action.INSERT, [b"a \t2"])])
+        assert rig.rows() == Counter({("a ", "2"): 1})
+    rig.writer().write_runs(PADDED, [Run(Action.REPLACE, [b"a\t3"])])
+    assert rig.rows() == Counter({("a", "3"): 1})
+    rig.writer().write_runs(PADDED, [Run(Action.INSERT, [b"a\t4"])])
+    rig.writer().write_runs(PADDED, [Run(Action.REMOVE, [b"a"])])
+    assert rig.rows() == Counter()
+
+
+def test_keyless_rows_take_no_place_that_is_only_equal_to_the_target(make: Make) -> None:
+    """A row of a table without a key takes the place of one that holds the same to the last byte, and of no other."""
+    rig = make("c0")
+    rig.writer().write_events(REPLACING, as_events((5, [(True, b"a\t1")])))
+    with pytest.raises(RowRefused, match=r"'a '.*'a'"):
+        rig.writer().write_events(REPLACING, as_events((6, [(True, b"b\t1"), (True, b"a \t2")])))
+    assert rig.rows() == Counter({("a", "1"): 1})
 
 
 def test_runs_go_in_their_order(make: Make) -> None:
     """Runs are written one after another, so that a key may go and come again."""
     rig = make("c0", "c1")
     rig.writer().write_runs(
-        table(), [(True, [b"a\t1", b"b\t2"]), (False, [b"a", b"x"]), (True, [b"a\t3"]), (False, [b"b"])]
+        table(), [*as_runs([], [b"a\t1", b"b\t2"]), *as_runs([b"a", b"x"], [b"a\t3"]), *as_runs([b"b"], [])]
     )
     assert rig.rows() == Counter({("a", "3"): 1})
 
@@ -230,7 +299,7 @@ def test_keyless_rows_replace_by_unique_keys(make: Make) -> None:
     """Where a keyless table has a unique key that may be NULL, a row takes the place of the one that shares it."""
     rig = make("c0")
     rows = [(True, b"a\t1"), (True, b"\\N\t1"), (True, b"\\N\t1")]
-    rig.writer().write_events(replace(KEYLESS, replaces=True), as_events((5, rows), (6, [(True, b"a\t2")])))
+    rig.writer().write_events(REPLACING, as_events((5, rows), (6, [(True, b"a\t2")])))
     assert rig.rows() == Counter({("a", "2"): 1, (None, "1"): 2})
 
 
@@ -244,7 +313,9 @@ def test_closed_window(make: Make, other: str, *, keyed: bool) -> None:
     if other == "window":
         rig.state.lease.open_window(0, 0)
     with pytest.raises(LeaseLost, match="is closed"):
-        late.write_states(work, [], [b"a\t1"]) if keyed else late.write_events(work, as_events((5, [(True, b"a\t1")])))
+        late.write_runs(work, as_runs([], [b"a\t1"])) if keyed else late.write_events(
+            work, as_events((5, [(True, b"a\t1")]))
+        )
     assert rig.rows() == Counter()
 
 
@@ -287,7 +358,7 @@ def large(request: pytest.FixtureRequest) -> Iterator[LargeRows]:
 def test_row_of_64_mb(large: LargeRows, load_data: bool) -> None:  # noqa: FBT001 - pytest gives it by name
     """A row of 64 MB goes in among small ones, by LOAD DATA and by literals, where max_allowed_packet leaves room for it."""
     rows = [b"a\t1", f"b\t{'y' * (64 << 20)}".encode(), b"c\t3"]
-    large.writer(1 << 27, load_data=load_data).write_states(table(), [], rows)
+    large.writer(1 << 27, load_data=load_data).write_runs(table(), as_runs([], rows))
     assert large.sizes() == {"a": 1, "b": 64 << 20, "c": 1}
 
 
@@ -295,7 +366,7 @@ def test_load_data_heeds_no_limit_but_that_of_packets(large: LargeRows) -> None:
     """LOAD DATA takes rows in packets that any server accepts, so that neither many rows nor one large one are too much for it."""
     rows = [f"{key}\t{'y' * (300 << 10)}".encode() for key in range(20)]
     for packet in (1 << 20, 1 << 10):
-        large.writer(packet, load_data=True).write_states(table(), [], [*rows, f"b\t{'y' * (3 << 20)}".encode()])
+        large.writer(packet, load_data=True).write_runs(table(), as_runs([], [*rows, f"b\t{'y' * (3 << 20)}".encode()]))
         assert sum(large.sizes().values()) == (20 * 300 << 10) + (3 << 20)
 
 
@@ -306,9 +377,13 @@ def test_row_larger_than_the_server_takes(large: LargeRows) -> None:
         r"1048576 bytes. Raise that limit \(SET GLOBAL max_allowed_packet = 68157440, .*, then start again"
     )
     with pytest.raises(RowRefused, match=message) as raised:
-        large.writer(1 << 20, load_data=False).write_states(table(), [], [b"a\t1", f"b\t{'y' * (64 << 20)}".encode()])
+        large.writer(1 << 20, load_data=False).write_runs(
+            table(), as_runs([], [b"a\t1", f"b\t{'y' * (64 << 20)}".encode()])
+        )
     assert len(str(raised.value)) < 400
-    large.writer(68157440, load_data=False).write_states(table(), [], [b"a\t1", f"b\t{'y' * (64 << 20)}".encode()])
+    large.writer(68157440, load_data=False).write_runs(
+        table(), as_runs([], [b"a\t1", f"b\t{'y' * (64 << 20)}".encode()])
+    )
     assert large.sizes() == {"a": 1, "b": 64 << 20}
 
 
@@ -317,7 +392,7 @@ def test_large_bytes(large: LargeRows) -> None:
     large.server.query("ALTER TABLE shop.orders MODIFY c1 LONGBLOB")
     written = (table().written[0], replace(table().written[1], kind=WireKind.HEX, type="LONGBLOB"))
     rows = [b"a\t31", f"b\t{'31' * (2 << 20)}".encode()]
-    large.writer(1 << 20, load_data=True).write_states(replace(table(), written=written), [], rows)
+    large.writer(1 << 20, load_data=True).write_runs(replace(table(), written=written), as_runs([], rows))
     assert large.sizes() == {"a": 1, "b": 2 << 20}
 
 
@@ -334,8 +409,27 @@ def test_statements_just_below_the_limit(large: LargeRows) -> None:
     """The largest statement that is tried is one that the server takes."""
     shorter = len("REPLACE INTO `shop`.`orders` (`c0`, `c1`) VALUES ('b','')")
     writer = large.writer(1 << 20, load_data=False)
-    assert writer.write_states(table(), [], [f"b\t{'y' * ((1 << 20) - 2 - shorter)}".encode()]) == 1
+    assert writer.write_runs(table(), as_runs([], [f"b\t{'y' * ((1 << 20) - 2 - shorter)}".encode()])).rows == 1
     with pytest.raises(
         RowRefused, match="a statement of 1048575 bytes, but the server's max_allowed_packet is 1048576 bytes"
     ):
-        writer.write_states(table(), [], [f"b\t{'y' * ((1 << 20) - 1 - shorter)}".encode()])
+        writer.write_runs(table(), as_runs([], [f"b\t{'y' * ((1 << 20) - 1 - shorter)}".encode()]))
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("load_data", [True, False])
+def test_row_over_6_mib_at_a_tidb(tidb: DatabaseServer, load_data: bool) -> None:  # noqa: FBT001 - pytest gives it by name
+    """Such a row is written, whatever the limit of all sessions is; where the server takes none, the error names the settings."""
+    rig = real_rig(tidb, "c0")
+    tidb.query("ALTER TABLE shop.orders MODIFY c1 LONGTEXT")
+    rig.spec = replace(rig.spec, load_data=load_data, max_packet=1 << 26)
+    rig.writer().write_runs(table(), as_runs([], [f"a\t{'y' * (7 << 20)}".encode(), b"b\t1"]))
+    assert tidb.query("SELECT c0, LENGTH(c1) FROM shop.orders") == (("a", 7 << 20), ("b", 1))
+    lower = FencedConnection(rig.spec, "", 0)
+    lower.query("SET SESSION tidb_txn_entry_size_limit = 0")
+    with pytest.raises(RowRefused, match=r"c0 = 'c': error 8025: .*txn-entry-size-limit.*raft-entry-max-size"):
+        lower.transaction(
+            table(), lambda: RowStatements(lower).put(table(), (), [f"c\t{'y' * (7 << 20)}".encode()], is_settled=True)
+        )
+    lower.close()
+    rig.close()

@@ -16,7 +16,7 @@ from storage_consumer.job.spec import JobSpec, TablePlan
 from storage_consumer.model import TableName
 from tests.contract.state_rigs import BUCKET, fenced_spec
 from tests.harness.servers import KINDS, DatabaseServer
-from tests.unit.halves import table
+from tests.unit.halves import as_runs, table
 
 TABLES = 3
 Writer = Callable[[JobSpec], TargetWriter]
@@ -74,8 +74,12 @@ def test_one_transaction(server: DatabaseServer, spec: JobSpec, writer: Writer) 
     first, second, third = works()
     for _ in range(2):
         target = writer(spec)
-        assert target.write_together([(first, [], [b"a\t1", b"b\t2"]), (second, [], [b"c\t3"])])[1:] == [1]
-        assert target.write_together([(first, [b"a"], [b"b\t4"]), (second, [b"x"], []), (third, [], [b"d\t5"])])
+        assert target.write_together([(first, as_runs([], [b"a\t1", b"b\t2"])), (second, as_runs([], [b"c\t3"]))])[
+            1:
+        ] == [1]
+        assert target.write_together(
+            [(first, as_runs([b"a"], [b"b\t4"])), (second, as_runs([b"x"], [])), (third, as_runs([], [b"d\t5"]))]
+        )
         assert rows(server) == [{("b", "4")}, {("c", "3")}, {("d", "5")}]
 
 
@@ -84,7 +88,9 @@ def test_all_or_nothing(server: DatabaseServer, spec: JobSpec, writer: Writer) -
     first, second, third = works()
     long = b"b\t" + b"y" * 30
     with pytest.raises(RowRefused, match=r"shop\.t1"):
-        writer(spec).write_together([(first, [], [b"a\t1"]), (second, [], [long]), (third, [], [b"c\t1"])])
+        writer(spec).write_together(
+            [(first, as_runs([], [b"a\t1"])), (second, as_runs([], [long])), (third, as_runs([], [b"c\t1"]))]
+        )
     assert rows(server) == [set()] * TABLES
 
 
@@ -93,6 +99,6 @@ def test_fence(server: DatabaseServer, spec: JobSpec, writer: Writer) -> None:
     first, second, _ = works()
     with pytest.raises(LeaseLost):
         writer(replace(spec, window_id=spec.window_id + 1)).write_together(
-            [(first, [], [b"a\t1"]), (second, [], [b"b\t1"])]
+            [(first, as_runs([], [b"a\t1"])), (second, as_runs([], [b"b\t1"]))]
         )
     assert rows(server) == [set()] * TABLES

@@ -21,11 +21,12 @@ from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.service import ConsumerService
 from storage_consumer.inspection.inspector import completed, inspect
-from storage_consumer.job.reports import FileReport, WriteReport
+from storage_consumer.job.reports import FileReport, WriteReport, Written
 from storage_consumer.job.spec import FileSplit, JobSpec, TablePlan
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.model import TableColumn, TableName
 from storage_consumer.order.keyless import Events
+from storage_consumer.order.keys import Action, Run
 from storage_consumer.plan.journal import DdlAnswer
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import DdlStep
@@ -329,17 +330,16 @@ class _Counting:
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
 
-    def write_states(self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
-        """Note both."""
-        return self.write_runs(work, ((False, deletes), (True, upserts)))
-
-    def write_together(self, states: Sequence[tuple[TablePlan, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
+    def write_together(self, states: Sequence[tuple[TablePlan, Sequence[Run]]]) -> list[int]:
         """Note each."""
-        return [self.write_states(*state) for state in states]
+        return [self.write_runs(work, runs).rows for work, runs in states]
 
-    def write_runs(self, work: TablePlan, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
+    def write_runs(self, work: TablePlan, ordered: Sequence[Run]) -> Written:
         """Note all runs of a table."""
-        return self._note(work, ((upsert, line) for upsert, lines in ordered for line in lines))
+        upserts = (Action.INSERT, Action.REPLACE)
+        # Sorted, so that the note does not depend on which rows came into being.
+        events = sorted((run.action in upserts, line) for run in ordered for line in run.lines)
+        return Written(self._note(work, iter(events)))
 
     def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
         """Note all events of a table."""

@@ -23,6 +23,7 @@ from tests.harness.replay import Replay
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.integration.rounds import consumer, content, of, once
+from tests.unit.halves import as_runs
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 SHOP = Corpus(FIXTURES / "shop" / "new" / "shop__csv")
@@ -110,7 +111,7 @@ def test_late_task_cannot_write(
     for stale in (replace(spec, window_id=spec.window_id - 1), replace(spec, epoch=spec.epoch - 1)):
         writer = TargetWriter(stale, "", 0)
         with pytest.raises(LeaseLost, match="is closed"):
-            writer.write_states(work, [b"1"], [b"7\tlate"])
+            writer.write_runs(work, as_runs([b"1"], [b"7\tlate"]))
         writer.close()
     assert content(mariadb, "d.t") == [(1, "one")]
 
@@ -120,13 +121,13 @@ def test_attempts_of_one_task(one_table: SmallBucket, mariadb: DatabaseServer, m
     spec = captured_spec(one_table, mariadb, monkeypatch)
     mariadb.query("UPDATE storage_consumer.slots SET attempt = '', finished = 0")
     first, second, third = (TargetWriter(spec, "", 0) for _ in range(3))
-    assert first.write_states(spec.tables[0], [], [b"7\tfirst"]) == 1
-    assert second.write_states(spec.tables[0], [], [b"7\tsecond"]) == 1
+    assert first.write_runs(spec.tables[0], as_runs([], [b"7\tfirst"])).rows == 1
+    assert second.write_runs(spec.tables[0], as_runs([], [b"7\tsecond"])).rows == 1
     with pytest.raises(TargetUnavailable, match="taken over"):
-        first.write_states(spec.tables[0], [b"7"], [])
+        first.write_runs(spec.tables[0], as_runs([b"7"], []))
     second.finish()
     with pytest.raises(TargetUnavailable, match="has finished"):
-        third.write_states(spec.tables[0], [b"7"], [])
+        third.write_runs(spec.tables[0], as_runs([b"7"], []))
     for writer in (first, second, third):
         writer.close()
     assert content(mariadb, "d.t") == [(1, "one"), (7, "second")]

@@ -20,6 +20,7 @@ from storage_consumer.model import CommitRange, DataFile, TableName
 from storage_consumer.order.buffer import Place
 from storage_consumer.order.changes import Changes
 from storage_consumer.order.keyless import Events
+from storage_consumer.order.keys import Action, Run
 from storage_consumer.pipeline import read_files, write_bucket
 from storage_consumer.testing.storage import MemoryWriter
 from tests.unit.building import data_file
@@ -62,6 +63,12 @@ def table(mode: Mode = Mode.KEYED, *, index: int = 0, low: int = 0, high: int = 
         key=key,
         versions={(1, "shop/orders"): version},
     )
+
+
+def as_runs(deletes: Sequence[bytes], upserts: Sequence[bytes]) -> list[Run]:
+    """Rows that go, and then rows that were there before and have changed."""
+    runs = [Run(Action.DELETE, deletes), Run(Action.REPLACE, upserts)]
+    return [run for run in runs if len(run.lines)]
 
 
 def row(operation: str, ts: int, key: str, value: str = "x", old: tuple[str, str] | None = None) -> Row:

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from storage_consumer.errors import RowRefused
-from storage_consumer.job.reports import WriteReport
+from storage_consumer.job.reports import WriteReport, Written
 from storage_consumer.job.spec import TablePlan
 from storage_consumer.model import TableName
 from storage_consumer.order.buffer import Place
+from storage_consumer.order.keys import Run
 from storage_consumer.pipeline import FEW_ROWS, write_bucket
 from storage_consumer.testing.storage import MemoryWriter
 from tests.unit.halves import Files, row, table
@@ -26,21 +27,21 @@ class Refusing(MemoryWriter):
         self.together: list[int] = []
         self.alone: list[int] = []
 
-    def write_together(self, states: Sequence[tuple[TablePlan, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
+    def write_together(self, states: Sequence[tuple[TablePlan, Sequence[Run]]]) -> list[int]:
         """All or nothing."""
         self.together.append(len(states))
-        for work, _, upserts in states:
-            self._look(work, upserts)
-        return super().write_together(states)
+        for work, runs in states:
+            self._look(work, runs)
+        return [super(Refusing, self).write_runs(work, runs).rows for work, runs in states]
 
-    def write_states(self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
+    def write_runs(self, work: TablePlan, ordered: Sequence[Run]) -> Written:
         """One table."""
         self.alone.append(work.index)
-        self._look(work, upserts)
-        return super().write_states(work, deletes, upserts)
+        self._look(work, ordered)
+        return super().write_runs(work, ordered)
 
-    def _look(self, work: TablePlan, upserts: Sequence[bytes]) -> None:
-        if self._refused in upserts:
+    def _look(self, work: TablePlan, runs: Sequence[Run]) -> None:
+        if any(self._refused in run.lines for run in runs):
             raise RowRefused(f"{work.name}: the target refused it", line=self._refused)
 
 

@@ -23,7 +23,7 @@ from tests.harness.small_bucket import ts
 
 _STORES = frozenset(("MemoryProgress.save", "MemoryJournal.record", "MemoryLease.open_window", "MemoryJournal.refused"))
 _STORES |= frozenset(f"MemoryLoads.{call}" for call in ("begin", "refuse", "advance", "finish", "joined"))
-_WRITES = frozenset(("write_states", "write_together", "write_runs", "write_events"))
+_WRITES = frozenset(("write_together", "write_runs", "write_events"))
 Keyed = dict[str, Image]
 
 

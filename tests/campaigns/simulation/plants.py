@@ -99,8 +99,9 @@ def _no_epoch(stack: ExitStack) -> None:
 def _delete_after_upsert(stack: ExitStack) -> None:
     """Of one commit ts a key's delete comes after its upsert, so that a row which got another unique value is gone."""
 
-    def bad(ts: Unsigned, order: Integers, keys: Keys, *, has_commit_ts: bool) -> Places:
-        return right(ts, order ^ order_of(0, 0, upsert=True), keys, has_commit_ts=has_commit_ts)
+    def bad(ts: Unsigned, order: Integers, keys: Keys, table: TablePlan) -> tuple[Places, Integers]:
+        places, _ = right(ts, order ^ order_of(0, 0, upsert=True), keys, table)
+        return places, order[places]
 
     right = changes.latest
     everywhere(stack, right, bad)

@@ -18,11 +18,12 @@ from typing import Any, Protocol
 from storage_consumer.config.settings import Upstream
 from storage_consumer.decode import decoder_for
 from storage_consumer.errors import DdlFailed, TargetUnavailable, TransientError
-from storage_consumer.job.reports import FileReport, WriteReport, by_path
+from storage_consumer.job.reports import FileReport, WriteReport, Written, by_path
 from storage_consumer.job.spec import FileSplit, JobSpec, TablePlan
 from storage_consumer.job.target_table import TargetTable, UniqueKey
 from storage_consumer.model import StoredObject, TableName
 from storage_consumer.order.keyless import Events
+from storage_consumer.order.keys import Run
 from storage_consumer.pipeline import RowWriter, file_blocks, read_files, write_bucket
 from storage_consumer.plan.journal import DdlAnswer
 from storage_consumer.storage.base import Storage
@@ -295,7 +296,7 @@ class FencedWriter(Writer):
         super().__init__(records, spec)
         self._places = records.places
 
-    def write_runs(self, work: TablePlan, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
+    def write_runs(self, work: TablePlan, ordered: Sequence[Run]) -> Written:
         """As the twin."""
         return super().write_runs(replace(work, name=self._places.name(work.name)), ordered)
 

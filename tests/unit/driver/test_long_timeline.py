@@ -210,7 +210,7 @@ PHASES = (
     "after Commenting.statement_zone",
     "after DdlRunner.fence",
     "after DdlRunner.run",
-    "after FencedWriter.write_states",
+    "after FencedWriter.write_runs",
     "after MemoryDecisions.apply_to_tables",
     "after MemoryDecisions.on_statements",
     "after MemoryHistory.keep",

@@ -270,7 +270,7 @@ def test_late_tasks_of_a_load_write_nothing_after_its_end() -> None:
 
     world.tick = hear
     world.once()
-    assert windows["before FencedWriter.write_states"] < windows["before MemoryLoads.finish"]
+    assert windows["before FencedWriter.write_runs"] < windows["before MemoryLoads.finish"]
 
 
 def test_a_statement_that_moves_rows_of_a_loaded_table_halts() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from storage_consumer.errors import RowRefused
-from storage_consumer.job.reports import FileReport, WriteReport
+from storage_consumer.job.reports import FileReport, WriteReport, Written
 from storage_consumer.job.spec import ByteRange, FileSplit, JobSpec, TablePlan
 from storage_consumer.order.buffer import Place
+from storage_consumer.order.keys import Run
 from storage_consumer.pipeline import file_blocks, read_files, write_bucket
 from storage_consumer.summary import Progress
 from storage_consumer.testing.storage import MemoryPipeline
@@ -27,12 +28,11 @@ ROWS = tuple(row("shop.a", 3, str(number), f'"{number}"') for number in range(2,
 class ChoosyWriter(FencedWriter):
     """A target that refuses one value."""
 
-    def write_runs(self, work: TablePlan, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
+    def write_runs(self, work: TablePlan, ordered: Sequence[Run]) -> Written:
         """All rows, if that is not among them."""
-        runs = list(ordered)
-        for line in (line for _, lines in runs for line in lines if b"refused" in line):
+        for line in (line for run in ordered for line in run.lines if b"refused" in line):
             raise RowRefused(f"{work.name}: no", line=line)
-        return super().write_runs(work, runs)
+        return super().write_runs(work, ordered)
 
 
 class CuttingPipeline(MemoryPipeline):

@@ -48,7 +48,7 @@ SETTLED_AT_ONCE = ("after MemoryLease.open_window", "after MemoryTarget.execute_
         "before MemoryProgress.load",
         "after MemoryLease.open_window",
         "before MemoryPipeline.run",
-        "after FencedWriter.write_states",
+        "after FencedWriter.write_runs",
         "before MemoryProgress.save",
         "after MemoryProgress.save",
         "before DdlRunner.run",

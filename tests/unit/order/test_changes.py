@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -10,10 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage_consumer.job.spec import Fold
 from storage_consumer.kernels.row_lines import Lines
-from storage_consumer.order.changes import Changes, Keys, compact_keys, in_sequence, latest, together, unpacked
-from storage_consumer.order.keys import Key, order_of
-from tests.unit.halves import events
+from storage_consumer.order.changes import (
+    Changes,
+    Keys,
+    compact_keys,
+    folded,
+    in_sequence,
+    latest,
+    listed_keys,
+    together,
+    unpacked,
+)
+from storage_consumer.order.keys import Key, is_birth, order_of
+from tests.unit.halves import events, table
 
 
 def changes(*rows: tuple[int, int, Key, bytes]) -> Changes:
@@ -65,23 +77,22 @@ def test_latest_is_independent_of_arrival(key: Key) -> None:
     ]
     for arrived in permutations(given):
         found = changes(*arrived)
-        places = latest(found.ts, found.order, found.keys, has_commit_ts=True)
-        assert list(found.chosen(places).lines) == [b"last"]
+        assert list(folded(found, table()).lines) == [b"last"]
 
 
 def test_latest_by_place() -> None:
     """Where commit ts are not told, the file and the row decide, whatever the change does."""
     given = changes((7, order_of(3, 1, upsert=True), 1, b"row"), (7, order_of(3, 2, upsert=False), 1, b"delete"))
-    assert list(given.chosen(latest(given.ts, given.order, given.keys, has_commit_ts=False)).lines) == [b"delete"]
+    assert list(folded(given, replace(table(), has_commit_ts=False)).lines) == [b"delete"]
 
 
 def test_latest_of_many() -> None:
     """Each key has one last change; integers come in their sequence."""
     keys: Keys = np.array([3, -1, 3, 2, -1], np.int64)
     ts, order = np.array([1, 9, 2, 1, 8], np.uint64), np.arange(5, dtype=np.int64)
-    assert latest(ts, order, keys, has_commit_ts=True).tolist() == [1, 3, 2]
-    assert sorted(latest(ts, order, [str(key) for key in keys], has_commit_ts=True).tolist()) == [1, 2, 3]
-    assert latest(ts[:0], order[:0], keys[:0], has_commit_ts=True).tolist() == []
+    assert latest(ts, order, keys, table())[0].tolist() == [1, 3, 2]
+    assert sorted(latest(ts, order, [str(key) for key in keys], table())[0].tolist()) == [1, 2, 3]
+    assert latest(ts[:0], order[:0], keys[:0], table())[0].tolist() == []
 
 
 def test_compact_keys() -> None:
@@ -120,3 +131,53 @@ def test_in_sequence(pieces: list[list[int]]) -> None:
         assert len(taken) == len(made) or all(ts < taken[-1] for ts, _, _ in of_part)
         found += of_part
     assert found == sorted((event for piece in made for event in events(piece)), key=lambda event: event[:2])
+
+
+BORN, GONE, CHANGED = (1, True), (0, False), (0, True)
+"""A birth, a delete, and an update: whether it is a birth, and whether it leaves a row in place."""
+
+
+@pytest.mark.parametrize(
+    ("life", "expected"),
+    [
+        ([BORN], True),
+        ([CHANGED], False),
+        ([BORN, CHANGED], True),
+        ([GONE, BORN], True),
+        ([GONE], False),
+        ([BORN, GONE], True),
+        ([CHANGED, GONE], False),
+        ([BORN, GONE, CHANGED], False),
+        ([BORN, GONE, GONE], False),
+        ([BORN, CHANGED, GONE, BORN, CHANGED, CHANGED], True),
+        ([GONE, BORN, GONE], True),
+    ],
+)
+@pytest.mark.parametrize("fold", [Fold.PAD, Fold.LOOSE])
+def test_births(life: list[tuple[int, bool]], expected: bool, fold: Fold) -> None:  # noqa: FBT001 - a column of the table
+    """Whether the last life of a key began among its changes; folded piece by piece, beside other keys, no birth is lost.
+
+    One may be added there, of a key that came back under its own spelling without an event of that.
+    """
+    work = table()
+    work = replace(work, key=(replace(work.key[0], fold=fold),))
+    given = [
+        (ts, order_of(0, ts, upsert=upsert, birth=bool(birth)), key, f"{key}{ts}".encode())
+        for key, events in (("a", [CHANGED, BORN]), ("b", life), ("c", [BORN]))
+        for ts, (birth, upsert) in enumerate(events, 1)
+    ]
+    for first in range(len(given)):
+        for then in range(first, len(given)):
+            pieces = [changes(*some) for some in (given[:first], given[first:then], given[then:]) if some]
+            found = folded(together([folded(piece, work) for piece in pieces]), work)
+            last = dict(zip(listed_keys(found.keys), is_birth(found.order).tolist(), strict=True))
+            is_whole = first in (0, 2) and then in (2 + len(life), len(given))
+            assert last == {"a": True, "b": expected or (last["b"] and not is_whole), "c": True}
+
+
+def test_births_where_no_row_can_be_in_the_way() -> None:
+    """Keys that are equal only where their texts are have the birth of their last change alone."""
+    given = changes(
+        (1, order_of(0, 1, upsert=True, birth=True), "a", b"x"), (2, order_of(0, 2, upsert=True), "a", b"y")
+    )
+    assert is_birth(folded(given, table()).order).tolist() == [False]
