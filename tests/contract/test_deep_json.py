@@ -75,12 +75,12 @@ def test_keyed(deep: Deep, many: int, *, load_data: bool) -> None:
         for texts in ((LISTS, OBJECTS), (OBJECTS, LISTS), ("{}", LISTS)):
             some = [(1, texts[0]), *plain, (900, texts[1])]
             rows = [line(*one) for one in some]
-            target.fenced.transaction(work, partial(target.replace, work, rows))
+            target.fenced.transaction(work, partial(target.put, work, (), rows, is_settled=True))
             assert deep.rows() == some
         for bad in (line(5000, "{}"), line(7, NO_JSON)):
             rows = [line(1, LISTS), bad]
             with pytest.raises(RowRefused, match=r"the target refused the row with i = (5000|7): .*(fits|deep\.j)"):
-                target.fenced.transaction(work, partial(target.replace, work, rows))
+                target.fenced.transaction(work, partial(target.put, work, (), rows, is_settled=True))
     assert deep.rows() == some
 
 
