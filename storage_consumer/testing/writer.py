@@ -57,17 +57,26 @@ class FencedWriter:
             with _all_or_nothing(rows):
                 for upsert, line in events:
                     row = self._row(work, tuple(column.name for column in work.written), line)
-                    if not upsert and row not in rows:
-                        raise RowRefused(f"{work.name}: the delete with commit ts {commit_ts} finds no row {row}")
-                    # An update alone has the same in a unique key, to the last byte.
-                    _remove(rows, row, unique if upsert else ())
-                    if upsert and (other := self._in_the_way(work, rows, row, unique)):
-                        raise RowRefused(f"{work.name}: the row {row} was not written, for the target holds {other}")
-                    rows.append(row) if upsert else rows.remove(row)
+                    self._write_event(work, rows, row, unique if upsert else None, commit_ts)
                     written += 1
             # With each commit-ts, as the real writer moves it in the transaction of its rows.
             self._move(work, commit_ts)
         return written
+
+    def _write_event(
+        self, work: TablePlan, rows: list[Row], row: Row, unique: Collection[tuple[str, ...]] | None, commit_ts: int
+    ) -> None:
+        """Insert a row of a table with these unique keys, or delete it (None)."""
+        if unique is None:
+            if row not in rows:
+                raise RowRefused(f"{work.name}: the delete with commit ts {commit_ts} finds no row {row}")
+            rows.remove(row)
+            return
+        # An update alone has the same in a unique key, to the last byte.
+        _remove(rows, row, unique)
+        if other := self._in_the_way(work, rows, row, unique):
+            raise RowRefused(f"{work.name}: the row {row} was not written, for the target holds {other}")
+        rows.append(row)
 
     def _checkpoint(self, work: TablePlan) -> int:
         """Return the table's stored checkpoint, or the clock of its load."""
