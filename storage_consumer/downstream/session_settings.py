@@ -105,6 +105,7 @@ _LIMITS = (
     *_of("net_read_timeout", "net_write_timeout", value="60", why="ends the connection while rows are sent"),
     Setting(name="lock_wait_timeout", value="86400", why="gives up immediately where another connection holds a table; for DDL --ddl-lock-wait says it", not_for_ddl=True),
     *_of("tmp_disk_table_size", value=_UNLIMITED, why="reads of information_schema fail as if the disk were full", servers=("mariadb",)),
+    Setting(name="max_tmp_session_space_usage", value="0", why="refuses statements whose temporary tables grow", servers=("mariadb",)),
     Setting(name="max_session_mem_used", value="9223372036854775807", why="refuses statements", servers=("mariadb",), first=True),
     Setting(name="connection_memory_limit", value=_UNLIMITED, why="ends the connection", servers=("mysql",), needs_right=True),
     Setting(name="range_optimizer_max_mem_size", value="0", why="many keys in one statement raise a warning and read the whole table", servers=("mysql",)),
@@ -181,12 +182,12 @@ INHERITED = {
         "max_relay_log_size|default_master_connection|group_replication_.*|wsrep_.*|transaction_(allow|write_set)_.*|xa_.*|"
         "system_versioning_(alter|insert)_history|tidb_cdc_.*|require_row_format"
     ),
-    "what our statements do not do: views that are written, procedures, FULLTEXT, AVG, files, passwords, recursion, window functions": (
-        "updatable_views_.*|max_sp_.*|sp_.*|max_points_.*|group_concat_max_len|windowing_.*|cte_max_.*|max_recursive_.*|standard_compliant_cte|"
+    "what our statements do not do: views that are written, procedures, FULLTEXT, AVG, vectors, files, passwords, recursion, window functions": (
+        "updatable_views_.*|max_sp_.*|sp_.*|max_points_.*|group_concat_max_len|windowing_.*|cte_max_.*|max_recursive_.*|standard_compliant_cte|mhnsw_.*|"
         "generated_random_.*|old_passwords|print_identified_.*|select_into_.*|innodb_table_locks|ndbinfo_.*|max_user_connections|rand_seed.|"
         "enable_cascade_triggers|old|new|new_mode|max_allowed_packet|information_schema_stats_expiry"
     ),
-    "sent to clients that ask for it, which ours is none of": "session_track_.*|resultset_metadata|identity|last_insert_id|insert_id",
+    "sent to clients that ask for it, which ours is none of": "session_track_.*|redirect_url|resultset_metadata|identity|last_insert_id|insert_id",
     "set for each statement, or by the driver": (
         "timestamp|(character_set|collation)_(client|connection|results|database|server)|tx_isolation_one_shot|tx_read_ts"
     ),

@@ -1,8 +1,9 @@
 """Defaults that are constants, asked of the server as values.
 
 What servers show of a default is not exact: MySQL and MariaDB show '?' for a character beyond U+FFFF, MySQL shows bytes in hexadecimal digits
-and ends them at a NUL, MariaDB escapes some characters, and TiDB shows a year as it was written. A TIMESTAMP is one
-moment; MySQL shows it in the time zone of the session that made it, and the others in that of the session that looks.
+and ends them at a NUL, MariaDB escapes some characters or shows bytes in hexadecimal digits, and TiDB shows a year as it
+was written. A TIMESTAMP is one moment; MySQL shows it in the time zone of the session that made it, and the others in
+that of the session that looks.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from storage_consumer.verifying.side import ColumnShape
 _BYTES = frozenset(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"))
 _TEXTS = frozenset(("char", "varchar", "enum", "set", "tinytext", "text", "mediumtext", "longtext"))
 _MOMENTS = frozenset(("year", "timestamp"))
-_LITERAL = re.compile(r"'(?:[^'\\]|''|\\.)*'", re.DOTALL)
+_LITERAL = re.compile(r"x?'(?:[^'\\]|''|\\.)*'", re.DOTALL)
 
 
 def with_constants(reading: Reading, table: str, columns: Sequence[ColumnShape]) -> tuple[ColumnShape, ...]:

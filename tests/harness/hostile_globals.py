@@ -78,6 +78,7 @@ _OWN = {
         "idle_write_transaction_timeout": "1",
         "idle_readonly_transaction_timeout": "1",
         "tmp_disk_table_size": "1024",
+        "max_tmp_session_space_usage": "65536",
         "tmp_memory_table_size": "1024",
         # MariaDB 10.11.19 may crash with less, at the first use of something that it then keeps.
         "max_session_mem_used": "65536",

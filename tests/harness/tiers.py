@@ -26,7 +26,8 @@ def can_run(item: pytest.Item) -> bool:
 def holds(tier: str, item: pytest.Item) -> bool:
     """Return whether a test belongs to a tier."""
     if tier == NEWER_MARIADB:
-        return "contract" in item.path.parts and "mariadb" in _asked_for(item)
+        asked = _asked_for(item)
+        return "contract" in item.path.parts and "mariadb" in asked and "browser" not in asked
     return tier == ALL or _is_quick(item)
 
 
