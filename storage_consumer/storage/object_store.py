@@ -102,7 +102,9 @@ class Bucket(ABC):
 
     def any_object(self) -> StoredObject | None:
         """Return an object that lies there, None for none; see `Folder.any_object`."""
-        return next(self.listing(frozenset(), {}), None)
+        # A console leaves an empty object for a folder, whose name ends with a slash, and is empty for the prefix itself.
+        found = self.listing(frozenset(), {})
+        return next((stored for stored in found if stored.size or not f"/{stored.path}".endswith("/")), None)
 
     def put(self, path: str, content: bytes) -> None:
         """Write an object, whole or not at all; see `Folder.put`."""

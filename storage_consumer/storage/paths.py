@@ -218,7 +218,8 @@ def sequence_of(path: str) -> str:
 def left_out(path: str, after: Mapping[str, str]) -> bool:
     """Return whether a listing may leave `path` out, given `after` as in `Storage.listing`."""
     # By text, which is the order of numbers only where all have one width: no mark is ever given where they do not.
-    return path.rpartition("/")[2] <= after.get(sequence_of(path), "")
+    mark = after.get(sequence_of(path))
+    return mark is not None and path.rpartition("/")[2] <= mark
 
 
 def format_schema_path(path: SchemaPath) -> str:

@@ -139,6 +139,39 @@ def test_many_closed_directories_are_jumped_over_at_once(served: BucketRig) -> N
         assert found.index(data) < found.index(schema)
 
 
+def test_markers_of_folders(served: BucketRig) -> None:
+    """Empty objects that a console leaves for a folder, at any level and at any time, are counted, and hide no file."""
+    day = f"s/t/{V1}/2024-01-01"
+    markers = ["s/", "s/t/", "s/t/meta/", f"s/t/{V1}/", f"{day}/", f"{day}/meta/", "other/", "a/b//"]
+    # Azure with folders of its own leaves blobs of their names, and Hadoop some with a word behind it.
+    blobs = ["s", "s/t", f"s/t/{V1}", day, "s_$folder$", "s/t_$folder$"]
+    for path in ("", *markers):
+        served.put(path, b"")
+    assert served.folder.any_object() is None
+    for path in blobs:
+        served.put(path, b"")
+    inventory = Inventory("day", partition_separator=None, extension="csv")
+
+    def files(*, full: bool) -> list[int]:
+        known = (frozenset[str](), dict[str, str]()) if full else (inventory.closed, inventory.after)
+        found = inventory.observe(served.storage.listing(*known), full=full, checkpoint=V2)
+        assert found.contradictions == found.warnings == ()
+        assert set(found.ignored) == {"empty object"}
+        assert found.ignored["empty object"] >= len(markers) + len(blobs)
+        return sorted(file.number for file in found.data_files)
+
+    served.put(f"s/t/meta/schema_{V1}_0000000001.json", b"{}")
+    for number in range(1, 6):
+        served.put(f"{day}/CDC{number:020d}.csv", b"x")
+    assert files(full=True) == [1, 2, 3, 4, 5]
+    for number, size in ((6, 1000), (7, 2), (8, 1)):
+        served.storage.page_size = size
+        served.put(f"{day}/CDC{number:020d}.csv", b"x")
+        assert files(full=False) == [number]
+    assert files(full=True) == []
+    assert served.folder.any_object() is not None
+
+
 def test_large_objects_come_in_parts(served: BucketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """An object that is read in several requests is whole, and one that is replaced meanwhile is an error."""
     monkeypatch.setattr(bucket_module, "_PART", 100_000)

@@ -19,6 +19,7 @@ from storage_consumer.storage.store_errors import StoreErrors
 FOLDERS = [f"s/t{table}/{version}/2024-01-0{day}" for table in "01" for version in "12" for day in "123"]
 FILES = [f"CDC{number:06d}.csv" for number in range(1, 8)]
 PATHS = [f"{folder}/{name}" for folder in FOLDERS for name in (*FILES, "meta/CDC.index")]
+PATHS += ["s/", "s/t0/", "s/t0/1/", "s/t0/meta/", *(f"{folder}/" for folder in FOLDERS)]
 PATHS += ["metadata", "s/meta/schema_1", "s/t0/meta/schema_1", "s/t0/meta/schema_2", "s/t1/meta/schema_1", "z/last"]
 
 
