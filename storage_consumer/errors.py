@@ -127,7 +127,7 @@ def _undecodable(message: str, at_end: bool, commit_ts: int | None) -> Undecodab
 
 
 class FilesMissing(TableError):
-    """A data file is missing from its numbered sequence, or vanished before it was read."""
+    """A data file is missing from its numbered sequence, vanished before it was read, or lies in an archive of the store."""
 
 
 class DdlFailed(TableError):

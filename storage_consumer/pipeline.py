@@ -17,7 +17,7 @@ import numpy as np
 
 from storage_consumer.decode.decoder import Decoder, FileRead, Tally
 from storage_consumer.decode.file_splits import NotSplittable, split_of
-from storage_consumer.errors import RowRefused, TableError, UndecodableRow
+from storage_consumer.errors import FilesMissing, RowRefused, TableError, UndecodableRow
 from storage_consumer.job.reports import FileReport, QuarantinedRow, RowPlace, WriteReport
 from storage_consumer.job.spec import WHOLE, FileSplit, Mode, TablePlan, VersionPlan
 from storage_consumer.kernels.row_lines import Lines
@@ -136,7 +136,7 @@ def _read_run(
     version = table.versions[run[0].file.version_key]
     kept: dict[str, bytes] = {}
     if len(run) > 1:
-        with suppress(FileNotFoundError):  # reported when that file is read alone
+        with suppress(FileNotFoundError, FilesMissing):  # reported when that file is read alone
             for work in run:
                 kept[work.file.stored.path] = b"".join(open_blocks(work))
         tallies = read_together(run, [*kept.values()], _commit_range_of(table, version), buffer, decoder)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from storage_consumer.config.settings import Upstream
-from storage_consumer.errors import ConfigError, StorageUnavailable
+from storage_consumer.errors import ConfigError, FilesMissing, StorageUnavailable
 from storage_consumer.inspection.inspector import inspect
 from storage_consumer.inspection.places import likely_places
 from storage_consumer.inspection.result import Bucket
@@ -117,12 +117,12 @@ def beside(facts: BucketFacts, checkpoint: int, leaves_out: Callable[[TableName]
 
 
 def _reading(read: Callable[[], bytes]) -> str:
-    """Return what prevents a file from being read; empty if nothing does. One that has just been deleted proves nothing."""
+    """Return what prevents a file from being read; empty if nothing does. One that was just deleted, or is archived, proves nothing."""
     try:
         read()
     except (ConfigError, StorageUnavailable) as error:
         return str(error)
-    except FileNotFoundError:
+    except (FileNotFoundError, FilesMissing):
         return ""
     return ""
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from storage_consumer.errors import MalformedSchemaFile
+from storage_consumer.errors import FilesMissing, MalformedSchemaFile
 from storage_consumer.inspection.survey import Folder, Survey
 from storage_consumer.inspection.virtual_columns import known_virtual
 from storage_consumer.model import StoredObject, TableDefinition
@@ -65,6 +65,9 @@ def take_samples(storage: Storage, seen: Survey) -> Samples:
             content = _head(storage, stored)
         except FileNotFoundError:
             samples.warnings.append(f"{stored.path} was listed but is gone")
+            continue
+        except FilesMissing as error:
+            samples.warnings.append(str(error))
             continue
         newest |= {stored.path} if stored == folder.last else set()
         samples.files.append(
@@ -150,7 +153,7 @@ def _read(
                 definition = parse_schema_file(
                     read_schema_file(storage, stored.path), stored.path, version, checksum, table_dir=table_dir
                 )
-            except (FileNotFoundError, MalformedSchemaFile) as error:
+            except (FileNotFoundError, FilesMissing, MalformedSchemaFile) as error:
                 samples.warnings.append(str(error))
                 continue
             samples.warnings += [f"{stored.path}: {warning}" for warning in definition.warnings]

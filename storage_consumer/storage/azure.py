@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ _AT_ONCE = 8
 _CALL = {"retry_total": 0, "connection_timeout": CONNECT_TIMEOUT, "read_timeout": READ_TIMEOUT}
 """Arguments of each call. The client's own retries are off: they begin with a pause of 15 seconds."""
 _REFUSED = 401, 403
+_ARCHIVED = {"BlobArchived", "BlobBeingRehydrated"}
 _ABSENT = 404
 _REPLACED = 412
 _BEHIND_THE_END = 416
@@ -74,6 +76,10 @@ class AzureErrors(StoreErrors):
             return self.no_bucket(code, "check the container's name, the account and the endpoint in the upstream URI")
         if status == _REPLACED:
             return self.replaced(path)
+        if code in _ARCHIVED:
+            container, _, name = self.where(path).partition("://")[2].partition("/")
+            words = ["az", "storage", "blob", "set-tier", "--tier", "Hot", "--container-name", container, "--name", name]
+            return self.archived(path, code, shlex.join(words))
         if status in _REFUSED:
             return self.refused(
                 path, code, "check the key or token, and that it may list and read blobs (Storage Blob Data Reader)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import ssl
 from collections.abc import Iterator
 from typing import Any
@@ -23,6 +24,7 @@ _EXPIRED = {"ExpiredToken", "TokenRefreshRequired"}
 _SKEWED = {"RequestTimeTooSkewed", "RequestExpired"}
 _WRONG = {"NoSuchBucket", "InvalidBucketName", "PermanentRedirect", "301", "AuthorizationHeaderMalformed"}
 _ABSENT = {"NoSuchKey", "404"}
+_ARCHIVED = "InvalidObjectState"
 _BEHIND_THE_END = {"InvalidRange", "416"}
 _NO_KEYS = {"NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"}
 _NO_TLS = "WRONG_VERSION_NUMBER"
@@ -46,6 +48,8 @@ class S3Errors(StoreErrors):
             return self.absent(path)
         if code in _BEHIND_THE_END:
             return self.unlisted(path)
+        if code == _ARCHIVED:
+            return self.archived(path, code, self._restoring(path, answer["Error"].get("StorageClass", "")))
         if code in _EXPIRED:
             remedy = "renew the session token in the upstream URI, or what AWS's tools find, and start again"
             return CredentialsExpired(str(self.refused(path, code, remedy)))
@@ -54,6 +58,14 @@ class S3Errors(StoreErrors):
         if code in _WRONG:
             return self.no_bucket(code, "check the bucket's name, the endpoint and the region in the upstream URI")
         return self._unasked(error, path, code)
+
+    def _restoring(self, path: str, storage_class: str) -> str:
+        """Return the command that makes an archived object readable."""
+        bucket, _, key = self.where(path).partition("://")[2].partition("/")
+        # S3 refuses a number of days for the class whose objects return to where they were.
+        request = "{}" if storage_class == "INTELLIGENT_TIERING" else "Days=7"
+        words = ["aws", "s3api", "restore-object", "--bucket", bucket, "--key", key, "--restore-request", request]
+        return shlex.join(words if self.server == self.cloud else [*words, "--endpoint-url", self.server])
 
     def _unasked(self, error: Exception, path: str, code: str) -> Exception:
         """Return the error for a request to which the store itself gave no answer."""

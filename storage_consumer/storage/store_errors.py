@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 
 from storage_consumer.config.settings import Secrets
 from storage_consumer.config.stores import environment_secrets
-from storage_consumer.errors import ConfigError, StorageUnavailable
+from storage_consumer.errors import ConfigError, FilesMissing, StorageUnavailable
 
 
 class CredentialsExpired(ConfigError):
@@ -46,6 +46,13 @@ class StoreErrors(ABC):
     def replaced(self, path: str) -> StorageUnavailable:
         """Return the error for an object that changed while it was read."""
         return StorageUnavailable(f"{self.where(path)} was replaced while it was read")
+
+    def archived(self, path: str, code: str, command: str) -> FilesMissing:
+        """Return the error for an object that is listed and cannot be read; `command` brings it back, which takes the store hours."""
+        return FilesMissing(
+            f"{self.where(path)} lies in an archive of the store, where it is listed and can't be read ({code}). Have it brought "
+            f"back: {command}. When that is done (it takes up to some hours), start again. Objects that are applied may stay there"
+        )
 
     def contradiction(self, what: str) -> StorageUnavailable:
         """Return the error for answers that contradict each other: a listing that lacks a file would lose its rows."""

@@ -18,6 +18,8 @@ ERRORS = {
     "503": (503, "SlowDown", "Please reduce your request rate."),
     "500": (500, "InternalError", "We encountered an internal error. Please try again."),
     "expired": (400, "ExpiredToken", "The provided token has expired."),
+    "archived": (403, "InvalidObjectState", "The operation is not valid for the object's storage class"),
+    "blob archived": (409, "BlobArchived", "This operation is not permitted on an archived blob."),
     "denied": (403, "AccessDenied", "Access Denied"),
     "moved": (301, "PermanentRedirect", "The bucket must be addressed by another endpoint."),
     "skewed": (
