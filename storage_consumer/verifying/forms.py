@@ -68,11 +68,12 @@ _DIGITS = (
     "TRIM(BOTH '0' FROM REPLACE(REPLACE(SUBSTRING_INDEX(LOWER(CAST({shown} AS CHAR)), 'e', 1), '.', ''), '-', ''))"
 )
 _NUMBER = (
-    f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CONCAT(IF({{}} < 0, '-', ''), {_DIGITS}, 'e', ROUND(LOG10(ABS({{}})))) END"
+    f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CONCAT(IF({{}} < 0, '-', ''), {_DIGITS}, 'e', ROUND(LOG10(ABS({{}}))) + 0) END"
 )
 _NUMBER_IN_FULL = f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CAST({{shown}} AS CHAR) END"
-# MySQL shows all digits of a DOUBLE column, but not of an expression; and of a FLOAT column six, but of an expression enough for it.
-_OF_DOUBLE, _OF_FLOAT = "{}", "{} + 0e0"
+# MySQL shows all digits of a DOUBLE column, but of an expression only what has room in 22 characters, which a sign may take.
+# Of a FLOAT column it shows six, and MariaDB as well.
+_OF_DOUBLE, _OF_FLOAT = "{}", "ABS({}) + 0e0"
 
 
 def _double(value: bytes) -> bytes:
@@ -88,7 +89,8 @@ def _single(value: bytes) -> bytes:
 
 def _floating(shown: str, normal: Normal) -> Form:
     """Return the form of a floating-point column; `shown`: the expression that shows its digits."""
-    summed, fetched = (text.replace("{shown}", shown) for text in (_NUMBER, _NUMBER_IN_FULL))
+    signed = shown.replace("ABS({})", "{}")
+    summed, fetched = _NUMBER.replace("{shown}", shown), _NUMBER_IN_FULL.replace("{shown}", signed)
     return Form(summed=summed, fetched=fetched, normal=normal, is_plain=True)
 
 
