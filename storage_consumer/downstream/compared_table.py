@@ -57,6 +57,7 @@ class ComparedTable:
             kind=self._reading.kind,
             columns=shapes if is_view else with_constants(self._reading, self._from(), shapes),
             indexes=tuple(self._indexes(where, names)),
+            foreign_keys=tuple(self._foreign_keys(where, names)),
             collation=text_of(collation) if collation else "",
             is_view=is_view,
         )
@@ -83,6 +84,16 @@ class ComparedTable:
                 is_global=index in everywhere,
                 condition=conditions.get(index, ""),
             )
+
+    def _foreign_keys(self, where: str, names: tuple[str, str]) -> Iterator[tuple[str, ...]]:
+        found: dict[str, list[str]] = {}
+        for name, column in self._reading.rows(
+            f"SELECT constraint_name, column_name FROM information_schema.key_column_usage WHERE {where} "
+            "AND referenced_table_name IS NOT NULL ORDER BY constraint_name, ordinal_position",
+            names,
+        ):
+            found.setdefault(text_of(name), []).append(text_of(column))
+        return ((name, *columns) for name, columns in found.items())
 
     def _of_tidb(
         self, which: str, where: str, names: tuple[str, str], shown: str = "key_name"

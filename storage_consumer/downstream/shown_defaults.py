@@ -1,7 +1,8 @@
 """Defaults that are constants, asked of the server as values.
 
 What servers show of a default is not exact: MySQL and MariaDB show '?' for a character beyond U+FFFF, MySQL shows bytes in hexadecimal digits
-and ends them at a NUL, MariaDB escapes some characters or shows bytes in hexadecimal digits, and TiDB shows a year as it was written.
+and ends them at a NUL, MariaDB escapes some characters or shows bytes in hexadecimal digits, and TiDB shows a year as it was written. A
+TIMESTAMP is one moment; MySQL shows it in the time zone of the session that made it, and the others in that of the session that looks.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from storage_consumer.verifying.side import ColumnShape
 
 _BYTES = frozenset(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"))
 _TEXTS = frozenset(("char", "varchar", "enum", "set", "tinytext", "text", "mediumtext", "longtext"))
+_MOMENTS = frozenset(("year", "timestamp"))
 _LITERAL = re.compile(r"x?'(?:[^'\\]|''|\\.)*'", re.DOTALL)
 
 
@@ -44,17 +46,18 @@ def _asked(reading: Reading, table: str, columns: Sequence[ColumnShape]) -> Iter
 
 def _value(column: ColumnShape) -> str:
     default = f"DEFAULT(t.{quote(column.name)})".replace("%", "%%")
-    if column.data_type == "year":
+    if column.data_type in _MOMENTS:
         return f"CONCAT({default})"
     return default if column.data_type in _BYTES else f"CONVERT({default} USING utf8mb4)"
 
 
 def _is_asked(kind: str, column: ColumnShape) -> bool:
     """Return whether a default is a constant that a server may show in another way. An expression is not run."""
-    if column.default is None or "DEFAULT_GENERATED" in column.extra:
+    # TiDB calls each default generated whose column follows the clock.
+    if column.default is None or column.extra == "DEFAULT_GENERATED":
         return False
-    if column.data_type == "year":
-        return column.default.isdigit()
+    if column.data_type in _MOMENTS:
+        return column.default.lstrip("'")[:1].isdigit()
     if column.data_type not in _BYTES | _TEXTS or kind == "tidb":
         return False
     return kind == "mysql" or _LITERAL.fullmatch(column.default) is not None

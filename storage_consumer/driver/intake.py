@@ -235,5 +235,7 @@ class Intake:
 
 def _log_vanished(kept: Sequence[TableDefinition]) -> None:
     for definition in kept:
-        text = "the bucket has the file no more, or keeps it in an archive; its copy in the state schema is used instead"
+        text = (
+            "the bucket has the file no more, or keeps it in an archive; its copy in the state schema is used instead"
+        )
         _log.warning("schema_warning", text=text, path=definition.path, version=definition.version)

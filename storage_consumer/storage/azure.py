@@ -78,7 +78,18 @@ class AzureErrors(StoreErrors):
             return self.replaced(path)
         if code in _ARCHIVED:
             container, _, name = self.where(path).partition("://")[2].partition("/")
-            words = ["az", "storage", "blob", "set-tier", "--tier", "Hot", "--container-name", container, "--name", name]
+            words = [
+                "az",
+                "storage",
+                "blob",
+                "set-tier",
+                "--tier",
+                "Hot",
+                "--container-name",
+                container,
+                "--name",
+                name,
+            ]
             return self.archived(path, code, shlex.join(words))
         if status in _REFUSED:
             return self.refused(

@@ -67,9 +67,7 @@ _ZERO = "IF(ATAN2({}, -1) < 0, '-0', '0')"
 _DIGITS = (
     "TRIM(BOTH '0' FROM REPLACE(REPLACE(SUBSTRING_INDEX(LOWER(CAST({shown} AS CHAR)), 'e', 1), '.', ''), '-', ''))"
 )
-_NUMBER = (
-    f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CONCAT(IF({{}} < 0, '-', ''), {_DIGITS}, 'e', ROUND(LOG10(ABS({{}}))) + 0) END"
-)
+_NUMBER = f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CONCAT(IF({{}} < 0, '-', ''), {_DIGITS}, 'e', ROUND(LOG10(ABS({{}}))) + 0) END"
 _NUMBER_IN_FULL = f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CAST({{shown}} AS CHAR) END"
 # MySQL shows all digits of a DOUBLE column, but of an expression only what has room in 22 characters, which a sign may take.
 # Of a FLOAT column it shows six, and MariaDB as well.
@@ -96,11 +94,18 @@ def _floating(shown: str, normal: Normal) -> Form:
 
 def _json(value: bytes) -> bytes:
     try:
-        return json.dumps(_plain(json.loads(value)), sort_keys=True, ensure_ascii=False).encode(
-            "utf-8", "surrogatepass"
-        )
-    except ValueError:  # no JSON: MariaDB may hold any text
+        document = _plain(json.loads(value, object_pairs_hook=_members))
+        return json.dumps(document, sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    except (ValueError, RecursionError):  # no JSON that TiDB or MySQL holds: MariaDB may hold any text
         return b"?" + value
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object; raise `ValueError` if it has a member twice: MariaDB keeps both, and which one counts is up to who reads it."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a member twice")
+    return members
 
 
 def _plain(value: Any) -> Any:

@@ -56,6 +56,8 @@ class TableShape:
     """``mariadb``, ``mysql`` or ``tidb``."""
     columns: tuple[ColumnShape, ...]
     indexes: tuple[IndexShape, ...] = ()
+    foreign_keys: tuple[tuple[str, ...], ...] = ()
+    """The name of each foreign key, and its columns."""
     collation: str = ""
     is_view: bool = False
 

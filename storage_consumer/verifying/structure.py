@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
 from storage_consumer.model import folded_name
@@ -23,17 +21,19 @@ EQUIVALENCES = {
     "vector type": "TiDB's VECTOR goes to a LONGTEXT column.",
     "generated NOT NULL": "MariaDB takes no NOT NULL on a generated column.",
     "generated primary key": "MariaDB takes no primary key on a generated column; a unique one stands in.",
-    "default expression": "Servers write expressions in defaults, and dates and numbers, each in its own way.",
+    "default expression": (
+        "Servers write expressions in defaults, and dates and numbers, each in its own way, and TiDB a byte that is no text as U+FFFD."
+    ),
     "member characters": "MySQL and MariaDB show '?' for a character beyond U+FFFF in a member of an ENUM or SET.",
-    "timestamp default": "A TIMESTAMP default is shown in the time zone of the session that made it, or that looks.",
-    "text default": "MySQL takes the default of a TEXT, BLOB or JSON only as an expression, and forgets an empty one.",
+    "timestamp default": "A TIMESTAMP default is one moment, shown in the time zone of the session that made it, or that looks.",
+    "text default": "MySQL forgets an empty default of a TEXT, BLOB or JSON.",
     "sequence default": "Sequences are not replicated.",
     "newer collation": "MariaDB has no utf8mb4_0900_ai_ci and utf8mb4_0900_bin; its own collations replace them.",
     "search index": "FULLTEXT, VECTOR, HYBRID and COLUMNAR indexes of TiDB mean nothing for rows.",
     "expression index": "MariaDB has no indexes over expressions.",
     "global index": "Only TiDB has unique indexes over all partitions of a table.",
     "partial index": "MySQL and MariaDB have no WHERE for indexes; a unique one becomes one that is not unique.",
-    "counter without index": "MySQL and MariaDB require an index for AUTO_INCREMENT, TiDB does not.",
+    "counter without index": "MySQL and MariaDB require an index that begins with an AUTO_INCREMENT column, TiDB does not.",
     "foreign key index": "A server makes the index that a foreign key needs by itself, if it keeps the key at all.",
     "name of the character set": "utf8 and utf8mb3 are one character set.",
 }
@@ -47,12 +47,18 @@ _DOCUMENTS = frozenset(
 )
 _FILLED = {"char": " ", "binary": "\0"}
 """Type of a fixed length → what values are filled up with."""
-_SYNONYMS = {"curdate": "current_date", "curtime": "current_time", "now": "current_timestamp"}
+_SYNONYMS = dict(curdate="current_date", curtime="current_time", now="current_timestamp", ucase="upper", lcase="lower")
+_TOKEN = re.compile(r"(?:_\w+\s*)?('(?:[^'\\]|''|\\.)*')|([\w.$]+)|([^\s`])", re.DOTALL)
+_LITERAL = re.compile(r"(?:_\w+\s*)?'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)|''", re.DOTALL)
+_ESCAPES = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "Z": "\x1a"}
+_RANDOM_BYTES = "uuid_to_bin ( uuid )"
+_AS_IN_MARIADB = "unhex ( replace ( uuid , '- , ' ) )"
+"""What the program writes there in its place, in the form of `_expression`."""
+_NO_TEXT = re.compile("[\udc80-\udcff]")
+"""Bytes that are no text, as Python holds them in one."""
 _BEYOND = re.compile(r"[\U00010000-\U0010ffff]")
-_QUOTED = re.compile(r"^(?:_\w+)?\\?'(.*?)\\?'$", re.DOTALL)
 _NEWER = {"utf8mb4_0900_ai_ci": "utf8mb4_uca1400_nopad_ai_ci", "utf8mb4_0900_bin": "utf8mb4_nopad_bin"}
-_FARTHEST, _STEP = timedelta(hours=26), timedelta(minutes=15)
-"""How far two time zones are apart at most, and what their offsets are multiples of."""
 _PLAIN_METHODS = frozenset(("BTREE", "HASH", "RTREE", ""))
 
 
@@ -95,10 +101,11 @@ def compared(source: TableShape, target: TableShape) -> StructureFound:
         other = there.pop(folded_name(column.name), None)
         if other is None:
             found.differences.append(f"column {column.name}: the target lacks it")
-        else:
-            # In a view a column is what the server makes of it.
-            seen = replace(column, nullable=other.nullable) if source.is_view and target.is_view else column
-            _Column(found, seen, other, source.kind, target.kind).compare()
+        # In a view a column is what the server makes of it: its type, its length, its collation, whether it may be NULL.
+        elif not (source.is_view and target.is_view):
+            led = {folded_name(index.columns[0]) for index in target.indexes}
+            is_led = folded_name(column.name) in led
+            _Column(found, column, other, source.kind, target.kind, is_led).compare()
     found.differences += [f"column {column.name}: the source does not have it" for column in there.values()]
     found.judge(
         "collation of the table", source.collation, target.collation, _collation(source.collation, target.collation)
@@ -126,13 +133,16 @@ class _Column:
     target: ColumnShape
     of_source: str
     of_target: str
+    is_led: bool
+    """Whether an index of the target begins with it."""
 
     def compare(self) -> None:
         """Note each property that differs."""
         source, target = self.source, self.target
         where = f"column {source.name}"
         self.found.judge(f"{where}: type", source.column_type, target.column_type, self._type())
-        generated = "generated NOT NULL" if self.of_target == "mariadb" and source.is_generated else ""
+        is_relaxed = self.of_target == "mariadb" and source.is_generated and target.is_generated and target.nullable
+        generated = "generated NOT NULL" if is_relaxed else ""
         self.found.judge(f"{where}: NULL", source.nullable, target.nullable, generated)
         self.found.judge(f"{where}: generated", source.is_generated, target.is_generated)
         self._judge_default(f"{where}: default")
@@ -151,72 +161,68 @@ class _Column:
         return self.source.data_type in ("json", "vector") and self.target.data_type != self.source.data_type
 
     def _type(self) -> str:
-        source, target = self.source, self.target
-        plain = [_without_display(each.column_type) for each in (source, target)]
-        # A boolean is a TINYINT(1) on every server.
-        if plain[0] == plain[1] and not source.column_type.startswith("tinyint(1)"):
+        source, target = self.source.data_type, self.target.data_type
+        if self._is_shown_otherwise():
             return "display width"
-        if plain[0] == plain[1] and target.column_type in ("tinyint", source.column_type):
-            return "display width"
-        if target.data_type == "longtext" and source.data_type in ("json", "vector"):
-            return "json" if source.data_type == "json" else "vector type"
+        if source == "json" and target == "longtext" and self.of_target == "mariadb":
+            return "json"
+        if source == "vector" and target == "longtext" and self.of_source == "tidb" != self.of_target:
+            return "vector type"
         # Servers write members of ENUM and SET with other escapes.
-        if source.data_type == target.data_type and source.data_type in ("enum", "set"):
-            return self._members()
-        return ""
+        return self._members() if source == target and source in ("enum", "set") else ""
+
+    def _is_shown_otherwise(self) -> bool:
+        """Return whether the types are the same but for what means nothing for values."""
+        shown = self.source.column_type, self.target.column_type
+        # A boolean is a TINYINT(1). Of another width it is none, where a server shows that.
+        is_other = (
+            all(text.startswith("tinyint(") for text in shown) and len({text[8:10] == "1)" for text in shown}) > 1
+        )
+        return not is_other and len(set(map(_without_display, shown))) == 1
 
     def _members(self) -> str:
-        here, there = (each.column_type.replace("\\\\", "\\") for each in (self.source, self.target))
+        here, there = (
+            # TiDB shows members as they are.
+            each.column_type if kind == "tidb" else each.column_type.replace("\\\\", "\\")
+            for each, kind in ((self.source, self.of_source), (self.target, self.of_target))
+        )
         if here == there:
             return "default expression"
         if (self.of_source == "tidb") != (self.of_target == "tidb"):
-            # TiDB shows all characters.
             exact, shown = (here, there) if self.of_source == "tidb" else (there, here)
             return "member characters" if _BEYOND.sub("?", exact) == shown else ""
         return ""
 
     def _counter(self) -> str:
-        return "counter without index" if self.of_target != "tidb" and _counts(self.source) else ""
+        is_lost = _counts(self.source) and not self.is_led and self.of_target != "tidb"
+        return "counter without index" if is_lost else ""
 
     def _judge_default(self, where: str) -> None:
         """Note another default; servers may show one default in two ways, and two defaults in one."""
         source, target = self.source, self.target
-        is_constant = source.constant is not None or target.constant is not None
-        here, there = (
-            _default_of(column, kind, is_constant=is_constant)
-            for column, kind in ((source, self.of_source), (target, self.of_target))
-        )
-        name = "default expression" if here == there else self._default(here, there, is_constant=is_constant)
+        here, there = _default_of(source, self.of_source), _default_of(target, self.of_target)
+        name = "timestamp default" if source.data_type == "timestamp" and source.constant else "default expression"
+        if here != there and not (here and there and self._loses_bytes(here, there)):
+            name = self._default(here)
         if name:
             self.found.used |= {name} if here != there or source.default != target.default else set()
         else:
             told = f"{_shown_default(target)} in the target, {_shown_default(source)} at the source"
             self.found.differences.append(f"{where}: {told}")
 
-    def _default(self, source: str | None, target: str | None, *, is_constant: bool) -> str:
-        """Return the equivalence under which two defaults are the same."""
-        kind, both = self.source.data_type, source is not None and target is not None and not is_constant
-        is_dropped = source == "" and target is None
-        # Of several names the first one that holds; TiDB keeps a default as it is.
-        names = {
-            "timestamp default": both and kind == "timestamp" and self._is_same_moment(source, target),
-            "sequence default": self.of_target != "tidb" and (source or "").lower().startswith("nextval("),
-            "text default": self.of_target != "tidb" and kind in _DOCUMENTS and (both or is_dropped),
-            "default expression": self.of_target != "tidb"
-            and both
-            and _is_expression(source)
-            and _is_expression(target),
-        }
-        return next((name for name, holds in names.items() if holds), "")
+    def _loses_bytes(self, source: str, target: str) -> bool:
+        """Return whether the bytes of two defaults may be the same, of which TiDB shows one as a text."""
+        exact, shown = (target, source) if self.of_source == "tidb" else (source, target)
+        return (self.of_source == "tidb") != (self.of_target == "tidb") and _NO_TEXT.sub("\ufffd", exact) == shown
 
-    def _is_same_moment(self, source: str | None, target: str | None) -> bool:
-        """Return whether two defaults may be one moment in two time zones. TiDB keeps it in UTC, as it is read."""
-        if self.of_source == self.of_target == "tidb":
-            return False
-        with suppress(ValueError):
-            apart = datetime.fromisoformat(source or "") - datetime.fromisoformat(target or "")
-            return abs(apart) <= _FARTHEST and not apart % _STEP
-        return False
+    def _default(self, source: str | None) -> str:
+        """Return the equivalence under which the target may lack the source's default."""
+        if self.target.default is not None or source is None:
+            return ""
+        if source.startswith("=nextval (") and self.of_target != "tidb":
+            return "sequence default"
+        is_forgotten = source == "'" and self.source.data_type in _DOCUMENTS and self.of_source != "mysql"
+        return "text default" if is_forgotten and self.of_target == "mysql" else ""
 
 
 def _without_display(column_type: str) -> str:
@@ -238,28 +244,59 @@ def _shown_default(column: ColumnShape) -> str:
     return "''" if text == "" else _shown(text)
 
 
-def _default_of(column: ColumnShape, kind: str, *, is_constant: bool) -> str | None:
-    """Return a default in one form for all servers, as far as there is one. `is_constant`: whether that of a side is known to be one."""
+def _default_of(column: ColumnShape, kind: str) -> str | None:
+    """Return a default in one form for all servers: a constant behind a quotation mark, or an expression behind an equals sign."""
     text = column.default
     if text is None:
         return None
     if column.constant is not None:
         text = column.constant.decode("utf-8", "surrogateescape")
-    elif (kind == "mariadb" or "DEFAULT_GENERATED" in column.extra) and (quoted := _QUOTED.match(text)):
-        text = quoted[1].replace("''", "'").replace("\\\\", "\\").replace("\\'", "'").replace("\\0", "\0")
+    elif _is_expression(column, kind):
+        # MySQL shows it as it would stand in a literal.
+        text = _expression(re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL) if kind == "mysql" else text)
+        if text.startswith("="):
+            return text
+        text = text[1:]
+    elif quoted := _LITERAL.fullmatch(text) if kind == "mariadb" else None:
+        text = _unescaped(quoted[1])
     if column.data_type in _NUMERIC or column.data_type == "bit":
-        return _number(text)
-    if column.data_type in _MOMENTS and text[:1].isdigit():
+        return f"'{_number(text)}"
+    if column.data_type in _MOMENTS:
         # Fractions, and a time of midnight, may be left out.
-        return re.sub(r" 00:00:00$", "", re.sub(r"\.0*$", "", text))
+        return "'" + re.sub(r" 00:00:00$", "", re.sub(r"\.0*$", "", text))
     # What fills the column up is not part of the value.
-    text = text.rstrip(_FILLED.get(column.data_type, ""))
-    return text if is_constant or not _is_expression(text) else _expression(text)
+    return "'" + text.rstrip(_FILLED.get(column.data_type, ""))
+
+
+def _is_expression(column: ColumnShape, kind: str) -> bool:
+    """Return whether a default is computed, or is a constant that is shown as one which is."""
+    text = column.default or ""
+    if column.data_type in _MOMENTS:
+        return text.lstrip("'-")[:1].isalpha() or text.startswith("(")
+    if kind == "mariadb":
+        return not (_LITERAL.fullmatch(text) or re.fullmatch(r"-?[\d.]+(e[-+]?\d+)?|b'[01]*'", text, re.IGNORECASE))
+    return "DEFAULT_GENERATED" in column.extra
 
 
 def _expression(text: str) -> str:
-    plain = re.sub(r"\(\)$", "", text).lower()
-    return _SYNONYMS.get(plain, plain)
+    """Return an expression in the form of `_default_of`, with one spelling of words, literals and blanks; one literal is a constant."""
+    parts = []
+    for literal, word, sign in _TOKEN.findall(text):
+        lower = word.lower()
+        parts.append(f"'{_unescaped(literal[1:-1])}" if literal else _SYNONYMS.get(lower, lower) or sign)
+    while parts[:1] == ["("] and parts[-1:] == [")"] and "(" not in parts[1:-1]:
+        parts = parts[1:-1]
+    if len(parts) == 1 and parts[0].startswith("'"):
+        return parts[0]
+    if re.fullmatch(r"-?[\d.]+", number := "".join(parts)):
+        return f"'{number}"
+    # CURRENT_TIMESTAMP is a call too.
+    return f"={' '.join(parts)}".replace(" ( )", "").replace(_RANDOM_BYTES, _AS_IN_MARIADB)
+
+
+def _unescaped(text: str) -> str:
+    """Return what a literal stands for, of which `text` is what its quotation marks hold."""
+    return _ESCAPED.sub(lambda found: _ESCAPES.get(found[1], found[1]) if found[1] else "'", text)
 
 
 def _number(text: str) -> str:
@@ -269,11 +306,6 @@ def _number(text: str) -> str:
         return format(Decimal(text).normalize(), "f")
     except InvalidOperation:
         return text.lower()
-
-
-def _is_expression(text: str | None) -> bool:
-    text = text or ""
-    return "(" in text or text.lower().startswith("current_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,32 +343,37 @@ class _Indexes:
         """Return the equivalence under which the target may lack an index; one that stands for it is taken out of `there`."""
         if self.target.kind == "tidb":
             return ""
+        is_search = index.method.upper() not in _PLAIN_METHODS and self.source.kind == "tidb" and not index.unique
         for name, holds in (
-            ("search index", index.method.upper() not in _PLAIN_METHODS),
+            ("search index", is_search),
             ("expression index", "" in index.columns and self.target.kind == "mariadb"),
             ("global index", index.is_global),
         ):
             if holds:
                 return name
         unique = _over(IndexShape(name="", unique=True, columns=index.columns, prefixes=index.prefixes))
-        if index.name == "PRIMARY" and self.target.kind == "mariadb" and unique in there:
+        generated = {folded_name(column.name) for column in self.source.columns if column.is_generated}
+        is_over_generated = not generated.isdisjoint(map(folded_name, index.columns))
+        if index.name == "PRIMARY" and is_over_generated and self.target.kind == "mariadb" and unique in there:
             there.remove(unique)
             return "generated primary key"
-        return "foreign key index" if not index.unique and self._is_prefix(index, self.target.indexes) else ""
+        return "foreign key index" if self._is_own(index) else ""
 
     def _extra(self, index: IndexShape) -> None:
         """Judge an index that only the target has."""
         columns = {folded_name(column.name): column for column in self.source.columns}
-        if not index.unique and self.target.kind != "tidb" and self._is_prefix(index, self.source.indexes):
+        if self._is_own(index):
             self.found.used.add("foreign key index")
         elif all(folded_name(name) in columns for name in index.columns if name):
             self.found.differences.append(f"{_named(index)}: the source does not have it")
 
-    def _is_prefix(self, index: IndexShape, others: tuple[IndexShape, ...]) -> bool:
-        """Return whether a longer index of the other side begins as this one does."""
-        parts = [*zip(map(folded_name, index.columns), index.prefixes, strict=True)]
-        longer = ([*zip(map(folded_name, other.columns), other.prefixes, strict=True)] for other in others)
-        return any(len(other) > len(parts) and other[: len(parts)] == parts for other in longer)
+    def _is_own(self, index: IndexShape) -> bool:
+        """Return whether a server made an index for a foreign key: over its columns, and called like it or like the first of them."""
+        if index.unique or any(prefix is not None for prefix in index.prefixes):
+            return False
+        columns = [*map(folded_name, index.columns)]
+        keys = ([*map(folded_name, key)] for key in self.source.foreign_keys + self.target.foreign_keys)
+        return any(key[1:] == columns and folded_name(index.name) in key[:2] for key in keys)
 
 
 def _over(index: IndexShape) -> tuple[object, ...]:
