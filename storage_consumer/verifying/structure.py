@@ -274,7 +274,9 @@ def _is_expression(column: ColumnShape, kind: str) -> bool:
     if column.data_type in _MOMENTS:
         return text.lstrip("'-")[:1].isalpha() or text.startswith("(")
     if kind == "mariadb":
-        return not (_LITERAL.fullmatch(text) or re.fullmatch(r"-?[\d.]+(e[-+]?\d+)?|b'[01]*'", text, re.IGNORECASE))
+        return not (
+            _LITERAL.fullmatch(text) or re.fullmatch(r"-?[\d.]+(e[-+]?\d+)?|b'[01]*'|x'[0-9a-f]*'", text, re.IGNORECASE)
+        )
     return "DEFAULT_GENERATED" in column.extra
 
 
