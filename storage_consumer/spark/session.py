@@ -8,13 +8,14 @@ goes to our own log.
 from __future__ import annotations
 
 import os
+import pwd
 import re
-import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
@@ -159,11 +160,33 @@ def _settings(wish: str) -> dict[str, str]:
 
 def _start_jvm(settings: Mapping[str, str]) -> None:
     """Start Spark's JVM with these settings and log its output."""
-    conf = SparkConf().setAll(list(settings.items()))
-    gateway = launch_gateway(conf, popen_kwargs={"stderr": subprocess.PIPE, "umask": _PRIVATE})  # type: ignore[no-untyped-call] # has no types
-    # Without a reader the JVM would stop as soon as the pipe is full.
-    threading.Thread(target=_log_output, args=(gateway.proc.stderr,), name="spark-output", daemon=True).start()
+    conf, name = SparkConf().setAll(list(settings.items())), _name_of_nobody()
+    if name:
+        # Java does not know a home either, and Spark takes no relative path.
+        conf.setIfMissing("spark.jars.ivy", str(own_folder() / "ivy"))
+    reading, writing = os.pipe()
+    # Without a reader the JVM would stop as soon as the pipe is full. It reads from the start: what ends a JVM at once is said there alone.
+    threading.Thread(target=_log_output, args=(os.fdopen(reading, "rb"),), name="spark-output", daemon=True).start()
+    try:
+        gateway = launch_gateway(conf, popen_kwargs={"stderr": writing, "umask": _PRIVATE})  # type: ignore[no-untyped-call] # has no types
+    finally:
+        os.close(writing)
+    if name:
+        users: Any = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
+        users.setLoginUser(users.createRemoteUser(name))
     SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001 - how SparkContext itself takes a gateway
+
+
+def _name_of_nobody() -> str:
+    """Return a name for this process's user if no account has its number, as containers may choose it; else the empty text.
+
+    Spark does not start without one, and Java finds none there.
+    """
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        return os.environ.get("HADOOP_USER_NAME") or f"uid-{os.getuid()}"
+    return ""
 
 
 def _log_output(lines: Iterable[bytes]) -> None:

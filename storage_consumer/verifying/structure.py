@@ -47,13 +47,7 @@ _DOCUMENTS = frozenset(
 )
 _FILLED = {"char": " ", "binary": "\0"}
 """Type of a fixed length → what values are filled up with."""
-_SYNONYMS = {
-    "curdate": "current_date",
-    "curtime": "current_time",
-    "now": "current_timestamp",
-    "ucase": "upper",
-    "lcase": "lower",
-}
+_SYNONYMS = dict(curdate="current_date", curtime="current_time", now="current_timestamp", ucase="upper", lcase="lower")
 _TOKEN = re.compile(r"(?:_\w+\s*)?('(?:[^'\\]|''|\\.)*')|([\w.$]+)|([^\s`])", re.DOTALL)
 _LITERAL = re.compile(r"(?:_\w+\s*)?'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)|''", re.DOTALL)
@@ -280,7 +274,9 @@ def _is_expression(column: ColumnShape, kind: str) -> bool:
     if column.data_type in _MOMENTS:
         return text.lstrip("'-")[:1].isalpha() or text.startswith("(")
     if kind == "mariadb":
-        return not (_LITERAL.fullmatch(text) or re.fullmatch(r"-?[\d.]+(e[-+]?\d+)?|b'[01]*'", text, re.IGNORECASE))
+        return not (
+            _LITERAL.fullmatch(text) or re.fullmatch(r"-?[\d.]+(e[-+]?\d+)?|b'[01]*'|x'[0-9a-f]*'", text, re.IGNORECASE)
+        )
     return "DEFAULT_GENERATED" in column.extra
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -231,3 +232,19 @@ def test_both_names_are_one_program(arguments: list[str]) -> None:
     ]
     assert said[0] == said[1]
     assert "storage-consumer" in said[0]
+
+
+@pytest.mark.parametrize("home", [{}, {"HOME": "/nowhere", "HADOOP_USER_NAME": "me"}], ids=["without a home", "named"])
+def test_a_user_without_an_account(small: SmallBucket, mariadb: DatabaseServer, home: dict[str, str]) -> None:
+    """A container may run as a number that no account has: Spark starts all the same, and rows are written."""
+    nobody = ["unshare", "--user", "--map-user=54321", "--map-group=54321"]
+    environment = {name: os.environ[name] for name in ("PATH", "JAVA_HOME", "TMPDIR") if name in os.environ} | home
+    done = subprocess.run(
+        [*nobody, sys.executable, SCRIPT, "run", *of_small(small, mariadb.uri)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (done.returncode, mariadb.query("SELECT * FROM d.t")) == (0, ((1, "one"),)), done.stderr
