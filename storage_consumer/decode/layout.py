@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from storage_consumer.config.settings import Upstream
 from storage_consumer.config.table_filter import unselected, vouching
 from storage_consumer.decode.decoder import RowLayout
@@ -11,11 +13,17 @@ from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn, TableDefinition, folded_name
 
 _HIDDEN_PREFIX = "_v$_"
+_SOFT_DELETES = frozenset(("_tidb_origin_ts", "_tidb_softdelete_time"))
 
 
 def is_hidden(name: str) -> bool:
     """Return whether TiDB created this column for an expression index: schema files list it, rows never have it."""
     return folded_name(name).startswith(_HIDDEN_PREFIX)
+
+
+def hidden_columns(columns: Iterable[TableColumn]) -> tuple[str, ...]:
+    """Return the columns that rows have and the source's queries do not: where they are, TiDB hides deleted rows by them."""
+    return tuple(name for column in columns if (name := folded_name(column.name)) in _SOFT_DELETES)
 
 
 def row_layout(definition: TableDefinition, virtual: frozenset[str], upstream: Upstream) -> RowLayout:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from storage_consumer.decode.layout import hidden_columns
+from storage_consumer.errors import NotReplicable
 from storage_consumer.gate.judging import refuse_strangers
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import NameAt, TableName, folded_name
@@ -15,7 +17,7 @@ from storage_consumer.plan.early import copy_that_shows, in_doubt_by
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.renames import in_running_order
 from storage_consumer.plan.routes import routed
-from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.unqualified_names import Namesake, former_home, home_of, of_any_database
 from storage_consumer.ports import Target
@@ -117,6 +119,7 @@ def prepared(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep
         skip = f"it reads {', '.join(map(str, lacking))}, which {who} leaves out and the target does not have"
     if skip:
         return replace(step, skip=skip, source=step)
+    _refuse_soft_deletes(step, manager)
     spelled = routed(definition, selection.routes, manager.databases)
     # By the routed names: what is reserved belongs to the target. Strangers are judged by the bucket's own names, before any route.
     selection.refuse_reserved(spelled)
@@ -124,6 +127,27 @@ def prepared(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep
     # Last: from here on the text has the target's own spelling, which nothing but the target should see.
     real = with_real_names(spelled, target.existing(looked_up(spelled)))
     return replace(step, definition=real, ensure=step.ensure or judgement.from_columns, source=step)
+
+
+def _refuse_soft_deletes(step: DdlStep, manager: ConsumerManager) -> None:
+    """Raise `NotReplicable` where a table begins to have columns in which TiDB keeps what it hides: deleted rows would be visible in the target."""
+    found, rename = hidden_columns(step.definition.columns), step.ddl.rename
+    keys = {step.table_key, *([] if rename is None else [key_of(rename.old)])}
+    tables = [manager.tables[key] for key in keys if key in manager.tables]
+    # A feed that begins with a copy has no statement about which anybody could have decided.
+    decided_before = [] if step.is_of_copy and not any(table.checkpoint for table in tables) else tables
+    before = [table.timeline.structure_at(step.version - 1) for table in decided_before]
+    # Who decided about the statement that brought the columns knows what the table is since.
+    known = {name for each in before if each is not None for name in hidden_columns(each.columns)}
+    if known.issuperset(found) or step.ddl.head[:1] == ("DROP",):
+        return
+    raise NotReplicable(
+        f"{step.name}: it has {' and '.join(found)} ({step.definition.path}), so TiDB's soft delete is on for it, alone or for active-active: a row that is "
+        "deleted at the source stays there, hidden, with the time in such a column, and would be visible in the target. That is not "
+        "supported. To have such rows in the target all the same, create the table by `storage-consumer ddl replace` with these columns written out "
+        "(`_tidb_origin_ts` BIGINT UNSIGNED, `_tidb_softdelete_time` TIMESTAMP(6) NULL), or say `storage-consumer ddl done` if the "
+        "target has it so, and read it with WHERE _tidb_softdelete_time IS NULL. Otherwise leave it out with --filter"
+    )
 
 
 def decided(step: DdlStep, manager: ConsumerManager) -> DdlStep:

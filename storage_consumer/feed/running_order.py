@@ -7,12 +7,16 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from storage_consumer.model import TableDefinition, TableName
+from storage_consumer.plan.renames import inferred, lost_rename
 from storage_consumer.sql.copied_table import copied_table
 from storage_consumer.sql.parse import parsed
 
 
 def in_running_order(known: Iterable[TableDefinition]) -> list[TableDefinition]:
-    """Return all definitions by version; those of one version so that each rename finds its new name free, as where names are swapped."""
+    """Return all definitions by version; those of one version so that each rename finds its new name free, as where names are swapped.
+
+    A rename of such a swap that no file holds is among them (see `plan.renames.lost_rename`).
+    """
     there = set[TableName]()
     ordered: list[TableDefinition] = []
     by_path = sorted(known, key=lambda each: (each.version, each.path))
@@ -27,13 +31,19 @@ def lineage(definition: TableDefinition, known: Sequence[TableDefinition]) -> li
     A table that was made LIKE another one has the past of that, as of then.
     """
     past: dict[TableName | None, list[TableDefinition]] = defaultdict(list)
+    gone = set[TableName | None]()
     for each in known:
         if each.version > definition.version:
             break
-        renamed = parsed(each).renamed
+        renamed, subject = parsed(each).renamed, parsed(each).subject.folded()
         if renamed is not None and renamed[0] != renamed[1]:
-            past[renamed[1]] = past.pop(renamed[0], [])
-        subject = parsed(each).subject.folded()
+            former = past.pop(renamed[0], [])
+            # A table that was dropped is not the one that is renamed, of which the bucket shows nothing then.
+            past[renamed[1]] = [] if renamed[0] in gone else former
+        if parsed(each).head[:1] == ("DROP",):
+            gone |= {subject} if subject.table else {name for name in past if name and name.schema == subject.schema}
+        else:
+            gone.discard(subject)
         if copied_table(each.query) is not None:
             past[subject] = list(past.get(_copied(each), ()))
         past[subject].append(each)
@@ -53,7 +63,15 @@ def _ordered(group: list[TableDefinition], there: set[TableName]) -> list[TableD
     """Return the definitions of one version in their order. `there`: the tables that there are before them, and then after them."""
     waiting, ordered = list(group), list[TableDefinition]()
     while waiting:
-        taken = next((each for each in waiting if _is_free(each, there)), None) or _last_of_chain(waiting)
+        taken = next((each for each in waiting if _is_free(each, there)), None)
+        # At most one per statement, so that the loop ends whatever the names are.
+        if taken is None and len(ordered) + len(waiting) < 2 * len(group):
+            pairs = [pair for each in waiting if (pair := parsed(each).renamed) is not None]
+            # One alone makes no cycle: the bucket does not show that the table of its new name is gone.
+            if lost := lost_rename(pairs, there) if len(pairs) > 1 else None:
+                taken = inferred(lost, waiting)
+                waiting.append(taken)
+        taken = taken or _last_of_chain(waiting)
         waiting.remove(taken)
         ordered.append(taken)
         _take_effect(taken, there)

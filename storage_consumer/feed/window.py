@@ -77,8 +77,9 @@ class Contents:
         self._manager = ConsumerManager(
             Restart(), 0.0, tells_time=upstream.tells_time, selection=Selection(filter=self._filter)
         )
+        self._stored: list[TableDefinition] = []
         self.definitions: list[TableDefinition] = []
-        """What was read of all schema files, in the order in which it took effect."""
+        """What was read of all schema files, in the order in which it took effect, and renames that no file holds."""
         self._structures: dict[VersionKey, Structure] = {}
         self.checkpoint = 0
         """Every row with a commit-ts at or below it, and every statement below it, is stored; 0 before the first look."""
@@ -107,7 +108,8 @@ class Contents:
         )
         self.checkpoint = poll.checkpoint
         if definitions:
-            self.definitions = in_running_order([*self.definitions, *definitions])
+            self._stored += definitions
+            self.definitions = in_running_order(self._stored)
             # A directory's owner, and which of its columns are virtual, may be another one now.
             self._structures.clear()
 
@@ -149,10 +151,13 @@ class Contents:
         )
 
     def in_force(self, low: int, high: int) -> Iterator[Structure]:
-        """Yield the structures that rows with ``low < commit-ts <= high`` may have, also where there are none; at least one of each table."""
+        """Yield the structures that rows with ``low < commit-ts <= high`` may have, also where there are none; at least one of each table that has any."""
         for table in self._tables():
             versions = [each for each in table.files.versions.values() if each.structure and each.structure.columns]
             versions.sort(key=lambda each: each.version)
+            # A name that a table had only while others were swapped.
+            if not versions:
+                continue
             # The rows of a version end where the next one begins.
             ends = [*(each.version for each in versions[1:]), MAX_TSO]
             found = [

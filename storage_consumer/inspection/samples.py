@@ -11,6 +11,7 @@ from storage_consumer.inspection.survey import Folder, Survey
 from storage_consumer.inspection.virtual_columns import known_virtual
 from storage_consumer.model import StoredObject, TableDefinition
 from storage_consumer.poll.schema_file import parse_schema_file
+from storage_consumer.sql.parse import parsed
 from storage_consumer.storage.base import Storage, read_schema_file
 from storage_consumer.storage.paths import SchemaPath, parse_other
 
@@ -76,7 +77,7 @@ def take_samples(storage: Storage, seen: Survey) -> Samples:
                 content=content,
                 complete=len(content) >= stored.size,
                 definition=current[0],
-                virtual=known_virtual(current[0], definitions),
+                virtual=known_virtual(current[0], _of_one_table(definitions, current[0].version)),
             )
         )
     samples.files = _as_far_as_written(samples.files, newest)
@@ -124,6 +125,13 @@ def _chosen(seen: Survey) -> list[tuple[Folder, StoredObject]]:
     return chosen[:MOST_FILES]
 
 
+def _of_one_table(definitions: Iterable[TableDefinition], version: int) -> list[TableDefinition]:
+    """Return those up to a version, from the last rename on: before it the directory was another table's."""
+    upto = sorted((each for each in definitions if each.version <= version), key=lambda each: each.version)
+    renames = [place for place, each in enumerate(upto) if (pair := parsed(each).renamed) and pair[0] != pair[1]]
+    return upto[max(renames, default=0) :]
+
+
 def _definitions(
     storage: Storage, seen: Survey, table_dir: str, version: int, samples: Samples
 ) -> list[TableDefinition]:
@@ -147,8 +155,8 @@ def _read(
             if samples.schema_files >= MOST_SCHEMA_FILES:
                 return
             samples.schema_files += 1
-            parsed = parse_other(stored.path)
-            checksum = parsed.checksum if isinstance(parsed, SchemaPath) else None
+            path = parse_other(stored.path)
+            checksum = path.checksum if isinstance(path, SchemaPath) else None
             try:
                 definition = parse_schema_file(
                     read_schema_file(storage, stored.path), stored.path, version, checksum, table_dir=table_dir

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from storage_consumer.config.settings import Protocol, Upstream
 from storage_consumer.decode.decoder import RowLayout
-from storage_consumer.decode.layout import row_layout, zones
+from storage_consumer.decode.layout import hidden_columns, row_layout, zones
 from storage_consumer.decode.values import FLOAT_TYPES, INTEGER_TYPES, wire_kind
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.key_forms import KeyForms, key_forms, lasting_form
@@ -303,6 +303,12 @@ def _misfit(layout: RowLayout, target: TargetTable) -> str:
     carried = {folded_name(c.name) for c in layout.columns}
     there = {folded_name(c.name) for c in target.columns}
     needed = {folded_name(c.name) for c in target.columns if not c.generated}
+    if hidden := sorted(set(hidden_columns(layout.columns)) - there):
+        return (
+            f"the rows carry columns that the target's table lacks: {', '.join(hidden)}. TiDB's soft delete is on for the table, which is not "
+            "supported: rows that are deleted at the source would be visible in the target. Leave the table out with --filter; or "
+            "add these columns to the target's table, and read it with WHERE _tidb_softdelete_time IS NULL"
+        )
     if lacking := sorted(carried - there):
         return f"the rows carry columns that the target's table lacks: {', '.join(lacking)}; add them as the source has them"
     if unknown := sorted(needed - carried - layout.unselected):

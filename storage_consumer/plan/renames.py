@@ -7,8 +7,9 @@ from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from storage_consumer.model import DdlId, DdlKind, TableName
+from storage_consumer.model import DdlId, DdlKind, TableDefinition, TableName
 from storage_consumer.plan.steps import DdlStep, key_of
+from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import quote
 
 
@@ -28,7 +29,7 @@ def in_running_order(
     waiting = [(step, pair) for step in group if (pair := step.ddl.renamed) is not None]
     ordered = [step for step in group if step.ddl.renamed is None]
     there = set(existing)
-    inferred = 0
+    put_in = 0
     while waiting:
         # A rename that changes only the case finds its new name taken by itself.
         ready = next((w for w in waiting if w[0].identity in started), None) or next(
@@ -36,11 +37,14 @@ def in_running_order(
         )
         if ready is None:
             # At most one inferred rename per statement, so that the loop ends whatever the names are.
-            lost = lost_rename([pair for _, pair in waiting], there) if infers and inferred < len(group) else None
+            lost = lost_rename([pair for _, pair in waiting], there) if infers and put_in < len(group) else None
             if lost is None:
                 return (*ordered, *(step for step, _ in waiting))
-            ready = (_inferred(lost, [step for step, _ in waiting]), lost)
-            inferred += 1
+            definition = inferred(lost, [step.definition for step, _ in waiting])
+            new = definition.name
+            table_dir = f"{new.schema}/{new.table}"
+            ready = (DdlStep(table_dir=table_dir, table_key=key_of(new), definition=definition, inferred=True), lost)
+            put_in += 1
         else:
             waiting.remove(ready)
         ordered.append(ready[0])
@@ -90,14 +94,17 @@ def lost_rename(
     return None
 
 
-def _inferred(pair: tuple[TableName, TableName], group: Sequence[DdlStep]) -> DdlStep:
-    """Return a rename that no file holds. Its identity derives from what it does, so it is the same after a restart."""
-    by_name = {name.folded(): name for step in group if (r := step.ddl.rename) for name in (r.old, r.new)}
+def inferred(pair: tuple[TableName, TableName], group: Sequence[TableDefinition]) -> TableDefinition:
+    """Return the rename of `lost_rename`, which no file holds. Its identity derives from what it does, so it is the same after a restart.
+
+    `group`: the others of its version.
+    """
+    renames = [(each, rename) for each in group if (rename := parsed(each).rename) is not None]
+    by_name = {name.folded(): name for _, rename in renames for name in (rename.old, rename.new)}
     old, new = by_name[pair[0]], by_name[pair[1]]
-    cause = next(step for step in group if step.ddl.renamed == (pair[1], _target(pair[1], group)))
     query = "RENAME TABLE " + " TO ".join(f"{quote(name.schema)}.{quote(name.table)}" for name in (old, new))
-    definition = replace(
-        cause.definition,
+    return replace(
+        next(each for each, rename in renames if rename.folded[0] == pair[1]),
         name=new,
         query=query,
         ddl_type=int(DdlKind.RENAME_TABLE),
@@ -105,8 +112,3 @@ def _inferred(pair: tuple[TableName, TableName], group: Sequence[DdlStep]) -> Dd
         checksum=zlib.crc32(query.encode()),
         warnings=(),
     )
-    return DdlStep(table_dir=f"{new.schema}/{new.table}", table_key=key_of(new), definition=definition, inferred=True)
-
-
-def _target(source: TableName, group: Sequence[DdlStep]) -> TableName | None:
-    return next((p[1] for step in group if (p := step.ddl.renamed) is not None and p[0] == source), None)

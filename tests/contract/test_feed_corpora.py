@@ -6,19 +6,29 @@ import base64
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from time import time
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
+from storage_consumer import StorageConsumerError, read_changes
 from storage_consumer.feed.records import Change, Event, Statement
+from storage_consumer.feed.render_debezium import debezium_envelopes
+from storage_consumer.feed.render_flat import flat_messages
+from storage_consumer.feed.render_json import json_lines
+from storage_consumer.feed.render_sql import statements
 from storage_consumer.kernels.arrays import DELETE, PARTIAL_DELETE, UPDATE
+from storage_consumer.sql.parse import parsed
+from storage_consumer.sql.tokens import qualified
 from tests.harness.comparing import base_type, form_of
 from tests.harness.corpora import CorpusSource, GoldenTable, available
 from tests.harness.expectations import has_commit_ts, null_like, overwritten
 from tests.harness.feeds import feed_of, settings_of
+from tests.harness.tables_at import found_at, read_at
 
 _MADE = re.compile(r"CREATE (DATABASE|TABLE)\b", re.IGNORECASE)
 _MEMBERS = re.compile(r"'((?:[^']|'')*)'")
@@ -51,6 +61,31 @@ def test_changes_fold_to_what_the_source_held(source: CorpusSource, tmp_path: Pa
                     cut.number,
                     table.name,
                 )
+
+
+@pytest.mark.parametrize("source", available(), ids=str)
+def test_errors_are_ours(source: CorpusSource, tmp_path: Path) -> None:
+    """Whatever a tree holds, at any cut: nothing but errors of this program leaves the functions that read it, for any name that stands in it."""
+    corpus = source.open(tmp_path)
+    for cut in (corpus.cuts[len(corpus.cuts) // 2], corpus.cuts[-1]):
+        bucket = tmp_path / f"bucket{cut.number}"
+        corpus.materialise(cut, bucket)
+        given = {"config": str(corpus.write_config(tmp_path)), "tz": corpus.timezone}
+        with suppress(StorageConsumerError):
+            loaded = settings_of(corpus, tmp_path, bucket)
+            feed = feed_of(loaded)
+            feed.contents.look()
+            protocol = loaded.config.upstream.protocol
+            lines = (json_lines(protocol), statements(protocol), flat_messages(protocol, time), debezium_envelopes(protocol, time))  # fmt: skip
+            with suppress(StorageConsumerError):
+                assert all(line(event) for event in feed_of(loaded).events(0) for line in lines)
+            # Names that a table had only while others were renamed, too.
+            mentioned = (name for each in feed.contents.definitions for name in (each.name, *parsed(each).touched))
+            for name in {each.folded(): each for each in mentioned if each.table}.values():
+                with suppress(StorageConsumerError):
+                    read_changes(corpus.sink_uri(bucket), qualified(name), **given).read_all()
+                with suppress(StorageConsumerError):
+                    read_at(found_at(loaded, name, cut.checkpoint_ts))
 
 
 def _name(schema: str, table: str) -> tuple[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from storage_consumer.config.load import load
+from storage_consumer.config.load import Loaded, load
 from storage_consumer.feed import ordered
 from storage_consumer.feed.reading import Feed, Wanted
 from storage_consumer.feed.records import Change, Event, Statement
@@ -26,10 +26,14 @@ def feed_of(
 
     `storage`: what holds the files in the place of the bucket's folder.
     """
-    given = {"upstream_uri": bucket.uri, "tz": "UTC", "include_commit_ts": True, "output_old_value": old}
-    loaded = load(given, {}, target=False)
+    loaded = loaded_of(bucket, output_old_value=old)
     upstream = replace(loaded.config.upstream, csv=replace(loaded.config.upstream.csv, **csv))
     return Feed(storage or open_storage(upstream, loaded.secrets), upstream, FakeClock(), rules)
+
+
+def loaded_of(bucket: SmallBucket, **options: Any) -> Loaded:
+    """The settings of a bucket."""
+    return load({"upstream_uri": bucket.uri, "tz": "UTC", "include_commit_ts": True, **options}, {}, target=False)
 
 
 def undone_of(bucket: SmallBucket, *rules: str, low: int, high: int | None = None, old: bool = False) -> list[str]:
