@@ -53,6 +53,7 @@ from storage_consumer.plan.journal import (
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_words import table_flag
 from storage_consumer.ports import DdlContext, Decision, Journal, TableProgress
+from storage_consumer.sql.copied_table import copied_table
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import Token, has_words, quote, tokens
 from storage_consumer.telemetry import Log
@@ -166,7 +167,8 @@ class DdlRunner:
         refuse_what_may_not_run(step, self._server_type)
         name, found = step.name, tokens(unfolded(step.definition.query))
         collation = self._collation(step, context, found)
-        if not step.ensure:
+        why_not_copied = self._why_not_copied(step)
+        if not (step.ensure or why_not_copied):
             # Names are asked for only where they can matter: each costs several queries on information_schema.
             names = self._structure.part_names(name, found) if matters_for(found) else None
             # A server without the zone's name gets the offset in force at the statement's version, so this differs between statements.
@@ -176,13 +178,23 @@ class DdlRunner:
             source = source_collation(context.database_statements, self._server_type)
             return safe_action(step.definition, self._server_type, collation, names, zone=zone, source_collation=source)
         # A table that is only to exist may have been there before the changefeed; whether it fits shows with its first rows.
-        if self._structure.describe([name]):
+        if step.ensure and self._structure.describe([name]):
             return DdlAction(statement="", schema="", notes=("the table already exists",))
         statement = create_from_columns(step.definition, escape)
-        note = (
-            "created from the columns of the schema file, which has no indexes, defaults, charsets or generated columns"
-        )
+        note = f"created from the columns of the schema file, which has no indexes, defaults, charsets or generated columns{why_not_copied}"
         return DdlAction(statement=statement, schema=name.schema, notes=(note,))
+
+    def _why_not_copied(self, step: DdlStep) -> str:
+        """Return why a table is not made LIKE the one that its statement names, as the end of a note; empty if it is.
+
+        TiCDC passes such a statement though it leaves out the other table, of which the target may have another one, or none.
+        """
+        if step.ensure or not step.ddl.creates_table or (copied := copied_table(step.definition.query)) is None:
+            return ""
+        source = TableName(schema=copied[0] or step.name.schema, table=copied[1])
+        there = self._structure.describe([source]).get(source.folded())
+        why = _unlike(step.definition, there)
+        return f", since it is a copy of {source}, and in the target {why}" if why else ""
 
     def _collation(self, step: DdlStep, context: DdlContext, found: Sequence[Token]) -> str | None:
         """Return the default collation of the statement's database, or None if it does not matter.

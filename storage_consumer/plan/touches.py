@@ -132,9 +132,8 @@ class Touches:
         return frozenset(touched.union(*(self._sharing.get(key, ()) for key in touched)))
 
     def namesakes(self, table: str, step: DdlStep) -> list[TableConsumer]:
-        """Return the tables of this name that exist right before a statement, among those that it is a barrier for."""
-        found = (self._catalog.tables[key] for key in sorted(self.of(step)))
-        named = [t for t in found if t.name.table and folded_name(t.name.table) == folded_name(table)]
+        """Return the tables of this name, in any database, that exist right before a statement."""
+        named = (self._catalog.tables[key] for key in sorted(self.names.known.by_table.get(folded_name(table), ())))
         there = [t for t in named if not t.status.dropped]
         return [t for t in there if t.files.first < step.version or t.timeline.stays_after(step.version)]
 
