@@ -316,7 +316,10 @@ class Ddl(Protocol):
     """Runs statements one after another, each once; see `ddl.runner`."""
 
     def run(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> str:
-        """Run the statement, or find that it ran; the transaction that records it stores `moved`. Return a note, or ``""``."""
+        """Run the statement, or find that it ran; the transaction that records it stores `moved`. Return a note, or ``""``.
+
+        Of a view that cannot be made `moved` is stored too; see `DdlFailed.left_out`.
+        """
         ...
 
     def refused(self, step: DdlStep, error: str) -> None:

@@ -24,7 +24,7 @@ class TableSummary:
     state: str = "running"
     """``running``; ``waiting`` for something that should come (a missing file, a torn last line); ``halted``; ``paused`` by an operator; ``dropped``."""
     error: str = ""
-    """Why the table is halted or waiting."""
+    """Why the table is halted or waiting, or the view left out."""
     waits_for: str = ""
     """What kind of thing a waiting table waits for: ``file``, ``ddl`` (a statement before its rows) or ``lock`` (of other sessions)."""
 

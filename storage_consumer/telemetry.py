@@ -200,6 +200,11 @@ EVENTS: dict[str, Event] = {
         fields=("table", "version", "text"),
         levels=("warning",),
     ),
+    "view_left_out": Event(
+        meaning="A view could not be made; nothing waits for it.",
+        fields=("table", "version", "error"),
+        levels=("warning",),
+    ),
     "ddl_waits": Event(
         meaning="Other sessions hold a lock that a statement needs. Its tables wait; the others go on.",
         fields=("table", "version", "error"),

@@ -16,7 +16,8 @@ waits for it first. Then the structure of the tables that it names shows what be
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from storage_consumer.clock import Clock, SystemClock
@@ -34,7 +35,15 @@ from storage_consumer.ddl.translate import (
 from storage_consumer.downstream.connection import escape
 from storage_consumer.downstream.existing_names import matters_for
 from storage_consumer.downstream.mysql_errors import ALREADY_DONE
-from storage_consumer.errors import Abandoned, DdlFailed, TableError, TargetBusy, TargetUnavailable
+from storage_consumer.errors import (
+    Abandoned,
+    DdlFailed,
+    NotReplicable,
+    StatementRefused,
+    TableError,
+    TargetBusy,
+    TargetUnavailable,
+)
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import DdlKind, TableDefinition, TableName, folded_name
 from storage_consumer.plan.barriers import DROPS
@@ -53,6 +62,7 @@ from storage_consumer.plan.journal import (
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_words import table_flag
 from storage_consumer.ports import DdlContext, Decision, Journal, TableProgress
+from storage_consumer.sql.copied_table import copied_table
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import Token, has_words, quote, tokens
 from storage_consumer.telemetry import Log
@@ -131,21 +141,22 @@ class DdlRunner:
             self._let_end(step, context, entry)
             self._journal.record(step, state, note=note, tables=moved)
             return note
-        try:
-            action = self._action(step, context) if decision is None else _replaced(step, decision)
-        except TableError as fault:
-            self._journal.refused(step, str(fault))
-            raise
-        # Skipped rather than done, so that a later DROP of what this would have made knows that it need not exist.
-        if not action.statement:
-            self._let_end(step, context, entry)
-            self._journal.record(step, SKIPPED, note="; ".join(action.notes), tables=moved)
-            return "; ".join(action.notes)
-        started = _Started(step=step, action=action, context=context, names=_names(step, action))
-        note, outcome = self._once(started, entry)
-        note = "; ".join(filter(None, (*action.notes, note)))
-        self._journal.record(step, DONE, note=note, run=outcome, tables=moved)
-        return note
+        with _leaving_views_out(step, self._journal, moved):
+            try:
+                action = self._action(step, context) if decision is None else _replaced(step, decision)
+            except TableError as fault:
+                self._journal.refused(step, str(fault))
+                raise
+            # Skipped rather than done, so that a later DROP of what this would have made knows that it need not exist.
+            if not action.statement:
+                self._let_end(step, context, entry)
+                self._journal.record(step, SKIPPED, note="; ".join(action.notes), tables=moved)
+                return "; ".join(action.notes)
+            started = _Started(step=step, action=action, context=context, names=_names(step, action))
+            note, outcome = self._once(started, entry)
+            note = "; ".join(filter(None, (*action.notes, note)))
+            self._journal.record(step, DONE, note=note, run=outcome, tables=moved)
+            return note
 
     def refused(self, step: DdlStep, error: str) -> None:
         """Note why a statement stops its table."""
@@ -163,10 +174,13 @@ class DdlRunner:
         """Return what to run; create a database first that the source had before its changefeed."""
         if step.skip:
             return DdlAction(statement="", schema="", notes=(step.skip,))
+        if step.refusal:
+            raise NotReplicable(step.refusal)
         refuse_what_may_not_run(step, self._server_type)
         name, found = step.name, tokens(unfolded(step.definition.query))
         collation = self._collation(step, context, found)
-        if not step.ensure:
+        why_not_copied = _why_not_copied(step, self._structure)
+        if not (step.ensure or why_not_copied):
             # Names are asked for only where they can matter: each costs several queries on information_schema.
             names = self._structure.part_names(name, found) if matters_for(found) else None
             # A server without the zone's name gets the offset in force at the statement's version, so this differs between statements.
@@ -176,12 +190,10 @@ class DdlRunner:
             source = source_collation(context.database_statements, self._server_type)
             return safe_action(step.definition, self._server_type, collation, names, zone=zone, source_collation=source)
         # A table that is only to exist may have been there before the changefeed; whether it fits shows with its first rows.
-        if self._structure.describe([name]):
+        if step.ensure and self._structure.describe([name]):
             return DdlAction(statement="", schema="", notes=("the table already exists",))
         statement = create_from_columns(step.definition, escape)
-        note = (
-            "created from the columns of the schema file, which has no indexes, defaults, charsets or generated columns"
-        )
+        note = f"created from the columns of the schema file, which has no indexes, defaults, charsets or generated columns{why_not_copied}"
         return DdlAction(statement=statement, schema=name.schema, notes=(note,))
 
     def _collation(self, step: DdlStep, context: DdlContext, found: Sequence[Token]) -> str | None:
@@ -331,7 +343,11 @@ class DdlRunner:
         if not context.table_was_seen:
             return "it never appeared in the bucket"
         entry = self._journal.entry(context.made_by) if context.made_by is not None else None
-        return "the statement that creates it was not run" if entry is not None and entry.state == SKIPPED else ""
+        return (
+            "the statement that creates it was not run"
+            if entry is not None and entry.state in (SKIPPED, FAILED)
+            else ""
+        )
 
     def _sent(self, started: _Started, before: str, ignorable: frozenset[int]) -> tuple[DdlAnswer, float]:
         """Send the statement; return the server's answer and the seconds it took. Ask again while others hold locks."""
@@ -393,6 +409,30 @@ class DdlRunner:
             raise DdlFailed(message)
 
 
+def _why_not_copied(step: DdlStep, structure: Structure) -> str:
+    """Return why a table is not made LIKE the one that its statement names, as the end of a note; empty if it is.
+
+    TiCDC passes such a statement though it leaves out the other table, of which the target may have another one, or none.
+    """
+    if step.ensure or not step.ddl.creates_table or (copied := copied_table(step.definition.query)) is None:
+        return ""
+    source = TableName(schema=copied[0] or step.name.schema, table=copied[1])
+    why = _unlike(step.definition, structure.describe([source]).get(source.folded()))
+    return f", since it is a copy of {source}, and in the target {why}" if why else ""
+
+
+@contextmanager
+def _leaving_views_out(step: DdlStep, journal: Journal, moved: Sequence[TableProgress]) -> Iterator[None]:
+    """Let what keeps a view from being made stop nothing: store `moved` all the same, and say that it is left out."""
+    try:
+        yield
+    except TableError as fault:
+        if not step.makes_view or isinstance(fault, StatementRefused):
+            raise
+        journal.record(step, FAILED, note=str(fault), tables=moved)
+        raise DdlFailed(str(fault), left_out=True) from fault
+
+
 def _replaced(step: DdlStep, decision: Decision) -> DdlAction:
     """Return what an operator wants to run instead of a statement."""
     note = f"another statement ran instead, decided by {decision.decided_by} at {decision.decided_at} UTC"
@@ -431,9 +471,14 @@ def _unlike(definition: TableDefinition, there: TargetTable | None) -> str:
 
 def _refusal(step: DdlStep, statement: str, fault: DdlFailed, context: DdlContext) -> DdlFailed:
     """Return the error of a statement that the target refuses: its answer, the statement, and the next steps."""
-    return DdlFailed(
+    refused = (
         f"{step.name}: the target refused the DDL with version {step.version} ({step.definition.path}): {fault}. The "
-        f"statement is: {statement[:500]}. {fault.remedy or _remedy(step, context)}, then start again or run `storage-consumer "
+        f"statement is: {statement[:500]}"
+    )
+    if step.makes_view:
+        return DdlFailed(f"{refused}. {fault.remedy}".rstrip(". "))
+    return DdlFailed(
+        f"{refused}. {fault.remedy or _remedy(step, context)}, then start again or run `storage-consumer "
         f"table resume {table_flag(context.resumes or step.origin.name)}` to try it again"
     )
 

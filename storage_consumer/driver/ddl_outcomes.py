@@ -11,12 +11,13 @@ from storage_consumer.driver.ddl_workers import Outcome
 from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.driver.remedies import ways_on
 from storage_consumer.driver.rows import RowJobs
-from storage_consumer.errors import StatementRefused, TableError, TargetBusy
+from storage_consumer.errors import DdlFailed, StatementRefused, TableError, TargetBusy
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_state import HaltKind
 from storage_consumer.telemetry import Log
 
 _log = Log("ddl")
+_LEFT_OUT = "The view is left out, and holds up nothing; it is tried again at each start, and after each statement on what it reads"
 _MOST_UNSTORED = 100
 """Number of tables."""
 
@@ -39,6 +40,8 @@ class DdlOutcomes:
             # First: a TargetBusy is a TransientError too, but the statement did nothing, so only its own tables wait.
             if isinstance(fault, TargetBusy):
                 self._wait(step, str(fault))
+            elif isinstance(fault, DdlFailed) and fault.left_out:
+                self._leave_out(step, str(fault))
             elif isinstance(fault, TableError):
                 self._stop(step, str(fault), kind=kind_of(fault))
             elif fault is not None:
@@ -90,6 +93,20 @@ class DdlOutcomes:
             _log.info("ddl_settled", **fields)
         else:
             _log.info("ddl_finished", **fields, note=outcome.note, seconds=round(outcome.seconds, 3))
+
+    def _leave_out(self, step: DdlStep, why: str) -> None:
+        """Let everything go on without a view that cannot be made, and say so."""
+        manager = self.context.manager
+        # What the state was reloaded with holds it already.
+        if not manager.backlog.is_pending(step):
+            return
+        manager.stopped.note(step, late=False)
+        text = f"{why}. {_LEFT_OUT}. {ways_on(step, self.context.config.downstream)}"
+        manager.left_out.leave_out(step, text)
+        self.ledger.steps += 1
+        self.ledger.skipped["ddl: view left out"] += 1
+        self.queue.release(step)
+        _log.warning("view_left_out", table=str(step.name), version=step.version, error=text)
 
     def _wait(self, step: DdlStep, reason: str) -> None:
         """Retry a statement in the next round; the table of one that came late is halted anyway."""

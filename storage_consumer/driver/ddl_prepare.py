@@ -19,7 +19,7 @@ from storage_consumer.plan.renames import in_running_order
 from storage_consumer.plan.routes import routed
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table import TableConsumer
-from storage_consumer.plan.unqualified_names import Namesake, former_home, home_of, of_any_database
+from storage_consumer.plan.unqualified_names import Namesake, homes, of_any_database
 from storage_consumer.ports import Target
 from storage_consumer.sql.real_names import Existing, looked_up, with_homes, with_real_names
 
@@ -82,25 +82,27 @@ def shown_by(step: DdlStep, manager: ConsumerManager) -> int:
 def with_homes_of_names(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep:
     """Return the step with the database of each name that the statement leaves open; all names as the bucket has them.
 
-    Raises `NotReplicable` where a rename may mean several tables.
+    Raises `NotReplicable` where it may mean several tables.
     """
     definition = step.definition
-    namesakes = {
-        name: [_namesake(table, step) for table in manager.touches.namesakes(name.table, step)]
-        for name in of_any_database(definition)
-    }
-    if not namesakes:
+    tables = {name: manager.touches.namesakes(name.table, step) for name in of_any_database(definition)}
+    if not tables:
         return step
-    wanted = looked_up(definition) | {n.name for found in namesakes.values() for n in found}
+    wanted = looked_up(definition) | {table.name for found in tables.values() for table in found}
     existing = _existing(wanted, manager, target)
-
     # Once a rename ran, the table that it names is the one that is no longer there: looking for it would find another one.
-    home = former_home if _took_effect(step, manager, existing) else home_of
-
-    def elsewhere(name: NameAt) -> TableName | None:
-        return home(name, definition, existing, namesakes[name]) if name in namesakes else None
-
-    return replace(step, definition=with_homes(definition, existing, elsewhere))
+    if _took_effect(step, manager, existing):
+        gone = {
+            name: next((t.name for t in found if not t.status.left_out and t.name.folded() not in existing), None)
+            for name, found in tables.items()
+        }
+        meant = {name: former for name, former in gone.items() if former is not None}
+    else:
+        namesakes = {name: _namesakes(name, found, step, existing) for name, found in tables.items()}
+        if step.ddl.creates_table:
+            namesakes = {name: _distinct(found, manager, target) for name, found in namesakes.items()}
+        meant = homes(definition, namesakes)
+    return replace(step, definition=with_homes(definition, existing, meant))
 
 
 def prepared(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep:
@@ -175,8 +177,35 @@ def _took_effect(step: DdlStep, manager: ConsumerManager, existing: Existing) ->
     return begun or manager.backlog.has_run(step)
 
 
+def _namesakes(name: NameAt, tables: Iterable[TableConsumer], step: DdlStep, existing: Existing) -> list[Namesake]:
+    """Return the tables that a name may mean: those that the bucket shows right before the step, and its own database's."""
+    own = TableName(schema=step.name.schema, table=name.table)
+    found = [_namesake(table, step) for table in tables if not step.ddl.rename or _may_be_moved(table, existing)]
+    if own.folded() in existing and not any(each.name.folded() == own.folded() for each in found):
+        found.append(Namesake(name=existing[own.folded()]))
+    # Its own comes first: there the statement finds it as it was typed.
+    return sorted(found, key=lambda each: each.name.folded() != own.folded())
+
+
+def _may_be_moved(table: TableConsumer, existing: Existing) -> bool:
+    """Return whether a rename may find a table: a table of the bucket's history that the target lacks, unless it is left out, it cannot."""
+    return table.status.left_out or table.name.folded() in existing
+
+
 def _namesake(table: TableConsumer, step: DdlStep) -> Namesake:
     """Return what is known of a table right before the step, and whether it stays after it."""
     found = table.timeline.structure_at(step.version - 1)
     columns = () if found is None else found.columns
     return Namesake(name=table.name, columns=columns, stays=table.timeline.stays_after(step.version))
+
+
+def _distinct(found: Sequence[Namesake], manager: ConsumerManager, target: Target) -> list[Namesake]:
+    """Return the tables that a statement may copy, of those that are alike in the target only one: it is all the same which is meant."""
+    there = described((each.name for each in found), manager, target) if len(found) > 1 else {}
+    kept: list[tuple[Namesake, TargetTable | None]] = []
+    for each in found:
+        shape = there.get(each.name.folded())
+        shape = None if shape is None else replace(shape, name=each.name)
+        if shape is None or all(known is None or replace(known, name=each.name) != shape for _, known in kept):
+            kept.append((each, shape))
+    return [each for each, _ in kept]

@@ -49,6 +49,10 @@ class DdlQueue:
         """Return whether a statement of this version is running."""
         return any(step.version == version for step, _ in self.workers.running)
 
+    def release(self, step: DdlStep) -> None:
+        """Let a statement be tried again in this round."""
+        self._taken.discard(step.identity)
+
     def let_go(self, step: DdlStep) -> None:
         """Release a statement that had no effect: those of its group that may need it do not start in this round."""
         stopped = set(self.manager.touches.of(step))

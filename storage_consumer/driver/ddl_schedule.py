@@ -7,7 +7,7 @@ in `ddl_outcomes`, in the round's own thread; `ddl_workers` only runs statements
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_outcomes import DdlOutcomes, kind_of
@@ -16,7 +16,7 @@ from storage_consumer.driver.ddl_queue import DdlQueue
 from storage_consumer.driver.ledger import RoundLedger, progress_of
 from storage_consumer.driver.remedies import quarantine_ways
 from storage_consumer.driver.rows import RowJobs
-from storage_consumer.errors import TableError
+from storage_consumer.errors import StatementRefused, TableError
 from storage_consumer.model import DdlId
 from storage_consumer.plan.ddl_backlog import LATE
 from storage_consumer.plan.early import in_doubt_by
@@ -70,8 +70,10 @@ class DdlScheduler:
                 self.context.manager.tables[step.table_key].unannounced = ""
             else:
                 self._outcomes.refuse(step, LATE.format(step.definition.path), late=True)
-        for each in stopped.released({i: made.decided_at for i, made in self._decisions.items()}):
+        released = stopped.released({i: made.decided_at for i, made in self._decisions.items()})
+        for each in released:
             self._outcomes.resume(each.step)
+        self.context.manager.left_out.try_again([each.step.identity for each in released])
         # Each alone: the planner puts no late statement into a group, since it is a barrier for nothing any more.
         for step in stopped.decided_late.values():
             self._enqueue([step])
@@ -83,7 +85,7 @@ class DdlScheduler:
         """
         for group in groups:
             self._enqueue(group)
-        anything = self._start_ready()
+        anything = self._start_ready() or self.context.manager.left_out.try_again()
         # A short pause here saves a job: the rows of the tables that these statements release go with those of all others.
         while self._is_any_young() and self.ledger.should_continue():
             anything |= self.collect(_LOOK_UP)
@@ -177,8 +179,10 @@ class DdlScheduler:
             # Nothing of a decided one is looked up: if it runs at all, it is the operator's own text.
             ready = decided(step, manager) if decision else prepared(step, manager, target)
         except TableError as fault:
-            self._outcomes.refuse(step, str(fault), kind=kind_of(fault))
-            return
+            if not step.makes_view or isinstance(fault, StatementRefused):
+                self._outcomes.refuse(step, str(fault), kind=kind_of(fault))
+                return
+            ready = replace(step, refusal=str(fault), source=step)
         if decision is None and not ready.skip and (held := self._held_by_quarantine(step)):
             self._outcomes.refuse(step, held)
             return

@@ -296,7 +296,7 @@ class RoundLedger:
         return "ddl" if key in stuck and not self.context.manager.tables[key].status.blocked else "file"
 
     def _table_summaries(self, stuck: Mapping[str, str]) -> tuple[TableSummary, ...]:
-        """Return the tables that did something, are halted or wait, by name."""
+        """Return the tables that did something, are halted or wait, and the views that are left out, by name."""
         tables = []
         for table in self.context.manager.tables.values():
             counts = self.counts.get(table.key, Counts())
@@ -304,7 +304,7 @@ class RoundLedger:
             # It is not blocked itself, but a statement that cannot run yet, or still runs, stands before its rows.
             if not table.status.blocked and table.key in stuck:
                 state, error = TableState.WAITING, stuck[table.key]
-            if counts.rows or counts.files or counts.ddls or state in _STANDING:
+            if counts.rows or counts.files or counts.ddls or error or state in _STANDING:
                 tables.append(
                     TableSummary(
                         table=str(table.name),

@@ -41,7 +41,9 @@ class PlannedDdl:
         try:
             note = self._guard.run(step, context, moved)
         except StorageConsumerError as fault:
-            self._record(step, Outcome.HALT, (str(fault),))
+            self._record(
+                step, Outcome.SKIP if isinstance(fault, DdlFailed) and fault.left_out else Outcome.HALT, (str(fault),)
+            )
             raise
         entry = self._journal.entry(step)
         is_skipped = step.skip or not self._execution.sent or (entry is not None and entry.state == SKIPPED)

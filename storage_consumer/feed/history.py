@@ -101,18 +101,14 @@ def _append(definition: TableDefinition, subject: TableName, tables: dict[TableN
 def _rename_from_anywhere(
     definition: TableDefinition, subject: TableName, tables: dict[TableName, TableHistory]
 ) -> None:
-    """Follow a rename whose old name lacks its database, as classic TiCDC writes it, where only one table can be meant."""
+    """Note a rename of which nothing tells in which database its old name was; see `with_databases`."""
     ddl = parsed(definition)
     assert ddl.rename is not None
     old = ddl.rename.old.folded().table
-    meant = [name for name in tables if name.table == old and name != subject]
-    alike = [name for name in meant if not _differ(tables[name].steps[-1], definition)]
-    if len(meant) == 1 and alike:
-        tables[subject] = tables.pop(meant[0])
-        return
     why = f"a statement does not say which database's table it renames ({definition.query.strip()[:200]!r} at {definition.version})"
-    for name in meant:
-        tables[name].broken, tables[name].broken_at = why, definition.version
+    for name, table in tables.items():
+        if name.table == old and name != subject:
+            table.broken, table.broken_at = why, definition.version
     tables[subject] = TableHistory(begin=None, broken=why, broken_at=definition.version)
 
 

@@ -90,6 +90,8 @@ class Statement(NamedTuple):
 
     commit_ts: int
     definition: TableDefinition
+    unclear: str = ""
+    """Why nothing tells which tables it names; empty if that is known."""
 
 
 Event = Change | Statement

@@ -49,6 +49,8 @@ def statements(protocol: Protocol, zone: str = "UTC") -> Callable[[Event], str]:
 
     def line(event: Event) -> str:
         if isinstance(event, Statement):
+            if event.unclear:
+                raise NotReplicable(event.unclear)
             name = event.definition.name
             # A database need not exist before the statement that creates it.
             use = f"USE {quote(name.schema)}; " if name.table else ""

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from storage_consumer.model import TableDefinition, TableName
+from storage_consumer.errors import NotReplicable
+from storage_consumer.model import NameAt, TableColumn, TableDefinition, TableName, folded_name
+from storage_consumer.plan.barriers import MAKES_TABLE
 from storage_consumer.plan.renames import inferred, lost_rename
+from storage_consumer.plan.unqualified_names import Namesake, homes, of_any_database
 from storage_consumer.sql.copied_table import copied_table
 from storage_consumer.sql.parse import parsed
+from storage_consumer.sql.real_names import with_homes
+
+_There = dict[TableName, tuple[TableColumn, ...]]
+"""The tables that there are, by their folded names, with their columns; without any where they are not known."""
 
 
 def in_running_order(known: Iterable[TableDefinition]) -> list[TableDefinition]:
@@ -17,12 +24,46 @@ def in_running_order(known: Iterable[TableDefinition]) -> list[TableDefinition]:
 
     A rename of such a swap that no file holds is among them (see `plan.renames.lost_rename`).
     """
-    there = set[TableName]()
+    there: _There = {}
     ordered: list[TableDefinition] = []
     by_path = sorted(known, key=lambda each: (each.version, each.path))
     for _, group in groupby(by_path, key=lambda each: each.version):
         ordered += _ordered(list(group), there)
     return ordered
+
+
+def with_databases(ordered: Sequence[TableDefinition]) -> tuple[list[TableDefinition], dict[str, str]]:
+    """Return definitions in running order with the databases of the names that statements leave open, and path → why one stays open.
+
+    What the bucket shows of each database's tables at that time decides, by the rules of `homes`.
+    """
+    versions = defaultdict[TableName, list[TableDefinition]](list)
+    for each in ordered:
+        versions[parsed(each).subject.folded()].append(each)
+    # What no statement made was there before the bucket begins.
+    there: _There = {name: () for name, found in versions.items() if found[0].ddl_type not in MAKES_TABLE}
+    located, unclear = list[TableDefinition](), dict[str, str]()
+    for each in ordered:
+        namesakes = {name: list(_namesakes(name, each.version, there, versions)) for name in of_any_database(each)}
+        try:
+            definition = with_homes(each, {}, homes(each, namesakes))
+        except NotReplicable as fault:
+            definition, unclear[each.path] = each, str(fault)
+        located.append(definition)
+        _take_effect(definition, there)
+    return located, unclear
+
+
+def _namesakes(
+    name: NameAt, version: int, there: _There, versions: Mapping[TableName, Sequence[TableDefinition]]
+) -> Iterator[Namesake]:
+    """Yield the tables that a name may mean right before a version. `versions`: folded name → its definitions."""
+    for folded, columns in there.items():
+        if folded.table == folded_name(name.table):
+            known = versions[folded]
+            following = next((each for each in known if each.version > version), None)
+            stays = following is not None and following.ddl_type not in MAKES_TABLE
+            yield Namesake(name=parsed(known[0]).subject, columns=columns, stays=stays)
 
 
 def lineage(definition: TableDefinition, known: Sequence[TableDefinition]) -> list[TableDefinition]:
@@ -59,7 +100,7 @@ def _copied(definition: TableDefinition) -> TableName | None:
     return TableName(schema=schema or definition.name.schema, table=table).folded()
 
 
-def _ordered(group: list[TableDefinition], there: set[TableName]) -> list[TableDefinition]:
+def _ordered(group: list[TableDefinition], there: _There) -> list[TableDefinition]:
     """Return the definitions of one version in their order. `there`: the tables that there are before them, and then after them."""
     waiting, ordered = list(group), list[TableDefinition]()
     while waiting:
@@ -68,7 +109,7 @@ def _ordered(group: list[TableDefinition], there: set[TableName]) -> list[TableD
         if taken is None and len(ordered) + len(waiting) < 2 * len(group):
             pairs = [pair for each in waiting if (pair := parsed(each).renamed) is not None]
             # One alone makes no cycle: the bucket does not show that the table of its new name is gone.
-            if lost := lost_rename(pairs, there) if len(pairs) > 1 else None:
+            if lost := lost_rename(pairs, there.keys()) if len(pairs) > 1 else None:
                 taken = inferred(lost, waiting)
                 waiting.append(taken)
         taken = taken or _last_of_chain(waiting)
@@ -78,7 +119,7 @@ def _ordered(group: list[TableDefinition], there: set[TableName]) -> list[TableD
     return ordered
 
 
-def _is_free(definition: TableDefinition, there: set[TableName]) -> bool:
+def _is_free(definition: TableDefinition, there: _There) -> bool:
     renamed = parsed(definition).renamed
     return renamed is None or renamed[1] not in there or renamed[0] == renamed[1]
 
@@ -90,16 +131,16 @@ def _last_of_chain(waiting: list[TableDefinition]) -> TableDefinition:
     return next((each for each, pair in pairs if pair is not None and pair[1] not in old), waiting[0])
 
 
-def _take_effect(definition: TableDefinition, there: set[TableName]) -> None:
+def _take_effect(definition: TableDefinition, there: _There) -> None:
     """Note which tables there are after a statement, or a structure."""
     ddl, own = parsed(definition), definition.name.folded()
     if not own.table:
-        if ddl.head[:1] == ("DROP",):
-            there -= {name for name in there if name.schema == own.schema}
+        for name in [name for name in there if name.schema == own.schema and ddl.head[:1] == ("DROP",)]:
+            del there[name]
         return
-    if ddl.renamed is not None:
-        there.discard(ddl.renamed[0])
-    if ddl.head[:1] == ("DROP",):
-        there.discard(own)
+    before = () if ddl.renamed is None else there.pop(ddl.renamed[0], ())
+    if ddl.head[:1] == ("DROP",) and ddl.head[1:] != ("INDEX",):
+        there.pop(own, None)
     else:
-        there.add(ddl.subject.folded())
+        subject = ddl.subject.folded()
+        there[subject] = definition.columns or there.get(subject, before)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from storage_consumer.clock import Clock
@@ -12,7 +12,7 @@ from storage_consumer.decode.layout import row_layout
 from storage_consumer.decode.time_zone import is_utc
 from storage_consumer.errors import ConfigError, FilesMissing, NoMetadata, NotReplicable, StorageUnavailable, TableError
 from storage_consumer.feed.records import Statement, Structure
-from storage_consumer.feed.running_order import in_running_order, lineage
+from storage_consumer.feed.running_order import in_running_order, lineage, with_databases
 from storage_consumer.inspection.members import known_members
 from storage_consumer.inspection.virtual_columns import known_stored, known_virtual
 from storage_consumer.model import MAX_TSO, DataFile, TableDefinition, TableVersion, VersionKey, folded_name
@@ -77,9 +77,11 @@ class Contents:
         self._manager = ConsumerManager(
             Restart(), 0.0, tells_time=upstream.tells_time, selection=Selection(filter=self._filter)
         )
-        self._stored: list[TableDefinition] = []
         self.definitions: list[TableDefinition] = []
-        """What was read of all schema files, in the order in which it took effect, and renames that no file holds."""
+        """What was read of all schema files, in the order in which it took effect, with the databases that names belong to, and
+        renames that no file holds."""
+        self._stored: list[TableDefinition] = []
+        self._unclear: Mapping[str, str] = {}
         self._structures: dict[VersionKey, Structure] = {}
         self.checkpoint = 0
         """Every row with a commit-ts at or below it, and every statement below it, is stored; 0 before the first look."""
@@ -109,7 +111,7 @@ class Contents:
         self.checkpoint = poll.checkpoint
         if definitions:
             self._stored += definitions
-            self.definitions = in_running_order(self._stored)
+            self.definitions, self._unclear = with_databases(in_running_order(self._stored))
             # A directory's owner, and which of its columns are virtual, may be another one now.
             self._structures.clear()
 
@@ -261,7 +263,7 @@ class Contents:
             wanted = low < definition.version <= high and definition.is_ddl and identity not in seen
             if wanted and self._takes(definition, schemas):
                 seen.add(identity)
-                yield Statement(definition.version, definition)
+                yield Statement(definition.version, definition, self._unclear.get(definition.path, ""))
 
     def _takes(self, definition: TableDefinition, schemas: set[str]) -> bool:
         if not definition.name.table:

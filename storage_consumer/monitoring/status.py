@@ -264,7 +264,9 @@ def _tables(snapshot: Snapshot, command: Callable[[Verb, TableName], str]) -> It
         if state == TableState.RUNNING and str(table.name) in waiting:
             state = TableState.WAITING
         is_open = bool(table.decision) and (not table.obeyed or bool(table.refusal))
-        if state not in _BEHIND and not is_open and not table.quarantined and not (load and load.is_pending):
+        # A view that is left out runs, for it has no rows that could be behind.
+        is_left_out = state == TableState.RUNNING and bool(table.error)
+        if not (state in _BEHIND or is_open or table.quarantined or is_left_out or (load and load.is_pending)):
             continue
         checkpoint = snapshot.checkpoint_running if table.follows and state not in STOPPED else table.checkpoint
         found.append(
@@ -289,7 +291,7 @@ def _next_steps(
         kills = tuple(ends) if len(ends := _KILL.findall(reason)) == 1 else ()
         # The same words, with another verb.
         retry = command("resume", table.name).replace(" table resume ", " quarantine retry ", 1)
-        return (*kills, retry) if table.quarantined else kills
+        return (*kills, retry) if table.quarantined else (*kills, *given_commands(table.error))
     # The message knows best: it was written where the fault was met. But the writer's file may be one that only a service can read.
     again = command("resume", table.name)
     mine = found[0] if (found := _PASSWORD_FILE.search(again)) else ""

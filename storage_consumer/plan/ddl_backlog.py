@@ -78,7 +78,7 @@ class DdlBacklog:
             # One structure is enough, unless the table ended in between.
             again = before is not None and not ends.has_within(before + 1, step.version - 1)
             if table is None or again or not table.timeline.needs_table_before(step.definition, ends):
-                self._dequeue(step)
+                self.set_aside(step)
                 dropped.append(step)
             ensured[step.table_key] = step.version
         return dropped
@@ -92,14 +92,14 @@ class DdlBacklog:
         """Take out the statements again that by now a copy of their table may hold; `take_copied` returns them."""
         held = [step for step in self if step.version <= tables[step.table_key].copies.copied_at and not step.ensure]
         for step in held:
-            self._dequeue(step)
+            self.set_aside(step)
         self._copied += held
 
     def put_back(self, step: DdlStep) -> None:
         """Queue a statement that no copy holds."""
         self._queue(step)
 
-    def _dequeue(self, step: DdlStep) -> None:
+    def set_aside(self, step: DdlStep) -> None:
         """Take a step out; one that is not queued is ignored."""
         self._pending.pop(step.identity, None)
         self._structures.pop(step.identity, None)
@@ -108,7 +108,7 @@ class DdlBacklog:
         """Note that a statement took effect, or that its effect is there."""
         self._ran.add(step.identity)
         self._ran_versions.add(step.version)
-        self._dequeue(step)  # an inferred one never was queued
+        self.set_aside(step)  # an inferred one never was queued
 
     def has_run(self, step: DdlStep) -> bool:
         """Return whether the journal says that a statement is done, though its tables may not have been advanced."""

@@ -13,7 +13,9 @@ from storage_consumer.plan.covered import count_as_copied, covered_renames, give
 from storage_consumer.plan.ddl_backlog import LATE, DdlBacklog, StoppedDdl
 from storage_consumer.plan.directories import Catalog, Commands, Restart, plain_command
 from storage_consumer.plan.early import Early, Unbased, beside_copies
+from storage_consumer.plan.left_out_views import LeftOutViews
 from storage_consumer.plan.lifetimes import Lifetimes, is_dropped_after
+from storage_consumer.plan.located_renames import LocatedRenames
 from storage_consumer.plan.planner import Position, ready_ddls, target_of, whole_groups
 from storage_consumer.plan.quarantined import QuarantinedTables
 from storage_consumer.plan.selection import Selection
@@ -55,12 +57,14 @@ class ConsumerManager:
         self.touches: Final = Touches(self.backlog, self.catalog, self.selection.routes)
         self.stopped: Final = StoppedDdl()
         self.lifetimes: Final = Lifetimes()
+        self.left_out: Final = LeftOutViews(self.tables, self.backlog, self.touches, self.lifetimes)
         self.quarantined: Final = QuarantinedTables()
         self._gap_timeout = gap_timeout
         self.floor: Final = restart.floor
         """TSO of the copy that the feed began with, 0 for none."""
         self.early: Final = Early(floor=restart.floor, based=restart.based, started=restart.started)
         self.unbased: Final = Unbased(restart.floor, restart.based)
+        self._renames: Final = LocatedRenames(restart.floor, restart.based)
         self._dispatched = False
 
     @property
@@ -77,6 +81,7 @@ class ConsumerManager:
         # Older definitions first: whose a directory is depends on the older ones beside it.
         taken = sorted(definitions, key=lambda d: (d.version, d.path))
         defined = [self._define(table_dirs[definition.path], definition) for definition in taken]
+        self._renames.locate(self.tables.values(), self.lifetimes)
         # After all definitions, in whatever order they came: one of them may create the table of a structure taken before it.
         dropped = self.backlog.drop_structures(self.tables, self.lifetimes) if taken else []
         for file in files:
@@ -105,9 +110,14 @@ class ConsumerManager:
         if definition.is_ddl:
             self.unbased.note(table.key, definition)
         step = DdlStep(table_dir=table_dir, table_key=table.key, definition=definition, ensure=not definition.is_ddl)
+        self._renames.note(step, table.copies.copied_at)
         if step.ensure and self._is_needed(step, table) and self.unbased.takes(table.key, definition):
             return None
         late = self._is_needed(step, table) and self.backlog.take(step, table)
+        # It was left out before, or its file came late: a view can be made at any time.
+        if late and step.makes_view:
+            self.left_out.take(step)
+            late = False
         if late:
             table.halt(LATE.format(definition.path), "ddl")
         if definition.ddl_type == DdlKind.CREATE_SCHEMA and not self.selection.judged_away(definition):
@@ -124,7 +134,8 @@ class ConsumerManager:
     def covered(self) -> list[DdlStep]:
         """Return statements that came since the last call and whose effects are in copies of their tables; the others are queued."""
         done: list[DdlStep] = []
-        while copied := self.backlog.take_copied():
+        while taken := self.backlog.take_copied():
+            copied = self._renames.of(taken)
             # With those that are queued: a rename of the same version may be the one that hands a name on.
             waiting = [step for step in chain(copied, self.backlog) if gives_away(step)]
             together = covered_renames(waiting, self.tables, self.lifetimes.ends_of, self.floor)
@@ -192,6 +203,9 @@ class ConsumerManager:
 
         Tables without files in their commit range advance immediately.
         """
+        for table in self.tables.values():
+            if table.status.blocked:
+                self.touches.hold_up_nobody(table)
         pending = self.touches.pending()
         steps = []
         for table in self.tables.values():
@@ -257,7 +271,9 @@ class ConsumerManager:
         """Return the tables that a statement advances, in their state after it; none for one that came late."""
         moved, pair = [], step.ddl.renamed
         gone = pair[0] if pair is not None and pair[0] != pair[1] else None
-        for key in () if self.stopped.is_late(step) else sorted(self.touches.of(step)):
+        # What a view reads may be behind it.
+        touched = {step.table_key} if step.makes_view else self.touches.of(step)
+        for key in () if self.stopped.is_late(step) else sorted(touched):
             # A copy: the table itself changes only in `ddl_done`. Checkpoint and status are values, so the copy moves alone.
             table = copy(self.tables[key])
             table.pass_statement(step.version, dropped=is_dropped_after(step, table, gone))
@@ -269,6 +285,7 @@ class ConsumerManager:
         # Before `forget`, which drops what the statement touches.
         for moved in self.moved_by(step):
             self.tables[moved.key].pass_statement(step.version, dropped=moved.status.dropped)
+        self.left_out.look_at(step)
         self.backlog.done(step)
         self.touches.forget(step)
 

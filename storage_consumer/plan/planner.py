@@ -61,6 +61,7 @@ class PendingDdls:
         # Table key → how many DDL of each version touch the table.
         self._touching: dict[str, Counter[int]] = {}
         self._versions: dict[str, Numbers] = {}
+        self._views: dict[str, set[DdlId]] = {}
         for ddl in pending:
             self.add(ddl)
 
@@ -72,12 +73,18 @@ class PendingDdls:
         """Return those of one version."""
         return list(self._at.get(version, {}).values())
 
+    def views(self, key: str) -> list[PendingDdl]:
+        """Return those that create the view of a key."""
+        return [self._all[identity] for identity in self._views.get(key, ())]
+
     def add(self, ddl: PendingDdl) -> None:
         """Add one, in place of the one with its identity."""
         self.remove(ddl.step.identity)
         version, identity = ddl.step.version, ddl.step.identity
         self._all[identity] = ddl
         self._at.setdefault(version, {})[identity] = ddl
+        if ddl.step.makes_view:
+            self._views.setdefault(ddl.step.table_key, set()).add(identity)
         for key in ddl.touches:
             self._touching.setdefault(key, Counter())[version] += 1
             self._versions.setdefault(key, Numbers()).add(version)
@@ -88,6 +95,8 @@ class PendingDdls:
         if (ddl := self._all.pop(identity, None)) is None:
             return
         version = ddl.step.version
+        if ddl.step.makes_view:
+            self._views[ddl.step.table_key].discard(identity)
         del self._at[version][identity]
         if not self._at[version]:
             del self._at[version]
@@ -126,7 +135,7 @@ def ready_ddls(
         steps = [
             ddl.step
             for ddl in whole_groups(pending.at(version))
-            if all(_arrived(t, version, barrier, positions) for t in ddl.touches)
+            if all(_arrived(t, ddl.step, barrier, positions) for t in ddl.touches)
             and not any(key in positions and positions[key].stopped for key in ddl.stops)
             and not _meets_load(ddl, positions)
         ]
@@ -135,11 +144,18 @@ def ready_ddls(
     return tuple(ready)
 
 
-def _arrived(key: str, version: int, barrier: Mapping[str, int], positions: Mapping[str, Position]) -> bool:
-    """Return whether a table is right before the DDL of this version; an unknown one is if no earlier DDL touches it."""
+def _arrived(key: str, step: DdlStep, barrier: Mapping[str, int], positions: Mapping[str, Position]) -> bool:
+    """Return whether a table is right before a DDL; an unknown one is if no earlier DDL touches it.
+
+    A view waits for no table that stands still, or others would wait with it; one that is being loaded goes on.
+    """
+    version, position = step.version, positions.get(key)
+    stands_still = position is not None and position.blocked and (position.stopped or not position.loading)
+    if step.makes_view and stands_still and key != step.table_key:
+        return True
     if barrier[key] != version:
         return False
-    if (position := positions.get(key)) is None:
+    if position is None:
         return True
     # A table that begins after the statement has nothing that could come before it.
     return version < position.first or (not position.blocked and position.checkpoint >= version)
@@ -147,7 +163,9 @@ def _arrived(key: str, version: int, barrier: Mapping[str, int], positions: Mapp
 
 def _meets_load(ddl: PendingDdl, positions: Mapping[str, Position]) -> bool:
     """Return whether a statement on tables touches one that is being loaded. A load itself waits for those of its database."""
-    return bool(ddl.step.name.table) and any(key in positions and positions[key].loading for key in ddl.touches)
+    loads = [key for key in ddl.touches if key in positions and positions[key].loading]
+    stands_still = ddl.step.makes_view and all(positions[key].stopped for key in loads)
+    return bool(ddl.step.name.table and loads) and not stands_still
 
 
 def whole_groups(group: Sequence[PendingDdl]) -> list[PendingDdl]:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from storage_consumer.model import CommitRange, DataFile, DdlId, ParsedDdl, TableDefinition, TableName, VersionKey
+from storage_consumer.model import (
+    CommitRange,
+    DataFile,
+    DdlId,
+    DdlKind,
+    ParsedDdl,
+    TableDefinition,
+    TableName,
+    VersionKey,
+)
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import quote
 
@@ -41,6 +50,8 @@ class DdlStep:
     """Whether no file holds it: the other statements of its version show that it was lost."""
     skip: str = ""
     """Why the filter keeps it from being run; empty if it does not."""
+    refusal: str = ""
+    """Why the view that it creates cannot be made; empty if only the target can say."""
     source: DdlStep | None = None
     """The same with the bucket's names, if this one has the target's."""
 
@@ -48,6 +59,11 @@ class DdlStep:
     def is_of_copy(self) -> bool:
         """Whether it makes a table of a copy, or its database, and is no statement of the bucket."""
         return is_of_copy(self.table_dir)
+
+    @property
+    def makes_view(self) -> bool:
+        """Whether it creates a view, which has no rows: it waits for tables, and no table waits for it."""
+        return self.definition.ddl_type == DdlKind.CREATE_VIEW
 
     @property
     def origin(self) -> DdlStep:

@@ -175,10 +175,11 @@ class TableConsumer:
             # It holds rows beyond the checkpoint, and is read again once the lowest of these may be applied.
             self.files.version(file.version_key).sequences[file.sequence].defer(file, next_ts)
 
-    def pass_statement(self, version: int, *, dropped: bool) -> None:
-        """Note that a statement of this version took effect; `dropped`: whether the table is gone after it."""
+    def pass_statement(self, version: int, *, dropped: bool, why: str = "") -> None:
+        """Note that a statement of this version took effect; `dropped`: whether the table is gone after it; `why`: a view is left out."""
         self.advance(version)
-        self._status = replace(self._status, dropped=dropped)
+        error = self._status.error if self._status.stopped else why
+        self._status = replace(self._status, dropped=dropped, error=error)
 
     def hand_on(self, version: int, *, unseen: bool = False) -> None:
         """Note that by a statement the name went to another table, whose copy holds all that was in this one until then.

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
-from storage_consumer.model import DdlId, DdlKind, TableName, folded_name
+from storage_consumer.model import DdlId, TableName, folded_name
 from storage_consumer.plan.barriers import KnownTables, renamed_keys, touched_keys
 from storage_consumer.plan.directories import Catalog
 from storage_consumer.plan.planner import PendingDdl, PendingDdls
@@ -102,6 +102,14 @@ class Touches:
         taken = [key for key in sorted(named) if not self._catalog.tables[key].status.excluded]
         return taken or [step.table_key]
 
+    def hold_up_nobody(self, table: TableConsumer) -> None:
+        """Let tables go on that wait for a view of a table that stands still."""
+        pending = self.pending()
+        for ddl in pending.views(table.key):
+            if len(ddl.touches) > 1:
+                self._all()[ddl.step.identity] = frozenset({table.key})
+                pending.add(self._with_touches(ddl.step, self._all()))
+
     def forget(self, step: DdlStep) -> None:
         """Note that a statement is done."""
         self._all().pop(step.identity, None)
@@ -132,9 +140,8 @@ class Touches:
         return frozenset(touched.union(*(self._sharing.get(key, ()) for key in touched)))
 
     def namesakes(self, table: str, step: DdlStep) -> list[TableConsumer]:
-        """Return the tables of this name that exist right before a statement, among those that it is a barrier for."""
-        found = (self._catalog.tables[key] for key in sorted(self.of(step)))
-        named = [t for t in found if t.name.table and folded_name(t.name.table) == folded_name(table)]
+        """Return the tables of this name, in any database, that exist right before a statement."""
+        named = (self._catalog.tables[key] for key in sorted(self.names.known.by_table.get(folded_name(table), ())))
         there = [t for t in named if not t.status.dropped]
         return [t for t in there if t.files.first < step.version or t.timeline.stays_after(step.version)]
 
@@ -143,7 +150,7 @@ class Touches:
 
         There are none unless the statement came late, or only some of the tables that it touches were copied. A view only reads them.
         """
-        if step.definition.ddl_type == DdlKind.CREATE_VIEW:
+        if step.makes_view:
             return []
         tables = (self._catalog.tables[key] for key in sorted(self.of(step)))
         gone = key_of(pair[0]) if (pair := step.ddl.renamed) is not None and pair[0] != pair[1] else ""

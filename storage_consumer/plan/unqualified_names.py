@@ -1,19 +1,20 @@
 """Which database a name without one belongs to, where the statement and the bucket's history show it.
 
-TiDB stores a statement as it was typed, without the session's database. A statement whose own table has no database was typed in
+Classic TiCDC stores a statement as it was typed, without the session's database. A statement whose own table has no database was typed in
 the database of its schema file, so that all its names without one belong to that database. Only if its own table is named with a
-database can another name belong to any: what the statement reads, and the old name of a rename.
+database can another name belong to any: what a view reads or a LIKE copies, and the old name of a rename. The parent of a foreign key cannot:
+TiDB looks for it in the database of the table itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import NameAt, Rename, TableColumn, TableDefinition, TableName, folded_name
 from storage_consumer.sql.parse import parsed
-from storage_consumer.sql.real_names import Existing
+from storage_consumer.sql.view_columns import cannot_read
 
 
 def of_any_database(definition: TableDefinition) -> list[NameAt]:
@@ -24,90 +25,87 @@ def of_any_database(definition: TableDefinition) -> list[NameAt]:
         # Of a rename only the old name can be elsewhere, and only if the new one was typed with its database.
         return [name for name in found if not name.schema and not name.new] if ddl.rename.from_anywhere else []
     # What is created or changed without a database lies in the session's, and that is the one of the schema file.
-    if any(not name.schema and not name.reads for name in found):
-        return []  # the session was in the definition's own database
+    if ddl.has_references or any(not name.schema and not name.reads for name in found):
+        return []
     return [name for name in found if not name.schema]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namesake:
-    """A table that a name without a database may mean."""
+    """A table that a name without a database may mean: the source has it right before the statement."""
 
     name: TableName
-    columns: tuple[TableColumn, ...]
+    columns: tuple[TableColumn, ...] = ()
     """As of the statement's version; empty if they are not known."""
     stays: bool = False
     """Whether later files show that it was there under this name all the time."""
 
 
-def home_of(
-    name: NameAt, definition: TableDefinition, existing: Existing, namesakes: Sequence[Namesake]
-) -> TableName | None:
-    """Return the table of another database that a name of `of_any_database` means; None for one of the definition's own.
+def homes(definition: TableDefinition, namesakes: Mapping[NameAt, Sequence[Namesake]]) -> dict[NameAt, TableName]:
+    """Return the tables that names of `of_any_database` mean, the definition's own database among them; none where nothing is known.
 
-    `namesakes`: the tables of that name in the bucket's history. What is read is looked up in the own database first and is
-    taken from another only if exactly one has it. A rename takes the one table that has the columns of the renamed one and that
-    no later file shows to have stayed. Raises `NotReplicable` where this leaves several tables, or none but the wrong ones.
+    All names that a statement reads are of one database, the session's: one that has a table for each of them that the bucket knows at
+    all, with the columns that the statement shows. Raises `NotReplicable` where several databases can be meant, or none.
     """
-    own = TableName(schema=definition.name.schema, table=name.table).folded()
-    # A table of the bucket's history that the target lacks cannot be what the statement finds.
-    there = [n for n in namesakes if n.name.folded() in existing]
-    rename = parsed(definition).rename
-    if rename is not None and rename.old.table == name.table:
-        return _renamed_home(rename, definition, own, _with_unknown(own, existing, there))
-    if own in existing:
-        return None
-    # What was made LIKE a table has its columns, so one that is known to have others cannot be meant.
-    if _copies(definition):
-        there = [n for n in there if n.columns in ((), definition.columns)]
-    return there[0].name if len(there) == 1 else None
+    if (rename := parsed(definition).rename) is not None:
+        return {name: old for name, found in namesakes.items() if (old := _renamed(rename, definition, found))}
+    fitting = {name: _by_schema(name, definition, found) for name, found in namesakes.items()}
+    known = [set(each) for each in fitting.values() if each]
+    common = set[str]().union(*known).intersection(*known)
+    if len(common) == 1:
+        (schema,) = common
+        spelled = next(each[schema].name.schema for each in fitting.values() if each)
+        return {
+            name: each[schema].name if each else TableName(schema=spelled, table=name.table)
+            for name, each in fitting.items()
+        }
+    if not known:
+        return {}
+    tables = ", ".join(sorted({str(each.name) for found in fitting.values() for each in found.values()}))
+    names = " and ".join(dict.fromkeys(name.table for name in fitting))
+    which = f"all of these can be meant: {tables}" if common else f"no database has them all ({tables})"
+    raise NotReplicable(
+        f"{definition.name}: the DDL of {definition.path} was stored as it was typed, without the database of the session that {names} "
+        f"belongs to, and {which}. Run it with the right database before each name: {definition.query.strip()[:200]}"
+    )
 
 
-def former_home(
-    name: NameAt, definition: TableDefinition, existing: Existing, namesakes: Sequence[Namesake]
-) -> TableName | None:
-    """Return what `home_of` does, once the statement has taken effect: a rename has removed the one that is no longer there."""
-    rename = parsed(definition).rename
-    if rename is None or rename.old.table != name.table:
-        return home_of(name, definition, existing, namesakes)
-    return next((n.name for n in namesakes if n.name.folded() not in existing), None)
+def _by_schema(name: NameAt, definition: TableDefinition, found: Sequence[Namesake]) -> dict[str, Namesake]:
+    """Return folded database → the table in it that a statement may read under a name, by its columns."""
+    return {folded_name(each.name.schema): each for each in found if _fits(name, definition, each)}
 
 
-def _with_unknown(own: TableName, existing: Existing, there: Sequence[Namesake]) -> list[Namesake]:
-    """Return `there` with the definition's own table, if the target has one that no file shows."""
-    if own not in existing or any(n.name.folded() == own for n in there):
-        return list(there)
-    return [Namesake(name=existing[own], columns=()), *there]
+def _fits(name: NameAt, definition: TableDefinition, namesake: Namesake) -> bool:
+    if parsed(definition).creates_table:
+        # What was made LIKE a table has its columns.
+        return () in (namesake.columns, definition.columns) or namesake.columns == definition.columns
+    there, shown = ([column.name for column in each] for each in (namesake.columns, definition.columns))
+    return not cannot_read(definition.query, name, there, shown)
 
 
-def _renamed_home(
-    rename: Rename, definition: TableDefinition, own: TableName, there: Sequence[Namesake]
-) -> TableName | None:
-    """Return what `home_of` does, for the old name of a rename; `there`: the tables of that name that the target has."""
-    if rename.new.folded() == own and any(n.name.folded() == own for n in there):
-        return None  # only the case of the name changes
+def _renamed(rename: Rename, definition: TableDefinition, there: Sequence[Namesake]) -> TableName | None:
+    """Return the table that a rename takes: the one with the columns of the renamed one that no later file shows to have stayed."""
+    new = rename.new.folded()
+    own = next((n.name for n in there if n.name.folded() == new), None)
+    # Only the case of the name changes. Where not even that does, the new name was free: what is known to have it is not meant.
+    if own is not None and rename.old.table != rename.new.table:
+        return own
+    there = [n for n in there if n.name != own]
     # What stays under its name is not what was renamed.
     moved = [n for n in there if not n.stays]
     alike = [n for n in moved if n.columns in ((), definition.columns)]
     fitting = alike or [n for n in moved if _column_names(n.columns) == _column_names(definition.columns)]
     if len(fitting) == 1:
-        return None if fitting[0].name.folded() == own else fitting[0].name
+        return fitting[0].name
     if not there:
         return None
     names = ", ".join(str(n.name) for n in fitting or there)
     which = f"it could be any of {names}" if fitting else f"none of the known tables fits ({names})"
-    message = (
+    raise NotReplicable(
         f"the DDL of {definition.path} renames {rename.old.table} without naming its database, and {which}. Rename "
         "the right table manually"
     )
-    raise NotReplicable(message)
 
 
 def _column_names(columns: Sequence[TableColumn]) -> list[str]:
     return [folded_name(column.name) for column in columns]
-
-
-def _copies(definition: TableDefinition) -> bool:
-    """Return whether the statement creates a table like the one that it reads."""
-    ddl = parsed(definition)
-    return ddl.creates_table and not ddl.has_references

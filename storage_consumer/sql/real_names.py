@@ -7,7 +7,7 @@ TiDB ignores case. A name without a database means the session's database, which
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from storage_consumer.model import NameAt, TableDefinition, TableName, folded_name
@@ -28,18 +28,10 @@ def looked_up(definition: TableDefinition) -> set[TableName]:
     return wanted
 
 
-def with_homes(
-    definition: TableDefinition, existing: Existing, elsewhere: Callable[[NameAt], TableName | None]
-) -> TableDefinition:
-    """Return the definition with its unqualified names qualified, where they mean another database than the definition's own.
-
-    `elsewhere` returns for each of them the table that it means, or None to leave it unchanged.
-    """
-    edits = []
-    for name in parsed(definition).names:
-        if name.table and not name.schema and not name.new and (home := elsewhere(name)) is not None:
-            real = existing.get(home.folded(), home)
-            edits.append((name.start, name.end, f"{quote(real.schema)}.{quote(real.table)}"))
+def with_homes(definition: TableDefinition, existing: Existing, homes: Mapping[NameAt, TableName]) -> TableDefinition:
+    """Return the definition with names qualified that it gives no database. `homes`: the tables that they mean; others stay as they are."""
+    real = {name: existing.get(home.folded(), home) for name, home in homes.items()}
+    edits = [(name.start, name.end, f"{quote(home.schema)}.{quote(home.table)}") for name, home in real.items()]
     return replace(definition, query=replace_spans(definition.query, edits)) if edits else definition
 
 

@@ -13,7 +13,8 @@ from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueK
 from storage_consumer.model import TableName
 from storage_consumer.plan.journal import DdlAnswer
 from storage_consumer.ports import ServerInfo
-from storage_consumer.sql.tokens import Token
+from storage_consumer.sql.table_names import table_names
+from storage_consumer.sql.tokens import Token, tokens
 from storage_consumer.testing.records import TargetRecords
 
 FACTS = ServerInfo(server_type="mysql", version="in memory", max_packet=1 << 24, load_data=False)
@@ -178,9 +179,12 @@ def _drop_database(records: TargetRecords, name: TableName, _: re.Match[str]) ->
         records.rows.pop(table, None)
 
 
-def _create_view(records: TargetRecords, name: TableName, _: re.Match[str]) -> None:
-    if name.folded() in records.structures:
+def _create_view(records: TargetRecords, name: TableName, found: re.Match[str]) -> None:
+    if name.folded() in records.structures and "OR REPLACE" not in found[0]:
         raise _Refused(1050, f"{name} exists")
+    for read in (each for each in table_names(tokens(found.string)) if each.reads):
+        if (there := read.within(name.schema)).folded() not in records.structures:
+            raise _Refused(1146, f"no table {there}")
     records.structures[name.folded()] = TargetTable(name=name, columns=(), unique_keys=(), is_view=True)
 
 

@@ -93,3 +93,27 @@ def test_a_table_that_got_a_copy_by_hand_goes_on() -> None:
     for _ in range(2):
         assert not world.once().halted
     assert numbers(world, "shop.lacking") == ["2"]
+
+
+@pytest.mark.parametrize("new", ["moved", "lacking"])
+@pytest.mark.parametrize("other", ["none", "in the copy", "dropped"])
+def test_a_table_that_was_renamed_from_another_database_before_the_copy(new: str, other: str) -> None:
+    """Classic TiCDC does not store the old name's database: what the copy no longer has under that name is what was renamed."""
+    world = shop()
+    world.bucket.create("shop.lacking", at=2)
+    world.bucket.schema("crm", ts(2), "CREATE DATABASE `crm`", 1)
+    if other != "none":
+        world.bucket.create("other.lacking", at=2)
+    if other == "dropped":
+        world.bucket.schema("other.lacking", ts(3), "DROP TABLE `other`.`lacking`", DROP_TABLE)
+    if other == "in the copy":
+        world.copy.add("other.lacking", [ONE])
+    world.copy.add(f"crm.{new}", [ONE])
+    world.bucket.schema(f"crm.{new}", ts(4), f"RENAME TABLE `lacking` TO `crm`.`{new}`", 14)
+    world.bucket.rows(f"crm.{new}", 1, row(f"crm.{new}", 8, "7", '"new"'), version=ts(4))
+    for _ in range(3):
+        summary = world.once()
+        assert (summary.halted, summary.waiting) == ((), ())
+    assert summary.checkpoint == summary.storage_checkpoint
+    assert numbers(world, f"crm.{new}") == ["1", "7"]
+    assert not [effect for effect in world.records.effects if "RENAME" in effect]

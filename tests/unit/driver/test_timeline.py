@@ -142,9 +142,9 @@ def test_while_it_runs_nothing_of_what_it_touches_goes_on(
     assert "ALTER TABLE `a` ADD COLUMN `more` INT" in seen.statements
 
 
-@pytest.mark.parametrize(("place", "query", "kind"), TOUCHING)
+@pytest.mark.parametrize(("place", "query", "kind"), [each for each in TOUCHING if CREATE_VIEW not in each.values])
 def test_it_waits_for_a_halted_table(world: World, seen: Seen, place: str, query: str, kind: int) -> None:
-    """A statement does not run while a table that it touches stands still before it, also in a later process."""
+    """A statement does not run while a table that it touches stands still before it, also in a later process; but a view's does."""
     world.bucket.schema("shop.a", ts(4), "ALTER TABLE `a` NONSENSE", ALTER)
     world.bucket.schema(place, ts(5), query, kind)
     for _ in range(2):

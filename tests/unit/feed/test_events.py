@@ -17,8 +17,10 @@ from storage_consumer.errors import (
     UndecodableRow,
 )
 from storage_consumer.feed import ordered
+from storage_consumer.feed.history import history_at
 from storage_consumer.feed.records import Change, Statement
 from storage_consumer.feed.render_sql import statements
+from storage_consumer.model import TableName
 from storage_consumer.testing.storage import MemoryStorage
 from tests.harness.small_bucket import ID_NAME, SmallBucket, column, row, ts
 from tests.unit.feed.building import everything, feed_of, told, undone_of
@@ -461,3 +463,53 @@ def test_a_storage_that_is_not_tried_again(bucket: SmallBucket) -> None:
 
     with pytest.raises(StorageUnavailable, match="metadata went back"):
         list(feed_of(bucket).following(0, wait, retry_limit=60.0))
+
+
+VIEW = "CREATE ALGORITHM = UNDEFINED DEFINER = CURRENT_USER SQL SECURITY DEFINER VIEW `d`.`v` AS SELECT {} FROM `t`"
+WIDER = (*ID_NAME, column("more", "INT"))
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind", "table", "columns", "means"),
+    [
+        (VIEW.format("`more`"), 21, "d.v", ("more",), "`e`.`t`"),
+        (VIEW.format("*"), 21, "d.v", ("id", "name"), "`d`.`t`"),
+        (VIEW.format("`id`"), 21, "d.v", ("id",), ""),
+        ("CREATE TABLE `d`.`v` LIKE `t`", 3, "d.v", ("id", "name", "more"), "`e`.`t`"),
+        ("CREATE VIEW `v` AS SELECT `more` FROM `t`", 21, "d.v", ("more",), "`t`"),
+        ("RENAME TABLE `t` TO `d`.`v`", 14, "d.v", ("id", "name", "more"), "`e`.`t`"),
+        ("RENAME TABLE `t` TO `d`.`v`", 14, "d.v", ("id", "name"), "`d`.`t`"),
+    ],
+)
+def test_names_of_another_database(
+    bucket: SmallBucket, statement: str, kind: int, table: str, columns: tuple[str, ...], means: str
+) -> None:
+    """SQL names the database that a statement was typed in, by what the tables of that name have; where it could be several, it ends."""
+    bucket.schema("d.t", ts(2), "CREATE TABLE `t` (id INT PRIMARY KEY, name VARCHAR(20))", 3)
+    bucket.schema("e.t", ts(2), "CREATE TABLE `t` (id INT PRIMARY KEY, name VARCHAR(20), more INT)", 3, WIDER)
+    kinds = {each["ColumnName"]: each for each in WIDER}
+    bucket.schema(table, ts(5), statement, kind, tuple(kinds[name] for name in columns))
+    (event,) = (each for each in feed_of(bucket).events(ts(4)) if isinstance(each, Statement))
+    if means:
+        wanted = statement.replace("`t`", means)
+        assert f"; SET timestamp = 1790000005.000; {wanted};" in statements("csv")(event).replace("USE `d`", "")
+    else:
+        with pytest.raises(NotReplicable, match=r"all of these can be meant: d\.t, e\.t"):
+            statements("csv")(event)
+
+
+def test_changes_of_a_table_from_another_database(bucket: SmallBucket) -> None:
+    """A table that a rename took from the database it was typed in has its former rows, and a copy of one its structure."""
+    columns = (column("id", "INT", key=True), column("g", "INT"), column("name", "VARCHAR"))
+    bucket.schema("e.t", ts(2), "CREATE TABLE `t` (id INT PRIMARY KEY, g INT AS (id + 1), name TEXT)", 3, columns)
+    bucket.rows("e.t", 1, *of("e.t", 3), version=ts(2))
+    bucket.schema("d.like", ts(4), "CREATE TABLE `d`.`like` LIKE `t`", 3, columns)
+    bucket.rows("d.like", 1, *of("d.like", 5), version=ts(4))
+    bucket.schema("d.was", ts(6), "RENAME TABLE `t` TO `d`.`was`", 14, columns)
+    bucket.rows("d.was", 1, *of("d.was", 7), version=ts(6))
+    found = everything(bucket)
+    assert [one for one in found if " I " in one] == ["3 I e.t 3,3", "5 I d.like 5,5", "7 I d.was 7,7"]
+    feed = feed_of(bucket)
+    feed.upto()
+    history = history_at(TableName(schema="d", table="was"), ts(9), feed.contents.definitions)
+    assert (history.broken, [str(name) for name in history.names]) == ("", ["e.t", "d.was"])

@@ -20,7 +20,6 @@ from tests.unit.feed.building import feed_of
         ("d", "DROP DATABASE `d`", 2, "dropped the table with its database"),
         ("d.x", "RENAME TABLE `d`.`a` TO `d`.`x`", 14, "gave the table the name d.x"),
         ("d.a", "RENAME TABLE `d`.`x` TO `d`.`a`", 14, "gave another table's rows this name"),
-        ("e.a", "RENAME TABLE `a` TO `e`.`a`", 14, "may have given the table another name"),
         ("d.a", "RENAME TABLE `a` TO `d`.`a`", 14, "gave another table's rows this name"),
         ("d.a", "ALTER TABLE `a` DROP PARTITION `p0`", 20, "took rows away"),
         ("d.a", "ALTER TABLE `a` ADD INDEX (id), TRUNCATE PARTITION `p0`", 99, "took rows away"),
@@ -51,3 +50,23 @@ def test_statements(place: str, query: str, kind: int, effect: str, tmp_path: Pa
         assert found[0].what.startswith(f"{query!r} (version {ts(3)}, 2026-09-21T14:13:23.000Z) {effect}")
         assert list(moves(name, ts(3), ts(9), feed.contents.definitions)) == []
         assert list(moves(name, ts(2), ts(3) - 1, feed.contents.definitions)) == []
+
+
+@pytest.mark.parametrize(
+    ("others", "effect"),
+    [
+        ([], "'RENAME TABLE `d`.`a` TO `e`.`a`' gave the table the name e.a"),
+        (["f.a"], "'RENAME TABLE `a` TO `e`.`a`' may have given the table another name"),
+    ],
+)
+def test_rename_of_any_database(others: list[str], effect: str, tmp_path: Path) -> None:
+    """A rename without the database of its old name is of the only table of that name; where there are several, it may be of each."""
+    bucket = SmallBucket(root=tmp_path)
+    bucket.create("d.a", *others)
+    bucket.schema("e.a", ts(3), "RENAME TABLE `a` TO `e`.`a`", 14)
+    bucket.metadata(ts(9))
+    feed = feed_of(bucket, "d.a")
+    feed.contents.look()
+    (move,) = moves(TableName(schema="d", table="a"), 0, ts(9), feed.contents.definitions)
+    text, _, what = move.what.partition(" (version ")
+    assert f"{text} {what.partition(') ')[2]}".startswith(effect)

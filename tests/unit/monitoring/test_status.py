@@ -211,6 +211,16 @@ def test_waiting_table() -> None:
     assert (shown.state, shown.reason, shown.next_steps) == ("waiting", "the DDL has been running for 9 s", ())
 
 
+def test_view_that_is_left_out() -> None:
+    """It runs, since it has no rows, and is listed with its reason and what can be done."""
+    why = "error 1146. Next steps: storage-consumer ddl replace --table d.v --version 1 --sql '...'"
+    found = status(snapshot(table("v", error=why)))
+    assert (found.health, found.counts) == (Health.HEALTHY, {"running": 1})
+    (shown,) = found.tables
+    assert (shown.state, shown.reason) == ("running", why)
+    assert shown.next_steps == ("storage-consumer ddl replace --table d.v --version 1 --sql '...'",)
+
+
 def test_order() -> None:
     """What is halted comes first, then what waits, by name; tables that run are not listed."""
     tables = (table("z", "halted"), table("c", "waiting"), table("b"), table("a", "lost"), table("y", "halted"))

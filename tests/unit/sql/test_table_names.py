@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.real_names import looked_up, with_homes, with_real_names
 from storage_consumer.sql.table_names import table_names
 from storage_consumer.sql.tokens import tokens
@@ -103,4 +104,6 @@ def test_put_into_the_statement() -> None:
     """The database that was found out is written before the name."""
     there = {named("r/a"): named("r/A")}
     made = definition("s/b", 1, "RENAME TABLE `a` TO `s`.`b`", CREATE)
-    assert with_homes(made, there, lambda _: named("r/a")).query == "RENAME TABLE `r`.`A` TO `s`.`b`"
+    old = parsed(made).names[0]
+    assert with_homes(made, there, {old: named("r/a")}).query == "RENAME TABLE `r`.`A` TO `s`.`b`"
+    assert with_homes(made, there, {}) is made

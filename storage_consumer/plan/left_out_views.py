@@ -1,0 +1,60 @@
+"""Views that cannot be made in the target for now. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from storage_consumer.model import MAX_TSO, DdlId
+from storage_consumer.plan.ddl_backlog import DdlBacklog
+from storage_consumer.plan.lifetimes import Lifetimes
+from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.table import TableConsumer
+from storage_consumer.plan.touches import Touches
+
+
+class LeftOutViews:
+    """The statements that create them. A view has no rows, so that nothing waits for it, and it can be made at any later time."""
+
+    def __init__(
+        self, tables: Mapping[str, TableConsumer], backlog: DdlBacklog, touches: Touches, lifetimes: Lifetimes
+    ) -> None:
+        """Begin without any; the others are what is known, now and later."""
+        self._tables = tables
+        self._backlog = backlog
+        self._touches = touches
+        self._lifetimes = lifetimes
+        self._views: dict[str, DdlStep] = {}
+        self._due: set[str] = set()
+
+    def take(self, step: DdlStep) -> None:
+        """Have a view be made at the next time, since it was left out before or its file came late."""
+        self._views[step.table_key] = step
+        self._due.add(step.table_key)
+
+    def leave_out(self, step: DdlStep, why: str) -> None:
+        """Note that a view cannot be made now; it is tried again after statements on what it reads."""
+        self._tables[step.table_key].pass_statement(step.version, dropped=False, why=why)
+        self._backlog.set_aside(step)
+        self._touches.forget(step)
+        self._views[step.table_key] = step
+
+    def look_at(self, step: DdlStep) -> None:
+        """Note that a statement took effect, and which of them may be made by it."""
+        self._views.pop(step.table_key, None)
+        touched = self._touches.of(step)
+        self._due |= {key for key, view in self._views.items() if touched & self._touches.of(view)}
+
+    def try_again(self, decided: Collection[DdlId] = ()) -> bool:
+        """Queue those that may be made by now, or that an operator has `decided` about; return whether there were any."""
+        found = [step for key, step in self._views.items() if key in self._due or step.identity in decided]
+        self._due.clear()
+        for step in found:
+            del self._views[step.table_key]
+            table, version = self._tables[step.table_key], step.version
+            # What comes after it has made another one of it, or has ended it.
+            is_last = not table.timeline.has_statement(version + 1, MAX_TSO)
+            if is_last and not table.status.excluded and self._lifetimes.ends_of(table).after(version) is None:
+                self._backlog.put_back(step)
+        if found:
+            self._touches.update(self._backlog.take_queued(), ())
+        return bool(found)

@@ -1,0 +1,143 @@
+"""A view that cannot be made holds up nothing: no table, no checkpoint; it is made once what it reads is there."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from storage_consumer.model import DdlId
+from storage_consumer.plan.journal import DONE, FAILED
+from storage_consumer.ports import Decision
+from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
+from tests.unit.driving import World, of
+
+DROP, ALTER, RENAME, CREATE_VIEW, DROP_VIEW = 4, 5, 14, 21, 24
+BODY = "(id INT PRIMARY KEY, name VARCHAR(20))"
+SHOWN = (column("id", "UNSPECIFIED"),)
+WIDER = (*ID_NAME, column("note", "INT"))
+
+
+@pytest.fixture
+def world() -> World:
+    """The table d.t with a row after each statement on it."""
+    found = World()
+    found.bucket.create("d.t")
+    return found
+
+
+def view(world: World, tick: int, name: str = "v", reads: str = "`gone`", *, replaces: bool = False) -> DdlId:
+    """Add a CREATE VIEW, and return its identity."""
+    head = "CREATE OR REPLACE" if replaces else "CREATE"
+    query = f"{head} ALGORITHM = UNDEFINED DEFINER = CURRENT_USER SQL SECURITY DEFINER VIEW `d`.`{name}` AS SELECT `id` FROM {reads}"
+    path = world.bucket.schema(f"d.{name}", ts(tick), query, CREATE_VIEW, SHOWN)
+    return DdlId(f"d/{name}", ts(tick), int(path.stem.rpartition("_")[2]))
+
+
+def test_view_over_nothing(world: World) -> None:
+    """It is left out with a reason, counted, and tried again at the next start; its tables and the checkpoint go on."""
+    identity = view(world, 3, reads="`d`.`gone` JOIN `d`.`t`")
+    world.bucket.schema("d.t", ts(5), "ALTER TABLE `t` ADD COLUMN `note` INT", ALTER, WIDER)
+    world.bucket.rows("d.t", 1, row("d.t", 6, "1", '"one"', "5"), version=ts(5))
+    world.bucket.metadata(ts(9))
+    for _ in range(2):
+        summary = world.once()
+        assert (summary.checkpoint, summary.halted, summary.waiting) == (ts(9), (), ())
+        # Once more for the statement on d.t, at the first start.
+        assert 1 <= summary.skipped["ddl: view left out"] <= 2
+        left_out = of(summary, "d.v")
+        assert left_out.state == "running"
+        assert "error 1146: no table d.gone" in left_out.error
+        assert "ddl replace --table d.v" in left_out.error
+    assert world.rows("d.t") == [{"id": "1", "name": "one", "note": "5"}]
+    assert world.records.journal[identity].state == FAILED
+    assert "no table d.gone" in world.records.tables["`d`.`v`"].error
+
+
+@pytest.mark.parametrize("again", ["same round", "next start"])
+@pytest.mark.parametrize("how", ["create", "rename"])
+def test_view_whose_table_comes(world: World, again: str, how: str) -> None:
+    """It is made as soon as its table is there, and so is a view over it."""
+    view(world, 3)
+    view(world, 4, "w", "`d`.`v`")
+    world.bucket.metadata(ts(5))
+    if again != "same round":
+        assert of(world.once(), "d.w").error
+    if how == "create":
+        world.bucket.schema("d.gone", ts(6), f"CREATE TABLE `gone` {BODY}", CREATE_TABLE)
+    else:
+        world.bucket.schema("d.gone", ts(6), "RENAME TABLE `d`.`t` TO `d`.`gone`", RENAME)
+    world.bucket.metadata(ts(9))
+    summary = world.once()
+    assert {"d.v", "d.w"} <= {str(name) for name in world.records.structures}
+    assert not [table for table in summary.tables if table.error]
+    assert {entry.state for entry in world.records.journal.values()} == {DONE}
+    assert world.records.tables["`d`.`v`"].error == ""
+
+
+@pytest.mark.parametrize("end", ["DROP VIEW `d`.`v`", "DROP DATABASE `d`"])
+def test_view_that_is_gone(world: World, end: str) -> None:
+    """A view that was never made need not be dropped, and is not made once the source no longer has it."""
+    world.bucket.schema("e", ts(1), "CREATE DATABASE `e`", 1)
+    view(world, 3, reads="`e`.`gone`")
+    place, kind = ("d.v", DROP_VIEW) if "VIEW" in end else ("d", 2)
+    world.bucket.schema(place, ts(4), end, kind, ())
+    world.bucket.schema("e.gone", ts(5), f"CREATE TABLE `gone` {BODY}", CREATE_TABLE)
+    world.bucket.metadata(ts(9))
+    summary = world.once()
+    assert not [table for table in summary.tables if table.error]
+    assert not [effect for effect in world.records.effects if "VIEW" in effect]
+    assert ("d" in world.records.databases) == ("VIEW" in end)
+
+
+def test_view_that_is_replaced(world: World) -> None:
+    """Only the last statement of a view is tried again."""
+    view(world, 3)
+    view(world, 4, reads="`d`.`t`", replaces=True)
+    world.bucket.schema("d.gone", ts(5), f"CREATE TABLE `gone` {BODY}", CREATE_TABLE)
+    world.bucket.metadata(ts(9))
+    assert not [table for table in world.once().tables if table.error]
+    assert [effect.rpartition(" ")[2] for effect in world.records.effects if "VIEW" in effect] == ["`d`.`t`"]
+
+
+def test_view_over_a_table_that_is_halted(world: World) -> None:
+    """The view does not wait for it, nor the other tables with the view; what changes the table lets the view be made."""
+    world.bucket.create("d.u")
+    world.bucket.schema("d.u", ts(3), "ALTER TABLE `u` DROP COLUMN `never`", 6)
+    view(world, 4, reads="`d`.`t` JOIN `d`.`u` JOIN `d`.`late`")
+    world.bucket.rows("d.t", 1, row("d.t", 6, "1", '"one"'))
+    world.bucket.schema("d.late", ts(7), f"CREATE TABLE `late` {BODY}", CREATE_TABLE)
+    world.bucket.metadata(ts(9))
+    summary = world.once()
+    assert [table.table for table in summary.halted] == ["d.u"]
+    assert not summary.waiting
+    assert world.records.tables["`d`.`u`"].checkpoint == ts(3)
+    assert world.rows("d.t") == [{"id": "1", "name": "one"}]
+    assert "d.v" in {str(name) for name in world.records.structures}
+
+
+def test_view_that_stands_still(world: World) -> None:
+    """A view whose statement may not run at all halts alone."""
+    world.bucket.schema("d.v", ts(3), "CREATE VIEW `d`.`v` AS SELECT LOAD_FILE('x') FROM `d`.`t`", CREATE_VIEW, SHOWN)
+    view(world, 4, reads="`d`.`t`", replaces=True)
+    world.bucket.rows("d.t", 1, row("d.t", 6, "1", '"one"'))
+    world.bucket.metadata(ts(9))
+    summary = world.once()
+    assert ([table.table for table in summary.halted], summary.waiting) == (["d.v"], ())
+    assert world.rows("d.t") == [{"id": "1", "name": "one"}]
+
+
+@pytest.mark.parametrize("verb", ["replace", "skip", "done"])
+def test_operator_decides(world: World, verb: Literal["done", "skip", "replace"]) -> None:
+    """A view that is left out can be given another statement, or be left so for good."""
+    identity = view(world, 3, reads="`t`")
+    world.bucket.create("e.t")
+    world.bucket.metadata(ts(5))
+    left_out = of(world.once(), "d.v")
+    assert "all of these can be meant: d.t, e.t" in left_out.error
+    text = "CREATE VIEW `d`.`v` AS SELECT `id` FROM `e`.`t`"
+    statement = text if verb == "replace" else ""
+    world.records.decisions[identity] = Decision(verb=verb, statement=statement, decided_at="now", decided_by="me")
+    assert not [table for table in world.once().tables if table.error]
+    assert [effect for effect in world.records.effects if "VIEW" in effect] == ([text] if statement else [])
+    assert not [table for table in world.once().tables if table.error]
