@@ -133,13 +133,15 @@ class FilesMissing(TableError):
 class DdlFailed(TableError):
     """The target refused a DDL, or an interrupted DDL cannot be resolved without help.
 
-    `remedy` is the next step for the operator, unless that is to make the target's table fit.
+    `remedy` is the next step for the operator, unless that is to make the target's table fit. `of_foreign_key` is True if the answer is
+    about a foreign key of the target.
     """
 
-    def __init__(self, message: str = "", *, remedy: str = "") -> None:
-        """Store the remedy; `message` names the table, the statement and the server's answer."""
+    def __init__(self, message: str = "", *, remedy: str = "", of_foreign_key: bool = False) -> None:
+        """Store the rest; `message` names the table, the statement and the server's answer."""
         super().__init__(message)
         self.remedy = remedy
+        self.of_foreign_key = of_foreign_key
 
 
 class RowRefused(TableError):

@@ -121,7 +121,7 @@ _INDEXED = created("(`id` INT PRIMARY KEY,`v` INT,`s` VARCHAR(20),INDEX `iv`(`v`
 def _refused(name: str, why: str, options: str = "", columns: Any = USUAL) -> Kind:
     """A CREATE TABLE that halts on every server."""
     servers = dict.fromkeys((*_OTHERS, "tidb"), why)
-    story = [CREATE_DATABASE, created(BODY, columns, options=options, setup=False), TWO]
+    story: list[Item] = [CREATE_DATABASE, created(BODY, columns, options=options, setup=False), TWO]
     return Kind(name=name, story=story, ends={"t": []}, on=servers, to_tidb=False)
 
 
