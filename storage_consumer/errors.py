@@ -134,14 +134,18 @@ class DdlFailed(TableError):
     """The target refused a DDL, or an interrupted DDL cannot be resolved without help.
 
     `remedy` is the next step for the operator, unless that is to make the target's table fit. `left_out`: it is about a view, which has no
-    rows, so that nothing waits for it, and the journal has noted that it is not there.
+    rows, so that nothing waits for it, and the journal has noted that it is not there. `of_foreign_key` is True if the answer is about a
+    foreign key of the target.
     """
 
-    def __init__(self, message: str = "", *, remedy: str = "", left_out: bool = False) -> None:
+    def __init__(
+        self, message: str = "", *, remedy: str = "", left_out: bool = False, of_foreign_key: bool = False
+    ) -> None:
         """Store the rest; `message` names the table, the statement and the server's answer."""
         super().__init__(message)
         self.remedy = remedy
         self.left_out = left_out
+        self.of_foreign_key = of_foreign_key
 
 
 class RowRefused(TableError):

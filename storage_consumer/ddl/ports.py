@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from storage_consumer.downstream.existing_names import PartNames
+from storage_consumer.downstream.existing_names import ForeignKey, PartNames
 from storage_consumer.model import TableName
 from storage_consumer.plan.journal import DdlAnswer
 from storage_consumer.ports import Target
@@ -21,6 +21,10 @@ class Structure(Target, Protocol):
 
     def part_names(self, name: TableName, found: Sequence[Token] = ()) -> PartNames:
         """Return the names of a table's parts."""
+        ...
+
+    def foreign_keys(self, names: Sequence[TableName]) -> tuple[list[ForeignKey], dict[str, list[str]]]:
+        """Return the foreign keys of these tables and those that refer to them; and the first table's indexes with their columns, folded."""
         ...
 
     def fingerprint(self, names: Iterable[TableName]) -> str:

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from storage_consumer.clock import Clock, SystemClock
+from storage_consumer.ddl.foreign_keys import IN_THE_WAY, LEFT_OUT, Attempt, next_attempt
 from storage_consumer.ddl.ports import Execution, Structure
 from storage_consumer.ddl.rules.arrangement import unfolded
 from storage_consumer.ddl.rules.clauses import source_collation
@@ -44,6 +45,7 @@ from storage_consumer.errors import (
     TargetBusy,
     TargetUnavailable,
 )
+from storage_consumer.gate.judging import refuse_unsafe
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import DdlKind, TableDefinition, TableName, folded_name
 from storage_consumer.plan.barriers import DROPS
@@ -95,6 +97,8 @@ class _Started:
     context: DdlContext
     names: tuple[TableName, ...]
     """The tables whose structure shows whether it took effect."""
+    notes: tuple[str, ...] = ()
+    """What became of foreign keys that held it up."""
 
 
 class DdlRunner:
@@ -153,8 +157,10 @@ class DdlRunner:
                 self._journal.record(step, SKIPPED, note="; ".join(action.notes), tables=moved)
                 return "; ".join(action.notes)
             started = _Started(step=step, action=action, context=context, names=_names(step, action))
+            # Keys that went before an earlier run was killed.
+            kept = entry.note if entry and entry.note.startswith((LEFT_OUT, IN_THE_WAY)) else ""
             note, outcome = self._once(started, entry)
-            note = "; ".join(filter(None, (*action.notes, note)))
+            note = "; ".join(dict.fromkeys(filter(None, (*action.notes, kept, note))))
             self._journal.record(step, DONE, note=note, run=outcome, tables=moved)
             return note
 
@@ -309,52 +315,92 @@ class DdlRunner:
 
     def _execute(self, started: _Started, *, interrupted: bool) -> tuple[str, Outcome]:
         """Send the statement; return a note about the answer, and how the statement ended."""
-        step, action = started.step, started.action
-        # After the fence, so no other statement of ours changes this until the statement is sent.
-        before = self._structure.fingerprint(started.names)
-        unmade = self._why_unmade(step, started.context)
-        early = started.context.after_copy and step.definition.ddl_type in SHOWS_EARLY
+        step = started.step
+        unmade = _why_unmade(step, started.context, self._journal)
+        early = bool(started.context.after_copy) and step.definition.ddl_type in SHOWS_EARLY
         # Only a statement that may have been sent before can meet its own effect, or one whose effect a copy may hold.
         ignorable = ALREADY_DONE if interrupted else _NOTHING_THERE if unmade else frozenset[int]()
         ignorable |= _EARLY if early else frozenset()
         if doubt := near_copy(step.definition, started.context.after_copy):
             _log.warning("ddl_near_copy", table=str(step.name), version=step.version, text=doubt)
-        try:
-            answer, seconds = self._sent(started, before, ignorable)
-            # No fingerprint is empty, so "" accepts the answer whatever the structure.
-            self._refuse_if_not_ours(answer.ignored, started.names, "" if unmade or early else before)
-            if early and answer.ignored:
-                self._refuse_if_unlike(step, answer.ignored)
-        except DdlFailed as fault:
-            # The answer is noted before the error is worded for people: the journal keeps what the server said.
-            self._journal.record(step, FAILED, note=str(fault), run=Outcome(answer=str(fault)))
-            raise _refusal(step, action.statement, fault, started.context) from fault
+        answer, seconds, eased = self._tried(started, ignorable, checked=not (unmade or early), early=early)
         after = self._structure.fingerprint(started.names)
         why = unmade or ("the table's copy holds its effect already" if early else "")
         note = f"nothing to do, because {why}: {answer.ignored}" if why and answer.ignored else answer.ignored
-        note = "; ".join(filter(None, (note, doubt)))
+        note = "; ".join(filter(None, (*eased, note, doubt)))
         return note, Outcome(structure_after=after, seconds=seconds, answer=str(answer))
 
-    def _why_unmade(self, step: DdlStep, context: DdlContext) -> str:
-        """Return why the object of a DROP need not exist; "" if it should, and for all other statements."""
-        if step.definition.ddl_type not in DROPS:
-            return ""
-        # Nothing that was read ever made the object, so there may be nothing to drop.
-        if not context.table_was_seen:
-            return "it never appeared in the bucket"
-        entry = self._journal.entry(context.made_by) if context.made_by is not None else None
-        return (
-            "the statement that creates it was not run"
-            if entry is not None and entry.state in (SKIPPED, FAILED)
-            else ""
-        )
+    def _tried(
+        self, started: _Started, ignorable: frozenset[int], *, checked: bool, early: bool
+    ) -> tuple[DdlAnswer, float, tuple[str, ...]]:
+        """Send the statement, and again past the foreign keys that hold it up; return answer, seconds, and what became of these keys.
+
+        `checked`: refuse an "already done" of what is not its own work. `early`: accept one only if the table is as it leaves it.
+        """
+        step, first = started.step, None
+        attempt = Attempt(whole=started.action.statement)
+        while True:
+            # After the fence, so no other statement of ours changes this until the statement is sent.
+            before = self._structure.fingerprint(started.names)
+            try:
+                answer, seconds = self._sent(started, before, ignorable)
+                # No fingerprint is empty, so "" accepts the answer whatever the structure.
+                self._refuse_if_not_ours(answer.ignored, started.names, before if checked else "")
+                if early and answer.ignored:
+                    _refuse_if_unlike(step, answer.ignored, self._structure)
+            except DdlFailed as fault:
+                first = first or fault
+                following = self._past_foreign_keys(started, attempt, fault)
+                if following is None:
+                    # The answer is noted before the error is worded for people: the journal keeps what the server said.
+                    self._journal.record(step, FAILED, note=str(first), run=Outcome(answer=str(first)))
+                    raise _refusal(step, attempt.whole, first, started.context) from first
+                attempt, started = following
+                # What dropped keys brought to light is the reason now. An answer without the statement's own keys says less than the first.
+                first = None if attempt.first else first
+            else:
+                return answer, seconds, started.notes
+
+    def _past_foreign_keys(
+        self, started: _Started, tried: Attempt, fault: DdlFailed
+    ) -> tuple[Attempt, _Started] | None:
+        """Return what to try after a refusal, once the keys that are in the way are gone; None if none is.
+
+        If the process is killed meanwhile, the next one finds the statement as planned, which did nothing.
+        """
+        step, name = started.step, started.step.name
+        # Not those that it only reads: a parent's keys are not in the way of its child.
+        tables = [name, *(one.within(name.schema) for one in step.ddl.names if not one.reads)]
+        there, indexes = self._structure.foreign_keys(tables)
+        following = next_attempt(tried, str(fault), name, there if fault.of_foreign_key else (), indexes)
+        if following is None or (following.left_out and started.context.decision is not None):
+            return None
+        text = following.text(indexes)
+        if text and started.context.decision is None:
+            refuse_unsafe(step.definition, text, self._server_type)
+        started = replace(started, action=replace(started.action, statement=text), notes=following.notes)
+        _log.warning("ddl_foreign_key", table=str(name), version=step.version, text=following.notes[-1])
+        sent = Sent(statement=text, structure_before=self._structure.fingerprint(started.names))
+        self._journal.record(step, PLANNED, run=sent, note="; ".join(following.notes))
+        for statement in following.first:
+            self._fence(started)
+            try:
+                self._execution.execute_ddl(statement, "", step.version, ALREADY_DONE)
+            except DdlFailed as refused:
+                self._journal.record(step, FAILED, note=str(refused), run=Outcome(answer=str(refused)))
+                raise _refusal(step, statement, refused, started.context) from refused
+        self._fence(started)
+        return following, started
 
     def _sent(self, started: _Started, before: str, ignorable: frozenset[int]) -> tuple[DdlAnswer, float]:
         """Send the statement; return the server's answer and the seconds it took. Ask again while others hold locks."""
         step, action, pause = started.step, started.action, _FIRST_PAUSE
+        if not action.statement:
+            return DdlAnswer(), 0.0  # all of it was about foreign keys that are left out
         for left in reversed(range(_LOCK_TRIES)):
             # Before it is sent: from here on, after a crash, the structure has to show whether it took effect.
-            self._journal.record(step, STARTED, run=Sent(statement=action.statement, structure_before=before))
+            sent = Sent(statement=action.statement, structure_before=before)
+            self._journal.record(step, STARTED, run=sent, note="; ".join(started.notes))
             began = self._clock.monotonic()
             try:
                 answer = self._execution.execute_ddl(action.statement, action.schema, step.version, ignorable)
@@ -392,12 +438,6 @@ class DdlRunner:
         if answer and self._structure.fingerprint(names) == before:
             raise DdlFailed(answer)
 
-    def _refuse_if_unlike(self, step: DdlStep, answer: str) -> None:
-        """Refuse an "already done" unless the table is as the statement leaves it: of several changes a copy may hold only some."""
-        there = self._structure.describe([step.name])
-        if why := _unlike(step.definition, there.get(step.name.folded())):
-            raise DdlFailed(f"{answer}. The table's copy may hold a part of the statement's effect: {why}")
-
     def _refuse_if_unknowable(self, step: DdlStep) -> None:
         """Stop the table if neither looking nor repeating is right."""
         if step.ddl.exchanges_partition:
@@ -407,6 +447,24 @@ class DdlRunner:
             )
             self._journal.refused(step, message)
             raise DdlFailed(message)
+
+
+def _why_unmade(step: DdlStep, context: DdlContext, journal: Journal) -> str:
+    """Return why the object of a DROP need not exist; "" if it should, and for all other statements."""
+    if step.definition.ddl_type not in DROPS:
+        return ""
+    # Nothing that was read ever made the object, so there may be nothing to drop.
+    if not context.table_was_seen:
+        return "it never appeared in the bucket"
+    entry = journal.entry(context.made_by) if context.made_by is not None else None
+    return "the statement that creates it was not run" if entry is not None and entry.state in (SKIPPED, FAILED) else ""
+
+
+def _refuse_if_unlike(step: DdlStep, answer: str, structure: Structure) -> None:
+    """Refuse an "already done" unless the table is as the statement leaves it: of several changes a copy may hold only some."""
+    there = structure.describe([step.name])
+    if why := _unlike(step.definition, there.get(step.name.folded())):
+        raise DdlFailed(f"{answer}. The table's copy may hold a part of the statement's effect: {why}")
 
 
 def _why_not_copied(step: DdlStep, structure: Structure) -> str:

@@ -13,7 +13,14 @@ from storage_consumer.downstream.connection import Connection, escape
 from storage_consumer.downstream.ddl_lock import fenced
 from storage_consumer.downstream.driver_session import DriverSession
 from storage_consumer.downstream.identifier_case import closest
-from storage_consumer.downstream.mysql_errors import described, is_conflict, is_denied, number_of, translated
+from storage_consumer.downstream.mysql_errors import (
+    described,
+    is_conflict,
+    is_denied,
+    is_of_foreign_key,
+    number_of,
+    translated,
+)
 from storage_consumer.downstream.query import text_of
 from storage_consumer.downstream.rights import remedy
 from storage_consumer.downstream.structure import default_collations
@@ -103,7 +110,7 @@ class DdlExecution:
                 raise DdlFailed(described(fault), remedy=missing) from fault
             if number_of(fault) in ignorable:
                 return DdlAnswer(ignored=described(fault))
-            raise DdlFailed(described(fault)) from fault
+            raise DdlFailed(described(fault), of_foreign_key=is_of_foreign_key(fault)) from fault
         finally:
             self._session.close()
         return DdlAnswer(affected=affected, warnings=warnings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,31 @@ _OTHER_METHODS = frozenset(("KEY", "LINEAR KEY", "LINEAR HASH"))
 """Methods by which MySQL and MariaDB put rows into other partitions than TiDB does."""
 
 _INTEGERS = INTEGER_TYPES | {"INTEGER", "BOOL", "BOOLEAN"}
+
+
+_KEY_COLUMNS = (
+    "SELECT constraint_name, table_schema, table_name, column_name, referenced_table_schema, referenced_table_name, "
+    "referenced_column_name FROM information_schema.key_column_usage WHERE referenced_table_name IS NOT NULL "
+    "ORDER BY constraint_schema, table_name, constraint_name, ordinal_position"
+)
+_INDEX_COLUMNS = (
+    "SELECT index_name, column_name FROM information_schema.statistics WHERE table_schema = %s AND table_name = %s "
+    "ORDER BY index_name, seq_in_index"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignKey:
+    """A foreign key of the target, in its spelling."""
+
+    name: str
+    table: TableName
+    own: tuple[str, ...]
+    """Its columns, in order."""
+    columns: frozenset[tuple[TableName, str]]
+    """Folded table and column of each column that it has or refers to."""
+    has_index: bool = False
+    """Whether there is an index of its name over its columns, as the server makes one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +140,42 @@ def part_names(query: Query, name: TableName, found: Sequence[Token]) -> PartNam
         collation="".join(text_of(one) for (one,) in query(_COLLATION, place)) if changes_defaults(found) else "",
         scattered=takes_rows_of_partitions(found) and _is_scattered(query, name),
     )
+
+
+def foreign_keys(query: Query, names: Collection[TableName]) -> list[ForeignKey]:
+    """Return the foreign keys of these tables, and those of any table that refer to them; `names` are folded."""
+    columns: dict[tuple[TableName, str], list[tuple[str, TableName, str]]] = {}
+    # All are read, and chosen here: a name of the statement may be in another case than the target's.
+    for row in query(_KEY_COLUMNS, ()):
+        key, *own, column, other_schema, other_table, other_column = map(text_of, row)
+        table, other = TableName(schema=own[0], table=own[1]), TableName(schema=other_schema, table=other_table)
+        columns.setdefault((table, key), []).append((column, other.folded(), folded_name(other_column)))
+    keys = []
+    for (table, key), its in columns.items():
+        pairs = {(table.folded(), folded_name(column)) for column, _, _ in its} | {
+            (other, its_column) for _, other, its_column in its
+        }
+        if any(at in names for at, _ in pairs):
+            own_columns = tuple(column for column, _, _ in its)
+            index = index_columns(query, table).get(folded_name(key))
+            keys.append(
+                ForeignKey(
+                    name=key,
+                    table=table,
+                    own=own_columns,
+                    columns=frozenset(pairs),
+                    has_index=index == list(map(folded_name, own_columns)),
+                )
+            )
+    return keys
+
+
+def index_columns(query: Query, name: TableName) -> dict[str, list[str]]:
+    """Return each index of a table with its columns, all folded. `name` is in the target's spelling."""
+    indexes: dict[str, list[str]] = {}
+    for index, column in query(_INDEX_COLUMNS, (name.schema, name.table)):
+        indexes.setdefault(_folded(index), []).append(_folded(column or ""))
+    return indexes
 
 
 def _is_scattered(query: Query, name: TableName) -> bool:

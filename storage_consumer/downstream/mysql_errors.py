@@ -65,6 +65,23 @@ _OF_CONTENT = frozenset(
 """Answers to one written row, about what it holds. Not among them: 1364, a column that no row has a value for."""
 
 
+_OF_FOREIGN_KEYS = frozenset(
+    (
+        # It can't be made so; a row, a partition, an index or a column needs it, or is needed in it; the table that it refers to does
+        # not fit. The last two: an index's name is taken, perhaps by a key's own index; a table is missing, perhaps one that is referred to.
+        *(1215, 1217, 1451, 1506, 1553, 1701, 1740, 1822, 1826, 1828, 1829, 1830, 1832, 1833, 1834, 1905),
+        *(3104, 3730, 3733, 3734, 3780, 6125, 1061, 1146),
+    )
+)
+_FOREIGN_KEY = re.compile(r"foreign key|errno: 150", re.IGNORECASE)
+"""What errors say that have other reasons as well, such as 1005, 1025 and 1846."""
+
+
+def is_of_foreign_key(fault: BaseException) -> bool:
+    """Return whether a statement may have been refused for a foreign key that the target has."""
+    return number_of(fault) in _OF_FOREIGN_KEYS or _FOREIGN_KEY.search(described(fault)) is not None
+
+
 def content_error(fault: BaseException) -> int:
     """Return the error's number if the server refused a row for what it holds, else 0."""
     number = number_of(fault)

@@ -12,7 +12,7 @@ from typing import Any
 import pymysql.err
 
 from storage_consumer.downstream.driver_session import DriverSession
-from storage_consumer.downstream.existing_names import PartNames, part_names
+from storage_consumer.downstream.existing_names import ForeignKey, PartNames, foreign_keys, index_columns, part_names
 from storage_consumer.downstream.identifier_case import closest, existing, is_far
 from storage_consumer.downstream.key_notes import KeyNotes
 from storage_consumer.downstream.lock_holders import blockers
@@ -28,7 +28,10 @@ _COUNTER = re.compile(
     rb"(?m)^(\) ENGINE=\w+[^'\n]*?) (?:AUTO_INCREMENT=\d+|/\*T!\[auto_rand_base\] AUTO_RANDOM_BASE=\d+ \*/)"
 )
 """Counters of a table. Rows and restarts of the server change them too, so they say nothing about a statement."""
-_UNKNOWN_TABLE = frozenset((1146, 1049, 1051, 1300))
+_FOREIGN_KEY = re.compile(rb",?\n  CONSTRAINT `(?:[^`]|``)*` FOREIGN KEY [^\n]*")
+"""A foreign key, which any statement may drop that it holds up, of another table as well. One that runs twice is left out."""
+_UNKNOWN_TABLE = frozenset((1146, 1049, 1051, 1300, 1059, 1103))
+"""The last three: no table can have the name."""
 _CHUNK = 500
 
 
@@ -160,11 +163,17 @@ class TargetStructure:
                 message = f"reading the structure of {name}: {described(fault)}"
                 raise DdlFailed(f"{message}. {remedy(fault, self._session.rows, [name.schema])}") from fault
             raise translated(fault, f"reading the structure of {name}") from fault
-        return _COUNTER.sub(rb"\1", row[1]) if row else b""
+        return _FOREIGN_KEY.sub(b"", _COUNTER.sub(rb"\1", row[1])) if row else b""
 
     def part_names(self, name: TableName, found: Sequence[Token] = ()) -> PartNames:
         """Return the names of a table's parts, as far as they matter for a statement; empty if there is no such table."""
         return part_names(self._session.rows, self.existing([name]).get(name.folded(), name), found)
+
+    def foreign_keys(self, names: Sequence[TableName]) -> tuple[list[ForeignKey], dict[str, list[str]]]:
+        """Return the foreign keys of these tables and those that refer to them; and the first table's indexes with their columns, folded."""
+        first = self.existing(names[:1]).get(names[0].folded(), names[0])
+        query = self._session.rows
+        return foreign_keys(query, {name.folded() for name in names}), index_columns(query, first)
 
     def database_collation(self, schema: str) -> str | None:
         """Return the default collation of a database, or None if it does not exist."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from storage_consumer.ddl.ports import Structure
 from storage_consumer.ddl.rules.clauses import source_collation
-from storage_consumer.downstream.existing_names import PartNames, takes_rows_of_partitions
+from storage_consumer.downstream.existing_names import ForeignKey, PartNames, takes_rows_of_partitions
 from storage_consumer.dry_run.refusals import Refused, refuse_names
 from storage_consumer.dry_run.tables import PlannedTable, changed, created
 from storage_consumer.job.target_table import TargetTable
@@ -107,7 +107,13 @@ class PlannedStructure:
         if name.folded() not in self._tables:
             return PartNames() if self._is_gone(name) else self._real.part_names(name, found)
         planned = self._tables[name.folded()]
-        others = self._other_foreign_keys(name, found)
+        others: frozenset[str] = frozenset()
+        if has_words(found, "FOREIGN"):
+            schema = folded_name(name.schema)
+            others = frozenset() if self._is_gone(name) else self._real.part_names(name, found).other_foreign_keys
+            others = others.union(
+                *(t.foreign_keys for at, t in self._tables.items() if t and at.schema == schema and at != name.folded())
+            )
         if planned is None:
             return PartNames(other_foreign_keys=others)
         columns = planned.table.columns
@@ -120,15 +126,9 @@ class PlannedStructure:
             scattered=takes_rows_of_partitions(found) and planned.is_scattered,
         )
 
-    def _other_foreign_keys(self, name: TableName, found: Sequence[Token]) -> frozenset[str]:
-        if not has_words(found, "FOREIGN"):
-            return frozenset()
-        schema = folded_name(name.schema)
-        planned = [
-            t.foreign_keys for at, t in self._tables.items() if t and at.schema == schema and at != name.folded()
-        ]
-        real = frozenset() if self._is_gone(name) else self._real.part_names(name, found).other_foreign_keys
-        return real.union(*planned)
+    def foreign_keys(self, names: Sequence[TableName]) -> tuple[list[ForeignKey], dict[str, list[str]]]:  # noqa: ARG002 - only a server refuses for one
+        """Return none."""
+        return [], {}
 
     def fingerprint(self, names: Iterable[TableName]) -> str:
         """Return a text that differs for two different structures of these tables."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from storage_consumer.downstream.existing_names import PartNames
+from storage_consumer.downstream.existing_names import ForeignKey, PartNames
 from storage_consumer.errors import DdlFailed
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.model import TableName
@@ -64,6 +64,10 @@ class MemoryTarget:
     def part_names(self, name: TableName, found: Sequence[Token] = ()) -> PartNames:  # noqa: ARG002 - the twin's tables have none to alter
         """Return no names."""
         return PartNames()
+
+    def foreign_keys(self, names: Sequence[TableName]) -> tuple[list[ForeignKey], dict[str, list[str]]]:  # noqa: ARG002 - as above
+        """Return none."""
+        return [], {}
 
     def statement_zone(self, version: int) -> str:  # noqa: ARG002 - a twin has no clock
         """Return the default time zone."""

@@ -47,7 +47,13 @@ _DOCUMENTS = frozenset(
 )
 _FILLED = {"char": " ", "binary": "\0"}
 """Type of a fixed length → what values are filled up with."""
-_SYNONYMS = dict(curdate="current_date", curtime="current_time", now="current_timestamp", ucase="upper", lcase="lower")
+_SYNONYMS = {
+    "curdate": "current_date",
+    "curtime": "current_time",
+    "now": "current_timestamp",
+    "ucase": "upper",
+    "lcase": "lower",
+}
 _TOKEN = re.compile(r"(?:_\w+\s*)?('(?:[^'\\]|''|\\.)*')|([\w.$]+)|([^\s`])", re.DOTALL)
 _LITERAL = re.compile(r"(?:_\w+\s*)?'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)|''", re.DOTALL)

@@ -70,6 +70,14 @@ DIFFERENCES = {
         "DROP FOREIGN KEY of one that the target does not have; left out. The consumer's sessions do not check "
         "foreign keys."
     ),
+    "foreign key left out": (
+        "The target refuses the key (other types on both sides, SET NULL on NOT NULL, partitions, no index at the parent …), and nothing "
+        "checks it; left out. The index that the source has for it is created."
+    ),
+    "foreign key in the way": (
+        "The target refuses a statement for a foreign key that it has, be it of another table; the key is dropped, or its own "
+        "index given another name, and the statement runs again."
+    ),
     "partial index": "MySQL and MariaDB have no WHERE for indexes, and it means nothing for rows: the index holds all of them.",
     "unique partial index": (
         "One with WHERE keeps only some rows unique, which no key of MySQL or MariaDB can; an index that is not "

@@ -113,7 +113,7 @@ def name_there(name: str, statement: Statement) -> str:
 
 
 def _with_table(statement: Statement, name: str) -> str:
-    return f"{statement.table[: max(1, _NAME_LENGTH - 1 - len(name))]}_{name}"
+    return f"{statement.table[: max(1, _NAME_LENGTH - 1 - len(name))]}_{name}"[:_NAME_LENGTH]
 
 
 # conditions

@@ -17,6 +17,7 @@ from tests.campaigns.kinds import (
     changed_columns,
     columns,
     databases_and_tables,
+    foreign_keys,
     indexes,
     partitions,
     tidb_only,
@@ -32,6 +33,7 @@ GROUPS: Mapping[str, Sequence[Kind]] = {
     "views and constraints": views_and_constraints.KINDS,
     "columns": [*columns.KINDS, *changed_columns.KINDS],
     "indexes and keys": indexes.KINDS,
+    "foreign keys": foreign_keys.KINDS,
     "partitions": partitions.KINDS,
     "TiDB's own": tidb_only.KINDS,
 }
