@@ -32,7 +32,7 @@ class MemoryTarget:
         """Open a handle on `records`."""
         self._records = records
         self._statements: tuple[tuple[str, Callable[[TableName, re.Match[str]], None]], ...] = (
-            (r"CREATE DATABASE (?:IF NOT EXISTS )?`?(?P<a>\w+)`?", self._create_database),
+            (r"CREATE DATABASE (?:IF NOT EXISTS )?`?(?P<a>\w+)`?", partial(_create_database, records)),
             (r"DROP DATABASE `?(?P<a>\w+)`?", partial(_drop_database, records)),
             (rf"CREATE TABLE {_NAME.format('a')} \((?P<body>.*)\)", self._create),
             (rf"CREATE .*VIEW {_NAME.format('a')} AS ", partial(_create_view, records)),
@@ -115,11 +115,6 @@ class MemoryTarget:
         self._records.effects.append(statement)
         return DdlAnswer()
 
-    def _create_database(self, name: TableName, found: re.Match[str]) -> None:
-        if name.table in self._records.databases and "IF NOT EXISTS" not in found[0]:
-            raise _Refused(1007, f"{name.table} exists")
-        self._records.databases.add(name.table)
-
     def _create(self, name: TableName, found: re.Match[str]) -> None:
         if name.schema not in self._records.databases:
             raise _Refused(1049, f"no database {name.schema}")
@@ -172,6 +167,12 @@ class MemoryTarget:
         self._records.structures[name.folded()] = replace(table, columns=left)
         for row in self._records.rows.get(name.folded(), []):
             row.pop(gone, None)
+
+
+def _create_database(records: TargetRecords, name: TableName, found: re.Match[str]) -> None:
+    if name.table in records.databases and "IF NOT EXISTS" not in found[0]:
+        raise _Refused(1007, f"{name.table} exists")
+    records.databases.add(name.table)
 
 
 def _drop_database(records: TargetRecords, name: TableName, _: re.Match[str]) -> None:
