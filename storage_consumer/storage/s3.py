@@ -44,10 +44,8 @@ class S3Errors(StoreErrors):
         cause = error.__cause__ or error
         answer = getattr(cause, "response", None) or {}  # it is None for a connection that broke off
         code = str(answer.get("Error", {}).get("Code", type(cause).__name__))
-        if code in _ABSENT:
-            return self.absent(path)
-        if code in _BEHIND_THE_END:
-            return self.unlisted(path)
+        if code in _ABSENT | _BEHIND_THE_END:
+            return self.absent(path) if code in _ABSENT else self.unlisted(path)
         if code == _ARCHIVED:
             return self.archived(path, code, self._restoring(path, answer["Error"].get("StorageClass", "")))
         if code in _EXPIRED:
