@@ -17,7 +17,8 @@ from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.decoder import ABSENT, RowLayout, Values
 from storage_consumer.decode.values import BINARY_TYPES, FLOAT_TYPES, INTEGER_TYPES, TEXT_TYPES, WireKind, wire_kind
 from storage_consumer.job.target_table import TargetColumn, TargetTable
-from storage_consumer.model import TableColumn, folded_name
+from storage_consumer.model import TableColumn, TableDefinition, folded_name
+from storage_consumer.telemetry import tso_time
 
 _MOMENTS = frozenset(("datetime", "timestamp", "time"))
 _FAMILIES = {
@@ -52,6 +53,8 @@ class Limit:
     keeps: str
     """A key of `_KEPT`."""
     amount: int = 0
+    changed_at: int = 0
+    """The commit-ts at which the source's own column, without a statement in the files, came to keep no more; 0: it is the target's that does not."""
 
 
 def other_families(layout: RowLayout, target: TargetTable, become_texts: Collection[str] = ()) -> str:
@@ -119,6 +122,29 @@ def limits(layout: RowLayout, written: Iterable[int], target: TargetTable) -> tu
         column = layout.columns[place]
         if rule := _rule(column, there[folded_name(column.name)]):
             found.append(Limit(place=place, name=column.name, keeps=rule[0], amount=rule[1]))
+    return tuple(found)
+
+
+def narrowed(layout: RowLayout, later: Iterable[TableDefinition]) -> tuple[Limit, ...]:
+    """Return what the source itself took from values of this layout when it changed a column and no statement told of it.
+
+    `later`: structures that came after the rows' own without a statement.
+    """
+    places = {folded_name(column.name): place for place, column in enumerate(layout.columns)}
+    found = []
+    for definition in later:
+        for newer in definition.columns:
+            place = places.get(folded_name(newer.name))
+            column = newer if place is None else layout.columns[place]
+            digits = 0 if newer.type in INTEGER_TYPES else newer.scale or 0
+            kept = TargetColumn(
+                name=newer.name, data_type=newer.type.lower(), nullable=True, digits=digits, length=newer.precision
+            )
+            # Other lengths of bytes are padded, so nothing of them is lost.
+            if place is not None and (rule := _rule(column, kept)) and rule[0] != "bytes":
+                found.append(
+                    Limit(place=place, name=column.name, keeps=rule[0], amount=rule[1], changed_at=definition.version)
+                )
     return tuple(found)
 
 
@@ -190,13 +216,21 @@ def _digits(text: str) -> int:
     return max(0, len(fraction) - zeros - (-shift if exponent.startswith("-") else shift))
 
 
-def check(values: Values, limits: Iterable[Limit]) -> None:
-    """Raise `ValueError`, naming the column, for a value that the target would silently change."""
+def check(values: Values, limits: Iterable[Limit], commit_ts: int = 0) -> None:
+    """Raise `ValueError`, naming the column, for a value that the target would silently change, or that the source has changed since.
+
+    `commit_ts`: that of the row.
+    """
     for limit in limits:
         text = values[limit.place]
         keeps, what = _KEPT[limit.keeps]
-        if text is not None and text is not ABSENT and not keeps(text, limit.amount):
-            raise ValueError(
-                f"column {limit.name}: {text[:40]!r} has {what.format(limit.amount)}, which the target's column does not keep; "
-                "make the target's table fit what the source holds, then start again"
+        if text is None or text is ABSENT or keeps(text, limit.amount) or 0 < limit.changed_at <= commit_ts:
+            continue
+        why = "the target's column does not keep; make the target's table fit what the source holds, then start again"
+        if limit.changed_at:
+            why = (
+                f"the source's column lost when its type changed at {limit.changed_at} ({tso_time(limit.changed_at)}), of which the "
+                "files have no statement. Run `storage-consumer table pause`, export the table after that, then run "
+                "`storage-consumer load` with --replace"
             )
+        raise ValueError(f"column {limit.name}: {text[:40]!r} has {what.format(limit.amount)}, which {why}")

@@ -15,7 +15,7 @@ from storage_consumer.decode.layout import hidden_columns, row_layout, zones
 from storage_consumer.decode.values import FLOAT_TYPES, INTEGER_TYPES, wire_kind
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.key_forms import KeyForms, key_forms, lasting_form
-from storage_consumer.job.lossy_columns import is_its_text, is_text, limits, other_families, other_members
+from storage_consumer.job.lossy_columns import is_its_text, is_text, limits, narrowed, other_families, other_members
 from storage_consumer.job.spec import Fold, KeyPart, Mode, TablePlan, VersionPlan, WireColumn
 from storage_consumer.job.target_table import TargetColumn, TargetTable
 from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, VersionKey, folded_name
@@ -408,6 +408,7 @@ def _version(
         misfit = misfit or f"the rows do not carry columns of the key: {', '.join(keyless)}"
     unlike = (columns.forms[folded_name(p.column.name)].unknown.get(version, "") for p in key)
     misfit = misfit or next(filter(None, unlike), "")
+    later = [each for each in step.definitions.values() if each.version > definition.version and not each.is_ddl]
     # Nothing of a misfit is written; its first row inside the commit range halts the table.
     taken = () if misfit else tuple(places[folded_name(c.name)] for c in written)
     return VersionPlan(
@@ -416,7 +417,7 @@ def _version(
         written=taken,
         key=() if misfit else tuple(places[folded_name(p.column.name)] for p in key),
         unique=() if misfit or key else _nullable_keys(target, places),
-        limits=limits(layout, taken, target),
+        limits=(*limits(layout, taken, target), *narrowed(layout, later)),
         misfit=misfit,
     )
 

@@ -42,7 +42,9 @@ class RowBuffer:
         self._table = table
         self._version = version
         self._key = key_function(table.key, version.key) if version.key else None
-        self._key_limits = tuple(limit for limit in version.limits if limit.place in version.key)
+        self._key_limits = tuple(
+            limit for limit in version.limits if limit.place in version.key and not limit.changed_at
+        )
         self._held = _Held()
 
     def add(self, change: RowChange, rank: int) -> None:
@@ -50,7 +52,7 @@ class RowBuffer:
         number, commit_ts, operation, values, old = change
         # A delete writes no value, so only the key by which it finds its row is checked.
         if self._version.limits:
-            check(values, self._version.limits if operation > DELETE else self._key_limits)
+            check(values, self._version.limits if operation > DELETE else self._key_limits, commit_ts)
         if self._key is None:
             self._add_event(number, commit_ts, operation, values, old, rank)
             return

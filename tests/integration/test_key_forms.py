@@ -237,3 +237,52 @@ def test_no_known_form(bucket: SmallBucket, mariadb: DatabaseServer) -> None:
     for name, (*_, why) in names.items():
         assert why in of(summary, name).error
         assert mariadb.query(f"SELECT COUNT(*) FROM {name}") == ((0,),)
+
+
+TAKEN: dict[str, tuple[str, tuple[Column, str], tuple[Column, str], str]] = {
+    "time of day": ("DATETIME", (of_type("DATETIME"), '"2024-01-31 10:00:00"'), (of_type("DATE"), '"2024-01-31"'), "has a time of day"),
+    "fraction": ("DATETIME(3)", (of_type("DATETIME", ColumnScale="3"), '"2024-01-31 10:00:00.500"'), (of_type("DATETIME"), '"2024-01-31 10:00:01"'), "more than 0 digits"),
+    "digits": ("DECIMAL(12,3)", (decimal(3), '"3.550"'), (decimal(1), '"3.6"'), "more than 1 digits"),
+    "whole": ("DECIMAL(12,3)", (decimal(3), '"3.550"'), (of_type("INT"), "4"), "more than 0 digits"),
+}  # fmt: skip
+"""A key that the source itself cut when it changed the column's type, as it was before and after that."""
+
+
+@pytest.mark.parametrize("bucket", ["csv", "canal-json"], indirect=True)
+def test_the_source_cut_values(bucket: SmallBucket, mariadb: DatabaseServer) -> None:
+    """Where a row of before may not be what the source made of it, the table halts and says so; it goes on if no value was cut, or none is of before."""
+    bucket.schema("d", ts(0), "CREATE DATABASE `d`", 1)
+    for number, (there, old, new, _) in enumerate(TAKEN.values()):
+        for table, tick, cut in (
+            (f"d.t{number}", FIRST, True),
+            (f"d.u{number}", FIRST, False),
+            (f"d.w{number}", LATER, True),
+        ):
+            bucket.schema(
+                table,
+                ts(1),
+                f"CREATE TABLE `{table[2:]}` (k {there} PRIMARY KEY, v INT)",
+                CREATE_TABLE,
+                [old[0], column("v", "INT")],
+            )
+            bucket.schema(table, ts(WIDENED), "", 0, [new[0], column("v", "INT")])
+            whole = "0" if new[0]["ColumnType"] == "INT" else ".0" if "DECIMAL" in there else "00:00:00"
+            text = (
+                old[1]
+                if cut
+                else {
+                    "0": '"4.000"',
+                    ".0": '"3.600"',
+                    "00:00:00": old[1].replace("10:00:00", whole).replace(".500", ".000"),
+                }[whole]
+            )
+            bucket.rows(table, 1, row(table, tick, text, "1", names=NAMES), version=ts(1))
+            bucket.rows(table, 1, row(table, LATER + 1, new[1], "2", operation="U", names=NAMES), version=ts(WIDENED))
+    bucket.metadata(ts(END))
+    summary = once(bucket, mariadb, partitions=WRITERS, tz="UTC")
+    for number, (*_, why) in enumerate(TAKEN.values()):
+        assert why in of(summary, f"d.t{number}").error
+        assert f"when its type changed at {ts(WIDENED)}" in of(summary, f"d.t{number}").error
+        assert mariadb.query(f"SELECT COUNT(*) FROM d.t{number}") == ((0,),)
+        for other in "uw":
+            assert not of(summary, f"d.{other}{number}").error

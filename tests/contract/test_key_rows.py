@@ -1,0 +1,253 @@
+"""Rows of two directories that spell a key in two ways, from their bytes to the target's table: what is left is what the source has.
+
+Beside `test_key_forms`, which asks the functions of keys alone, this goes the way of a round: files, decoders in bulk and row by row,
+buckets that are written in any order. The truth is the same server's, given the values as they are written, one change after another.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from typing import Any
+
+import pymysql.err
+import pytest
+
+from storage_consumer.apply.statements import key_literal, literal
+from storage_consumer.apply.writer import TargetWriter
+from storage_consumer.config.settings import Downstream, Upstream
+from storage_consumer.decode import decoder_for
+from storage_consumer.decode.values import CsvForm, csv_form
+from storage_consumer.downstream.connection import Connection, connect, escape
+from storage_consumer.downstream.database import TargetDatabase
+from storage_consumer.errors import NotReplicable
+from storage_consumer.job.match import table_work
+from storage_consumer.job.spec import FileSplit, TablePlan
+from storage_consumer.job.target_table import TargetTable
+from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableVersion, VersionKey
+from storage_consumer.pipeline import read_files, write_bucket
+from storage_consumer.plan.steps import RowStep
+from tests.contract.test_key_forms import (
+    HIGH,
+    NAME,
+    NEW,
+    OLD,
+    SETTINGS,
+    SOURCES,
+    TARGETS,
+    ProtocolName,
+    Source,
+    Value,
+    values_of,
+)
+from tests.contract.test_writer import Rig, real_rig
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.unit.building import data_file
+
+pytestmark = pytest.mark.server
+VALUE = TableColumn(name="w", type="INT")
+BUCKETS = 7
+SEED = 33
+WAYS: Mapping[str, Upstream] = {
+    "csv": SETTINGS["csv"],
+    "csv without commit ts": replace(SETTINGS["csv"], csv=replace(SETTINGS["csv"].csv, include_commit_ts=False), allow_missing_commit_ts=True),
+    "canal-json": SETTINGS["canal-json"],
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change of a key's row."""
+
+    version: int
+    ts: int
+    upsert: bool
+    text: str
+    """The key as its file has it."""
+    value: Value
+    number: int
+    """What its row holds beside the key."""
+
+
+def work_of(sources: tuple[Source, Source], target: TargetTable, upstream: Upstream) -> TablePlan | None:
+    """The work of a commit range over both directories; None where the table halts."""
+    definitions: dict[VersionKey, TableDefinition] = {
+        (version, "s/t"): TableDefinition(
+            name=NAME, version=TableVersion(version), query="", ddl_type=0, columns=(source.column, VALUE), path=f"meta/{version}", checksum=1
+        )
+        for version, source in zip((OLD, NEW), sources, strict=True)
+    }  # fmt: skip
+    step = RowStep(
+        table_key="`s`.`t`", name=NAME, commit_range=CommitRange(low=OLD, high=10 * HIGH), current=definitions[NEW, "s/t"], definitions=definitions, files=()
+    )  # fmt: skip
+    try:
+        work = table_work(0, step, target, upstream)
+    except NotReplicable:
+        return None
+    return None if any(version.misfit for version in work.versions.values()) else work
+
+
+class Table:
+    """The target's table, and ways to fill it."""
+
+    def __init__(self, connection: Connection, rig: Rig) -> None:
+        """`rig`: its writers go through buckets."""
+        self._connection = connection
+        self._writer = TargetWriter(rig.spec, "", 0)
+        self._rig = rig
+
+    def query(self, sql: str) -> None:
+        """Run a statement."""
+        self._connection.query(sql)
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """All rows."""
+        with self._connection.cursor() as cursor:
+            cursor.execute("SELECT * FROM s.t")
+            return sorted(cursor.fetchall(), key=repr)
+
+    def takes(self, work: TablePlan, value: Value) -> bool:
+        """Whether the server takes a value as it is written, and a delete of it."""
+        with suppress(pymysql.err.MySQLError, ValueError):
+            key_literal(value.plain, work.key[0], escape)
+            self.query(f"REPLACE INTO s.t VALUES ({literal(value.plain, work.written[0], escape)}, 0)")
+            return True
+        return False
+
+    def truth(self, work: TablePlan, changes: Sequence[Change]) -> list[tuple[Any, ...]]:
+        """What one change after another leaves."""
+        self.query("DELETE FROM s.t")
+        for change in changes:
+            if change.upsert:
+                self.query(
+                    f"REPLACE INTO s.t VALUES ({literal(change.value.plain, work.written[0], escape)}, {change.number})"
+                )
+            else:
+                # A server finds a FLOAT by the digits that it has in double precision alone.
+                self.query(f"DELETE FROM s.t WHERE k = {key_literal(change.value.wire, work.key[0], escape)}")
+        return self.rows()
+
+    def written(self, work: TablePlan, items: list[tuple[Any, Any]], order: random.Random) -> list[tuple[Any, ...]]:
+        """What the buckets leave, written in any order."""
+        self.query("DELETE FROM s.t")
+        buckets = list(range(BUCKETS))
+        order.shuffle(buckets)
+        for bucket in buckets:
+            found = sorted((item for item in items if item[0][0] == bucket), key=lambda item: item[0])
+            reports = [report.error for report in write_bucket(iter(found), {0: work}, self._writer)]
+            assert not any(reports), reports
+        return self.rows()
+
+    def close(self) -> None:
+        """Close the writer."""
+        self._writer.close()
+
+
+def files_of(changes: Sequence[Change], upstream: Upstream, sources: tuple[Source, Source]) -> dict[int, bytes]:
+    """The content of each directory's file."""
+    by_version = dict(zip((OLD, NEW), sources, strict=True))
+    found = {OLD: b"", NEW: b""}
+    for change in changes:
+        kind = by_version[change.version].column
+        found[change.version] += (
+            _csv(change, upstream, kind) if upstream.protocol == "csv" else _canal(change)
+        ).encode()
+    return found
+
+
+def _csv(change: Change, upstream: Upstream, column: TableColumn) -> str:
+    quoted = change.text.replace('"', '""')
+    text = change.text if csv_form(column) is CsvForm.BARE else f'"{quoted}"'
+    ts = f"{change.ts}," if upstream.csv.include_commit_ts else ""
+    return f'"{"I" if change.upsert else "D"}","t","s",{ts}{text},{change.number}\r\n'
+
+
+def _canal(change: Change) -> str:
+    message = {
+        "id": 0, "database": "s", "table": "t", "pkNames": ["k"], "isDdl": False, "type": "INSERT" if change.upsert else "DELETE",
+        "es": 0, "ts": 0, "sql": "", "sqlType": {}, "mysqlType": {}, "old": None,
+        "data": [{"k": change.text, "w": str(change.number)}], "_tidb": {"commitTs": change.ts},
+    }  # fmt: skip
+    return json.dumps(message, ensure_ascii=False, separators=(",", ":")) + "\r\n"
+
+
+def _opened(content: bytes, _: FileSplit) -> Iterator[bytes]:
+    return iter([content])
+
+
+def blocks_of(contents: dict[int, bytes], work: TablePlan, upstream: Upstream) -> list[tuple[Any, Any]]:
+    """What the first half of a job makes of both files, each in a task of its own."""
+    items: list[tuple[Any, Any]] = []
+    for rank, (version, content) in enumerate(contents.items()):
+        file = data_file("s/t", version, 1)
+        file = replace(file, stored=replace(file.stored, size=len(content)))
+        split = FileSplit(table=0, file=file, rank=rank, newest=False)
+        items += read_files([split], {0: work}, BUCKETS, partial(_opened, content), decoder_for(upstream))
+    return items
+
+
+def changes_of(
+    table: Table, work: TablePlan, sources: tuple[Source, Source], upstream: Upstream, order: random.Random
+) -> list[Change]:
+    """Changes of all values that the target takes, in any order; without commit ts those of the older directory come first."""
+    protocol: ProtocolName = "csv" if upstream.protocol == "csv" else "canal-json"
+    texts: list[tuple[int, str, Value]] = []
+    for source, version in zip(sources, (OLD, NEW), strict=True):
+        taken = {value.where: value for value in values_of(work, source, version, protocol) if table.takes(work, value)}
+        texts += [
+            (version, text, taken[where])
+            for text in source.written(protocol)
+            if (where := f"{version}: {text!r}") in taken
+        ]
+    changes = [(*text, upsert) for text in texts for upsert in (True, True, False)]
+    order.shuffle(changes)
+    if not work.has_commit_ts:
+        changes.sort(key=lambda change: change[0])
+    return [
+        Change(version=version, ts=NEW + place + 1, upsert=upsert, text=text, value=value, number=place)
+        for place, (version, text, value, upsert) in enumerate(changes)
+    ]
+
+
+def differing(table: Table, target: TargetTable, upstream: Upstream, order: random.Random) -> Iterator[str]:
+    """For each pair of source types that does not halt, an empty text, or what differs."""
+    for sources in product(SOURCES, SOURCES):
+        if (work := work_of(sources, target, upstream)) is None:
+            continue
+        changes = changes_of(table, work, sources, upstream, order)
+        items = blocks_of(files_of(changes, upstream, sources), work, upstream)
+        assert not [item.error for _, item in items if not isinstance(item, bytes) and item.error]
+        left, truth = table.written(work, items, order), table.truth(work, changes)
+        sizes = [f"{one.kind}({one.scale or one.precision})" for one in sources]
+        yield "" if left == truth else f"{' and '.join(sizes)} in {target.columns[0].column_type}: {left}, not {truth}"
+
+
+@pytest.fixture(params=KINDS)
+def server(request: pytest.FixtureRequest) -> DatabaseServer:
+    """Each server in turn."""
+    found: DatabaseServer = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_are_those_of_the_source(server: DatabaseServer, way: str) -> None:
+    """Whatever the types of two directories and of the target: what buckets leave is what the changes leave in their order, or the table halts (C19)."""
+    order, found = random.Random(SEED), []  # noqa: S311 - not for secrets
+    with closing(real_rig(server)) as rig, closing(TargetDatabase(rig.downstream, "")) as database:
+        server.query("CREATE DATABASE s")
+        with closing(connect(Downstream(port=server.port), "")) as connection, closing(Table(connection, rig)) as table:
+            connection.autocommit(True)  # noqa: FBT003 - the driver's
+            for written in TARGETS:
+                kind = written.replace("0900", "nopad") if server.kind == "mariadb" else written
+                server.query("DROP TABLE IF EXISTS s.t")
+                server.query(f"CREATE TABLE s.t (k {kind} NOT NULL PRIMARY KEY, w INT)")
+                target = database.structure.describe([NAME])[NAME]
+                found += list(differing(table, target, WAYS[way], order))
+    assert [fault for fault in found if fault] == []
+    assert len(found) > 300
