@@ -9,16 +9,15 @@ from sqlalchemy import func, select, text, true
 from storage_consumer.checkpoint.operator_connection import OperatorConnection
 from storage_consumer.checkpoint.operator_loads import LoadInspector
 from storage_consumer.checkpoint.operator_quarantine import QuarantineInspector
-from storage_consumer.checkpoint.operator_tables import TableInspector
+from storage_consumer.checkpoint.operator_tables import TableInspector, last_report, seconds_between
 from storage_consumer.checkpoint.operator_verified import VerifiedInspector
 from storage_consumer.driver.lease_holder import readable
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import DdlId, TableName
-from storage_consumer.monitoring.report import Minute, Report
+from storage_consumer.monitoring.report import Minute
 from storage_consumer.monitoring.snapshot import SHOWN_CHARACTERS, JournalEntry, Snapshot, Statement, Table
 from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
 
-_MICROSECOND = 1e-6
 _OFF = ("0", "OFF", "NONE")
 """Values of ``read_only`` with which a target takes writes; newer versions of MariaDB have words."""
 
@@ -40,7 +39,7 @@ class StatusInspector:
             feed.checkpoint_running,
             feed.storage_checkpoint,
             lease.holder,
-            _seconds("expires_at", "UTC_TIMESTAMP(6)"),
+            seconds_between("expires_at", "UTC_TIMESTAMP(6)"),
             text("UNIX_TIMESTAMP(NOW(6))"),
             text("@@GLOBAL.read_only"),
         ).join_from(self._tables.feed, self._tables.lease, true())
@@ -49,7 +48,7 @@ class StatusInspector:
             message = f"the state schema {self._connection.schema} is not bound to a bucket yet: `storage-consumer run` binds it"
             raise ConfigError(message)
         ((upstream, checkpoint, running, storage, holder, expired, now, read_only),) = found
-        report, age = self._report()
+        report, age = last_report(self._connection)
         return Snapshot(
             now=float(now),
             state_schema=self._connection.schema,
@@ -86,8 +85,8 @@ class StatusInspector:
                 journal.c.state,
                 *(func.left(journal.c[name], SHOWN_CHARACTERS) for name in ("query", "statement", "note")),
                 journal.c.seconds,
-                _seconds("started_at", "NOW(6)"),
-                _seconds("finished_at", "NOW(6)"),
+                seconds_between("started_at", "NOW(6)"),
+                seconds_between("finished_at", "NOW(6)"),
             )
             .where(journal.c.schema_name == table.schema, journal.c.table_name == table.table)
             .order_by(journal.c.version.desc(), journal.c.table_dir, journal.c.checksum)
@@ -121,26 +120,11 @@ class StatusInspector:
         journal = self._tables.journal
         names = ("schema_name", "table_name", "state", "query", "note")
         query = (
-            select(*journal.primary_key, *(journal.c[name] for name in names), _seconds("started_at", "NOW(6)"))
+            select(*journal.primary_key, *(journal.c[name] for name in names), seconds_between("started_at", "NOW(6)"))
             .where(journal.c.state.not_in((DONE, SKIPPED)))
             .order_by(journal.c.version, journal.c.table_dir, journal.c.checksum)
         )
         return [_statement(*row) for row in self._connection.rows(query)]
-
-    def _report(self) -> tuple[Report | None, float]:
-        """Return the last report of a writer, and how many seconds ago it was stored; an older program leaves none."""
-        report = self._tables.report
-        if not self._connection.has(report):
-            return None, 0.0
-        rows = self._connection.rows(
-            select(report.c.document, _seconds("written_at", "UTC_TIMESTAMP(6)")).order_by(report.c.epoch.desc())
-        )
-        return (Report.from_json(rows[0][0]), float(rows[0][1])) if rows else (None, 0.0)
-
-
-def _seconds(column: str, now: str) -> Any:
-    """Return the seconds between a column and now, both by the target's clock."""
-    return (func.timestampdiff(text("MICROSECOND"), text(column), text(now)) * _MICROSECOND).label(f"{column}_ago")
 
 
 def _statement(table_dir: str, version: int, checksum: int, schema: str, table: str, *rest: Any) -> Statement:

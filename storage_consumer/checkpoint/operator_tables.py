@@ -22,8 +22,11 @@ from storage_consumer.checkpoint.decisions import (
 from storage_consumer.checkpoint.operator_connection import OperatorConnection
 from storage_consumer.downstream.state_tables import put
 from storage_consumer.model import TableName
-from storage_consumer.plan.table_decisions import StoredTable, TableDecision, needs_copy
+from storage_consumer.monitoring.report import Report
+from storage_consumer.plan.table_decisions import StoredTable, TableDecision, needs_copy, shown_state
 from storage_consumer.plan.table_state import TableState
+
+_MICROSECOND = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +39,15 @@ class TableRow:
     """Whether a consumer has seen the decision."""
     refusal: str = ""
     """Why it changed nothing."""
+    waits: str = ""
+    """What it waits for, by the last report of a writer."""
     reached: int = 0
     """Commit ts up to which the table is applied, inclusive; of one that is not stopped, its own row may hold an older one."""
+
+    @property
+    def shown(self) -> str:
+        """The word for its state."""
+        return shown_state(self.stored.state, self.stored.error, waits=bool(self.waits))
 
 
 class TableInspector:
@@ -90,7 +100,12 @@ class TableInspector:
         running = max(
             (feed[0] for feed in self._connection.rows(select(self._tables.feed.c.checkpoint_running))), default=0
         )
-        return [replace(row, reached=_reached(row.stored, running)) for row in found]
+        report, _ = last_report(self._connection)
+        waiting = report.waiting if report else {}
+        return [
+            replace(row, reached=_reached(row.stored, running), waits=waiting.get(str(row.stored.name), ""))
+            for row in found
+        ]
 
     def judged(self, table: StoredTable) -> StoredTable:
         """Return the table with what the consumer would look up about its statements before it follows a decision."""
@@ -124,6 +139,22 @@ class TableInspector:
         with self._connection.transaction():
             self._connection.rows(put(self._tables.table_decisions, {**new, **unseen}))
         return "stored"
+
+
+def last_report(connection: OperatorConnection) -> tuple[Report | None, float]:
+    """Return the last report of a writer, and how many seconds ago it was stored; an older program leaves none."""
+    report = connection.tables.report
+    if not connection.has(report):
+        return None, 0.0
+    rows = connection.rows(
+        select(report.c.document, seconds_between("written_at", "UTC_TIMESTAMP(6)")).order_by(report.c.epoch.desc())
+    )
+    return (Report.from_json(rows[0][0]), float(rows[0][1])) if rows else (None, 0.0)
+
+
+def seconds_between(column: str, now: str) -> Any:
+    """Return the expression for the seconds between a column and now, both by the target's clock."""
+    return (func.timestampdiff(text("MICROSECOND"), text(column), text(now)) * _MICROSECOND).label(f"{column}_ago")
 
 
 def _reached(stored: StoredTable, running: int) -> int:

@@ -24,7 +24,6 @@ from storage_consumer.monitoring.status import Health, Status, TableStatus, lag_
 from storage_consumer.monitoring.wording import doing, loading, moment, pending, skipped, verified
 from storage_consumer.operating.looking import status_now
 from storage_consumer.plan.finished_files import Finished
-from storage_consumer.plan.table_decisions import shown_state
 from storage_consumer.plan.table_words import is_meant, refuse_several
 from storage_consumer.telemetry import json_text, lines_escaped, redact, register_secret
 
@@ -182,7 +181,7 @@ def _of_table(status: Status, table: Table) -> list[str]:
         snapshot = status.snapshot
         checkpoint = snapshot.reached(table)
         at = moment(checkpoint, lag_of(checkpoint, snapshot.now))
-        lines = wrapped(f"{shown_state(table.state, table.error)}: {table.name}, at {at}", further="  ")
+        lines = wrapped(f"{snapshot.shown(table)}: {table.name}, at {at}", further="  ")
     own = [each for each in status.statements if each.name.folded() == table.name.folded()]
     return lines + [line for each in own for line in _statement_lines(each)]
 

@@ -14,7 +14,7 @@ from storage_consumer.errors import ConfigError
 from storage_consumer.instants import parse_instant
 from storage_consumer.loading.proof import is_in_future
 from storage_consumer.model import TableName
-from storage_consumer.plan.table_decisions import TableDecision, is_skipped, refusal, shown_state
+from storage_consumer.plan.table_decisions import TableDecision, is_skipped, refusal
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import is_meant, parsed, refuse_several
 from storage_consumer.telemetry import json_text, tso_time
@@ -115,7 +115,7 @@ def _stands_still(row: TableRow) -> bool:
     """Return whether an operator may want to see the table: it is stopped, or a decision about it waits or had no effect."""
     # A decision that could not be obeyed is shown until another one replaces it.
     waits = row.decision is not None and (not row.obeyed or bool(row.refusal))
-    return waits or not (_is_left_out(row) or row.stored.state in (TableState.RUNNING, TableState.DROPPED))
+    return waits or not (_is_left_out(row) or row.shown in (TableState.RUNNING, TableState.DROPPED))
 
 
 def _is_left_out(row: TableRow) -> bool:
@@ -131,10 +131,9 @@ def _lines(rows: Iterable[TableRow]) -> str:
 def _line(row: TableRow) -> str:
     """Return one table as a few lines."""
     stored, decision = row.stored, row.decision
-    state = shown_state(stored.state, stored.error)
     at = f"checkpoint {row.reached} ({tso_time(row.reached)})"
-    lines = list(table([(str(stored.name), state, at)], "  "))
-    lines += message(stored.error, _INDENT) if stored.error else []
+    lines = list(table([(str(stored.name), row.shown, at)], "  "))
+    lines += message(said, _INDENT) if (said := stored.error or row.waits) else []
     if copy_from := stored.copies.copy_from:
         lines += wrapped(f"the copy has to be as of {copy_from} ({tso_time(copy_from)}) or later", _INDENT)
     if decision is not None:
@@ -173,9 +172,9 @@ def _document(row: TableRow) -> dict[str, object]:
     stored, decision = row.stored, row.decision
     return {
         "table": str(stored.name),
-        "state": shown_state(stored.state, stored.error),
+        "state": row.shown,
         "checkpoint": row.reached,
-        "error": stored.error,
+        "error": stored.error or row.waits,
         "copy_from": stored.copies.copy_from,
         "copied_at": stored.copies.copied_at,
         "decided": None

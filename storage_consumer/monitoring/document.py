@@ -8,7 +8,6 @@ from dataclasses import asdict
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
 from storage_consumer.monitoring.status import Status, TableStatus
 from storage_consumer.plan.loads import Load
-from storage_consumer.plan.table_decisions import shown_state
 from storage_consumer.telemetry import tso_time, utc_time
 from storage_consumer.verifying.result import TableResult
 
@@ -102,7 +101,7 @@ def _table_document(table: TableStatus) -> dict[str, object]:
 
 
 def _chosen_document(chosen: Table, shown: Sequence[TableStatus], snapshot: Snapshot) -> dict[str, object]:
-    state, checkpoint = shown_state(chosen.state, chosen.error), snapshot.reached(chosen)
+    state, checkpoint = snapshot.shown(chosen), snapshot.reached(chosen)
     # What an operator should know of it, if anything, says more than what is stored.
     for table in shown:
         state, checkpoint = table.state, table.checkpoint

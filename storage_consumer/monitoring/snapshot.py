@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.monitoring.report import Report
 from storage_consumer.plan.loads import Load, LoadPhase
+from storage_consumer.plan.table_decisions import shown_state
+from storage_consumer.plan.table_state import TableState
 from storage_consumer.verifying.result import TableResult
 
 SHOWN_CHARACTERS = 4_000
@@ -115,6 +117,11 @@ class Snapshot:
         own = {table.name.folded(): table.checkpoint for table in self.tables}
         joining = [own.get(load.name.folded(), load.low) for load in self.loads if load.phase == LoadPhase.JOINING]
         return min([self.checkpoint, *joining])
+
+    def shown(self, table: Table) -> TableState:
+        """Return the word for a table's state."""
+        waits = self.report is not None and str(table.name) in self.report.waiting
+        return TableState(shown_state(table.state, table.error, waits=waits))
 
     def reached(self, table: Table) -> int:
         """Return the commit ts up to which a table is applied, inclusive."""

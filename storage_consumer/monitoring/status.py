@@ -17,7 +17,7 @@ from storage_consumer.monitoring.report import Phase, Report
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.selection import AT_A_START
-from storage_consumer.plan.table_decisions import Verb, shown_state
+from storage_consumer.plan.table_decisions import Verb
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import OR_BY_HAND
 
@@ -180,7 +180,7 @@ def judged(
         lag_running=lag_of(snapshot.checkpoint_running, snapshot.now),
         source_lag=lag_of(snapshot.storage_checkpoint, snapshot.now),
         seconds_left=_seconds_left(snapshot.report),
-        counts=dict(sorted(Counter(_shown(each, snapshot.report) for each in shown).items())),
+        counts=dict(sorted(Counter(_counted(each, snapshot) for each in shown).items())),
         tables=tables,
         statements=snapshot.statements,
     )
@@ -260,9 +260,7 @@ def _tables(snapshot: Snapshot, command: Callable[[Verb, TableName], str]) -> It
         load = loads.get(table.name.folded())
         said = filter(None, (table.error or waiting.get(str(table.name), ""), _of_load(load)))
         reason = "; ".join(said) or _unequal(table)
-        state = TableState(shown_state(table.state, table.error))
-        if state == TableState.RUNNING and str(table.name) in waiting:
-            state = TableState.WAITING
+        state = snapshot.shown(table)
         is_open = bool(table.decision) and (not table.obeyed or bool(table.refusal))
         # A view that is left out runs, for it has no rows that could be behind.
         is_left_out = state == TableState.RUNNING and bool(table.error)
@@ -325,13 +323,9 @@ def _decision(table: Table) -> str:
     return f"{table.decision} by {table.decided_by} at {table.decided_at} UTC; {outcome}"
 
 
-def _shown(table: Table, report: Report | None) -> str:
+def _counted(table: Table, snapshot: Snapshot) -> str:
     """Return the state under which a table is counted."""
-    if table.state == TableState.LOST:
-        return TableState.HALTED
-    if report and table.state == TableState.RUNNING and str(table.name) in report.waiting:
-        return TableState.WAITING
-    return shown_state(table.state, table.error)
+    return TableState.HALTED if table.state == TableState.LOST else snapshot.shown(table)
 
 
 def _seconds_left(report: Report | None) -> float | None:

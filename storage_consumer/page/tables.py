@@ -10,7 +10,6 @@ from storage_consumer.model import TableName
 from storage_consumer.monitoring.snapshot import Table
 from storage_consumer.monitoring.status import Status, TableStatus, lag_of
 from storage_consumer.page.query import STATES, Query
-from storage_consumer.plan.table_decisions import shown_state
 from storage_consumer.plan.table_state import TableState
 
 PAGE = 200
@@ -111,7 +110,7 @@ def _row(table: Table, told: TableStatus | None, status: Status) -> Row:
     return Row(
         name=table.name,
         shown=str(table.name),
-        state=told.state if told is not None else TableState(shown_state(table.state, table.error)),
+        state=told.state if told is not None else status.snapshot.shown(table),
         checkpoint=checkpoint,
         lag=lag_of(checkpoint, status.snapshot.now),
         stored=table,

@@ -224,8 +224,10 @@ def is_skipped(state: str, error: str) -> bool:
     return state == TableState.EXCLUDED and error.startswith(_SKIPPED)
 
 
-def shown_state(state: str, error: str) -> str:
-    """Return the state of a stored table as users see it, where an operator has paused or skipped it."""
+def shown_state(state: str, error: str, *, waits: bool = False) -> str:
+    """Return the one word for the state of a stored table; `waits`: whether the last writer reported that it waits, which is not stored."""
+    if waits and state == TableState.RUNNING:
+        return TableState.WAITING
     if state == TableState.HALTED and error.startswith(_PAUSED):
         return TableState.PAUSED
     # Taken again, it is halted until it has a copy.

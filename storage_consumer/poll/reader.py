@@ -16,6 +16,7 @@ from storage_consumer.poll.inventory import Inventory
 from storage_consumer.poll.metadata import Metadata, ahead_of_clock, parse_metadata
 from storage_consumer.poll.same_feed import WAY_ON, Before, doubts
 from storage_consumer.poll.schema_file import parse_schema_file
+from storage_consumer.poll.shared_folders import SharedFolders
 from storage_consumer.sql.parse import parsed
 from storage_consumer.storage.base import METADATA_BYTES, Storage, read_schema_file, whole
 
@@ -127,6 +128,7 @@ class StorageReader:
             partition_separator=upstream.partition_separator,
             extension="csv" if upstream.protocol == "csv" else "json",
         )
+        self._shared = SharedFolders(partition_separator=upstream.partition_separator)
         self._holding = None if upstream.tells_time else Holding()
         self._looks: list[Findings] = []
         self._last_full: float | None = None
@@ -160,11 +162,16 @@ class StorageReader:
         doubts_of_feed = () if self._before is None else self.doubts_of(self._before)
         self._refuse_contradictions(judged)
         looks = self._looks
+        schema_files = tuple(self._read_schema_files(looks))
+        data_files = tuple(file for look in looks for file in look.data_files)
+        read = [
+            (each.file.table_dir, each.content) for each in schema_files if isinstance(each.content, TableDefinition)
+        ]
         poll = Poll(
             checkpoint=checkpoint,
             checkpoint_is_new=checkpoint > self._returned,
-            schema_files=tuple(self._read_schema_files(looks)),
-            data_files=tuple(file for look in looks for file in look.data_files),
+            schema_files=schema_files,
+            data_files=data_files,
             vanished=tuple(file for look in looks for file in look.vanished),
             changed=sum(look.changed for look in looks),
             overwritten=tuple(file for look in looks for file in look.overwritten),
@@ -174,6 +181,7 @@ class StorageReader:
                 *doubts_of_feed,
                 *(text for look in looks for text in look.warnings),
                 *self._too_new(looks, now),
+                *self._shared.warnings(read, data_files),
             ),
             full=full,
             finished=sum(look.finished for look in looks),

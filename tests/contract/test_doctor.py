@@ -26,7 +26,7 @@ from tests.contract.state_rigs import progress, statement
 from tests.harness.program import ROOT
 from tests.harness.s3_server import READ_ONLY, S3Server, S3User
 from tests.harness.servers import DatabaseServer
-from tests.harness.small_bucket import CONFIG, CREATE_TABLE, column, ts
+from tests.harness.small_bucket import CONFIG, CREATE_TABLE, column, row, ts
 
 pytestmark = pytest.mark.server
 WARN, FAIL = Verdict.WARN, Verdict.FAIL
@@ -182,6 +182,13 @@ def no_zone(there: Scene) -> None:
     there.options["tz"] = None
 
 
+def one_folder(there: Scene) -> None:
+    """A partitioned table whose files lie in no partition's folder."""
+    query = "CREATE TABLE p (id INT PRIMARY KEY, name VARCHAR(20)) PARTITION BY HASH (id) PARTITIONS 2"
+    there.bucket.schema("d.p", ts(4), query, CREATE_TABLE)
+    there.bucket.rows("d.p", 1, row("d.p", 5, '1,"x"'), version=ts(4))
+
+
 def parent_folder(there: Scene) -> None:
     """The folder above."""
     there.options["upstream_uri"] = there.bucket.root.parent.as_uri() + "?protocol=csv"
@@ -199,6 +206,7 @@ FAULTS = (
     fault("no time zone", "bucket-settings", FAIL, ("d.c", "--tz '<ZONE>'"), no_zone),
     fault("a file is gone", "bucket-missing-files", FAIL, ("d/a/", "numbers 1 to 2", "load --help"), removed("d.a", 1)),
     fault("something foreign", "bucket-layout", WARN, "strange.bin", written("d/a/strange.bin", "x")),
+    fault("partitions in one folder", "bucket-layout", WARN, ("partitions of d.p write into one folder", "inspect"), one_folder),
     fault("a damaged schema file", "bucket-layout", WARN, "schema", written("d/b/meta/schema_1_0000000001.json", "{")),
     fault("JAVA_HOME is wrong", "spark-java", FAIL, ("JAVA_HOME is /nowhere", "Unset"), environment(JAVA_HOME="/nowhere")),
     fault("no Java", "spark-java", FAIL, "Install Java 17", no_java),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -9,11 +11,13 @@ import pytest
 
 from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.reports import KEPT_MINUTES
+from storage_consumer.cli.table_command import answer
 from storage_consumer.config.settings import Downstream
 from storage_consumer.driver.lease_holder import identity, readable
 from storage_consumer.errors import ConfigError
 from storage_consumer.monitoring.report import Minute, Phase, Report
 from storage_consumer.monitoring.snapshot import Snapshot
+from storage_consumer.monitoring.status import judged
 from storage_consumer.plan.journal import STARTED, Sent
 from tests.contract.state_rigs import BUCKET, Rig, progress, real_rig, statement
 from tests.harness.servers import KINDS, DatabaseServer
@@ -57,6 +61,38 @@ def minutes(server: DatabaseServer, most: int = 100) -> tuple[Minute, ...]:
         return desk.status.minutes(most)
     finally:
         desk.close()
+
+
+def test_one_word_for_one_state(server: DatabaseServer, rig: Rig) -> None:
+    """A table that waits by the writer's report is called so wherever it is shown, with what it waits for; a halted one stays halted."""
+    owner = rig.owner(ME)
+    tables = [
+        progress("shop/a", 5),
+        progress("shop/b", 4, "halted", follows=False, error="broken"),
+        progress("shop/c", 5),
+    ]
+    owner.progress.save(tables=tables, sequences={}, checkpoint=7, storage_checkpoint=9, lowest=4)
+    owner.reports.save(replace(REPORT, waiting={"shop.a": "file 3", "shop.b": "file 4"}).to_json(), MINUTE)
+    desk = StateInspector(Downstream(port=server.port), "")
+    rows = desk.tables.all()
+    desk.close()
+    words = {str(row.stored.name): row.shown for row in rows}
+    assert words == {"shop.a": "waiting", "shop.b": "halted", "shop.c": "running"}
+    found = look(server)
+    assert {str(each.name): found.shown(each) for each in found.tables} == words
+    status = judged(found, lambda verb, name: f"{verb} {name}")
+    assert status.counts == {"halted": 1, "running": 1, "waiting": 1}
+    assert {str(each.name): each.state for each in status.tables} == {"shop.a": "waiting", "shop.b": "halted"}
+    options = {"downstream_uri": server.uri, "all": True}
+    listed = json.loads(answer(options | {"json": True}, {}).text)["tables"]
+    assert {each["table"]: (each["state"], each["error"]) for each in listed} == {
+        "shop.a": ("waiting", "file 3"),
+        "shop.b": ("halted", "broken"),
+        "shop.c": ("running", ""),
+    }
+    plain = answer({"downstream_uri": server.uri}, {}).text
+    assert re.search(r"shop\.a +waiting .*\n +file 3\n", plain)
+    assert "shop.c" not in plain
 
 
 def test_everything_that_is_stored(server: DatabaseServer, rig: Rig) -> None:

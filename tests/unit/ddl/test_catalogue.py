@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from storage_consumer.ddl.foreign_keys import IN_THE_WAY, LEFT_OUT
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
 from storage_consumer.ddl.translate import DdlAction, action_for
 from storage_consumer.downstream.existing_names import PartNames
@@ -219,4 +220,5 @@ def test_every_change_is_listed() -> None:
     notes |= {*action_for(definition("s", 1, "CREATE SCHEMA `s`", CREATE_DATABASE), "mariadb", None).notes}
     notes |= {*action_for(definition("s/t", 1, "CREATE TABLE `t` (`a` INT CHARSET gbk)"), "mysql", "x").notes}
     notes |= {name.removesuffix(" of n") for _, name, _, _ in IDIOMS}
+    notes |= {LEFT_OUT, IN_THE_WAY}  # after a refusal
     assert notes | {"primary key dropped", "missing index", "backslash", "timestamp default"} == set(DIFFERENCES)
