@@ -90,8 +90,8 @@ BY_HAND = (
     ByHand(
         name="generated primary key",
         kinds=_MARIADB,
-        pattern=r"(?i)\bstored primary key\b",
-        instead="stored unique key",
+        pattern=r"(?i)\b(\w+)( \w+ as \([^()]*\) stored) primary key\b",
+        instead=r"\1\2, unique key primary_key (\1)",
         reason="MariaDB takes no primary key over a generated column",
     ),
     ByHand(
