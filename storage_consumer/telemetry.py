@@ -205,6 +205,11 @@ EVENTS: dict[str, Event] = {
         fields=("table", "version", "error"),
         levels=("warning",),
     ),
+    "ddl_foreign_key": Event(
+        meaning="A foreign key held a statement up, so it was dropped or left out; no row needs one in the target.",
+        fields=("table", "version", "text"),
+        levels=("warning",),
+    ),
     "ddl_waits": Event(
         meaning="Other sessions hold a lock that a statement needs. Its tables wait; the others go on.",
         fields=("table", "version", "error"),
