@@ -17,8 +17,8 @@ from storage_consumer.errors import ConfigError
 from storage_consumer.inspection.canal_options import CanalVerdict, infer_canal
 from storage_consumer.inspection.csv_options import Verdict, infer_csv
 from storage_consumer.inspection.result import Bucket, Setting, State, TableFacts
-from storage_consumer.inspection.samples import Sample, Samples, definitions_of_others, take_samples
-from storage_consumer.inspection.survey import Survey, survey
+from storage_consumer.inspection.samples import Sample, Samples, definitions_of_others, leave_out_copies, take_samples
+from storage_consumer.inspection.survey import Survey, ignore_unplaced, survey
 from storage_consumer.model import DAY_MS, TSO_PHYSICAL_SHIFT, TableVersion
 from storage_consumer.poll.metadata import Metadata
 from storage_consumer.poll.shared_folders import is_partitioned, may_be_lost, partitioning
@@ -42,6 +42,8 @@ def inspect(storage: Storage, upstream: Upstream, given: Mapping[str, str], now:
     """
     checkpoint, odd = _checkpoint(storage, now)
     seen = survey(storage.listing(frozenset(), {}))
+    leave_out_copies(storage, seen)
+    ignore_unplaced(seen)
     samples = take_samples(storage, seen)
     definitions_of_others(storage, seen, samples)
     # A day beyond both clocks: neither the machine's nor the source's has to be right to the minute.

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from storage_consumer.errors import FilesMissing, MalformedSchemaFile
 from storage_consumer.inspection.survey import Folder, Survey
 from storage_consumer.inspection.virtual_columns import known_virtual
-from storage_consumer.model import StoredObject, TableDefinition
+from storage_consumer.model import SchemaFile, StoredObject, TableDefinition
+from storage_consumer.poll.copies import Copies
 from storage_consumer.poll.schema_file import parse_schema_file
 from storage_consumer.sql.parse import parsed
 from storage_consumer.storage.base import Storage, read_schema_file
-from storage_consumer.storage.paths import SchemaPath, parse_other
+from storage_consumer.storage.paths import SchemaPath, is_of_file_system, parse_other
 
 MOST_FILES = 40
 """Upper limit of sampled data files, spread over as many tables as there are."""
@@ -107,6 +108,26 @@ def definitions_of_others(storage: Storage, seen: Survey, samples: Samples) -> N
         if samples.schema_files < MOST_SCHEMA_FILES and (versions := seen.versions(table_dir)):
             newest = max(versions)
             samples.definitions[table_dir] = list(_read(storage, table_dir, {newest: versions[newest]}, samples))
+
+
+def leave_out_copies(storage: Storage, seen: Survey) -> None:
+    """Leave out of a survey what lies below folders that hold copies of a changefeed's files; see `Copies`.
+
+    A table's directory has one slash. Only those with more, or with the name of a filer's folder, are looked into.
+    """
+    copies, tables = Copies(), {*seen.schemas, *seen.old_schemas}
+    flat = [table_dir for table_dir in tables if table_dir.count("/") == 1]
+    # A folder in which a database's tables may lie is not left out as a whole.
+    roots = {root for root in seen.roots if not any(each.startswith(f"{root}/") for each in flat)}
+    for table_dir in sorted(tables, key=lambda each: (each.count("/"), each)):
+        if (table_dir.count("/") > 1 or is_of_file_system(table_dir)) and not copies.holds(f"{table_dir}/"):
+            versions = seen.versions(table_dir)
+            newest, unheeded = max(versions), Samples()
+            for found in _read(storage, table_dir, {newest: versions[newest][:1]}, unheeded):
+                stored = versions[newest][0]
+                file = SchemaFile(stored=stored, table_dir=table_dir, version=found.version, checksum=found.checksum)
+                copies.is_one(file, found.name, roots, tables)
+    seen.without(copies)
 
 
 def _chosen(seen: Survey) -> list[tuple[Folder, StoredObject]]:

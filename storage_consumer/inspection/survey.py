@@ -8,7 +8,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from storage_consumer.model import StoredObject
-from storage_consumer.storage.paths import DataName, Ignored, SchemaPath, parse_data_name, parse_other
+from storage_consumer.poll.copies import Copies
+from storage_consumer.storage.paths import (
+    COPY,
+    DataName,
+    Ignored,
+    SchemaPath,
+    is_of_file_system,
+    parse_data_name,
+    parse_other,
+)
 
 _OLD_SCHEMA = re.compile(r"(.+)/([1-9][0-9]{0,19})/schema\.json", re.DOTALL)
 _DATES = {
@@ -81,6 +90,8 @@ class Survey:
     size: int = 0
     indexes: int = 0
     has_metadata: bool = False
+    roots: set[str] = field(default_factory=set)
+    """Folders below the root that have a ``metadata`` of their own."""
 
     def placed(self) -> list[Folder]:
         """Return the directories whose table a schema file names."""
@@ -89,6 +100,14 @@ class Survey:
     def versions(self, table_dir: str) -> dict[int, list[StoredObject]]:
         """Return version → schema files of one table directory, of either layout."""
         return {**self.old_schemas.get(table_dir, {}), **self.schemas.get(table_dir, {})}
+
+    def without(self, copies: Copies) -> None:
+        """Leave out what is below folders that hold copies."""
+        for found in (self.folders, self.schemas, self.old_schemas):
+            for folder in [folder for folder in found if copies.holds(f"{folder}/")]:
+                del found[folder]
+        for folder in sorted(copies.folders):
+            self.ignore(COPY, folder)
 
     def ignore(self, reason: str, path: str) -> None:
         """Count an object that is skipped."""
@@ -106,11 +125,16 @@ def survey(listing: Iterable[StoredObject]) -> Survey:
     # Placing needs all schema files, and a listing shows a table's data directories (digits) before its meta/.
     for folder in seen.folders.values():
         _place(seen, folder)
+    return seen
+
+
+def ignore_unplaced(seen: Survey) -> None:
+    """Count the data files of which no schema file says whose they are."""
     for folder in seen.folders.values():
         if not folder.table_dir:
-            seen.ignored[_UNPLACED] += folder.files
-            seen.examples.setdefault(_UNPLACED, folder.path)
-    return seen
+            reason = COPY if is_of_file_system(folder.path) else _UNPLACED
+            seen.ignored[reason] += folder.files
+            seen.examples.setdefault(reason, folder.path)
 
 
 def _see(seen: Survey, stored: StoredObject) -> None:
@@ -133,6 +157,8 @@ def _see(seen: Survey, stored: StoredObject) -> None:
 
 def _see_other(seen: Survey, stored: StoredObject) -> None:
     parsed = parse_other(stored.path)
+    if stored.path.endswith("/metadata"):
+        seen.roots.add(stored.path.removesuffix("/metadata"))
     if isinstance(parsed, SchemaPath) and stored.size:
         seen.schemas.setdefault(parsed.table_dir, {}).setdefault(parsed.version, []).append(stored)
     elif not stored.size:

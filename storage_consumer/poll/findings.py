@@ -32,6 +32,8 @@ class Findings:
     contradictions: tuple[str, ...]
     """``path: reason`` for paths that contradict the settings."""
     warnings: tuple[str, ...]
+    roots: frozenset[str] = frozenset()
+    """Folders below the root that have a ``metadata``; see `Look.roots`."""
     moved: bool
     """Whether to list again: given the schema files found, the listing may lack files or showed some under the wrong table."""
     finished: int = 0
@@ -46,6 +48,8 @@ class Look:
     """Whether files may turn up that the previous listings left out. Not at a start: what is listed again then was passed over."""
     ignored: Counter[str] = field(default_factory=Counter)
     contradictions: list[str] = field(default_factory=list)
+    roots: set[str] = field(default_factory=set)
+    """Folders below the root that have a ``metadata``, as the root of a changefeed's files has."""
     unplaced: list[tuple[str, DataName, StoredObject]] = field(default_factory=list)
     schema_paths: set[str] = field(default_factory=set)
     schemas_gone: list[str] = field(default_factory=list)

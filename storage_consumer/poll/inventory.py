@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from storage_consumer.config.settings import DateSeparator
@@ -23,6 +24,7 @@ from storage_consumer.storage.paths import (
     DataName,
     Ignored,
     SchemaPath,
+    folder_above,
     format_data_name,
     parse_data_name,
     parse_other,
@@ -115,6 +117,20 @@ class Inventory:
         """Note that a schema file belongs to another table than the one it lies with: no rows go by it, so it closes nothing."""
         self._next.set_apart(file)
 
+    def forget(self, folders: AbstractSet[str]) -> bool:
+        """Forget all that was found below these folders, which listings have to leave out from now on; return whether there was anything."""
+        gone = self._known.forget_below(folders)
+        for table_dir in gone:
+            self._next.note_change(table_dir)
+        for found in (self._schema_tags, self._found_schema, self._found):
+            for path in [path for path in found if folder_above(path, folders)]:
+                del found[path]
+        return bool(gone)
+
+    def tables(self) -> AbstractSet[str]:
+        """Return the table directories of which schema files were found."""
+        return self._known.with_schema_files()
+
     def _see(self, stored: StoredObject, look: Look) -> None:
         folder, _, name = stored.path.rpartition("/")
         data = parse_data_name(name)
@@ -140,6 +156,8 @@ class Inventory:
         elif isinstance(parsed, Ignored) and parsed.contradicts:
             look.contradictions.append(f"{stored.path}: {parsed.reason}")
         elif isinstance(parsed, Ignored):
+            if stored.path.endswith("/metadata"):
+                look.roots.add(stored.path.removesuffix("/metadata"))
             look.ignored[parsed.reason if stored.size else EMPTY] += 1
 
     def _see_schema(self, parsed: SchemaPath, stored: StoredObject, look: Look) -> None:
@@ -275,6 +293,7 @@ class Inventory:
             ignored=dict(self._ignored),
             contradictions=shortened(look.contradictions),
             warnings=tuple(look.warnings()),
+            roots=frozenset(look.roots),
             moved=moved,
             finished=look.finished,
         )

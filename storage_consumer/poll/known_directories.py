@@ -9,7 +9,16 @@ from dataclasses import replace
 from storage_consumer.config.settings import DateSeparator
 from storage_consumer.poll.file_numbers import Directory
 from storage_consumer.poll.finished_folders import Versions
-from storage_consumer.storage.paths import DataDirectory, Ignored, SchemaPath, place_directory, with_all_above
+from storage_consumer.storage.paths import (
+    COPY,
+    DataDirectory,
+    Ignored,
+    SchemaPath,
+    folder_above,
+    is_of_file_system,
+    place_directory,
+    with_all_above,
+)
 
 
 class KnownDirectories:
@@ -46,12 +55,27 @@ class KnownDirectories:
         """Return all table directories and everything above them."""
         return self._above
 
+    def with_schema_files(self) -> AbstractSet[str]:
+        """Return the table directories that have schema files."""
+        return self._versions.keys()
+
     def tables(self) -> AbstractSet[str]:
         """Return the table directories that have, or had, data directories."""
         return self._folders.keys()
 
     def place(self, folder: str) -> DataDirectory | Ignored:
         """Return what a folder is, as far as the schema files found so far tell."""
+        placed = self._place(folder)
+        if isinstance(placed, Ignored) or placed.known:
+            return placed
+        # No schema file says that there is such a table. What is below some folder may have the path of a table that there is.
+        below = (self._place(folder[at + 1 :]) for at, letter in enumerate(folder) if letter == "/")
+        is_copy = any(
+            isinstance(each, DataDirectory) and each.version in self.versions(each.table_dir) for each in below
+        )
+        return Ignored(reason=COPY) if is_copy or is_of_file_system(folder) else placed
+
+    def _place(self, folder: str) -> DataDirectory | Ignored:
         return place_directory(
             folder, self._versions, self._date_separator, partition_separator=self._partition_separator
         )
@@ -70,6 +94,17 @@ class KnownDirectories:
     def forget(self, folder: str) -> None:
         """Forget a data directory with all its files."""
         self._folders[self._directories.pop(folder).placed.table_dir].discard(folder)
+
+    def forget_below(self, folders: AbstractSet[str]) -> set[str]:
+        """Forget the tables and the data directories below some folders; return the table directories that this concerns."""
+        gone = {table_dir for table_dir in self._versions if folder_above(f"{table_dir}/", folders)}
+        for table_dir in gone:
+            del self._versions[table_dir]
+        self._new_tables -= gone
+        for folder in [folder for folder in self._directories if folder_above(f"{folder}/", folders)]:
+            gone.add(self._directories[folder].placed.table_dir)
+            self.forget(folder)
+        return gone
 
     def all(self) -> list[tuple[str, Directory]]:
         """Return all data directories with their folders; the list does not change while some are forgotten."""

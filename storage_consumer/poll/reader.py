@@ -10,6 +10,7 @@ from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import ConfigError, FilesMissing, StorageUnavailable, TableError
 from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableDefinition, is_ahead_of_clock
 from storage_consumer.plan.finished_files import Finished
+from storage_consumer.poll.copies import Copies
 from storage_consumer.poll.earlier_run import Earlier
 from storage_consumer.poll.findings import Findings
 from storage_consumer.poll.inventory import Inventory
@@ -19,6 +20,7 @@ from storage_consumer.poll.schema_file import parse_schema_file
 from storage_consumer.poll.shared_folders import SharedFolders
 from storage_consumer.sql.parse import parsed
 from storage_consumer.storage.base import METADATA_BYTES, Storage, read_schema_file, whole
+from storage_consumer.storage.paths import COPY
 
 ODD_METADATA = "metadata without a checkpoint-ts that can be one"
 _LISTINGS = 3
@@ -135,6 +137,7 @@ class StorageReader:
         self._returned = 0
         self._warns_of_ids = True
         self._left_out = frozenset[str]()
+        self._copies = Copies()
         self._before: Before | None = None
         # Of all schema files that were read, and the newest of those of this run: while that is there, so is the changefeed that was read.
         self._versions: set[tuple[str, int]] = set()
@@ -159,11 +162,17 @@ class StorageReader:
             self._last_full = None
             judged, full = self._read_files(checkpoint)
             self._before = Before(checkpoint=self._returned, sequences=(), schema_files=self._versions)
+        schema_files = tuple(self._read_schema_files(self._looks))
+        if self._inventory.forget(self._copies.folders):
+            # Judged once more without them: what the paths of other files say means nothing here.
+            again = self.poll()
+            return replace(again, warnings=(*warnings, *again.warnings))
         doubts_of_feed = () if self._before is None else self.doubts_of(self._before)
         self._refuse_contradictions(judged)
-        looks = self._looks
-        schema_files = tuple(self._read_schema_files(looks))
-        data_files = tuple(file for look in looks for file in look.data_files)
+        looks, copies = self._looks, self._copies
+        odd = self._metadata.unreadable
+        others = judged.ignored.get(COPY, 0) + len(copies.folders)
+        data_files = tuple(file for look in looks for file in look.data_files if not copies.holds(file.stored.path))
         read = [
             (each.file.table_dir, each.content) for each in schema_files if isinstance(each.content, TableDefinition)
         ]
@@ -175,10 +184,15 @@ class StorageReader:
             vanished=tuple(file for look in looks for file in look.vanished),
             changed=sum(look.changed for look in looks),
             overwritten=tuple(file for look in looks for file in look.overwritten),
-            ignored=judged.ignored | ({ODD_METADATA: odd} if (odd := self._metadata.unreadable) else {}),
+            ignored={
+                reason: count
+                for reason, count in (*judged.ignored.items(), (ODD_METADATA, odd), (COPY, others))
+                if count
+            },
             warnings=(
                 *warnings,
                 *doubts_of_feed,
+                *copies.warnings(),
                 *(text for look in looks for text in look.warnings),
                 *self._too_new(looks, now),
                 *self._shared.warnings(read, data_files),
@@ -266,7 +280,12 @@ class StorageReader:
     def _read_schema_files(self, looks: Iterable[Findings]) -> Iterator[ReadSchemaFile]:
         """Yield the new schema files with their content, up to the first for which the store does not answer."""
         # By path, since a file may have been replaced between two listings: then its former size and tag no longer count.
-        for file in {file.stored.path: file for look in looks for file in look.schema_files}.values():
+        roots = frozenset[str]().union(*(look.roots for look in self._looks))
+        newest = {file.stored.path: file for look in looks for file in look.schema_files}.values()
+        # What lies deep may be a copy, which shows best beside what is in its place.
+        for file in sorted(newest, key=lambda file: file.table_dir.count("/")):
+            if self._copies.holds(file.stored.path):
+                continue
             try:
                 definition = self._definition(file)
             except TableError as fault:
@@ -275,6 +294,8 @@ class StorageReader:
             except StorageUnavailable as fault:
                 yield ReadSchemaFile(file=file, content=fault)
                 return
+            if self._copies.is_one(file, definition.name, roots, self._inventory.tables()):
+                continue
             if parsed(definition).is_astray:
                 self.set_apart(file)
             yield ReadSchemaFile(file=file, content=definition)
@@ -337,8 +358,12 @@ class StorageReader:
         """List once; the findings are kept until a poll succeeds."""
         inventory, holding = self._inventory, self._holding
         closed, after = (frozenset[str](), {}) if full else (inventory.closed, inventory.after)
-        listing = self._storage.listing(closed | self._left_out if self._left_out else closed, after)
-        look = inventory.observe(self._not_empty(listing, full=full), full=full, checkpoint=checkpoint)
+        others = self._left_out.union(self._copies.folders)
+        listing = self._storage.listing(closed | others if others else closed, after)
+        shown = self._not_empty(listing, full=full)
+        if self._copies.folders:  # a store may show more than it has to
+            shown = (stored for stored in shown if not self._copies.holds(stored.path))
+        look = inventory.observe(shown, full=full, checkpoint=checkpoint)
         ready = look.data_files if holding is None else holding.take(look.data_files, moved=look.moved)
         self._looks.append(replace(look, data_files=ready))
         return look

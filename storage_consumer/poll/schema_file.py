@@ -238,6 +238,11 @@ def _refuse_too_long(document: _Document, name: TableName, table_dir: str) -> No
         )
 
 
+def directory_of(name: TableName) -> str:
+    """Return where TiCDC puts the files of a table, or of a database, unless table ids are its paths."""
+    return _directory(name.schema, name.table)
+
+
 def _directory(schema: str, table: str) -> str:
     """Return where TiCDC puts a table's files: segments joined, with empty ones, ``.`` and ``..`` resolved."""
     return posixpath.normpath(f"{schema}/{table}").lstrip("/")

@@ -25,8 +25,7 @@ from storage_consumer.storage.object_store import (
     Part,
     ReadInParts,
 )
-from storage_consumer.storage.ordered_listing import closed_above
-from storage_consumer.storage.paths import left_out
+from storage_consumer.storage.paths import folder_above, left_out
 from storage_consumer.storage.store_errors import StoreErrors, missing_package
 
 _AT_ONCE = 8
@@ -57,7 +56,7 @@ class _Known:
         return tuple(
             stored
             for stored in page.objects
-            if not closed_above(stored.path, self.closed) and not left_out(stored.path, self.after)
+            if not folder_above(stored.path, self.closed) and not left_out(stored.path, self.after)
         )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from storage_consumer.errors import ConfigError, StorageUnavailable
 from storage_consumer.model import StoredObject
 from storage_consumer.storage.base import SCHEMA_FILE_BYTES, read_up_to
-from storage_consumer.storage.paths import SchemaPath, parse_data_name, parse_other, sequence_of
+from storage_consumer.storage.paths import SchemaPath, is_of_file_system, parse_data_name, parse_other, sequence_of
 from storage_consumer.storage.unchanged_folders import Entries, KnownFolders
 from storage_consumer.telemetry import Log
 
@@ -130,6 +130,11 @@ class LocalStorage:
             self._known.forget(folder)
             if not folder:
                 raise StorageUnavailable(f"the folder {self._root} is gone") from error
+        except PermissionError as error:
+            # lost+found and the like: only the system's administrator may read them, and nothing of TiCDC's is there.
+            if not is_of_file_system(folder):
+                raise self._translated(error, folder) from error
+            return [self._warn(folder, "it may not be read, and is called like a folder of the file system's own")], ()
         except OSError as error:
             raise self._translated(error, folder) from error
         return [], ()

@@ -23,7 +23,7 @@ from types import MappingProxyType
 
 from storage_consumer.model import StoredObject
 from storage_consumer.storage.object_store import Bucket, Page
-from storage_consumer.storage.paths import left_out, sequence_of
+from storage_consumer.storage.paths import folder_above, left_out, sequence_of
 
 _AT_ONCE = 8
 """Number of concurrent calls."""
@@ -95,7 +95,7 @@ class _Known:
 
     def region(self, path: str) -> str:
         """Return what one jump skips if this object may be left out: adjacent closed directories, or names up to a mark."""
-        if directory := closed_above(path, self.closed):
+        if directory := folder_above(path, self.closed):
             return f"{directory.rpartition('/')[0]}/"
         return up_to_mark(path, self.after)
 
@@ -203,7 +203,7 @@ class OrderedBucket(Bucket):
         region = known.region(path)
         if region != stretch.region and self._worth(stretch):
             known.remember(stretch)
-            directory = closed_above(last, known.closed)
+            directory = folder_above(last, known.closed)
             stretch = known.stretch(_behind(directory) if directory else up_to_mark(last, known.after))
         stretch.add(path, region)
         return stretch
@@ -214,7 +214,7 @@ class OrderedBucket(Bucket):
 
     def _skip(self, last: str, known: _Known) -> str:
         """Return the path after which to continue if `last` lies in what may be left out; else the empty text."""
-        if directory := closed_above(last, known.closed):
+        if directory := folder_above(last, known.closed):
             parent = directory.rpartition("/")[0]
             place = bisect_right(known.ordered, directory)
             has_sibling = place < len(known.ordered) and known.ordered[place].rpartition("/")[0] == parent
@@ -258,16 +258,6 @@ def _table_of(directory: str) -> str:
     for place in range(len(parts) - 1, 0, -1):
         if len(parts[place]) >= _VERSION_DIGITS and parts[place].isdecimal():
             return "/".join(parts[:place])
-    return ""
-
-
-def closed_above(path: str, closed: frozenset[str]) -> str:
-    """Return the closed directory that `path` lies in, or the empty text."""
-    end = path.find("/")
-    while end >= 0:
-        if path[:end] in closed:
-            return path[:end]
-        end = path.find("/", end + 1)
     return ""
 
 

@@ -37,11 +37,18 @@ from storage_consumer.config.settings import DateSeparator
 
 TMP = "unfinished upload (.tmp)"
 UNKNOWN = "unknown path"
+COPY = "copy of a changefeed's files"
 CONTRADICTS_DATE = "contradicts date-separator"
 CONTRADICTS_PARTITION = "contradicts enable-partition-separator"
 
 _SCHEMA = re.compile(r"(?:(.+)/)?meta/schema_(0|[1-9][0-9]{0,19})_([0-9]{10})\.json", re.DOTALL)
 _OLD_SCHEMA = re.compile(r"(.+)/(0|[1-9][0-9]{0,19})/schema\.json", re.DOTALL)
+_NOT_OF_TICDC = re.compile(
+    r"(?:^|/)(?:\.snapshots?|[~#]snapshot|\.zfs|[#@]recycle|@recently-snapshot|@eadir|\$recycle\.bin|system volume information|lost\+found"
+    r"|\.trash(?:es|-[0-9]+)?|\.stversions|\.appledouble)(?:/|$)",
+    re.IGNORECASE,
+)
+"""Folders in which filers, file systems and file managers keep former or deleted files. A database may be called so, too."""
 _INDEX = re.compile(r"CDC(?:_[0-9]+)?\.index")
 # A dispatcher is two numbers of 64 bits. More digits would not fit the state either, which would end the program.
 _DATA = re.compile(r"CDC(?:_([0-9]{1,40})_)?([0-9]{1,20})\.(csv|json)")
@@ -202,6 +209,21 @@ def place_directory(
         or _likeliest(fitting)
         or Ignored(reason=UNKNOWN)
     )
+
+
+def is_of_file_system(folder: str) -> bool:
+    """Return whether a folder, or one that contains it, has the name of one that a filer, a file system or a file manager keeps for itself."""
+    return _NOT_OF_TICDC.search(folder) is not None
+
+
+def folder_above(path: str, folders: AbstractSet[str]) -> str:
+    """Return the outermost of these folders that contains `path`, or the empty text."""
+    end = path.find("/") if folders else -1
+    while end >= 0:
+        if path[:end] in folders:
+            return path[:end]
+        end = path.find("/", end + 1)
+    return ""
 
 
 def sequence_of(path: str) -> str:

@@ -12,9 +12,12 @@ from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable
 from storage_consumer.poll.findings import Findings
 from storage_consumer.poll.inventory import Inventory
+from storage_consumer.poll.reader import StorageReader
 from storage_consumer.storage.base import Storage
 from storage_consumer.storage.open import open_storage
+from storage_consumer.testing.storage import FakeClock
 from tests.contract.rigs import LocalRig, MemoryRig, Rig, S3Rig, listed
+from tests.harness.small_bucket import CREATE_TABLE, SchemaFile, schema_document
 
 V1, V2 = 449000000000000001, 449000000000000002
 ODD_NAMES = ["é ü/😀", "100%/50% off", "we\"ird'one/q?x#y&z=1", "a+b/c d", "x*[1]/{y}", "back`tick/~"]
@@ -256,6 +259,25 @@ def test_folder_that_may_not_be_read(tmp_path: Path) -> None:
     error = rig.storage._translated(PermissionError(13, "Permission denied"), "a")  # type: ignore[attr-defined]
     assert isinstance(error, ConfigError)
     assert "a below" in str(error)
+
+
+def test_copies_of_a_changefeed_s_files(rig: Rig) -> None:
+    """On every storage a snapshot below the folder is found out, and hides nothing that comes before, between or behind its files."""
+    text, checksum = schema_document(SchemaFile(name=("d", "t"), query="", kind=CREATE_TABLE), V1)
+    schema_file, data = f"d/t/meta/schema_{V1}_{checksum:010d}.json", f"d/t/{V1}/2024-01-01/CDC%020d.csv"
+    content = {"metadata": f'{{"checkpoint-ts":{V2}}}'.encode(), schema_file: text.encode(), data % 1: b"x"}
+    upstream = Upstream(scheme="file", root="/", protocol="csv", date_separator="day")
+    polls = StorageReader(rig.storage, upstream, FakeClock())
+    for number, snapshot in enumerate(("", ".snapshot/a/", "d/.snapshot/", "d/t/.snapshot/b/", "z/"), 1):
+        for path, body in content.items():
+            rig.put(f"{snapshot}{path}", body)
+        rig.put(data % number, b"x")
+        polls.list_everything()
+        poll = polls.poll()
+        assert [file.stored.path for file in poll.data_files] == [data % number]
+        assert [read.file.stored.path for read in poll.schema_files] == [schema_file][: not snapshot]
+        assert len([warning for warning in poll.warnings if "nothing below" in warning]) == bool(snapshot)
+        assert (poll.vanished, polls.poll().data_files) == ((), ())
 
 
 def test_closed_folders_are_not_entered(tmp_path: Path) -> None:

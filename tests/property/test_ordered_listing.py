@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.model import StoredObject
 from storage_consumer.storage.object_store import Page
-from storage_consumer.storage.ordered_listing import OrderedBucket, closed_above
-from storage_consumer.storage.paths import left_out
+from storage_consumer.storage.ordered_listing import OrderedBucket
+from storage_consumer.storage.paths import folder_above, left_out
 from storage_consumer.storage.store_errors import StoreErrors
 
 FOLDERS = [f"s/t{table}/{version}/2024-01-0{day}" for table in "01" for version in "12" for day in "123"]
@@ -99,7 +99,7 @@ def test_only_what_is_known_is_left_out(looks: list[Look], page_size: int, *, in
             assert sorted(found) == [
                 path
                 for path in sorted(paths)
-                if not closed_above(path, frozenset(closed)) and not left_out(path, after)
+                if not folder_above(path, frozenset(closed)) and not left_out(path, after)
             ]
 
 
