@@ -271,8 +271,8 @@ class ConsumerManager:
         """Return the tables that a statement advances, in their state after it; none for one that came late."""
         moved, pair = [], step.ddl.renamed
         gone = pair[0] if pair is not None and pair[0] != pair[1] else None
-        # What a view reads may be behind it.
-        touched = {step.table_key} if step.makes_view else self.touches.of(step)
+        # What is behind it has its own rows and statements to come.
+        touched = {step.table_key} if step.alters_no_table else self.touches.of(step)
         for key in () if self.stopped.is_late(step) else sorted(touched):
             # A copy: the table itself changes only in `ddl_done`. Checkpoint and status are values, so the copy moves alone.
             table = copy(self.tables[key])

@@ -147,11 +147,11 @@ def ready_ddls(
 def _arrived(key: str, step: DdlStep, barrier: Mapping[str, int], positions: Mapping[str, Position]) -> bool:
     """Return whether a table is right before a DDL; an unknown one is if no earlier DDL touches it.
 
-    A view waits for no table that stands still, or others would wait with it; one that is being loaded goes on.
+    What alters no table waits for none that stands still, or others would wait with it; one that is being loaded goes on.
     """
     version, position = step.version, positions.get(key)
     stands_still = position is not None and position.blocked and (position.stopped or not position.loading)
-    if step.makes_view and stands_still and key != step.table_key:
+    if step.alters_no_table and stands_still and key != step.table_key:
         return True
     if barrier[key] != version:
         return False

@@ -66,6 +66,11 @@ class DdlStep:
         return self.definition.ddl_type == DdlKind.CREATE_VIEW
 
     @property
+    def alters_no_table(self) -> bool:
+        """Whether tables stay as they are: it waits for none that stands still, and takes none along."""
+        return self.makes_view or self.definition.ddl_type == DdlKind.ALTER_SCHEMA
+
+    @property
     def origin(self) -> DdlStep:
         """The step with the bucket's names, which everything but the target uses."""
         return self.source or self

@@ -150,7 +150,7 @@ class Touches:
 
         There are none unless the statement came late, or only some of the tables that it touches were copied. A view only reads them.
         """
-        if step.makes_view:
+        if step.alters_no_table:
             return []
         tables = (self._catalog.tables[key] for key in sorted(self.of(step)))
         gone = key_of(pair[0]) if (pair := step.ddl.renamed) is not None and pair[0] != pair[1] else ""

@@ -103,6 +103,9 @@ TOUCHING = [
 """Statements at tick 5 that touch ``shop.a`` and do not change its rows."""
 
 
+ALTERS_NONE = (CREATE_VIEW, ALTER_DATABASE)
+
+
 @pytest.mark.parametrize(("place", "query", "kind"), TOUCHING)
 def test_between_the_rows_of_what_it_touches(world: World, seen: Seen, place: str, query: str, kind: int) -> None:
     """When a statement of tick 5 begins, a table that it touches has its rows up to tick 5 and none of later."""
@@ -142,15 +145,27 @@ def test_while_it_runs_nothing_of_what_it_touches_goes_on(
     assert "ALTER TABLE `a` ADD COLUMN `more` INT" in seen.statements
 
 
-@pytest.mark.parametrize(("place", "query", "kind"), [each for each in TOUCHING if CREATE_VIEW not in each.values])
+@pytest.mark.parametrize(("place", "query", "kind"), [each for each in TOUCHING if each.values[2] not in ALTERS_NONE])
 def test_it_waits_for_a_halted_table(world: World, seen: Seen, place: str, query: str, kind: int) -> None:
-    """A statement does not run while a table that it touches stands still before it, also in a later process; but a view's does."""
+    """A statement does not run while a table that it touches stands still before it, also in a later process."""
     world.bucket.schema("shop.a", ts(4), "ALTER TABLE `a` NONSENSE", ALTER)
     world.bucket.schema(place, ts(5), query, kind)
     for _ in range(2):
         assert [t.table for t in world.once().halted] == ["shop.a"]
         assert not [s for s in seen.statements if s.startswith(query[:20])]
         assert numbers(world, "crm.o") == ["1", "2", "3"] or place.startswith("crm")
+
+
+@pytest.mark.parametrize(("place", "query", "kind"), [each for each in TOUCHING if each.values[2] in ALTERS_NONE])
+def test_it_runs_beside_a_halted_table(world: World, seen: Seen, place: str, query: str, kind: int) -> None:
+    """What alters no table runs whatever has become of those that it names, and the other tables of its database go on."""
+    world.bucket.schema("shop.a", ts(4), "ALTER TABLE `a` NONSENSE", ALTER)
+    world.bucket.schema(place, ts(5), query, kind)
+    summary = world.once()
+    assert ([t.table for t in summary.halted], summary.waiting) == (["shop.a"], ())
+    assert [s for s in seen.statements if s.startswith(query[:20])]
+    assert world.records.tables["`shop`.`a`"].checkpoint == ts(4)
+    assert numbers(world, "crm.o") == ["1", "2", "3"]
 
 
 def test_a_database_goes_between_the_rows_of_its_tables(world: World, seen: Seen) -> None:

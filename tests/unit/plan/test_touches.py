@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from storage_consumer.config.settings import Route
-from storage_consumer.model import TableDefinition, TableName
+from storage_consumer.model import DdlKind, TableDefinition, TableName
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.routes import Routes
 from storage_consumer.plan.selection import Selection
-from tests.unit.building import CREATE, definition, key
+from tests.unit.building import CREATE, definition, key, step
 
 
 class Asked(Routes):
@@ -70,3 +70,23 @@ def test_a_new_table_is_seen(manager: ConsumerManager) -> None:
     assert manager.databases == {"r", "s"}
     manager.tables[key("r/t3")].halt("told", "row")
     assert manager.refuse_places() == {}
+
+
+@pytest.mark.parametrize(
+    ("place", "query", "kind", "late"),
+    [
+        ("s", "ALTER DATABASE `s` CHARACTER SET utf8mb4", DdlKind.ALTER_SCHEMA, []),
+        ("s/v", "CREATE VIEW `v` AS SELECT 1 FROM `t1`", DdlKind.CREATE_VIEW, []),
+        ("s", "DROP DATABASE `s`", DdlKind.DROP_SCHEMA, ["s.t1"]),
+        ("s/t1", "TRUNCATE TABLE `t1`", DdlKind.TRUNCATE_TABLE, ["s.t1"]),
+    ],
+)
+def test_tables_beyond_a_statement(
+    manager: ConsumerManager, place: str, query: str, kind: DdlKind, late: list[str]
+) -> None:
+    """Only what alters a table may not run behind its rows, which a copy as of later may have brought."""
+    manager.tables[key("s/t1")].advance(9)
+    statement = step(place, 7, query, kind)
+    show(manager, statement.definition)
+    assert [str(table.name) for table in manager.touches.beyond(statement)] == late
+    assert late or [table.key for table in manager.moved_by(statement)] == [statement.table_key]
