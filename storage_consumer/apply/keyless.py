@@ -182,7 +182,7 @@ class KeylessTable:
     def _delete(self, deletes: Mapping[bytes, int]) -> Counter[bytes]:
         """Delete rows; return how many of each are gone, which may be fewer than asked for, or more."""
         found: Counter[bytes] = Counter()
-        if len(deletes) > FEW and not any(map(gaps, deletes)) and self._is_scanned():
+        if len(deletes) > FEW and not any(map(partial(gaps, self._work), deletes)) and self._is_scanned():
             # Two passes over the table, however many rows; up to `FEW` a scan for each is cheaper.
             together = delete_equal(self._rows, self._work, list(deletes))
             if together is None:
@@ -203,7 +203,7 @@ class KeylessTable:
     def _delete_some(self, line: bytes, most: int) -> int:
         """Delete up to `most` rows equal to this one; return how many there were."""
         # Nobody knows what the source had in the columns that the row lacks.
-        narrow, (known,) = without_gaps(self._work, gaps(line), [line])
+        narrow, (known,) = without_gaps(self._work, gaps(self._work, line), [line])
         statement = delete_images(narrow, known, escape, json_equals=self._json(), most=most)
         try:
             return self._rows.sized(statement)

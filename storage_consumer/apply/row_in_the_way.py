@@ -34,7 +34,7 @@ class RowInTheWay:
         self._columns = [part.column.name for part in work.key] or [column.name for column in work.written]
         self._names = [f"@sc_{place}" for place in range(len(self._columns))]
         read = [f"{name} := {quote(column)}" for name, column in zip(self._names, self._columns, strict=True)]
-        narrow, lines = without_gaps(work, gaps(line), [line])
+        narrow, lines = without_gaps(work, gaps(work, line), [line])
         first = quote(narrow.written[0].name)
         fenced.query(f"SET @sc_same = NULL, {', '.join(f'{name} = NULL' for name in self._names)}")
         fenced.query(

@@ -22,6 +22,7 @@ from operator import itemgetter
 import numpy as np
 import pymysql.err
 
+from storage_consumer.apply.computed import compare
 from storage_consumer.apply.refused_rows import (
     Statement,
     StatementTooLarge,
@@ -38,7 +39,6 @@ from storage_consumer.apply.statements import (
     key_places,
     load_data,
     row_text,
-    with_gaps,
     without_gaps,
     write_rows,
 )
@@ -195,21 +195,26 @@ class RowStatements:
 
         Raise `_Taken`, having written none, if one to be inserted shares a unique key with another.
         """
-        if not work.has_gaps or LACKING not in in_one(rows):
+        computed = any(column.is_computed for column in work.written)
+        if not computed and (not work.has_gaps or LACKING not in in_one(rows)):
             self._put_whole(verb, work, rows)
             return
         self.fenced.query("SAVEPOINT before_gaps")
         # Those of one key stay in their order.
-        for places, some in groupby(rows, gaps):
-            narrow, lines = without_gaps(work, places, list(some))
+        for places, run in groupby(rows, partial(gaps, work)):
+            some = list(run)
+            narrow, lines = without_gaps(work, places, some)
             try:
                 self._put_whole(verb, narrow, lines)
             except _Taken:
                 self.fenced.query("ROLLBACK TO SAVEPOINT before_gaps")
                 raise
             except RowRefused as fault:
-                fault.line = with_gaps(work, places, fault.line)
+                fault.line = some[lines.index(fault.line)] if fault.line else b""
                 raise
+        if computed:
+            for batch in batches(rows, STATEMENT_ROWS, self._statement_size):
+                compare(self.fenced, work, batch)
 
     def _put_whole(self, verb: str, work: TablePlan, rows: Sequence[bytes]) -> None:
         """Write rows by a bulk statement or LOAD DATA if that is possible and raises no warning, else by literals."""

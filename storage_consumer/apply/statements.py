@@ -112,27 +112,24 @@ def _first_members(line: bytes, enums: Sequence[int]) -> bytes:
     return b"\t".join(fields)
 
 
-def gaps(line: bytes) -> tuple[int, ...]:
-    """Return which written columns a row lacks."""
-    return tuple(place for place, field in enumerate(line.split(b"\t")) if field == LACKING) if LACKING in line else ()
+def gaps(work: TablePlan, line: bytes) -> tuple[int, ...]:
+    """Return which written columns a row lacks, and which ones it has only to be compared."""
+    fields = line.split(b"\t") if LACKING in line else [b""] * len(work.written)
+    return tuple(
+        place
+        for place, (field, column) in enumerate(zip(fields, work.written, strict=True))
+        if field == LACKING or column.is_computed
+    )
 
 
 def without_gaps(work: TablePlan, places: tuple[int, ...], lines: Sequence[bytes]) -> tuple[TablePlan, Sequence[bytes]]:
-    """Return the plan and the lines without the written columns at these indexes, which all of the lines lack."""
+    """Return the plan and the lines without the written columns at these indexes."""
     if not places:
         return work, lines
     kept = [place for place in range(len(work.written)) if place not in places]
     fields = (line.split(b"\t") for line in lines)
     narrow = replace(work, written=tuple(work.written[place] for place in kept))
     return narrow, [b"\t".join([each[place] for place in kept]) for each in fields]
-
-
-def with_gaps(work: TablePlan, places: tuple[int, ...], line: bytes) -> bytes:
-    """Return a line of `without_gaps` as it was."""
-    if not line:
-        return line
-    fields = iter(line.split(b"\t"))
-    return b"\t".join([LACKING if place in places else next(fields) for place in range(len(work.written))])
 
 
 def row_text(work: TablePlan, line: bytes, escape: Escape, *, key_only: bool) -> str:

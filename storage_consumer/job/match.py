@@ -69,6 +69,8 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
         _key_part(by_name[folded_name(name)], _column(target, name), prefix, forms[folded_name(name)], protocol)
         for name, prefix in key_columns
     )
+    if key:
+        written += _compared(layout, target, protocol)
     columns = _Columns(written, key, forms, become_texts)
     # One part that a collation judges is enough: then only the sequence of all changes is certain.
     mode = Mode.KEYLESS if not key else Mode.ORDERED if any(p.fold is Fold.LOOSE for p in key) else Mode.KEYED
@@ -296,6 +298,13 @@ def _written(
     return tuple(
         _wire(c, there[name], protocol) for c in layout.columns if not there[name := folded_name(c.name)].generated
     )
+
+
+def _compared(layout: RowLayout, target: TargetTable, protocol: Protocol) -> tuple[WireColumn, ...]:
+    """Return the columns that rows carry and the target computes: from the same expression it may get another value than the source."""
+    stored = {folded_name(c.name): c for c in target.columns if c.generated == "STORED" and c.data_type}
+    pairs = ((c, stored.get(folded_name(c.name))) for c in layout.columns)
+    return tuple(replace(_wire(c, there, protocol), is_computed=True) for c, there in pairs if there)
 
 
 def _misfit(layout: RowLayout, target: TargetTable) -> str:

@@ -45,6 +45,8 @@ class WireColumn:
     kind: WireKind
     type: str
     """Upper-case type name in the schema file; for a FLOAT or DOUBLE, and for what becomes a text, that of the target's column."""
+    is_computed: bool = False
+    """Whether the target computes its values: those of the rows are compared with them, and not written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
