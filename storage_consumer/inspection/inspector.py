@@ -323,7 +323,7 @@ class _Look:
 
     def _warnings(self, checkpoint: int) -> list[str]:
         found = [] if checkpoint else [f"{self._content()}, and no metadata with a checkpoint: {_NO_CHECKPOINT}"]
-        found += [may_be_lost(names)] if (names := self._sharing()) else []
+        found += [may_be_lost(names)] if (names := _sharing(self)) else []
         found += [f"{path} cannot be read with any settings: is it damaged?" for path in self.set_aside]
         gaps = [folder for folder in self.seen.folders.values() if folder.missing]
         if gaps:
@@ -333,17 +333,6 @@ class _Look:
         more = len(self.samples.warnings) - _SHOWN
         found += self.samples.warnings[:_SHOWN]
         return [*found, f"and {more} more"] if more > 0 else found
-
-    def _sharing(self) -> set[str]:
-        """Return the partitioned tables of which files lie in no partition's folder; all of them if that is how the changefeed writes."""
-        names: set[str] = set()
-        for table_dir, definitions in self.samples.definitions.items():
-            said = {each.version: value for each in definitions if (value := partitioning(each)) is not None}
-            plain = [each for each in self.seen.placed() if each.table_dir == table_dir and not each.partition]
-            shares = any(is_partitioned(said, TableVersion(each.version)) for each in plain)
-            if shares or (self.upstream.partition_separator is False and any(said.values())):
-                names.add(str(definitions[0].name))
-        return names
 
     def _content(self) -> str:
         """Return what a bucket without a checkpoint holds."""
@@ -362,6 +351,18 @@ class _Look:
 
     def _setting(self, keyword: str, state: State, value: object, origin: str) -> Setting:
         return Setting(keyword=keyword, state=state, value=value, origin=origin)
+
+
+def _sharing(look: _Look) -> set[str]:
+    """Return the partitioned tables of which files lie in no partition's folder; all of them if that is how the changefeed writes."""
+    names: set[str] = set()
+    for table_dir, definitions in look.samples.definitions.items():
+        said = {each.version: value for each in definitions if (value := partitioning(each)) is not None}
+        plain = [each for each in look.seen.placed() if each.table_dir == table_dir and not each.partition]
+        shares = any(is_partitioned(said, TableVersion(each.version)) for each in plain)
+        if shares or (look.upstream.partition_separator is False and any(said.values())):
+            names.add(str(definitions[0].name))
+    return names
 
 
 def _value(upstream: Upstream, keyword: str) -> object:

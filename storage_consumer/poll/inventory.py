@@ -191,7 +191,9 @@ class Inventory:
             return
         name = sequence_name(folder, data.dispatcher, width)
         # What this run has seen itself needs no look at what an earlier one stored.
-        verdict = Verdict.REWRITTEN if before else self._judge(name, data.number, stored)
+        # What a file listed for the first time was to an earlier run.
+        first = Verdict.NEW if self.earlier is None or before else self.earlier.judge(name, data.number, stored)
+        verdict = Verdict.REWRITTEN if before else first
         if verdict is Verdict.UNCHANGED and sequence.count > 1:
             # The first file of a sequence is handed on even if it is finished, so that the sequence itself is known.
             look.finished += 1
@@ -209,10 +211,6 @@ class Inventory:
         file = _data_file(directory.placed, data.dispatcher, data.number, width, stored)
         finished = verdict in {Verdict.UNCHANGED, Verdict.UNSURE}
         self._found[stored.path] = replace(file, finished=True) if finished else file
-
-    def _judge(self, sequence: str, number: int, stored: StoredObject) -> Verdict:
-        """Return what a file listed for the first time was to an earlier run."""
-        return Verdict.NEW if self.earlier is None else self.earlier.judge(sequence, number, stored)
 
     def _was_unseen(self, path: str, sequence: str, number: int, *, listed: bool) -> bool:
         """Return whether a file may have changed while listings left it out; `listed`: a listing of this run has shown it before."""

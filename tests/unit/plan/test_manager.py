@@ -128,9 +128,8 @@ def test_a_statement_waits_for_its_own_tables_only(driver: Driver) -> None:
         definition("s/c", 20, "CREATE TABLE `c` LIKE `a`", CREATE),
         definition("s/b", 20, "ALTER TABLE `s`.`b` EXCHANGE PARTITION `p` WITH TABLE `s`.`a`"),
         definition("s", 20, "DROP DATABASE `s`", DROP_DATABASE),
-        definition("s", 20, "ALTER DATABASE `s` CHARACTER SET utf8mb4", 26),
     ],
-    ids=["rename", "like", "exchange", "drop database", "alter database"],
+    ids=["rename", "like", "exchange", "drop database"],
 )
 def test_a_halted_table_blocks_what_touches_it(driver: Driver, statement: TableDefinition) -> None:
     """A statement that touches a halted table does not run, and no table passes it."""

