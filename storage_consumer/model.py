@@ -82,9 +82,6 @@ class DdlKind(IntEnum):
     CREATE_HYBRID_INDEX = 231
 
 
-SOFT_DELETE_COLUMNS = frozenset(("_tidb_softdelete_time", "_tidb_origin_ts"))
-"""Columns that TiDB adds, and hides, where deleted rows stay for a while, or where several clusters write."""
-
 TSO_PHYSICAL_SHIFT = 18
 DAY_MS = 24 * 3600 * 1000
 CLOCK_MARGIN_MS = DAY_MS

@@ -18,7 +18,7 @@ from storage_consumer.downstream.existing_names import PartNames
 from storage_consumer.downstream.identifier_case import is_far
 from storage_consumer.errors import NotReplicable
 from storage_consumer.gate.judging import refuse_foreign, refuse_unsafe
-from storage_consumer.model import SOFT_DELETE_COLUMNS, TableColumn, TableDefinition
+from storage_consumer.model import TableColumn, TableDefinition
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import Token, heeded, heeds_comment, quote, replace_spans, tokens
@@ -191,20 +191,13 @@ def _refuse_far_names(definition: TableDefinition) -> None:
 
 
 def _refuse_soft_delete(definition: TableDefinition) -> None:
-    """Stop before a table in which the source's deleted rows would be seen: the files tell them by columns that TiDB hides."""
-    if parsed(definition).head != ("CREATE", "TABLE"):
-        return
-    found = heeded(definition.query)
-    named = {token.name.lower() for token in found}
-    hidden = [column.name for column in definition.columns if column.name.lower() in SOFT_DELETE_COLUMNS - named]
-    if hidden or turns_on_soft_delete(found):
-        columns = f" ({', '.join(hidden)})" if hidden else ""
+    """Stop before a table whose statement says so, though its columns do not, that deleted rows stay at the source, where TiDB hides them."""
+    if parsed(definition).head == ("CREATE", "TABLE") and turns_on_soft_delete(heeded(definition.query)):
         raise NotReplicable(
             f"{definition.name}: the table of the DDL with version {definition.version} ({definition.path}) keeps its deleted "
-            f"rows at the source for a while (SOFTDELETE, ACTIVE_ACTIVE), and its rows carry columns that TiDB hides{columns}. "
-            "This program does not support that yet: in the target the deleted rows would be seen. To have them there all the "
-            "same, create the table by `ddl replace` with each column of the schema file written out, and look away from rows "
-            "where _tidb_softdelete_time is not NULL"
+            "rows at the source for a while (SOFTDELETE, ACTIVE_ACTIVE), where TiDB hides them. This program does not support "
+            "that: in the target they would be seen. To have them there all the same, create the table by `ddl replace` with "
+            "the columns _tidb_origin_ts and _tidb_softdelete_time written out, and read it WHERE _tidb_softdelete_time IS NULL"
         )
 
 

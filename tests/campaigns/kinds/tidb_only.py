@@ -113,7 +113,7 @@ MADE = [
 ]
 _HIDDEN = (*USUAL, "_tidb_softdelete_time TIMESTAMP")
 _SOFT = " /*T![softdelete] SOFTDELETE = RETENTION 7 DAY */ /*T![softdelete] SOFTDELETE_JOB_ENABLE = 'ON' */"
-_STAYS = "halted: .*keeps its deleted rows at the source for a while .* ddl replace"
+_STAYS = "halted: .*(?:keeps its deleted rows at the source for a while|soft delete is on for it).* ddl replace"
 _UNKNOWN = "halted: .*feature .later., which this program does not know.* ddl replace"
 _INDEXED = created("(`id` INT PRIMARY KEY,`v` INT,`s` VARCHAR(20),INDEX `iv`(`v`))")
 
