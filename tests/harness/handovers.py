@@ -100,7 +100,8 @@ def prepared(dump: Dump, corpus: Corpus, folder: Path) -> tuple[str, int]:
     The export is of another run of the same workload, so its snapshot has another TSO.
     """
     number = cut_of(dump, corpus)
-    shutil.copytree(dump.folder / "dump", folder)
+    # All files get the time of now, as that which is written below has it: an older one would be another export's.
+    shutil.copytree(dump.folder / "dump", folder, copy_function=shutil.copyfile)
     metadata = folder / "metadata"
     pos = f"Pos: {corpus.cuts[number - 1].checkpoint_ts}"
     metadata.write_text(re.sub(r"Pos: \S+", pos, metadata.read_text(encoding="utf-8")), encoding="utf-8")

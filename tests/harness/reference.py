@@ -55,7 +55,7 @@ BY_HAND = (
     ByHand(
         name="collation of a charset",
         kinds=_OTHER,
-        pattern=r"(?i)\b(character set )(latin1|utf8mb4)\b(?! collate)",
+        pattern=r"(?i)\b(character set )(ascii|latin1|utf8mb4)\b(?! collate)",
         instead=r"\1\2 collate \2_bin",
         reason="the collation that a charset means at the source; these servers can't be told it as a default",
     ),
