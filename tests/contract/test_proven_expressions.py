@@ -25,8 +25,9 @@ ROWS = (
     ("5", None, "\\'\"\t\n%_\x01", None, "9999-12-31"),
 )
 SHAPES: dict[str, tuple[str, ...]] = {
-    **{sign: (f"{{0}} {sign} {{1}}", f"{{0}} {sign} 3") for sign in "+-*"},
-    **dict.fromkeys(("ABS", "CHAR_LENGTH", "DAYOFMONTH", "HEX", "LENGTH", "MONTH", "YEAR"), ("{name}({0})",)),
+    **{sign: (f"{{0}} {sign} {{1}}", f"{{0}} {sign} 3") for sign in ("+", "-", "*", "%", "DIV")},
+    **{name: (f"{name}({{0}}, {{1}})", f"{name}({{0}}, 3)") for name in ("MOD", "GREATEST", "LEAST")},
+    **dict.fromkeys(("ABS", "CHAR_LENGTH", "DAYOFMONTH", "HEX", "LENGTH", "MONTH", "REVERSE", "TRIM", "LAST_DAY", "TO_DAYS", "CRC32", "YEAR"), ("{name}({0})",)),
     "COALESCE": ("COALESCE({0}, {1})", "COALESCE(NULL, {0}, {1})"),
     "CONCAT": ("CONCAT({0}, '-', {1})", "CONCAT({0})"),
     "IFNULL": ("IFNULL({0}, {1})",),
@@ -34,7 +35,26 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "RIGHT": ("RIGHT({0}, 2)", "RIGHT({0}, 99)"),
     "SUBSTRING": ("SUBSTRING({0}, 2, 3)", "SUBSTRING({0}, -2)"),
 }  # fmt: skip
-NUMBERS = frozenset(("+", "-", "*", "ABS", "CHAR_LENGTH", "DAYOFMONTH", "LENGTH", "MONTH", "YEAR"))
+NUMBERS = frozenset(
+    (
+        "+",
+        "-",
+        "*",
+        "%",
+        "DIV",
+        "MOD",
+        "ABS",
+        "GREATEST",
+        "LEAST",
+        "CHAR_LENGTH",
+        "CRC32",
+        "DAYOFMONTH",
+        "LENGTH",
+        "MONTH",
+        "TO_DAYS",
+        "YEAR",
+    )
+)
 
 
 def expressions() -> dict[str, str]:

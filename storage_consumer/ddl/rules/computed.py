@@ -19,23 +19,14 @@ _SORTS: Mapping[str, str] = {
     **dict.fromkeys(TEXT_TYPES, "text"),
     "DATE": "day",
 }
+_ANY = frozenset(("integer", "text", "day"))
 PROVEN: Mapping[str, frozenset[str]] = {
-    "+": frozenset(("integer",)),
-    "-": frozenset(("integer",)),
-    "*": frozenset(("integer",)),
-    "ABS": frozenset(("integer",)),
-    "CHAR_LENGTH": frozenset(("integer", "text", "day")),
-    "COALESCE": frozenset(("integer", "text", "day")),
-    "CONCAT": frozenset(("integer", "text", "day")),
-    "DAYOFMONTH": frozenset(("day",)),
-    "HEX": frozenset(("text",)),
-    "IFNULL": frozenset(("integer", "text", "day")),
-    "LEFT": frozenset(("integer", "text", "day")),
-    "LENGTH": frozenset(("integer", "text", "day")),
-    "MONTH": frozenset(("day",)),
-    "RIGHT": frozenset(("integer", "text", "day")),
-    "SUBSTRING": frozenset(("integer", "text", "day")),
-    "YEAR": frozenset(("day",)),
+    **dict.fromkeys(("+", "-", "*", "%", "DIV", "MOD", "ABS", "GREATEST", "LEAST"), frozenset(("integer",))),
+    **dict.fromkeys(("HEX", "REVERSE", "TRIM"), frozenset(("text",))),
+    **dict.fromkeys(("YEAR", "MONTH", "DAYOFMONTH", "LAST_DAY", "TO_DAYS"), frozenset(("day",))),
+    **dict.fromkeys(
+        ("CHAR_LENGTH", "COALESCE", "CONCAT", "CRC32", "IFNULL", "LEFT", "LENGTH", "RIGHT", "SUBSTRING"), _ANY
+    ),
 }
 """Function or operator → the sorts of columns of which TiDB, MySQL and MariaDB make the same values, as tests have tried."""
 
