@@ -29,7 +29,7 @@ COLUMNS = (
         ("`s`", False),
         ("1", False),
         ("`i`/3", True),
-        ("`i` DIV 3", True),
+        ("`i` DIV 3", False),
         ("`f`+1", True),
         ("`f`", True),
         ("CONCAT(`f`)", True),
