@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from storage_consumer.ddl.rules import clauses, column_options, defaults, index_options, literals, names, table_options
+from storage_consumer.ddl.rules import (
+    clauses,
+    column_options,
+    computed,
+    defaults,
+    index_options,
+    literals,
+    names,
+    table_options,
+)
 from storage_consumer.ddl.rules.omissions import parts_left_out
 from storage_consumer.ddl.statement import Edit, Statement, emptied, outermost, spans
 from storage_consumer.sql.tokens import has_words
@@ -126,6 +135,12 @@ DIFFERENCES = {
         "ADD COLUMN with a default like UUID() fills existing rows with other values than at the source; they stay "
         "different until the rows change."
     ),
+    "virtual column": (
+        "No file has the values of a virtual generated column, so they are the target's own. They are the source's for "
+        "certain where the expression has nothing but literals, columns of texts, integers and dates, and "
+        f"{', '.join(computed.PROVEN)} of the sorts for which all servers were tried; any other one is noted."
+    ),
+    "JSON cast": "CAST of a JSON_EXTRACT in a generated column: MariaDB has a text with its quotes there, so JSON_UNQUOTE is written in.",
     "generated NOT NULL": "MariaDB has no NULL and NOT NULL on generated columns, where the expression decides anyway; left out.",
     "generated primary key": "MariaDB accepts no primary key on generated columns; a unique key called primary_key does the same for rows.",
     "primary key dropped": "DROP PRIMARY KEY of one for which MariaDB has a unique key; the unique key is dropped.",
@@ -199,6 +214,7 @@ _MARIADB: dict[str, Rule] = {
     "unknown option": table_options.mariadb_options,
     "validation": names.validation,
     "random bytes": defaults.random_bytes,
+    "JSON cast": computed.json_casts,
     "language of dates": defaults.dates,
 }
 
@@ -233,4 +249,6 @@ def all_edits(statement: Statement, server_type: str) -> tuple[list[Edit], list[
     # Nothing is changed for it, but whoever compares the tables should know.
     if column := names.random_default(statement):
         notes.append(f"random default of {column}")
+    if server_type != "tidb" and (columns := computed.virtual_columns(statement)):
+        notes.append(f"virtual column of {', '.join(columns)}")
     return edits, notes

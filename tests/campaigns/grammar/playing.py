@@ -12,6 +12,7 @@ from pymysql.cursors import Cursor
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.ddl.rules.arrangement import unfolded
+from storage_consumer.ddl.rules.catalogue import DIFFERENCES
 from storage_consumer.ddl.rules.clauses import MARIADB_COLLATIONS
 from storage_consumer.ddl.translate import action_for, refuse_what_may_not_run, safe_action
 from storage_consumer.downstream.database import TargetDatabase
@@ -98,7 +99,11 @@ class _Player:
             return f"halts: {fault}"
         except DdlFailed as fault:
             return f"halts: {fault} | {action.statement}"
-        return f"rewritten: {', '.join(action.notes)}" if action.statement != text.strip() else EXECUTED
+        return (
+            f"rewritten: {', '.join(note for note in action.notes if note in DIFFERENCES)}"
+            if action.statement != text.strip()
+            else EXECUTED
+        )
 
     # rows
 

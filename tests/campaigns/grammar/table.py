@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from storage_consumer.ddl.rules.catalogue import DIFFERENCES
 from storage_consumer.ddl.translate import action_for, refuse_what_may_not_run
 from storage_consumer.errors import TableError
 from storage_consumer.model import TableDefinition
@@ -75,7 +76,11 @@ def _on_tidb(definition: TableDefinition) -> str:
         return reason_of(str(fault))
     if not action.statement:
         return f"left out: {', '.join(action.notes)}"
-    return f"rewritten: {', '.join(action.notes)}" if action.statement != definition.query.strip() else EXECUTED
+    return (
+        f"rewritten: {', '.join(note for note in action.notes if note in DIFFERENCES)}"
+        if action.statement != definition.query.strip()
+        else EXECUTED
+    )
 
 
 def text() -> str:

@@ -28,6 +28,7 @@ CHANGED = [
     ("mysql", "text default", "CREATE TABLE `t` (`a` BLOB DEFAULT NULL)", None),
     ("mariadb", "random bytes", "CREATE TABLE `t` (`a` BINARY(16) DEFAULT (UUID_TO_BIN(UUID(), 1)))", "CREATE TABLE `t` (`a` BINARY(16) DEFAULT (UNHEX(REPLACE(UUID(), '-', ''))))"),
     ("mariadb", "language of dates", "ALTER TABLE `t` ADD COLUMN `g` CHAR(9) GENERATED ALWAYS AS(DATE_FORMAT(`a`, '%b')) STORED", "ALTER TABLE `t` ADD COLUMN `g` CHAR(9) GENERATED ALWAYS AS(DATE_FORMAT(`a`, '%b', 'en_US')) STORED"),
+    ("mariadb", "JSON cast", "CREATE TABLE `t` (`j` JSON,`g` INT GENERATED ALWAYS AS (CAST(JSON_EXTRACT(`j`, '$.n') AS SIGNED)) STORED)", "CREATE TABLE `t` (`j` JSON,`g` INT GENERATED ALWAYS AS (CAST(JSON_UNQUOTE(JSON_EXTRACT(`j`, '$.n')) AS SIGNED)) STORED)"),
     ("mysql", "expression index", "CREATE TABLE `t` (`a` INT, KEY `k` ((`a` + 1)))", None),
     ("mariadb", "expression index", "CREATE TABLE `t` (`a` INT, KEY `k` ((`a` + 1)))", "CREATE TABLE `t` (`a` INT)"),
     (
@@ -124,11 +125,11 @@ SAME_ON_BOTH = [
     ("counter without index", "CREATE TABLE `t` (`a` INT AUTO_INCREMENT,`b` INT,INDEX(`b`, `a`))", "CREATE TABLE `t` (`a` INT ,`b` INT,INDEX(`b`, `a`))"),
     ("counter without index", "CREATE TABLE `t` (`a` INT AUTO_INCREMENT,UNIQUE `u`(`a`))", None),
     ("order of options", "CREATE TABLE `t` (`a` INT,`g` INT UNSIGNED COMMENT 'x' GENERATED ALWAYS AS(`a`+1) STORED)", "CREATE TABLE `t` (`a` INT,`g` INT UNSIGNED GENERATED ALWAYS AS(`a`+1) STORED COMMENT 'x')"),
-    ("order of options", "ALTER TABLE `t` ADD COLUMN `g` CHAR(5) GENERATED ALWAYS AS(`a`) VIRTUAL COLLATE utf8mb4_bin UNIQUE KEY", "ALTER TABLE `t` ADD COLUMN `g` CHAR(5) COLLATE utf8mb4_bin GENERATED ALWAYS AS(`a`) VIRTUAL  UNIQUE KEY"),
+    ("order of options", "ALTER TABLE `t` ADD COLUMN `g` CHAR(5) GENERATED ALWAYS AS(`a`) STORED COLLATE utf8mb4_bin UNIQUE KEY", "ALTER TABLE `t` ADD COLUMN `g` CHAR(5) COLLATE utf8mb4_bin GENERATED ALWAYS AS(`a`) STORED  UNIQUE KEY"),
     ("order of options", "CREATE TABLE `t` (`g` CHAR(5) COLLATE utf8mb4_bin GENERATED ALWAYS AS(1) VIRTUAL)", None),
     ("list of columns", "ALTER TABLE `t` ADD COLUMN (`a` INT, INDEX(`a`), `b` INT DEFAULT 5)", "ALTER TABLE `t` ADD COLUMN `a` INT, ADD INDEX(`a`), ADD COLUMN `b` INT DEFAULT 5"),
     ("list of columns", "ALTER TABLE `t` ADD COLUMN (`a` INT, `b` INT)", None),
-    ("string collation", "CREATE TABLE `t` (`g` TEXT GENERATED ALWAYS AS(CONCAT(_UTF8MB4'g', `a`)) VIRTUAL, `a` CHAR(9) DEFAULT _UTF8MB4'a')", "CREATE TABLE `t` (`g` TEXT GENERATED ALWAYS AS(CONCAT('g', `a`)) VIRTUAL, `a` CHAR(9) DEFAULT _UTF8MB4'a')"),
+    ("string collation", "CREATE TABLE `t` (`g` TEXT GENERATED ALWAYS AS(CONCAT(_UTF8MB4'g', `a`)) STORED, `a` CHAR(9) DEFAULT _UTF8MB4'a')", "CREATE TABLE `t` (`g` TEXT GENERATED ALWAYS AS(CONCAT('g', `a`)) STORED, `a` CHAR(9) DEFAULT _UTF8MB4'a')"),
     ("string collation", "ALTER TABLE `t` ADD COLUMN `a` TEXT DEFAULT (CONCAT(_UTF8MB4'x', CURDATE()))", "ALTER TABLE `t` ADD COLUMN `a` TEXT DEFAULT (CONCAT('x', CURDATE()))"),
     ("string collation", "CREATE OR REPLACE ALGORITHM = UNDEFINED DEFINER = `a`@`%` SQL SECURITY DEFINER VIEW `v` AS SELECT _UTF8MB4'k' AS `k`", "CREATE OR REPLACE ALGORITHM = UNDEFINED DEFINER = `a`@`%` SQL SECURITY DEFINER VIEW `v` AS SELECT 'k' AS `k`"),
     ("string collation", "ALTER TABLE `t` ADD PARTITION (PARTITION `p` VALUES IN (_UTF8MB4'e', _UTF8MB4'f'))", None),
@@ -148,7 +149,7 @@ SAME_ON_BOTH = [
     ("search index", "ALTER TABLE `t` ADD VECTOR INDEX `v`((VEC_L2_DISTANCE(`a`))) USING HNSW", ""),
     ("search index", "CREATE HYBRID INDEX `h` ON `t` (`a`)", ""),
     ("vector type", "CREATE TABLE `t` (`v` VECTOR(3) NULL, `vector` INT, `w` VECTOR)", "CREATE TABLE `t` (`v` LONGTEXT NULL, `vector` INT, `w` LONGTEXT)"),
-    ("charset without collation", "CREATE TABLE `t` (`g` TEXT GENERATED ALWAYS AS (CAST(`a` AS CHAR(5) CHARACTER SET gbk)))", None),
+    ("charset without collation", "CREATE TABLE `t` (`g` TEXT GENERATED ALWAYS AS (CAST(`a` AS CHAR(5) CHARACTER SET gbk)) STORED)", None),
     ("charset without collation", "CREATE VIEW `v` AS SELECT CAST(`a` AS CHAR CHARSET utf8mb4) FROM `t`", None),
 ]  # fmt: skip
 

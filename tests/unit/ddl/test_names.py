@@ -84,6 +84,12 @@ CHANGED = [
     (BOTH, "linear partitions", "CREATE TABLE `t` (`a` INT) PARTITION BY LINEAR HASH (`a`) PARTITIONS 3", "CREATE TABLE `t` (`a` INT) PARTITION BY HASH (`a`) PARTITIONS 3"),
     (("mariadb",), "unique expression index", "ALTER TABLE `t` ADD UNIQUE `u`((LOWER(`s`)))", ""),
     (
+        BOTH,
+        "virtual column of n",
+        "ALTER TABLE `t` ADD COLUMN `n` DOUBLE AS (`a`/3)",
+        "ALTER TABLE `t` ADD COLUMN `n` DOUBLE AS (`a`/3)",
+    ),
+    (
         (*BOTH, "tidb"),
         "random default of n",
         "ALTER TABLE `t` ADD COLUMN `n` VARCHAR(40) DEFAULT (UUID())",
@@ -141,7 +147,7 @@ UNCHANGED = [
     "ALTER TABLE `t` ADD COLUMN `ttl` INT DEFAULT (1+1)",
     "ALTER TABLE `t` ADD COLUMN `uuid` INT DEFAULT 3",
     "DROP TABLE IF EXISTS `s`.`t`",
-    "ALTER TABLE `t` ADD COLUMN `g` INT GENERATED ALWAYS AS(IF(`a`>1, 1, 2)) VIRTUAL",
+    "ALTER TABLE `t` ADD COLUMN `g` INT GENERATED ALWAYS AS(IF(`a`>1, 1, 2)) STORED",
     "ALTER TABLE `t` ADD COLUMN `d` INT DEFAULT (IF(1, 2, 3))",
     "CREATE TABLE `t` (`a` INT,`u` VARCHAR(36) DEFAULT (UUID()))",
     "CREATE TABLE `t` (`global` INT,UNIQUE `u`(`global`))",
