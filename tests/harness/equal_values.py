@@ -141,6 +141,9 @@ def pairs(collation: str, chance: random.Random, count: int, key: str) -> list[P
         if chance.random() < 0.1:
             other = chance.choice(_CHANGES)(chance.choice(_PLAIN), chance)
         texts = [text[: _PREFIX - _DIGITS] if key == "prefix" else text for text in (one, other)]
+        # A key over the beginning of bytes counts bytes.
+        if key == "prefix" and charset == "binary":
+            texts = [text.encode()[: _PREFIX - _DIGITS].decode(errors="ignore") for text in texts]
         if texts[0] != texts[1] and all(_fits(text, charset) for text in texts):
             found.append((texts[0], texts[1]))
     return found
