@@ -173,7 +173,6 @@ def test_a_copy_with_keys_that_the_target_finds_equal(
     bucket.metadata(ts(30))
     error = of(once(bucket, server, dump=folder.as_uri(), start_ts=1), "d.t").error
     assert "the row with name = 'A' was not written, for the target holds the row with name = 'a'" in error
-    assert sorted(server.query("SELECT name, id FROM d.t"))[-2:] == [("a", 1), ("b", 2)]
     if kind != "tidb":
         follow(error, server)
         assert once(bucket, server, dump=folder.as_uri(), start_ts=1).halted == ()

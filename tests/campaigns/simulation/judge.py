@@ -339,7 +339,9 @@ class Judge:
     def _is_torn(self, table: TableSummary) -> bool:
         """Whether the source has come to hold two rows of a table that the target finds equal."""
         known = [one for one in self._source.known if any(".".join(m.name) == table.table for m in one.moments)]
-        pictures = (m.picture for one in known for m in one.moments if m.picture is not None and m.tick <= self.told)
+        # A copy may be of a later moment than what the bucket shows.
+        reached = max(self.told, tick_of(max(self.loaded.highest, self._records.floor)))
+        pictures = (m.picture for one in known for m in one.moments if m.picture is not None and m.tick <= reached)
         return any(picture.shape.is_torn(picture.rows) for picture in pictures)
 
     def says_why(self, summary: RoundSummary) -> None:
