@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 
+from storage_consumer.apply.refused_rows import has_deep_json, without_checks
 from storage_consumer.apply.statements import gaps, literal, row_text, without_gaps, write_rows
 from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.decode.values import WireKind
@@ -37,10 +39,13 @@ class RowInTheWay:
         narrow, lines = without_gaps(work, gaps(work, line), [line])
         first = quote(narrow.written[0].name)
         fenced.query(f"SET @sc_same = NULL, {', '.join(f'{name} = NULL' for name in self._names)}")
-        fenced.query(
+        query = partial(
+            fenced.query,
             f"{write_rows('INSERT', narrow, lines, escape)} ON DUPLICATE KEY UPDATE {first} = "
-            f"IF(CONCAT_WS('', @sc_same := {self._same_by()}, {', '.join(read)}) IS NULL, {first}, {first})"
+            f"IF(CONCAT_WS('', @sc_same := {self._same_by()}, {', '.join(read)}) IS NULL, {first}, {first})",
         )
+        # MariaDB's CHECKs on JSON must not hide what is in the way.
+        without_checks(fenced.query, query) if fenced.live().has_bulk and has_deep_json(work, line) else query()
         (same,) = fenced.row("SELECT @sc_same") or (None,)
         self.is_gone = same is None
         """Whether there is none any more; then the row is written by now."""
@@ -130,7 +135,7 @@ class RowInTheWay:
         ways = [f"if somebody else wrote the row that is there, delete it, and run: {resume}"]
         if has_texts and can and not is_tidb:
             change = f"ALTER TABLE {table} CONVERT TO CHARACTER SET utf8mb4 COLLATE {can[0]}"
-            ways.append(f"else let the target tell them apart: {change} -- then: {accept} -- and: {resume}")
+            ways.append(f"else let the target tell them apart: {change} -- then: {accept}")
         elif index and index != "PRIMARY":
             ways.append(
                 f"else give up the key in the target: ALTER TABLE {table} DROP INDEX {quote(index)} -- then: {resume}"

@@ -144,8 +144,14 @@ class RowStatements:
 
     def insert(self, work: TablePlan, rows: Sequence[bytes]) -> None:
         """Add rows; raise `_Taken`, with none added, if one of them shares a unique key with another."""
-        for batch in batches(rows, TRANSACTION_ROWS, TRANSACTION_SIZE):
-            self._put("INSERT", work, batch)
+        try:
+            for batch in batches(rows, TRANSACTION_ROWS, TRANSACTION_SIZE):
+                self._put("INSERT", work, batch)
+        except _Taken:
+            # TiDB gives up the locks of a failed statement in the background, and those of the next one with them, unless a locking read has
+            # taken a new timestamp since: then the commit fails.
+            self.fenced.look_at_slot()
+            raise
 
     def _add(self, work: TablePlan, rows: Sequence[bytes], settle: Settle, *, exact: bool) -> None:
         """Insert rows in the place of themselves; call `settle` for each that is blocked. `exact`: see `delete_keys`."""

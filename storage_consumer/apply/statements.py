@@ -167,12 +167,17 @@ def delete_keys(work: TablePlan, lines: Sequence[bytes], escape: Escape, *, exac
     columns = [key_literals(texts, part, escape) for texts, part in fields]
     # Keys that a collation finds equal meet in one bucket, so no other task's row goes.
     names = [key_expression(part) for part in work.key]
-    condition = _among(names, columns)
     texts = [place for place, part in enumerate(work.key) if part.fold in (Fold.PAD, Fold.LOOSE)]
-    if exact and texts:
-        plain = [f"CAST(CONVERT({names[place]} USING utf8mb4) AS BINARY)" for place in texts]
-        condition += f" AND {_among(plain, [_plain(columns[place]) for place in texts])}"
-    return f"DELETE FROM {qualified(work.name)} WHERE {condition}"
+    if not (exact and texts):
+        return f"DELETE FROM {qualified(work.name)} WHERE {_among(names, columns)}"
+    plain = [f"CAST(CONVERT({names[place]} USING utf8mb4) AS BINARY)" for place in texts]
+    same = _among(plain, [_plain(columns[place]) for place in texts])
+    # One key more, which is none of them: of a single one TiDB puts the literal in the place of the column in the other condition too.
+    more = [
+        [*column, b"CONCAT('~', %s)" % column[0] if place in texts else column[0]]
+        for place, column in enumerate(columns)
+    ]
+    return f"DELETE FROM {qualified(work.name)} WHERE {_among(names, more)} AND {same}"
 
 
 def _among(names: Sequence[str], columns: Sequence[Sequence[bytes]]) -> str:

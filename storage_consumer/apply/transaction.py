@@ -156,6 +156,10 @@ class FencedConnection:
         # Two tables may share one, which costs them a wait and no more.
         self._lock_slot(-1 - work.index % SERIAL_SLOTS)
 
+    def look_at_slot(self) -> None:
+        """Read this task's slot, which the running transaction has locked."""
+        self._lock_slot(self._partition)
+
     def _check_slot(self) -> None:
         """Claim the task's slot in the first transaction of an attempt; raise `TargetUnavailable` if it was lost or is finished.
 

@@ -35,6 +35,8 @@ DENIED = frozenset((1044, 1142, 1143, 1227, 1370, 8121))
 """A privilege is missing: on a database, a table, a column, the whole server, a routine; and TiDB's own number."""
 
 _ASSERTION = 8141
+_UNKNOWN, _LOCK_LOST = 1105, "pessimistic lock not found"
+"""TiDB's number for what has none, and what it says where a transaction has lost a lock to another one, or to its own failed statement."""
 _MARIADB_CHECK = 4025
 
 _NOT_THERE = frozenset((1049, 1146))
@@ -106,7 +108,9 @@ def number_of(fault: BaseException) -> int:
 
 def is_conflict(fault: BaseException) -> bool:
     """Return whether the transaction lost against another one and may run again."""
-    return isinstance(fault, pymysql.err.MySQLError) and number_of(fault) in CONFLICTS
+    if not isinstance(fault, pymysql.err.MySQLError):
+        return False
+    return number_of(fault) in CONFLICTS or (number_of(fault) == _UNKNOWN and _LOCK_LOST in described(fault))
 
 
 def is_connection_loss(fault: BaseException) -> bool:

@@ -121,7 +121,14 @@ class MemoryTarget:
         if name.folded() in self._records.structures:
             raise _Refused(1050, f"{name} exists")
         words = [part.split() for part in found["body"].split(",")]
-        columns = tuple(_column(w[0], w[1], nullable="PRIMARY" not in w) for w in words)
+        columns = tuple(
+            replace(
+                _column(w[0], w[1], nullable="PRIMARY" not in w),
+                pads="COLLATE" in w,
+                binary_collation=not any(word.endswith("_ci") for word in w),
+            )
+            for w in words
+        )
         key = tuple(c.name for c in columns if not c.nullable)
         keys = (UniqueKey(name="PRIMARY", columns=key, prefixes=(None,) * len(key)),) if key else ()
         self._records.structures[name.folded()] = TargetTable(name=name, columns=columns, unique_keys=keys)

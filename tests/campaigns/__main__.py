@@ -8,6 +8,7 @@ import sys
 CAMPAIGNS = {
     "corpora": "corpus_table",
     "ddl": "ddl_table",
+    "equal-values": "equal_values",
     "faults": "faults",
     "feed-recordings": "feed_recordings",
     "feeds": "feeds",

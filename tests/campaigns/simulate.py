@@ -28,7 +28,7 @@ from tests.campaigns.simulation.places import AWAY, EXCHANGED
 from tests.campaigns.simulation.plants import PLANTS, planted
 from tests.campaigns.simulation.remembered import remembered
 from tests.campaigns.simulation.sink import Habits
-from tests.campaigns.simulation.twins import InDoubt
+from tests.campaigns.simulation.twins import InDoubt, Torn
 from tests.property.shrinking import Run, cut_down, fault_in, tell
 
 ACTS = 20
@@ -67,7 +67,10 @@ def of_seed(seed: int, acts: int) -> tuple[Run, list[int]]:
     late = begins and copies.random() < 0.4
     routed = random.Random(f"{seed} routes")  # noqa: S311 - not for secrets
     routes = routed.choice((AWAY, EXCHANGED)) if routed.random() < 0.2 else {}
-    operator = Operator(pauses=more.random() < 0.3, skips=skips, begins=begins, late=late, loads=loads, routes=routes)
+    is_lax = random.Random(f"{seed} lax").random() < 0.2  # noqa: S311 - not for secrets
+    operator = Operator(
+        is_lax=is_lax, pauses=more.random() < 0.3, skips=skips, begins=begins, late=late, loads=loads, routes=routes
+    )
     return partial(run, habits, slow_workers, operator), [dice.getrandbits(48) for _ in range(acts)]
 
 
@@ -89,9 +92,10 @@ def _agrees(seed: int, acts: int, outcome: Outcome) -> bool:
     runs, numbers = of_seed(seed, acts)
     try:
         history = runs(numbers)
-    except InDoubt:
+    except (InDoubt, Torn) as end:
         outcome.counts.histories += 1
-        outcome.counts.doubtful += 1
+        outcome.counts.doubtful += isinstance(end, InDoubt)
+        outcome.counts.torn += isinstance(end, Torn)
         return True
     except Exception as fault:  # noqa: BLE001 - any fault is one
         outcome.counts.histories += 1

@@ -243,6 +243,19 @@ def test_limit_counts_what_is_left(server: DatabaseServer, write: Write) -> None
     assert entries(server) == [("id = 2.00",), ("id = 3",)]
 
 
+def test_a_former_state_of_a_quarantined_row_makes_way(server: DatabaseServer, write: Write) -> None:
+    """What the target holds of a row whose newer state is in the quarantine is in nobody's way, and the entry keeps it."""
+    write([b"1.00\told\t1", b"3.00\tc\t3"])
+    assert write([b"1.00\ttoo long\t5", b"2.00\tb\t1"]) == ["id = 1.00"]
+    assert table(server) == {("2.00", "b", "1"), ("3.00", "c", "3")}
+    ((before,),) = entries(server, "held_before")
+    assert json.loads(before) == {"id": "1.00", "v": "old", "n": "1"}
+    assert write([b"2.00\tb\t7"], work=AGAIN) == []
+    with pytest.raises(RowRefused, match=r"id = 4\.00 was not written, .* id = 3\.00"):
+        write([b"4.00\td\t3"], work=AGAIN)
+    assert table(server) == {("2.00", "b", "7"), ("3.00", "c", "3")}
+
+
 def test_a_row_too_large_for_the_quarantine(server: DatabaseServer, open_spec: Callable[[], JobSpec]) -> None:
     """A refused row whose entry exceeds the server's packet is an error of its table; it does not end the connection."""
     place = RowPlace(commit_ts=1, rank=0, row=1)

@@ -56,6 +56,8 @@ class Counts:
     """Rows that were delivered again."""
     collisions: int = 0
     """Databases with a name that the target keeps for itself."""
+    torn: int = 0
+    """Histories that ended at a table that halted, since the target finds two of its rows equal."""
     doubtful: int = 0
     """Histories that ended at a rename of which nothing tells whether a copy shows it."""
 

@@ -25,6 +25,7 @@ from tests.campaigns.simulation.loaded import tick_of
 from tests.campaigns.simulation.loads import Loads
 from tests.campaigns.simulation.places import Places
 from tests.campaigns.simulation.process import Beat, Process
+from tests.campaigns.simulation.shapes import LAX_SHAPES
 from tests.campaigns.simulation.sink import Habits, Sink
 from tests.campaigns.simulation.source import Source, Statement
 from tests.campaigns.simulation.twins import Differs, LaggingStorage, Records
@@ -57,6 +58,9 @@ class Operator:
 
     routes: Mapping[str, str] = field(default_factory=dict)
     """Databases that the program sends elsewhere."""
+
+    is_lax: bool = False
+    """Has a target that finds keys equal which the source may tell apart."""
 
     @property
     def copies(self) -> bool:
@@ -91,6 +95,8 @@ class History:
     def __post_init__(self) -> None:
         """Source and sink by their habits."""
         self.source = Source(new=self.habits.new, raw=self.habits.raw, tells_old=self.habits.protocol == "canal-json")
+        if self.operator.is_lax:
+            self.source.shapes = LAX_SHAPES
         self.records.places = Places(self.operator.routes)
         self.counts.routed = int(bool(self.operator.routes))
         self.judge = Judge(self.source, self.records)

@@ -18,7 +18,7 @@ from tests.campaigns.simulation.loaded import Loaded, tick_of
 from tests.campaigns.simulation.names import is_colliding
 from tests.campaigns.simulation.shapes import NULL, Image
 from tests.campaigns.simulation.source import Moment, Picture, Source, Table
-from tests.campaigns.simulation.twins import Differs, InDoubt, Records
+from tests.campaigns.simulation.twins import Differs, InDoubt, Records, Torn
 from tests.harness.small_bucket import ts
 
 _STORES = frozenset(("MemoryProgress.save", "MemoryJournal.record", "MemoryLease.open_window", "MemoryJournal.refused"))
@@ -330,8 +330,19 @@ class Judge:
         """Tables halt only at a rename that met a name, or missed one: after a copy, or at a version that is not all there (0: none)."""
         if bool(self.loaded.highest or self._records.floor) and all(map(_is_in_doubt, stopped)):
             raise InDoubt
+        torn = [table for table in stopped if " was not written, for the target holds " in table.error]
+        if torn and all(map(self._is_torn, torn)):
+            raise Torn
         if not (version and all(_met_name_at(table, version) for table in stopped)):
             raise Differs(f"halted: {[table.error for table in stopped]}")
+
+    def _is_torn(self, table: TableSummary) -> bool:
+        """Whether the source has come to hold two rows of a table that the target finds equal."""
+        known = [one for one in self._source.known if any(".".join(m.name) == table.table for m in one.moments)]
+        # A copy may be of a later moment than what the bucket shows.
+        reached = max(self.told, tick_of(max(self.loaded.highest, self._records.floor)))
+        pictures = (m.picture for one in known for m in one.moments if m.picture is not None and m.tick <= reached)
+        return any(picture.shape.is_torn(picture.rows) for picture in pictures)
 
     def says_why(self, summary: RoundSummary) -> None:
         """Where tables stand for good, one of them is halted, with an error that an operator sees."""

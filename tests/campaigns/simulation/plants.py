@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -15,19 +15,20 @@ from storage_consumer.driver import rows
 from storage_consumer.driver.ledger import RoundLedger, progress_of
 from storage_consumer.driver.rows import RowJobs
 from storage_consumer.job import key_forms
+from storage_consumer.job.reports import FileReport, WriteReport, Written, is_blocked
 from storage_consumer.job.spec import TablePlan
 from storage_consumer.model import DataFile, is_ahead_of_clock
 from storage_consumer.order import changes, keys
 from storage_consumer.order.changes import Integers, Keys, Places, Unsigned
-from storage_consumer.order.keys import is_upsert, order_of
+from storage_consumer.order.keys import Action, Run, is_upsert, order_of
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.file_sequence import FileSequences
 from storage_consumer.plan.finished_files import REWRITTEN, Finished, Verdict, digest_of
 from storage_consumer.plan.steps import RowStep
 from storage_consumer.plan.table import Checkpoints, TableConsumer, checkpoints
 from storage_consumer.plan.table_version import TableVersionConsumer
-from storage_consumer.testing import operator
-from storage_consumer.testing.records import TargetRecords
+from storage_consumer.testing import operator, writer
+from storage_consumer.testing.records import Row, TargetRecords
 from storage_consumer.testing.state import MemoryLease
 from storage_consumer.testing.writer import FencedWriter
 from tests.campaigns.simulation.load_plants import LOAD_PLANTS
@@ -258,6 +259,49 @@ def _skips_forgotten(stack: ExitStack) -> None:
     everywhere(stack, good, bad)
 
 
+def _pushed_out_unnoticed(stack: ExitStack) -> None:
+    """A row takes the place of whatever shares a unique key with it, and counts as written."""
+
+    def bad(
+        rows: list[Row],
+        work: TablePlan,
+        ordered: Sequence[Run],
+        unique: Collection[tuple[str, ...]],
+        row_of: Callable[[Sequence[str], bytes], Row],
+        same: writer.Same,
+    ) -> Written:
+        for run in ordered:
+            is_upsert = run.action in (Action.INSERT, Action.REPLACE)
+            key = tuple(part.column.name for part in work.key)
+            names = tuple(column.name for column in work.written) if is_upsert else key
+            for row in (row_of(names, line) for line in run.lines):
+                gone = {key, *unique} if is_upsert else {key}
+                rows[:] = [one for one in rows if not any(writer._is_one(one, row, each, same) for each in gone)]
+                rows += [row] if is_upsert else []
+        return Written(sum(len(run.lines) for run in ordered))
+
+    everywhere(stack, writer.write_blocks, bad)
+
+
+def _blocked_forgotten(stack: ExitStack) -> None:
+    """Nobody writes the rows that others were in the way of."""
+
+    def bad(reports: Iterable[FileReport | WriteReport]) -> bool:
+        del reports
+        return False
+
+    everywhere(stack, is_blocked, bad)
+
+
+def _births_forgotten(stack: ExitStack) -> None:
+    """Every row counts as one that was there before."""
+
+    def bad(order: Any) -> Any:
+        return is_upsert(order) & False
+
+    everywhere(stack, keys.is_birth, bad)
+
+
 PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
     "mark-before-rows": _mark_before_rows,
     "lt-for-le": _lt_for_le,
@@ -281,6 +325,9 @@ PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
     "pauses-forgotten": _pauses_forgotten,
     "behind-for-ever": _behind_for_ever,
     "skips-forgotten": _skips_forgotten,
+    "pushed-out-unnoticed": _pushed_out_unnoticed,
+    "blocked-forgotten": _blocked_forgotten,
+    "births-forgotten": _births_forgotten,
     **LOAD_PLANTS,
 }
 """The bugs by name; the first ones are those that a simulation must find at the least."""

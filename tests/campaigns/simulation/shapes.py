@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -33,6 +33,13 @@ class Shape:
     """Values of each column."""
     nullable: bool = False
     """The first column is unique and may be NULL, which makes it no key."""
+    alike: bool = False
+    """The source finds equal what the target does, so that a key can change its spelling."""
+
+    def is_torn(self, rows: Iterable[Image]) -> bool:
+        """Whether the target finds two of these rows equal that the source tells apart."""
+        found = [taken for row in rows for taken in taken_of(self, row, alike=True)]
+        return len(found) != len(set(found))
 
     @property
     def is_spelled(self) -> bool:
@@ -80,7 +87,48 @@ SHAPES = (
         domains=((_TIMES[0], NULL), _WORDS),
     ),
 )
-BY_NAME = {shape.name: shape for shape in SHAPES}
+_SPELLINGS = ("a", "A", "b", "a ")
+_LAX = "VARCHAR(20) COLLATE utf8mb4_general_ci"
+LAX_SHAPES = (
+    *SHAPES,
+    Shape(
+        name="torn key",
+        columns=(("k", f"{_LAX} PRIMARY KEY"), ("v", "VARCHAR(20)")),
+        keys=(0,),
+        domains=(_SPELLINGS, _WORDS),
+    ),
+    Shape(
+        name="padded key",
+        columns=(("k", "VARCHAR(20) COLLATE utf8mb4_bin PRIMARY KEY"), ("v", "VARCHAR(20)")),
+        keys=(0,),
+        domains=(_SPELLINGS, _WORDS),
+    ),
+    Shape(
+        name="torn unique",
+        columns=(("id", "INT PRIMARY KEY"), ("u", f"{_LAX} UNIQUE"), ("v", "VARCHAR(20)")),
+        keys=(0, 1),
+        domains=(("1", "2", "3", "4"), (*_SPELLINGS, NULL), _WORDS),
+    ),
+    Shape(
+        name="torn nullable",
+        columns=(("u", f"{_LAX} UNIQUE"), ("v", "VARCHAR(20)")),
+        keys=(),
+        domains=((*_SPELLINGS, NULL), _WORDS),
+        nullable=True,
+    ),
+    *(
+        Shape(
+            name=f"alike key {number}",
+            columns=(("k", f"{_LAX} PRIMARY KEY"), ("v", "VARCHAR(20)")),
+            keys=(0,),
+            domains=(_SPELLINGS, _WORDS),
+            alike=True,
+        )
+        for number in range(2)
+    ),
+)
+"""Also those with keys by which the target finds rows equal."""
+BY_NAME = {shape.name: shape for shape in LAX_SHAPES}
 EXTRA = "VARCHAR(20)"
 """What a column is that is added later."""
 
@@ -103,9 +151,19 @@ def schema_columns(shape: Shape, extras: Sequence[str], *, finer: bool) -> tuple
 
 
 def taken(shape: Shape, image: Image) -> Iterator[tuple[int, str]]:
-    """Which places in unique indexes a row takes."""
+    """Which places in unique indexes of the source a row takes."""
+    return taken_of(shape, image, alike=shape.alike)
+
+
+def taken_of(shape: Shape, image: Image, *, alike: bool) -> Iterator[tuple[int, str]]:
+    """The same, of one that tells spellings apart, or (`alike`) as the target does."""
     places = (0,) if shape.nullable else shape.keys
-    return ((place, image[place]) for place in places if image[place] != NULL)
+    lax = [alike and "COLLATE" in kind for _, kind in shape.columns]
+    ignores_case = [_LAX in kind for _, kind in shape.columns]
+    for place in places:
+        if image[place] != NULL:
+            text = image[place].rstrip(" ") if lax[place] else image[place]
+            yield place, text.casefold() if lax[place] and ignores_case[place] else text
 
 
 def half_of(image: Image) -> int:

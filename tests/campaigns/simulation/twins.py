@@ -48,6 +48,10 @@ class InDoubt(Exception):
     """A table halts because a copy may show a rename and nothing tells whether it does: an operator has to look, and the history ends."""
 
 
+class Torn(Exception):
+    """A table halts because the target cannot hold two rows of it: an operator has to let it, and the history ends."""
+
+
 @dataclass(slots=True)
 class InFlight:
     """A statement that the server goes on with though nobody waits for it."""

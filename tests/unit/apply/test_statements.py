@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from pymysql.converters import escape_string as escape
 
@@ -134,6 +136,16 @@ def test_delete_by_several_columns() -> None:
     assert delete_keys(work(ID, wire("v"), BLOB, key=keys), [b"1\tabcd\t0011"], escape) == (
         "DELETE FROM `s```.`t` WHERE (`id`, LEFT(`v`, 3), LEFT(`b`, 2)) IN ((1,LEFT('abcd', 3),LEFT(x'0011', 2)))"
     )
+
+
+def test_delete_of_keys_to_the_last_byte() -> None:
+    """Where the target may find another spelling equal, that stays; keys that are equal only where their bytes are need no second look."""
+    name = replace(part(wire("v")), fold=Fold.LOOSE)
+    same = "CAST(CONVERT(`v` USING utf8mb4) AS BINARY)"
+    assert delete_keys(work(ID, wire("v"), key=(part(ID), name)), [b"1\ta"], escape, exact=True) == (
+        f"DELETE FROM `s```.`t` WHERE (`id`, `v`) IN ((1,'a'),(1,CONCAT('~', 'a'))) AND {same} IN (CAST(CONVERT('a' USING utf8mb4) AS BINARY))"
+    )
+    assert "BINARY" not in delete_keys(work(ID, key=(part(ID),)), [b"1"], escape, exact=True)
 
 
 @pytest.mark.parametrize(
