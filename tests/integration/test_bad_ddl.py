@@ -188,7 +188,7 @@ def test_tables_that_somebody_changed(bucket: SmallBucket, server: DatabaseServe
 
 @pytest.mark.parametrize("server", [kind for kind in KINDS if kind != "tidb"], indirect=True)
 def test_collation_of_a_key_that_somebody_changed(bucket: SmallBucket, server: DatabaseServer) -> None:
-    """Two keys of the source would be one in the target: the table stops before the second is written (D17)."""
+    """Two keys of the source would be one in the target: the table stops before the second is written (D17), and its advice is a way on."""
     columns = (column("k", "VARCHAR", key=True, ColumnPrecision="9"), column("v", "INT"))
     bucket.schema("d", ts(0), "CREATE DATABASE `d`", 1)
     bucket.schema("d.t", ts(1), "CREATE TABLE `t` (`k` VARCHAR(9) PRIMARY KEY,`v` INT)", CREATE_TABLE, columns)
@@ -201,8 +201,17 @@ def test_collation_of_a_key_that_somebody_changed(bucket: SmallBucket, server: D
     error = of(once(bucket, server), "d.t").error
     assert "collation utf8mb4_general_ci of k instead of utf8mb4_bin" in error
     assert content(server, "d.t") == [("a", 1)]
-    table_command({"downstream_uri": server.uri, "action": "accept-keys", "table": "d.t"}, {})
+    accept = {"downstream_uri": server.uri, "action": "accept-keys", "table": "d.t"}
+    table_command(accept, {})
+    error = of(once(bucket, server), "d.t").error
+    assert "the row with k = 'A' was not written, for the target holds the row with k = 'a'" in error
+    assert content(server, "d.t") == [("a", 1)]
+    found = re.search("ALTER TABLE `d`.`t` CONVERT TO CHARACTER SET utf8mb4 COLLATE [a-z0-9_]+", error)
+    assert found
+    server.query(found[0])
+    table_command(accept, {})
     assert not once(bucket, server).halted
+    assert content(server, "d.t") == [("A", 2), ("a", 1)]
 
 
 def test_table_that_contradicts_its_schema_file(bucket: SmallBucket, server: DatabaseServer) -> None:

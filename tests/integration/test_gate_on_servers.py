@@ -149,12 +149,16 @@ def unlike(summary: RoundSummary, name: str, one: Hostile, site: Site) -> str:
     """Return the state or error of a table where that is not the program's own refusal of the statement; else an empty text.
 
     The error has the statement, or the name that it may not have. One that names a table of another halted statement waits for it.
+    A view is left out, and halts nothing, unless no TiCDC stores such a statement.
     """
     text = one.of(name, site.file, site.folder)
     start = text.partition("\\")[0].rstrip(";")[:100]  # backslashes are shown escaped
     halted = [table for table in summary.halted if table.table.partition(".")[2] == name]
-    state = of(summary, f"d.{name}").state
-    if not halted or state not in ("halted", "waiting"):
+    table = of(summary, f"d.{name}")
+    state = table.state
+    if one.kind == CREATE_VIEW and "The view is left out" in table.error:
+        halted = [table]
+    elif not halted or state not in ("halted", "waiting"):
         may_wait = (
             one.kind in MOVES or "RENAME" in text.upper() or (one.spelling != "plain" and one.kind == CREATE_VIEW)
         )
