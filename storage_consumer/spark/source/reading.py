@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 import pyarrow as pa
 
@@ -77,7 +78,9 @@ def _batch(arrays: dict[str, pa.Array], piece: Piece, schema: pa.Schema) -> pa.R
 def _documents(ordered: Ordered, partition: FilesPartition, protocol: Protocol) -> Iterator[pa.RecordBatch]:
     """Yield rows of all tables as JSON, and statements."""
     images = Images(protocol)
-    held: list[dict[str, object]] = [_statement(each) for each in partition.statements]
+    held: list[dict[str, object]] = []
+    for _, of_one_ts in groupby(partition.statements, key=lambda each: each.commit_ts):
+        held += [_statement(each, place) for place, each in enumerate(of_one_ts)]
     for work in partition.files:
         for change in ordered.changes_of(work, _range(work, partition)):
             held.append(_document(change, images))
@@ -111,8 +114,10 @@ def _text(image: Mapping[str, object] | None) -> str | None:
     return None if image is None else dumped(dict(image))
 
 
-def _statement(statement: Statement) -> dict[str, object]:
+def _statement(statement: Statement, place: int) -> dict[str, object]:
+    """Return the row of a statement. `place`: its number in the running order of those of its commit-ts, whatever files have them."""
     definition = statement.definition
+    row = _place(statement.commit_ts, _STATEMENT, "", place)
     return {
         "database": definition.name.schema,
         "table": definition.name.table or None,
@@ -121,7 +126,8 @@ def _statement(statement: Statement) -> dict[str, object]:
         "statement": definition.query,
         "_change_type": "ddl",
         "_table_version": definition.version,
-        **_place(statement.commit_ts, _STATEMENT, definition.path, 0),
+        **row,
+        "_file": definition.path,
     }
 
 

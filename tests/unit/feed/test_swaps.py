@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from storage_consumer import read_changes
 from storage_consumer.feed.records import Statement
 from storage_consumer.model import TableName
+from storage_consumer.spark.source.ticdc import TicdcDataSource
 from tests.harness.small_bucket import SmallBucket, column, row, ts
 from tests.harness.tables_at import found_at, read_at
 from tests.unit.feed.building import feed_of, loaded_of
@@ -109,3 +111,19 @@ def test_a_swap_by_a_third_name(tmp_path: Path) -> None:
     bucket.metadata(ts(40))
     assert rows_of(bucket, "d.m") == [(1, 11, None), (3, 13, 14)]
     assert rows_of(bucket, "e.l") == [(2, 12, 13), (4, 14, None)]
+
+
+def test_sequence_of_a_swap(tmp_path: Path) -> None:
+    """Each statement of a swap has a place of its own in the Spark source, and they sort as they ran, whatever file holds them."""
+    bucket = SmallBucket(root=tmp_path)
+    bucket.schema("d", ts(0), "CREATE DATABASE `d`", 1)
+    with_generated(bucket)
+    bucket.metadata(ts(40))
+    source = TicdcDataSource({"path": bucket.uri, "tz": "UTC"})
+    reader = source.reader(source.schema())
+    read = [batch for part in reader.partitions() for batch in reader.read(part)]
+    rows = [row for batch in read if isinstance(batch, pa.RecordBatch) for row in batch.to_pylist()]
+    renames = [row for row in rows if "RENAME" in (row["statement"] or "")]
+    texts = [row["statement"] for row in sorted(renames, key=lambda row: tuple(row["_sequence"].values()))]
+    assert [text.split()[-1].strip("`;") for text in texts] == ["d`.`c", "d`.`a", "d`.`b"]
+    assert len({(row["_file"], row["_row"]) for row in renames}) == len(renames)
