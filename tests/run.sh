@@ -129,12 +129,11 @@ campaigns() {
 
 tier=quick
 case "${1:-}" in quick | all | night) tier=$1 && shift ;; esac
-# Whole files go to each process, with servers and a Spark session of its own. What runs the program or measures time runs afterwards, one after
-# another: it stops, cuts and fills up what it runs on.
+# Whole files go to each process, with servers and a Spark session of its own. What measures time or fills the machine runs at last, one after
+# another. What runs the program waits for it for a third of its time.
 at_once=(--numprocesses=auto --maxprocesses=4 --dist=loadfile)
 # The quick tests wait for servers and processes for a third of their time, so one process more than there are processors is faster.
 one_more=$(($(nproc) + 1))
-by_itself='acceptance or alone'
 
 mkdir -p "$cache"
 has git || apt_install git # the guards ask it which files belong to the repository
@@ -159,15 +158,17 @@ if [ "$tier" = quick ]; then
   export STORAGE_CONSUMER_SERVERS=$cache/no-servers
   run pytest --tier quick "${at_once[@]}" --numprocesses="$one_more" "$@" || status=$?
 else
-  run pytest --tier all "${at_once[@]}" -m "not ($by_itself)" "$@" || status=$?
-  second=0
-  run pytest --tier all -m "$by_itself" "$@" || second=$?
-  third=0
-  if [ "$tier" = night ]; then run pytest --tier newer-mariadb "${at_once[@]}" -m "not ($by_itself)" "$@" || third=$?; fi
+  status=5
   # 5: none of the tests that were asked for belongs there.
-  for next in "$second" "$third"; do
+  also() {
+    local next=0
+    run pytest "$@" || next=$?
     if [ "$status" = 5 ] || { [ "$status" = 0 ] && [ "$next" != 5 ]; }; then status=$next; fi
-  done
+  }
+  also --tier all "${at_once[@]}" -m 'not (acceptance or alone)' "$@"
+  also --tier all "${at_once[@]}" -m 'acceptance and not alone' "$@"
+  also --tier all -m alone "$@"
+  if [ "$tier" = night ]; then also --tier newer-mariadb "${at_once[@]}" -m 'not (acceptance or alone)' "$@"; fi
 fi
 echo "tests: $((SECONDS - tests_started)) s, exit code $status"
 if [ "$tier" = night ]; then campaigns || status=$?; fi

@@ -150,7 +150,7 @@ class RowStatements:
         except _Taken:
             # TiDB gives up the locks of a failed statement in the background, and those of the next one with them, unless a locking read has
             # taken a new timestamp since: then the commit fails.
-            self.fenced.look_at_slot()
+            self.fenced.check_slot()
             raise
 
     def _add(self, work: TablePlan, rows: Sequence[bytes], settle: Settle, *, exact: bool) -> None:

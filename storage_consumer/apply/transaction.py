@@ -145,7 +145,7 @@ class FencedConnection:
         After the first conflict, writers of a table with further unique keys also lock the table's slot, and so queue. Replacing rows by
         several unique keys makes writers deadlock; inserting new rows does not.
         """
-        self._check_slot()
+        self.check_slot()
         # In a `whole` job one task alone writes a table, so nobody is in its way.
         if work.has_other_unique_keys and self._queues and not self.spec.whole:
             self.lock_table(work)
@@ -156,12 +156,8 @@ class FencedConnection:
         # Two tables may share one, which costs them a wait and no more.
         self._lock_slot(-1 - work.index % SERIAL_SLOTS)
 
-    def look_at_slot(self) -> None:
-        """Read this task's slot, which the running transaction has locked."""
-        self._lock_slot(self._partition)
-
-    def _check_slot(self) -> None:
-        """Claim the task's slot in the first transaction of an attempt; raise `TargetUnavailable` if it was lost or is finished.
+    def check_slot(self) -> None:
+        """Lock the task's slot, and claim it in the first transaction of an attempt; raise `TargetUnavailable` if it was lost or is finished.
 
         Without this, a second attempt (after a lost executor, or by speculation) could repeat the beginning of what the first
         one has finished, and be killed before it reaches the end.
@@ -179,7 +175,7 @@ class FencedConnection:
 
     def _close_slot(self) -> int:
         """Mark the task as finished in this window."""
-        self._check_slot()
+        self.check_slot()
         return self._mark_slot(self.spec.statements.close_slot)
 
     def _lock_slot(self, slot: int) -> tuple[str, int]:

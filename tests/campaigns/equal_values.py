@@ -8,9 +8,8 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 
 import pymysql.err
 
@@ -34,29 +33,38 @@ def main() -> int:
     asked = parser.parse_args()
     chosen = asked.server or list(_SERVERS)
     share = -(-asked.pairs // (len(chosen) * len(COLLATIONS) * len(KEYS) * len(HOW)))
-    total, table = Found(), defaultdict[tuple[str, str], Found](Found)
+    total = Found()
     for kind in chosen:
-        with ExitStack() as stack:
-            server = stack.enter_context(_SERVERS[kind]())
+        with _SERVERS[kind]() as server:
             for collation in COLLATIONS:
-                for key in KEYS:
-                    try:
-                        made = Pairs(server, collation, key)
-                    except (NotReplicable, pymysql.err.MySQLError) as fault:
-                        print(f"{kind} {collation} {key}: the table is refused: {fault}", flush=True)
-                        continue
-                    with made:
-                        for how in HOW:
-                            chance = random.Random(f"{asked.seed} {collation} {key} {how}")  # noqa: S311 - data
-                            found = made.run(pairs(collation, chance, share, key), how)
-                            table[kind, collation].add(found)
-                            for one in found.lost[:3]:
-                                print(f"{kind} {collation} {key} {how}: {one}", flush=True)
-                found = table[kind, collation]
-                print(f"{kind:8}{collation:22}{found.pairs:8} pairs {found.kept:8} kept {found.said:8} said {len(found.lost):4} lost", flush=True)  # fmt: skip
-                total.add(found)
+                total.add(_tried(server, collation, asked.seed, share))
     print(f"{total.pairs} pairs: {total.kept} kept, {total.said} said, {len(total.lost)} lost without a word")
     return 1 if total.lost else 0
+
+
+def _tried(server: servers.DatabaseServer, collation: str, seed: int, share: int) -> Found:
+    """Write pairs of a collation under each kind of key; return what became of them."""
+    found = Found()
+    for key in KEYS:
+        _try(server, collation, key, seed, share, found)
+    print(f"{server.kind:8}{collation:22}{found.pairs:8} pairs {found.kept:8} kept {found.said:8} said {len(found.lost):4} lost", flush=True)  # fmt: skip
+    return found
+
+
+def _try(server: servers.DatabaseServer, collation: str, key: str, seed: int, share: int, total: Found) -> None:
+    """Write pairs under one kind of key, in each way, and add to `total` what became of them."""
+    try:
+        made = Pairs(server, collation, key)
+    except (NotReplicable, pymysql.err.MySQLError) as fault:
+        print(f"{server.kind} {collation} {key}: the table is refused: {fault}", flush=True)
+        return
+    with made:
+        for how in HOW:
+            chance = random.Random(f"{seed} {collation} {key} {how}")  # noqa: S311 - data
+            found = made.run(pairs(collation, chance, share, key), how)
+            total.add(found)
+            for one in found.lost[:3]:
+                print(f"{server.kind} {collation} {key} {how}: {one}", flush=True)
 
 
 if __name__ == "__main__":

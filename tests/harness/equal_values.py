@@ -10,7 +10,7 @@ import base64
 import random
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -336,8 +336,3 @@ def _place(item: tuple[Place, object]) -> Place:
 
 
 _OPTIONS = CsvOptions(include_commit_ts=True)
-
-
-def combinations(keys: Sequence[str] = tuple(KEYS), how: Sequence[str] = HOW) -> Iterator[tuple[str, str, str]]:
-    """Every collation with every kind of key and every way in which the second text comes."""
-    return ((collation, key, one) for collation in COLLATIONS for key in keys for one in how)
