@@ -132,7 +132,7 @@ case "${1:-}" in quick | all | night) tier=$1 && shift ;; esac
 # Whole files go to each process, with servers and a Spark session of its own. What measures time or fills the machine runs at last, one after
 # another. What runs the program waits for it for a third of its time.
 at_once=(--numprocesses=auto --maxprocesses=4 --dist=loadfile)
-# The quick tests wait for servers and processes for a third of their time, so one process more than there are processors is faster.
+# The tests wait for servers and processes for a third of their time, so one process more than there are processors is faster.
 one_more=$(($(nproc) + 1))
 
 mkdir -p "$cache"
@@ -153,6 +153,7 @@ say "set up in $((SECONDS - started)) s"
 cd "$here"
 status=0
 tests_started=$SECONDS
+if [ "$tier" = night ]; then export STORAGE_CONSUMER_THOROUGH=yes; fi
 if [ "$tier" = quick ]; then
   # What the machine may have of other servers is not there, so that a quick run is the same for everybody.
   export STORAGE_CONSUMER_SERVERS=$cache/no-servers
@@ -165,7 +166,7 @@ else
     run pytest "$@" || next=$?
     if [ "$status" = 5 ] || { [ "$status" = 0 ] && [ "$next" != 5 ]; }; then status=$next; fi
   }
-  also --tier all "${at_once[@]}" -m 'not (acceptance or alone)' "$@"
+  also --tier all "${at_once[@]}" --numprocesses="$((one_more < 4 ? one_more : 4))" -m 'not (acceptance or alone)' "$@"
   also --tier all "${at_once[@]}" -m 'acceptance and not alone' "$@"
   also --tier all -m alone "$@"
   if [ "$tier" = night ]; then also --tier newer-mariadb "${at_once[@]}" -m 'not (acceptance or alone)' "$@"; fi

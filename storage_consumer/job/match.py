@@ -37,6 +37,9 @@ _FLOATS_THERE = {
 """Target type → the type as which such a number is compared: 0.1 in single precision is not the 0.1 of a DECIMAL or a DOUBLE."""
 
 
+_FORMER = "the directory is of an earlier table of this name, and this table was made by the statement of version {}"
+
+
 class _Columns(NamedTuple):
     """The target's columns in a step."""
 
@@ -53,6 +56,11 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
 
     Raises `NotReplicable` if the table's newest structure and the target's do not fit.
     """
+    # Without commit-ts nothing shows that rows are of before the commit range.
+    former = {
+        place: each for place, each in step.definitions.items() if upstream.has_commit_ts and step.is_former(each)
+    }
+    step = replace(step, definitions={place: each for place, each in step.definitions.items() if place not in former})
     newest = step.current
     protocol = upstream.protocol
     _refuse_view(newest.name, target)
@@ -85,7 +93,8 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
         has_other_unique_keys=len(target.unique_keys) > 1 or bool(target.expression_keys),
         written=written,
         key=key,
-        versions=_versions(step, layout, target, columns, upstream),
+        versions=_versions(step, layout, target, columns, upstream)
+        | _unread(replace(step, definitions=former), upstream, _FORMER.format(step.made_at)),
         replaces=mode is Mode.KEYLESS and bool(target.unique_keys or target.expression_keys),
         has_commit_ts=upstream.has_commit_ts,
         stripe_bits=_stripe_bits(target),
@@ -231,17 +240,6 @@ def unread_work(index: int, step: RowStep, upstream: Upstream, missing: str = ""
     """
     repeats = step.dropped and not upstream.has_commit_ts
     reason = "" if repeats else missing or f"the table {step.name} does not exist in the target at this time"
-    versions = {
-        place: VersionPlan(
-            layout=row_layout(d, frozenset(), upstream),
-            low=_low(d, step.commit_range),
-            written=(),
-            key=(),
-            misfit=reason,
-            is_all_duplicates=repeats,
-        )
-        for place, d in step.definitions.items()
-    }
     return TablePlan(
         index=index,
         table_key=step.table_key,
@@ -251,8 +249,25 @@ def unread_work(index: int, step: RowStep, upstream: Upstream, missing: str = ""
         has_other_unique_keys=False,
         written=(),
         key=(),
-        versions=versions,
+        versions=_unread(step, upstream, reason, is_all_duplicates=repeats),
     )
+
+
+def _unread(
+    step: RowStep, upstream: Upstream, misfit: str, *, is_all_duplicates: bool = False
+) -> dict[VersionKey, VersionPlan]:
+    """Return the plan for directories of which no row may be in the commit range, unless all are repeats."""
+    return {
+        place: VersionPlan(
+            layout=row_layout(definition, frozenset(), upstream),
+            low=_low(definition, step.commit_range),
+            written=(),
+            key=(),
+            misfit=misfit,
+            is_all_duplicates=is_all_duplicates,
+        )
+        for place, definition in step.definitions.items()
+    }
 
 
 def _low(definition: TableDefinition, commit_range: CommitRange) -> int:

@@ -113,6 +113,8 @@ class RowStep:
     """The structure of every version directory that a file is in."""
     files: tuple[DataFile, ...]
     """Files that may hold rows of the commit range, in sequence order."""
+    made_at: int = 0
+    """Version of the CREATE TABLE that made the table before the commit range; 0 for none, and for one that a rename gave its name."""
     dropped: bool = False
     """Whether the table does not exist at this time: the files may only hold rows that were applied before."""
     out_of_turn: str = ""
@@ -129,6 +131,10 @@ class RowStep:
     """Whether it does have it by that name, beside whatever it has under the former one."""
     crossing: str = ""
     """Path of the schema file by which one key's rows may be in several partitions, if the files are. Empty if there is none."""
+
+    def is_former(self, definition: TableDefinition) -> bool:
+        """Return whether a directory is of an earlier table of the name, which was gone before the commit range: no row of it is in there."""
+        return definition.version < self.made_at and definition.name.folded() == self.current.name.folded()
 
     @property
     def is_before_structure(self) -> bool:

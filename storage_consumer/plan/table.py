@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from storage_consumer.model import CommitRange, DataFile, TableDefinition, TableName
+from storage_consumer.model import CommitRange, DataFile, DdlKind, TableDefinition, TableName
 from storage_consumer.plan.copies import Copies, CopyLedger
 from storage_consumer.plan.file_sequence import FileSequences
 from storage_consumer.plan.steps import RowStep, key_of
@@ -151,6 +151,8 @@ class TableConsumer:
         files, definitions = self.files.readable(target)
         if not files:
             return None
+        made = self.timeline.made_before(self._checkpoint + 1)
+        is_new = made is not None and made.definition.ddl_type in (DdlKind.CREATE_TABLE, DdlKind.CREATE_TABLES)
         return RowStep(
             table_key=self.key,
             name=self._name,
@@ -158,6 +160,7 @@ class TableConsumer:
             current=self.timeline.in_force(self._checkpoint) or next(iter(definitions.values())),
             definitions=definitions,
             files=tuple(files),
+            made_at=made.version if made is not None and is_new else 0,
             dropped=self._status.dropped,
             out_of_turn=self.files.out_of_turn(files),
             crossing=self.files.crossing(files),

@@ -150,7 +150,7 @@ class _Column:
         is_relaxed = self.of_target == "mariadb" and source.is_generated and target.is_generated and target.nullable
         generated = "generated NOT NULL" if is_relaxed else ""
         self.found.judge(f"{where}: NULL", source.nullable, target.nullable, generated)
-        self.found.judge(f"{where}: generated", source.is_generated, target.is_generated)
+        self.found.judge(f"{where}: generated", _generated(source), _generated(target))
         self._judge_default(f"{where}: default")
         self.found.judge(f"{where}: counts by itself", _counts(source), _counts(target), self._counter())
         self.found.judge(f"{where}: on update", _on_update(source), _on_update(target))
@@ -235,6 +235,10 @@ def _without_display(column_type: str) -> str:
     """Return a type without what only counts where its values are shown. ZEROFILL means UNSIGNED."""
     plain, zerofill, _ = _WIDTH.sub(r"\1", column_type).partition(" zerofill")
     return f"{plain.removesuffix(' unsigned')} unsigned" if zerofill else plain
+
+
+def _generated(column: ColumnShape) -> str:
+    return "" if not column.is_generated else "stored" if "stored" in column.extra.lower() else "virtual"
 
 
 def _counts(column: ColumnShape) -> bool:

@@ -255,6 +255,10 @@ class CorpusSource:
         return Corpus(folder)
 
 
+THOROUGH = bool(os.environ.get("STORAGE_CONSUMER_THOROUGH"))
+"""Whether every variant and every way of delivery is tried, as at night; otherwise some of each workload."""
+
+
 def root() -> Path:
     """Where corpora are: ``$STORAGE_CONSUMER_CORPORA``, else ``fixtures/``."""
     return Path(os.environ.get("STORAGE_CONSUMER_CORPORA") or FIXTURES)

@@ -10,13 +10,20 @@ from pyspark.sql import SparkSession
 from storage_consumer.job import shape
 from storage_consumer.job.spec import FileSplit
 from tests.campaigns.corpus_table import WORKLOADS
-from tests.harness.corpora import FIXTURES, CorpusSource, available, chosen
+from tests.harness.corpora import FIXTURES, THOROUGH, CorpusSource, available, chosen
 from tests.harness.replay import MODES, replayed
 from tests.harness.servers import KINDS, NEWER_MARIADB, DatabaseServer
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 SOURCES = chosen(available(), workloads=tuple(WORKLOADS.split(",")), variants=("csv", "json"))
 VARIANTS = tuple(source for source in available(FIXTURES) if str(source) not in set(map(str, SOURCES)))
+WAYS = tuple(
+    (source, mode)
+    for place, source in enumerate(SOURCES)
+    for turn, mode in enumerate(MODES)
+    if THOROUGH or mode == "steps" or turn == place % len(MODES)
+)
+"""Each recording step by step, and in turn in one other way."""
 IN_PARTS = ("shop", "text_traps", "keys")
 ON_OTHERS = chosen(SOURCES, workloads=("shop", "types", "text_traps", "keys"), archs=("new",))
 
@@ -27,8 +34,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("corpora")
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("source", SOURCES, ids=str)
+@pytest.mark.parametrize(("source", "mode"), WAYS, ids=str)
 def test_equal_on_mariadb(
     source: CorpusSource, mode: str, mariadb: DatabaseServer, spark: SparkSession, scratch: Path, tmp_path: Path
 ) -> None:

@@ -413,3 +413,24 @@ def test_what_the_next_statement_does_not_explain(columns: tuple[str, ...], then
     target = table(*(there(name) for name in columns), keys=(BY_ID,))
     with pytest.raises(NotReplicable):
         ahead(target, source(ID, col("b")), source(*then))
+
+
+def test_an_earlier_table_of_the_name() -> None:
+    """Its structure decides nothing about rows of the present one, and no row of its directory may be in the commit range."""
+    former = source(col("a", "VARCHAR"), col("s", "VARCHAR"), version=50)
+    current = source(col("a"), col("s", "SET"), version=100)
+    target = table(there("a", nullable=True), there("s", nullable=True, data_type="set", column_type="set('x','y')"))
+    made = replace(step(former, current, low=100), made_at=100)
+    work = table_work(0, made, target, upstream("canal-json"))
+    assert "earlier table of this name" in work.versions[50, "s/t"].misfit
+    assert not work.versions[50, "s/t"].written
+    alone = table_work(0, step(current), target, upstream("canal-json"))
+    assert work.versions[100, "s/t"] == alone.versions[100, "s/t"]
+    # One of another name is the same table, before its rename; without commit-ts nothing shows that its rows are repeats.
+    renamed = replace(former, name=TableName(schema="s", table="x"))
+    assert not any(
+        "earlier" in found.misfit
+        for found in table_work(
+            0, replace(step(renamed, current), made_at=100), target, upstream("canal-json")
+        ).versions.values()
+    )

@@ -84,6 +84,7 @@ def index(
         ("mysql", replace(INT, nullable=False, is_generated=True), replace(INT, is_generated=True), ""),
         ("mysql", replace(INT, nullable=False), INT, ""),
         ("mysql", replace(INT, is_generated=True), INT, ""),
+        ("mysql", replace(INT, is_generated=True, extra="STORED GENERATED"), replace(INT, is_generated=True, extra="VIRTUAL GENERATED"), ""),
         ("mariadb", replace(TEXT, default="it's"), replace(TEXT, default="'it''s'"), "default expression"),
         ("mariadb", replace(TEXT, default="x"), replace(TEXT, default="'y'"), ""),
         ("mysql", replace(TEXT, default=""), TEXT, ""),
