@@ -120,6 +120,7 @@ campaigns() {
   run tests.campaigns kills --kills 200 --seed "$seed" || status=$?
   run tests.campaigns shuffles --count 200 --seed "$seed" || status=$?
   run tests.campaigns fuzz canal-json csv exports growth paths schema --minutes 10 --seed "$seed" || status=$?
+  run tests.campaigns equal-values --seed "$seed" || status=$?
   run tests.campaigns waves || status=$?
   run tests.campaigns corpora --all || status=$?
   run tests.campaigns faults || status=$?

@@ -256,15 +256,17 @@ class Pairs:
             assert self._job([*firsts, *(others if how == "update" else [])]) == []
         if self._key == "primary":
             # Each alone, since the first that is not written ends the transaction.
-            return self._counted(texts, how, sum(bool(self._job(rows)) for rows in seconds))
+            return self._counted(texts, how, [bool(self._job(rows)) for rows in seconds])
         errors = self._job([row for rows in seconds for row in rows])
-        found = self._counted(texts, how, self._blocked)
+        found = self._counted(texts, how)
+        if found.said != self._blocked:
+            found.lost.append(f"{self._blocked} were reported, and {found.said} are missing")
         if bool(errors) != bool(found.said):
             found.lost.append(f"{found.said} are blocked, and the second job says {errors}")
         return found
 
-    def _counted(self, texts: Sequence[Pair], how: str, said: int) -> Found:
-        """Compare what is there with what should be."""
+    def _counted(self, texts: Sequence[Pair], how: str, reported: Sequence[bool] = ()) -> Found:
+        """Compare what is there with what should be. `reported`: of each pair, where it is known, whether its second was."""
         there: Counter[tuple[int, int, str]] = Counter()
         for number, identity, text in self._server.query("SELECT g, id, v FROM pairs.t"):
             there[number, identity, text.decode() if isinstance(text, bytes) else text] += 1
@@ -273,6 +275,12 @@ class Pairs:
             first, second = ((number, n, self._text(number, text)) for n, text in enumerate((one, other)))
             if there[first] == there[second] == 1:
                 found.kept += 1
+                if reported and reported[number]:
+                    found.lost.append(f"{one!r} and {other!r} are both there, and one is said not to be")
+            elif reported and not reported[number]:
+                found.lost.append(
+                    f"{one!r} and {other!r}: nothing was said of {[row for row in there if row[0] == number]}"
+                )
             # In one window nothing says which of the two comes first.
             elif (
                 there[first] == 1
@@ -282,8 +290,6 @@ class Pairs:
                 found.said += 1
             else:
                 found.lost.append(f"{one!r} and {other!r}: {[row for row in there if row[0] == number]}")
-        if found.said != said:
-            found.lost.append(f"{said} were reported, and {found.said} are missing")
         return found
 
     def _text(self, number: int, text: str) -> str:
