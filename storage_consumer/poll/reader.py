@@ -139,9 +139,10 @@ class StorageReader:
         self._left_out = frozenset[str]()
         self._copies = Copies()
         self._before: Before | None = None
-        # Of all schema files that were read, and the newest of those of this run: while that is there, so is the changefeed that was read.
         self._versions: set[tuple[str, int]] = set()
-        self._landmark = ""
+        # Version and path of the schema files of this run: the newest that is not after the checkpoint, and all that are. While that one is
+        # there, so is the changefeed that was read.
+        self._landmarks: list[tuple[int, str]] = []
         self.way_on = WAY_ON
         """What to do with a bucket that is another changefeed's: it ends the error."""
 
@@ -208,8 +209,8 @@ class StorageReader:
         self._looks = []
         self._before = None
         self._versions |= {(read.file.table_dir, read.file.version) for read in poll.schema_files}
-        if poll.schema_files:
-            self._landmark = max((read.file for read in poll.schema_files), key=lambda file: file.version).stored.path
+        marks = sorted({*self._landmarks, *((read.file.version, read.file.stored.path) for read in poll.schema_files)})
+        self._landmarks = marks[max(0, sum(version <= checkpoint for version, _ in marks) - 1) :]
         self._inventory.earlier = None
         self._returned = checkpoint
         return poll
@@ -245,12 +246,14 @@ class StorageReader:
 
     def _is_suspect(self, *, full: bool) -> bool:
         """Return whether new schema files may be those of another changefeed, which was given the prefix while this process runs."""
-        if self._before is not None or not self._landmark or not any(look.schema_files for look in self._looks):
+        if self._before is not None or not any(look.schema_files for look in self._looks):
+            return False
+        if not self._landmarks or self._landmarks[0][0] > self._returned:
             return False
         if full:
             return True
         try:
-            self._storage.read(self._landmark)
+            self._storage.read(self._landmarks[0][1])
         except FileNotFoundError:
             return True
         return False

@@ -100,7 +100,13 @@ def refuse_ahead_of_clock(checkpoint: int, state_schema: str, now: float) -> Non
 
 
 def _is_any_known(there: Collection[tuple[str, int]], before: Before) -> bool:
-    """Return whether one of these versions was read before, or has files that were finished."""
+    """Return whether one of these versions was read before, or has files that were finished.
+
+    One from after what was applied counts only where none from before was known: any changefeed that began before it writes it.
+    """
+    applied = before.applied or before.checkpoint
+    if any(version <= applied for _, version in before.schema_files):
+        there = [each for each in there if each[1] <= applied]
     if any(version in before.schema_files for version in there):
         return True
     folders = {folder for sequence in before.sequences for folder in with_all_above(folder_of(sequence))}

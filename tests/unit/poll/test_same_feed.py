@@ -160,6 +160,22 @@ def test_any_part_that_is_left_is_enough() -> None:
         assert not gone(first_poll([*left, *new], KNOWN, READ - back))
 
 
+AHEAD = files("shop/orders", READ + HOUR, count=1)
+"""A version that is read before the checkpoint comes to it: every changefeed that begins before it writes the very same."""
+
+
+@pytest.mark.parametrize("new", [AHEAD, [*files("shop/items", READ + HOUR // 2), *AHEAD]])
+def test_known_files_beyond_what_was_applied(new: list[str]) -> None:
+    """They prove nothing: another changefeed that began later writes them as well, and the rows before it are lost."""
+    with pytest.raises(ConfigError, match="those in between are lost"):
+        first_poll(new, state_of([*OLD, *AHEAD]), READ + 2 * HOUR)
+    with pytest.raises(ConfigError, match="those in between are lost"):
+        first_poll(new, state_of([*OLD, *AHEAD]), READ + 2 * HOUR, read=READ + 2 * HOUR, applied=READ)
+    assert not gone(first_poll([OLD[0], *new], state_of([*OLD, *AHEAD]), READ + 2 * HOUR))
+    # Of a changefeed that has just begun nothing else is known.
+    assert not gone(first_poll(AHEAD, state_of(AHEAD), READ + 2 * HOUR))
+
+
 class Running:
     """A process that has polled once, and what happens to its bucket meanwhile."""
 
@@ -198,6 +214,15 @@ def test_another_changefeed_while_it_runs(known: Known, begin: int, interval: fl
         running.exchange(OLD, new, READ + 2 * HOUR)
     with pytest.raises(ConfigError, match="So nothing of it was taken"):
         running.reader.poll()
+
+
+@pytest.mark.parametrize("interval", [0.0, 600.0])
+def test_another_changefeed_that_writes_what_was_read_ahead(interval: float) -> None:
+    """The newest file that was read may be there again, though it is another changefeed's now: an older one has to be."""
+    running = Running([*OLD, *AHEAD], interval)
+    new = files("shop/items", READ + HOUR // 2)
+    with pytest.raises(ConfigError, match="those in between are lost"):
+        running.exchange(OLD, new, READ + 2 * HOUR)
 
 
 @pytest.mark.parametrize("interval", [0.0, 600.0])
