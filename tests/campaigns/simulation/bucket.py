@@ -55,6 +55,24 @@ class Bucket:
         self.sink.begin(tick)
         self.tell(f"the changefeed begins at {tick}")
 
+    def exchange(self, tick: int, dice: random.Random, *, begins_late: bool) -> None:
+        """The prefix is emptied and given to another changefeed, which begins at a tick.
+
+        `begins_late`: rows before it are lost, which only its files can show: they are there before anything is read.
+        """
+        self.storage.hidden = frozenset()
+        for stored in list(self.storage.listing(frozenset(), {})):
+            self.storage.delete(stored.path)
+        self.storage.listed.clear()
+        self._shown.clear()
+        self.sink.begin_anew(tick)
+        self.tell(f"the prefix is emptied and given to a changefeed that begins at {tick}")
+        while (begins_late and not self.sink.writes) or dice.random() < 0.5:
+            self.follow(dice)
+        self.show_all()
+        self.told = -1
+        self.tell_checkpoint(tick)
+
     def fail_over(self, dice: random.Random) -> None:
         """TiCDC starts again from an earlier checkpoint."""
         self.sink.restart(dice, self.told)
@@ -86,6 +104,8 @@ class Bucket:
     @property
     def is_whole(self) -> bool:
         """Whether everything that was written can be listed, so that no statement of the checkpoint told can be missing."""
+        if self.judge.begun_anew and self.told < self.judge.told:
+            return False  # another changefeed has not come to where the former one was
         return len(self._shown) == len(self.sink.writes) and all(self._shown) and not self.storage.hidden
 
     def show_all(self) -> None:

@@ -56,6 +56,14 @@ class Counts:
     """Rows that were delivered again."""
     collisions: int = 0
     """Databases with a name that the target keeps for itself."""
+    lacking: int = 0
+    """Rows without some of their table's columns, in histories that came to their end."""
+    unread: int = 0
+    """Histories that ended at a table that halted, since nothing says which columns its rows have."""
+    feeds: int = 0
+    """Changefeeds that were given the emptied prefix of another one."""
+    refused_feeds: int = 0
+    """Histories that ended at such a one, since rows between the two may be lost."""
     torn: int = 0
     """Histories that ended at a table that halted, since the target finds two of its rows equal."""
     doubtful: int = 0

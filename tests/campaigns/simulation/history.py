@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from unittest.mock import patch
 
 from storage_consumer.config.settings import Limits
 from storage_consumer.decode.canal_json import decoder as canal_json
 from storage_consumer.decode.csv import scan
 from storage_consumer.driver import service as service_module
-from storage_consumer.errors import ConfigError, ExportUnfinished, LeaseLost, NotTheWriter
+from storage_consumer.errors import ConfigError, ExportUnfinished, LeaseLost, NotTheWriter, StorageConsumerError
 from storage_consumer.plan.table_decisions import TableDecision, Verb, shown_state
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.summary import RoundSummary
@@ -25,10 +26,10 @@ from tests.campaigns.simulation.loaded import tick_of
 from tests.campaigns.simulation.loads import Loads
 from tests.campaigns.simulation.places import Places
 from tests.campaigns.simulation.process import Beat, Process
-from tests.campaigns.simulation.shapes import LAX_SHAPES
+from tests.campaigns.simulation.shapes import LAX_SHAPES, WIDE_SHAPE
 from tests.campaigns.simulation.sink import Habits, Sink
-from tests.campaigns.simulation.source import Source, Statement
-from tests.campaigns.simulation.twins import Differs, LaggingStorage, Records
+from tests.campaigns.simulation.source import DATABASES, Source, Statement
+from tests.campaigns.simulation.twins import Differs, LaggingStorage, Records, Refused
 from tests.harness.small_bucket import ts
 
 _LIMITED = 0.2
@@ -37,6 +38,10 @@ _DECIDES = 0.2
 """Share of acts after which an operator decides."""
 _LOADS = 0.25
 """Share of acts after which an operator has something to do with copies."""
+_EXCHANGES = 0.1
+"""Share of acts after which another changefeed is given the prefix, if none was before."""
+_SELECTS = 0.1
+"""Share of acts after which column selectors change."""
 _SKIPS = 0.1
 """Share of acts after which an operator leaves a table out, if none was before."""
 
@@ -58,6 +63,9 @@ class Operator:
 
     routes: Mapping[str, str] = field(default_factory=dict)
     """Databases that the program sends elsewhere."""
+
+    exchanges: bool = False
+    """Gives the emptied prefix to another changefeed."""
 
     is_lax: bool = False
     """Has a target that finds keys equal which the source may tell apart."""
@@ -97,9 +105,13 @@ class History:
         self.source = Source(new=self.habits.new, raw=self.habits.raw, tells_old=self.habits.protocol == "canal-json")
         if self.operator.is_lax:
             self.source.shapes = LAX_SHAPES
+        if self.habits.selectors.obeyed:
+            self.source.shapes = (*self.source.shapes, *[WIDE_SHAPE] * 4)
+            self.source.unselected = self.habits.selectors.obeyed[0]
         self.records.places = Places(self.operator.routes)
         self.counts.routed = int(bool(self.operator.routes))
         self.judge = Judge(self.source, self.records)
+        self.judge.reads = partial(self.habits.selectors.reads, protocol=self.habits.protocol)
         self.bucket = Bucket(Sink(self.source, self.habits, self._applied), self.judge, self.tell)
         self.bucket.is_early = self.operator.late
         self.loads = Loads(self)
@@ -129,6 +141,32 @@ class History:
             self._skip(operator)
         if self.operator.loads and (operator := random.Random(number + 3)).random() < _LOADS:  # noqa: S311 - not for secrets
             self.loads.act(operator)
+        if self.habits.selectors.obeyed and (operator := random.Random(number + 4)).random() < _SELECTS:  # noqa: S311 - not for secrets
+            self._select(operator)
+
+        if self.operator.exchanges and (operator := random.Random(number + 5)).random() < _EXCHANGES:  # noqa: S311 - not for secrets
+            self._exchange(operator)
+
+    def _exchange(self, dice: random.Random) -> None:
+        """Another changefeed is given the emptied prefix, which begins where the former one was, before it or after it."""
+        applied, told = self._applied()[0], self.bucket.told
+        if self.judge.begun_anew or applied <= len(DATABASES):
+            return
+        last = self.source.log[-1].tick - 1
+        tick = dice.choice((told, told, told - dice.randint(0, 3), dice.randint(told, max(told, last))))
+        # What came at this very tick is not written, and the statement there may not have run.
+        tick -= tick in self.source.statements
+        begins_late = tick > applied
+        if tick < 1 or (begins_late and tick > last):
+            return
+        self.counts.feeds += 1
+        self.judge.exchanged(applied)
+        self.bucket.exchange(tick, dice, begins_late=begins_late)
+
+    def _select(self, dice: random.Random) -> None:
+        """The selectors of the changefeed change, or TiCDC begins to obey them."""
+        self.source.unselected = dice.choice(self.habits.selectors.obeyed)
+        self.tell(f"rows lack {sorted(self.source.unselected)} from now on")
 
     def _decide(self, dice: random.Random) -> None:
         """An operator pauses a table that the target knows, or lets a paused one go on."""
@@ -197,6 +235,7 @@ class History:
                 self.tell(f"{entry.tick}: {entry.text}")
             else:
                 self.counts.rows += 1
+                self.counts.lacking += bool(entry.lacks)
                 self.tell(f"{entry.tick}: {entry.operation} {'.'.join(entry.name)} {', '.join(entry.values)}")
 
     def tell(self, text: str) -> None:
@@ -306,18 +345,22 @@ class History:
             self._gone(process)
             self._down(process.dice)
             return None, False
-        except ConfigError as fault:
-            # One that is the owner no more may find what the other one has loaded.
-            if not isinstance(fault, ExportUnfinished) and process.epoch == self.records.epoch:
-                raise
-            self._gone(process)
-            process.end()
-            return None, False
         except NotTheWriter as fault:
             if process.epoch == self.records.epoch:
                 raise Differs(f"the writer thinks that it is none: {fault}") from fault
             self.counts.fenced += 1
             self.tell(f"process {process.number} ends: it is the writer no more")
+            self._gone(process)
+            process.end()
+            return None, False
+        except StorageConsumerError as fault:
+            is_owner, is_refused = process.epoch == self.records.epoch, self.judge.may_refuse(str(fault))
+            if is_owner and is_refused:
+                raise Refused from fault
+            # One that is the owner no more may find what the other one has loaded.
+            not_its_own = isinstance(fault, ConfigError) and not is_owner
+            if not (is_refused or not_its_own or isinstance(fault, ExportUnfinished)):
+                raise
             self._gone(process)
             process.end()
             return None, False

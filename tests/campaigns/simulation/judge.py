@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from storage_consumer.config.settings import Limits
@@ -10,6 +11,7 @@ from storage_consumer.model import TableName
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_decisions import TableDecision, is_skipped
 from storage_consumer.plan.table_state import TableState
+from storage_consumer.poll.metadata import RESTART_MS
 from storage_consumer.summary import RoundSummary, TableSummary
 from storage_consumer.testing.records import Row
 from storage_consumer.tso import is_settled
@@ -17,8 +19,8 @@ from tests.campaigns.simulation.left_out import LeftOut
 from tests.campaigns.simulation.loaded import Loaded, tick_of
 from tests.campaigns.simulation.names import is_colliding
 from tests.campaigns.simulation.shapes import NULL, Image
-from tests.campaigns.simulation.source import Moment, Picture, Source, Table
-from tests.campaigns.simulation.twins import Differs, InDoubt, Records, Torn
+from tests.campaigns.simulation.source import Change, Moment, Picture, Source, Table
+from tests.campaigns.simulation.twins import Differs, InDoubt, Records, Refused, Torn, Unread
 from tests.harness.small_bucket import ts
 
 _STORES = frozenset(("MemoryProgress.save", "MemoryJournal.record", "MemoryLease.open_window", "MemoryJournal.refused"))
@@ -41,6 +43,8 @@ class Owner(Protocol):
         ...
 
 
+_RESTART = RESTART_MS // 1000
+"""Ticks by which another changefeed may begin before what the target has."""
 _CYCLE = "an intermediate step of a rename cycle"
 
 
@@ -57,6 +61,10 @@ class Judge:
         self._written_to = 0
         """Highest commit-ts up to which any process has begun to write rows; one that was killed may have left such a window open."""
         self._tables: dict[str, int] = {}
+        self.reads: Callable[[Change], bool] = lambda _: True
+        """Whether something says which columns a row has."""
+        self.begun_anew = 0
+        """Up to which tick the target had everything when another changefeed was given the emptied prefix."""
         self.left_out = LeftOut(source)
         self.loaded = Loaded(source, records)
         self._lowest = 0
@@ -234,7 +242,9 @@ class Judge:
         later: list[Moment] = []
         for moment in table.moments:
             if moment.is_statement and moment.tick > statements:
-                if rows > moment.tick:
+                # One that moves what only the former changefeed showed halts; the end of the round tells.
+                may_halt = self.begun_anew and "RENAME" in self._source.statements[moment.tick].text
+                if rows > moment.tick and not may_halt:
                     raise Differs(f"{table.name} is at {rows}, but the statement at {moment.tick} did not run")
                 break
             if moment.tick <= rows:
@@ -289,6 +299,11 @@ class Judge:
         apart = {str(TableName(schema=schema, table=table)) for schema, table in self.left_out.names}
         apart |= self.loaded.may_halt
         stopped = [table for table in summary.halted if not is_colliding(table.table) and table.table not in apart]
+        # Where another file may still come in its place, its table waits.
+        if any(map(self._is_unread, summary.tables)) and all(map(self._is_unread, stopped)):
+            raise Unread
+        if any(map(self._lacks_files, summary.tables)):
+            raise Refused
         if stopped:
             self._may_halt(stopped, summary.storage_checkpoint if part_of_version else 0)
             return
@@ -335,6 +350,30 @@ class Judge:
             raise Torn
         if not (version and all(_met_name_at(table, version) for table in stopped)):
             raise Differs(f"halted: {[table.error for table in stopped]}")
+
+    def exchanged(self, applied: int) -> None:
+        """Another changefeed begins in the emptied prefix; up to a tick (`applied`) the target has all of the former one's."""
+        self.begun_anew = applied
+
+    def may_refuse(self, error: str) -> bool:
+        """Whether a process may end because of another changefeed: what it shows begins after what the target has, or long before."""
+        found = re.search(r"which begin at (\d+)", error)
+        return (
+            found is not None and self.begun_anew > 0 and not 0 <= self.begun_anew - tick_of(int(found[1])) <= _RESTART
+        )
+
+    def _lacks_files(self, table: TableSummary) -> bool:
+        """Whether a table waits for files that went with the former changefeed, or halts since a statement means some."""
+        reasons = ("waits for file number", "vanished before", "a database that does not appear in the bucket")
+        return bool(self.begun_anew) and any(reason in table.error for reason in reasons)
+
+    def _is_unread(self, table: TableSummary) -> bool:
+        """Whether a table has rows of which nothing says which columns they have."""
+        if "a column selector" not in table.error and "no header line says which these are" not in table.error:
+            return False
+        known = {one.uid for one in self._source.known if any(".".join(m.name) == table.table for m in one.moments)}
+        rows = (entry for entry in self._source.log if isinstance(entry, Change) and entry.uid in known)
+        return any(row.tick <= self.told and not self.reads(row) for row in rows)
 
     def _is_torn(self, table: TableSummary) -> bool:
         """Whether the source has come to hold two rows of a table that the target finds equal."""

@@ -9,15 +9,19 @@ from typing import Any
 from unittest.mock import patch
 
 from storage_consumer import pipeline, tso
+from storage_consumer.config import table_filter
 from storage_consumer.config.reserved import Reserved
 from storage_consumer.ddl.runner import DdlRunner
+from storage_consumer.decode import layout
+from storage_consumer.decode.csv import header
+from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.driver import rows
 from storage_consumer.driver.ledger import RoundLedger, progress_of
 from storage_consumer.driver.rows import RowJobs
 from storage_consumer.job import key_forms
 from storage_consumer.job.reports import FileReport, WriteReport, Written, is_blocked
 from storage_consumer.job.spec import TablePlan
-from storage_consumer.model import DataFile, is_ahead_of_clock
+from storage_consumer.model import MAX_TSO, DataFile, is_ahead_of_clock
 from storage_consumer.order import changes, keys
 from storage_consumer.order.changes import Integers, Keys, Places, Unsigned
 from storage_consumer.order.keys import Action, Run, is_upsert, order_of
@@ -27,6 +31,7 @@ from storage_consumer.plan.finished_files import REWRITTEN, Finished, Verdict, d
 from storage_consumer.plan.steps import RowStep
 from storage_consumer.plan.table import Checkpoints, TableConsumer, checkpoints
 from storage_consumer.plan.table_version import TableVersionConsumer
+from storage_consumer.poll import same_feed
 from storage_consumer.testing import operator, writer
 from storage_consumer.testing.records import Row, TargetRecords
 from storage_consumer.testing.state import MemoryLease
@@ -302,6 +307,56 @@ def _births_forgotten(stack: ExitStack) -> None:
     everywhere(stack, keys.is_birth, bad)
 
 
+def _selectors_believed(stack: ExitStack) -> None:
+    """Rows without names are read by the selectors that are given, whoever wrote them."""
+
+    def bad(*_: object) -> str:
+        return ""
+
+    everywhere(stack, table_filter.vouching, bad)
+
+
+def _header_unread(stack: ExitStack) -> None:
+    """Of a header line only the number of columns counts."""
+    good = header._by_name
+
+    def bad(*given: Any) -> tuple[tuple[int, ...], str]:
+        order, problem = good(*given)
+        return tuple(range(len(order))), problem
+
+    stack.enter_context(patch.object(header, "_by_name", bad))
+
+
+def _lacks_only_what_is_given(stack: ExitStack) -> None:
+    """A row may lack the columns that the given selectors leave out, and no others, though it names what it has."""
+
+    def bad(*given: Any) -> RowLayout:
+        found = good(*given)
+        return replace(found, may_lack=found.unselected)
+
+    good = layout.row_layout
+    everywhere(stack, good, bad)
+
+
+def _exchanges_unnoticed(stack: ExitStack) -> None:
+    """Whatever is in the prefix goes on with what was read before."""
+
+    def bad(*_: object) -> tuple[str, ...]:
+        return ()
+
+    everywhere(stack, same_feed.doubts, bad)
+
+
+def _read_ahead_is_proof(stack: ExitStack) -> None:
+    """One schema file that was read before is enough, though it lies beyond what was applied, so that another changefeed writes it too."""
+    good = same_feed._is_any_known
+
+    def bad(there: Collection[tuple[str, int]], before: same_feed.Before) -> bool:
+        return good(there, replace(before, applied=MAX_TSO))
+
+    stack.enter_context(patch.object(same_feed, "_is_any_known", bad))
+
+
 PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
     "mark-before-rows": _mark_before_rows,
     "lt-for-le": _lt_for_le,
@@ -328,6 +383,11 @@ PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
     "pushed-out-unnoticed": _pushed_out_unnoticed,
     "blocked-forgotten": _blocked_forgotten,
     "births-forgotten": _births_forgotten,
+    "exchanges-unnoticed": _exchanges_unnoticed,
+    "read-ahead-is-proof": _read_ahead_is_proof,
+    "selectors-believed": _selectors_believed,
+    "header-unread": _header_unread,
+    "lacks-only-what-is-given": _lacks_only_what_is_given,
     **LOAD_PLANTS,
 }
 """The bugs by name; the first ones are those that a simulation must find at the least."""

@@ -33,6 +33,7 @@ from storage_consumer.testing.storage import FakeClock
 from storage_consumer.testing.target import FACTS
 from tests.campaigns.simulation.faults import Crash, Fault, fits, no_answer
 from tests.campaigns.simulation.judge import Judge
+from tests.campaigns.simulation.sink import Habits
 from tests.campaigns.simulation.twins import (
     Differs,
     FencedWriter,
@@ -65,6 +66,7 @@ class World(Protocol):
     records: Records
     clock: FakeClock
     judge: Judge
+    habits: Habits
 
     @property
     def storage(self) -> LaggingStorage:
@@ -266,7 +268,9 @@ class Process:
         """Its settings."""
         loading = LoadSettings(dump=self.dump, start_ts=ts(0) if self.dump else 0)
         selecting = Selecting(routes=self.world.records.places.routes)
-        return replace(CONFIGS[self.protocol], limits=self.limits, loading=loading, selecting=selecting)
+        plain = CONFIGS[self.protocol]
+        upstream = self.world.habits.selectors.upstream(plain.upstream)
+        return replace(plain, upstream=upstream, limits=self.limits, loading=loading, selecting=selecting)
 
     @property
     def epoch(self) -> int:

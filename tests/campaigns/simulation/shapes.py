@@ -128,7 +128,14 @@ LAX_SHAPES = (
     ),
 )
 """Also those with keys by which the target finds rows equal."""
-BY_NAME = {shape.name: shape for shape in LAX_SHAPES}
+WIDE_SHAPE = Shape(
+    name="wide",
+    columns=(("id", "INT PRIMARY KEY"), ("v", "VARCHAR(20)"), ("w", "VARCHAR(20)")),
+    keys=(0,),
+    domains=(("1", "2", "3", "4"), _WORDS, _WORDS),
+)
+"""One of which rows can lack either of two columns."""
+BY_NAME = {shape.name: shape for shape in (*LAX_SHAPES, WIDE_SHAPE)}
 EXTRA = "VARCHAR(20)"
 """What a column is that is added later."""
 
@@ -181,6 +188,13 @@ def csv_line(operation: str, name: tuple[str, str], ts: int, values: Image) -> s
     """A row as it stands in a CSV file."""
     texts = [value if value == NULL or value.isdigit() else f'"{value}"' for value in values]
     return f'"{operation}","{name[1]}","{name[0]}",{ts},{",".join(texts)}\r\n'
+
+
+def header_line(names: Iterable[str]) -> str:
+    """The first line of a CSV file that names the columns of its rows."""
+    return (
+        ",".join([*(f"ticdc-meta${each}" for each in ("operation", "table", "schema", "commit-ts")), *names]) + "\r\n"
+    )
 
 
 _TYPES = {"I": "INSERT", "U": "UPDATE", "D": "DELETE"}

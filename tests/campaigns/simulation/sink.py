@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 from storage_consumer.config.settings import Protocol
 from tests.campaigns.simulation.names import Name
-from tests.campaigns.simulation.shapes import canal_line, csv_line, half_of
+from tests.campaigns.simulation.selectors import Selectors
+from tests.campaigns.simulation.shapes import canal_line, csv_line, half_of, header_line
 from tests.campaigns.simulation.source import Change, Source, Statement
 from tests.harness.small_bucket import SchemaFile, schema_document, ts
 
@@ -34,6 +36,8 @@ class Habits:
     protocol: Protocol = "csv"
     lagging: bool = False
     """The classic one's index files are behind when it starts again, so that it writes its last files anew, with other rows."""
+    selectors: Selectors = field(default_factory=Selectors)
+    """Which columns its rows have."""
     shared: bool = False
     """The classic one's partitions share a directory: each counts for itself, and a slow one writes the others' files anew."""
 
@@ -81,6 +85,22 @@ class Sink:
         """Begin a changefeed at a tick: it writes what comes after that, and nothing of before."""
         self.start = tick
         self._at = next((n for n, entry in enumerate(self._source.log) if entry.tick > tick), len(self._source.log))
+
+    def begin_anew(self, tick: int) -> None:
+        """Begin another changefeed at a tick, in an emptied prefix: nothing is there, and its numbers begin again."""
+        self._generation += 1
+        for written in (
+            self.writes,
+            self.marks,
+            self._waiting,
+            self._hashes,
+            self._numbers,
+            self._highest,
+            self._contents,
+            self._written,
+        ):
+            written.clear()
+        self.begin(tick)
 
     def follow(self, dice: random.Random) -> None:
         """Take some more of the log, and write some or all rows of it."""
@@ -155,12 +175,14 @@ class Sink:
         self._written |= {(c.tick, c.uid) for c in self._waiting if c.uid in uids}
         self._waiting = [c for c in self._waiting if c.uid not in uids]
         for group in dice.sample(sorted(groups), len(groups)):
-            changes = groups[group]
-            for _ in range(3 if self._habits.lagging else 1):  # what is written anew takes files that are there
-                cut = _cut(changes, dice)
-                self._store(*group, changes[:cut])
-                changes = changes[cut:]
-            self._store(*group, changes)
+            # The rows of a file have the same columns.
+            for _, some in groupby(groups[group], key=lambda change: change.lacks):
+                changes = list(some)
+                for _ in range(3 if self._habits.lagging else 1):  # what is written anew takes files that are there
+                    cut = _cut(changes, dice)
+                    self._store(*group, changes[:cut])
+                    changes = changes[cut:]
+                self._store(*group, changes)
         if not self._at:
             return
         last = self._source.log[self._at - 1]
@@ -187,7 +209,8 @@ class Sink:
         path = f"{folder}/{name}"
         self.rewritten += path in self._contents
         self._contents[path] = self._generation, changes
-        content = "".join(map(self._line, changes))
+        header = header_line(_names(changes[0])) if self._habits.selectors.header else ""
+        content = header + "".join(map(self._line, changes))
         index = (f"{folder}/meta/{name[: name.rindex('_')] if dispatcher else 'CDC'}.index", f"{name}\n")
         data = (path, content)
         self.writes += (data, index) if self._habits.new else (index, data)
@@ -228,9 +251,9 @@ class Sink:
 
     def _line(self, change: Change) -> str:
         if self._habits.protocol == "csv":
-            return csv_line(change.operation, change.name, ts(change.tick), change.values)
-        names = tuple(column["ColumnName"] for column in change.columns)
-        return canal_line(change.operation, change.name, ts(change.tick), names, (change.values, change.old))
+            return csv_line(change.operation, change.name, ts(change.tick), change.of_file(change.values))
+        images = change.of_file(change.values), change.old and change.of_file(change.old)
+        return canal_line(change.operation, change.name, ts(change.tick), _names(change), images)
 
     def _directory(self, change: Change) -> int | None:
         """The version of the directory that a row goes to; None for a row that is left out as stale."""
@@ -251,6 +274,11 @@ class Sink:
         folder = "/".join(filter(None, name))
         self._hashes[folder][tick].add(checksum)
         self.writes.append((f"{folder}/meta/schema_{ts(tick)}_{checksum:010d}.json", text))
+
+
+def _names(change: Change) -> tuple[str, ...]:
+    """The columns that a row has in its file."""
+    return change.of_file([column["ColumnName"] for column in change.columns])
 
 
 def _cut(changes: Sequence[Change], dice: random.Random) -> int:

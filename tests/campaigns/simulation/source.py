@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from storage_consumer.sql.tokens import quote
 from tests.campaigns.simulation.names import COLLIDING, Name, sql
@@ -25,6 +25,7 @@ from tests.harness.small_bucket import SchemaFile
 DATABASES, TABLES, MOST_TABLES = ("shop", "depot"), ("a", "b", "c"), 4
 CREATE_SCHEMA, DROP_SCHEMA = 1, 2
 CREATE, DROP, ADD_COLUMN, DROP_COLUMN, TRUNCATE, RENAME = 3, 4, 5, 6, 11, 14
+T = TypeVar("T")
 DAY = 86_400
 """Ticks."""
 
@@ -93,6 +94,13 @@ class Change:
     values: Image
     old: Image | None = None
     """Of an update: the row before it."""
+    lacks: frozenset[str] = frozenset()
+    """The columns that its file does not have."""
+
+    def of_file(self, image: Sequence[T]) -> tuple[T, ...]:
+        """What the file has of an image, or of anything with an item for each column."""
+        pairs = zip(image, self.columns, strict=True)
+        return tuple(item for item, column in pairs if column["ColumnName"] not in self.lacks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +124,8 @@ class Source:
         self._tells_old = tells_old
         self.shapes: Sequence[Shape] = SHAPES
         """The kinds of tables that it makes."""
+        self.unselected = frozenset[str]()
+        """The columns that the sink leaves out of rows from now on, where they are no keys."""
         self.tables: dict[Name, Table] = {}
         self.colliding: Table | None = None
         """The table of a colliding database; it is in no picture."""
@@ -270,11 +280,26 @@ class Source:
             before = dict(table.rows)
             for _ in range(dice.randint(1, 4)):
                 self._edit(table, dice)
+            self._leave_out(table, before)
             changes = self._changes(table, before)
             self.log.extend(changes)
             changed += [table] if changes else []
         if changed:
             self._note(changed, is_statement=False)
+
+    def _leave_out(self, table: Table, before: Mapping[int, Image]) -> None:
+        """What is left out of the rows that change is known to nobody: the target has its default there."""
+        lacks, names = self._lacks(table), [column["ColumnName"] for column in table.columns]
+        for number, image in table.rows.items() if lacks else ():
+            if before.get(number) != image:
+                named = zip(names, image, strict=True)
+                table.rows[number] = tuple(NULL if name in lacks else text for name, text in named)
+
+    def _lacks(self, table: Table) -> frozenset[str]:
+        """The columns that rows of a table lack; those of one without a key have all."""
+        if not (self.unselected and table.shape.keys):
+            return frozenset()
+        return self.unselected.intersection(column["ColumnName"] for column in table.columns)
 
     def _edit(self, table: Table, dice: random.Random) -> None:
         """One row comes, goes or changes; what breaks a unique key goes, as by a delete before it."""
@@ -339,6 +364,7 @@ class Source:
             operation=operation,
             values=written(values, finer=table.finer),
             old=old and written(old, finer=table.finer),
+            lacks=self._lacks(table),
         )
 
     # renames

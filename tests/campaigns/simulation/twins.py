@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from storage_consumer.config.settings import Upstream
 from storage_consumer.decode import decoder_for
+from storage_consumer.decode.wire_format import LACKING, NULL
 from storage_consumer.errors import DdlFailed, TargetUnavailable, TransientError
 from storage_consumer.job.reports import FileReport, WriteReport, Written, by_path
 from storage_consumer.job.spec import FileSplit, JobSpec, TablePlan
@@ -28,7 +29,7 @@ from storage_consumer.pipeline import RowWriter, file_blocks, read_files, write_
 from storage_consumer.plan.journal import DdlAnswer
 from storage_consumer.storage.base import Storage
 from storage_consumer.summary import Progress
-from storage_consumer.testing.records import TargetRecords
+from storage_consumer.testing.records import Row, TargetRecords
 from storage_consumer.testing.storage import MemoryPipeline, MemoryStorage
 from storage_consumer.testing.target import _NAME, MemoryTarget, _Refused
 from storage_consumer.testing.writer import FencedWriter as Writer
@@ -44,11 +45,23 @@ class Differs(AssertionError):
     """The target is not as the source says; the message holds what is different."""
 
 
-class InDoubt(Exception):
+class Ends(Exception):
+    """A table halts for a good reason, and the history ends."""
+
+
+class InDoubt(Ends):
     """A table halts because a copy may show a rename and nothing tells whether it does: an operator has to look, and the history ends."""
 
 
-class Torn(Exception):
+class Refused(Ends):
+    """Another changefeed is refused, since nothing shows that no row between it and the former one is lost."""
+
+
+class Unread(Ends):
+    """A table halts because nothing says which columns some of its rows have: an operator has to say it, and the history ends."""
+
+
+class Torn(Ends):
     """A table halts because the target cannot hold two rows of it: an operator has to let it, and the history ends."""
 
 
@@ -307,6 +320,11 @@ class FencedWriter(Writer):
     def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
         """As the twin."""
         return super().write_events(replace(work, name=self._places.name(work.name)), parts)
+
+    def _row(self, work: TablePlan, names: Sequence[str], line: bytes) -> Row:
+        """As the twin, with the default, which is NULL, of the columns that the row lacks."""
+        fields = (NULL if field == LACKING else field for field in line.split(b"\t"))
+        return super()._row(work, names, b"\t".join(fields))
 
 
 def _subject(statement: str, schema: str) -> TableName | None:
