@@ -119,7 +119,7 @@ class RowStatements:
         With `is_settled`, raise `RowRefused` for a blocked row, unless the row in its way `gives_way`.
         """
         if not work.has_other_unique_keys:
-            self._add(work, born, partial(self._settle, work, gives_way), exact=True)
+            self._add(work, born, partial(self._settle, work, gives_way))
             # Before the commit range the target held no other spelling of these keys: at most the one that they replace.
             for batch in batches(others, TRANSACTION_ROWS, TRANSACTION_SIZE):
                 self._put("REPLACE", work, batch)
@@ -127,8 +127,10 @@ class RowStatements:
         blocked: list[bytes] = []
         settle = partial(self._settle, work, gives_way) if is_settled else lambda row, _: blocked.append(row)
         self._delete_own(work, others, exact=False)
-        self._add(work, born, settle, exact=True)
-        self._add(work, others, settle, exact=False)
+        self._add(work, born, settle)
+        # Not as those: by now a row that came into being may have the key in another spelling, which has to stay.
+        if len(others) and not self._fits(work, others):
+            self._insert_each(work, others, settle)
         return len(blocked)
 
     def put_in_turn(self, work: TablePlan, rows: Sequence[bytes]) -> None:
@@ -153,12 +155,12 @@ class RowStatements:
             self.fenced.check_slot()
             raise
 
-    def _add(self, work: TablePlan, rows: Sequence[bytes], settle: Settle, *, exact: bool) -> None:
-        """Insert rows in the place of themselves; call `settle` for each that is blocked. `exact`: see `delete_keys`."""
+    def _add(self, work: TablePlan, rows: Sequence[bytes], settle: Settle) -> None:
+        """Insert rows that came into being, in the place of themselves; call `settle` for each that is blocked."""
         if not len(rows) or self._fits(work, rows):
             return
         # They are there if the same was written before, by a process that was killed.
-        self._delete_own(work, rows, exact=exact)
+        self._delete_own(work, rows, exact=True)
         self._insert_each(work, rows, settle)
 
     def _insert_each(self, work: TablePlan, rows: Sequence[bytes], settle: Settle) -> None:

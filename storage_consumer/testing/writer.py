@@ -164,7 +164,11 @@ def _remove(rows: list[Row], row: Row, keys: Collection[Sequence[str]]) -> None:
         rows[:] = [there for there in rows if not any(_is_one(there, row, key) for key in keys)]
 
 
-def _is_one(row: Row, other: Row, key: Sequence[str], same: Same = lambda _, text: text) -> bool:
+def _as_it_is(column: str, text: str) -> str:  # noqa: ARG001 - as `Same` has it
+    return text
+
+
+def _is_one(row: Row, other: Row, key: Sequence[str], same: Same = _as_it_is) -> bool:
     """Return whether two rows share a unique key; a key that contains a NULL matches no other."""
     pairs = [(name, row[name], other[name]) for name in key]
     return all(a is not None and b is not None and same(name, a) == same(name, b) for name, a, b in pairs)
@@ -194,14 +198,13 @@ def write_blocks(
         made = [(run.action, line, row_of(names if upserts else key, line)) for run in runs for line in run.lines]
         before = len(rows)
         for action, _, row in made:
-            exact = action in (Action.INSERT, Action.REMOVE)
-            rows[:] = [
-                there for there in rows if not (_is_one(there, row, key) if exact else _is_one(there, row, key, same))
-            ]
+            if action is not Action.REPLACE or work.has_other_unique_keys:
+                spelled = same if action in (Action.DELETE, Action.REPLACE) else _as_it_is
+                rows[:] = [there for there in rows if not _is_one(there, row, key, spelled)]
         written += 0 if upserts else before - len(rows)
         # Born rows first, as one of them may be what an update has spelled anew since.
         for action, line, row in sorted(made, key=lambda each: each[0] is Action.REPLACE) if upserts else ():
-            if action is Action.REPLACE:
+            if action is Action.REPLACE and not work.has_other_unique_keys:
                 rows[:] = [there for there in rows if not _is_one(there, row, key, same)]
             other = next(
                 (there for there in rows if any(_is_one(there, row, each, same) for each in {key, *unique})), None

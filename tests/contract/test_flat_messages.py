@@ -11,11 +11,11 @@ import pytest
 
 from storage_consumer.feed.records import Statement
 from storage_consumer.feed.render_flat import flat_messages
-from tests.contract.test_feed_corpora import FEW
+from tests.contract.test_feed_corpora import CORPORA
 from tests.harness.corpora import CorpusSource
 from tests.harness.feeds import feed_of, settings_of
 
-WRITTEN = [each for each in FEW if each.workload in ("types", "x_zero") and each.variant == "json"]
+WRITTEN = [each for each in CORPORA if each.workload in ("types", "x_zero") and each.variant == "json"]
 
 
 def test_both_architectures_wrote_some() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -194,6 +194,27 @@ def test_spellings_that_the_target_finds_equal(make: Make) -> None:
     rig.writer().write_runs(PADDED, [Run(Action.INSERT, [b"a\t4"])])
     rig.writer().write_runs(PADDED, [Run(Action.REMOVE, [b"a"])])
     assert rig.rows() == Counter()
+
+
+@pytest.mark.parametrize("has_more_keys", [False, True])
+@pytest.mark.parametrize("order", [(Action.INSERT, Action.REPLACE), (Action.REPLACE, Action.INSERT)])
+def test_an_update_takes_no_place_of_a_row_that_came_beside_it(
+    make: Make, order: Sequence[Action], *, has_more_keys: bool
+) -> None:
+    """Where the source holds both in the end, and the target finds their keys equal, neither goes without a word."""
+    rig = make("c0", "c1")
+    work = replace(PADDED, has_other_unique_keys=has_more_keys)
+    rig.writer().write_runs(work, as_runs([], [b"a\t1"]))
+    lines = {Action.INSERT: b"a \t2", Action.REPLACE: b"a\t3"}
+    runs = [Run(action, [lines[action]]) for action in order]
+    with pytest.raises(RowRefused, match=r"'a ?'.*'a ?'"):
+        rig.writer().write_runs(work, runs)
+    assert rig.rows() == Counter({("a", "1"): 1})
+    rig.spec = replace(rig.spec, partitions=2)
+    # By a second job, as nothing shows in the first one whether the row in the way stays.
+    rig.writer().write_runs(work, runs) if has_more_keys else None
+    with pytest.raises(RowRefused, match=r"'a ?'.*'a ?'"):
+        rig.writer().write_runs(replace(work, is_settled=True), runs)
 
 
 def test_keyless_rows_take_no_place_that_is_only_equal_to_the_target(make: Make) -> None:

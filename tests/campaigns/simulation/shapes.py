@@ -110,6 +110,12 @@ LAX_SHAPES = (
         domains=(("1", "2", "3", "4"), (*_SPELLINGS, NULL), _WORDS),
     ),
     Shape(
+        name="torn key with another",
+        columns=(("k", f"{_LAX} PRIMARY KEY"), ("u", "INT UNIQUE"), ("v", "VARCHAR(20)")),
+        keys=(0, 1),
+        domains=(_SPELLINGS, ("1", "2", "3", NULL), _WORDS),
+    ),
+    Shape(
         name="torn nullable",
         columns=(("u", f"{_LAX} UNIQUE"), ("v", "VARCHAR(20)")),
         keys=(),
