@@ -34,9 +34,9 @@ def test_growth_is_seen() -> None:
 
     def reads(text: str) -> None:
         for at in range(len(text)):
-            text.find("\1", at)
+            text.count("\1a", at)
 
-    assert growth.growth(lambda length: "a" * length * 20, reads) > growth.MOST
+    assert growth.growth(lambda length: "a" * length * 2, reads) > growth.MOST
 
 
 def test_findings_are_told() -> None:
