@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from storage_consumer.decode.canonical_text import Spelling
 from storage_consumer.decode.file_splits import RowBoundary
-from storage_consumer.decode.time_zone import UTC
+from storage_consumer.decode.time_zone import UTC, to_session
 from storage_consumer.kernels.arrays import Packed
 from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.model import CommitRange, TableColumn, TableName
@@ -66,6 +66,14 @@ class RowLayout:
     """Zone of the target's session, as an offset."""
     spelled: tuple[Spelling | None, ...] = ()
     """Per column, the spelling of its texts during decoding (see `job.key_forms`); empty: all stay as they are."""
+    telling: frozenset[int] = frozenset()
+    """Indexes of the columns by which rows are told apart: a TIMESTAMP among them that may be two moments of `zone` is an error."""
+
+    def moving(self, place: int) -> Callable[[str], str] | None:
+        """Return what makes a text of the target's session of one of the column at this index; None: it stays as it is."""
+        if not self.zone or self.columns[place].type != "TIMESTAMP":
+            return None
+        return to_session(self.zone, self.session, tells_rows=place in self.telling)
 
     def spelling(self, place: int) -> Spelling | None:
         """Return the spelling for the texts of the column at this index; None: they stay as they are."""

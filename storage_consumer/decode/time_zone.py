@@ -61,15 +61,21 @@ def zone_caveat(zone: str) -> str:
     )
 
 
-def utc_of(zone: str, text: str) -> str:
+def utc_of(zone: str, text: str, *, tells_rows: bool = False) -> str:
     """Return the same time in UTC; a zero date stays as it is. Raise `ValueError` for text that is not a date and time.
 
     Offsets count to the second. A wall-clock time that occurred twice, when the clocks were set back, is taken for the
-    first of the two: the text does not tell them apart.
+    first of the two: the text does not tell them apart. Where that `tells_rows` apart, raise `ValueError` for it.
     """
     found = _MOMENT.fullmatch(text)
     if found is None:
         raise ValueError(f"{text[:40]!r} is not a date and time")
+    if tells_rows and _is_twofold(zone, found[1]):
+        raise ValueError(
+            f"{text!r} occurred twice in {zone}, when the clocks were set back, and the column is part of a unique key: the file does "
+            "not say which of two rows this is. Load the table anew from a copy that was made after that hour (storage-consumer "
+            "load), and let the TiCDC servers run in UTC (their option --tz), where no time occurs twice"
+        )
     # Cached by the second: offsets leave the fraction as it is.
     return _utc_second(zone, found[1]) + (found[2] or "")
 
@@ -90,22 +96,29 @@ def from_utc(zone: str, text: str) -> str:
 def occurs_twice(zone: str, text: str) -> bool:
     """Return whether a wall-clock time of `zone` occurred twice, when the clocks were set back."""
     found = _MOMENT.fullmatch(text)
-    if found is None or found[1] == _ZERO or zone.upper() in _UTC_NAMES:
+    return found is not None and _is_twofold(zone, found[1])
+
+
+@lru_cache(maxsize=1 << 15)
+def _is_twofold(zone: str, text: str) -> bool:
+    if text == _ZERO or zone.upper() in _UTC_NAMES:
         return False
     # `fold` chooses the second of two equal wall-clock times. It also changes the offset of times that the clocks
     # skipped, which no server writes.
-    first = dt.datetime.fromisoformat(found[1]).replace(tzinfo=_info(zone))
+    first = dt.datetime.fromisoformat(text).replace(tzinfo=_info(zone))
     return first.utcoffset() != first.replace(fold=1).utcoffset()
 
 
-def between(zone: str, into: str, text: str) -> str:
+def between(zone: str, into: str, text: str, *, tells_rows: bool = False) -> str:
     """Return the same time of `zone` as wall-clock time of another one; see `utc_of` and `from_utc`."""
-    return from_utc(into, utc_of(zone, text))
+    return from_utc(into, utc_of(zone, text, tells_rows=tells_rows))
 
 
-def to_session(zone: str, session: str) -> partial[str]:
+def to_session(zone: str, session: str, *, tells_rows: bool = False) -> partial[str]:
     """Return `between` from one zone to that of a session, or `utc_of` where that is UTC."""
-    return partial(utc_of, zone) if session == UTC else partial(between, zone, session)
+    if session == UTC:
+        return partial(utc_of, zone, tells_rows=tells_rows)
+    return partial(between, zone, session, tells_rows=tells_rows)
 
 
 @lru_cache(maxsize=1 << 15)

@@ -19,7 +19,6 @@ from typing import Literal
 
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.canonical_text import Spelling
-from storage_consumer.decode.time_zone import UTC, to_session
 from storage_consumer.errors import NotReplicable
 from storage_consumer.kernels.arrays import FLOAT_FIELD, INTEGER_FIELD, UNSIGNED_FIELD, YEAR_FIELD
 from storage_consumer.model import TableColumn
@@ -216,17 +215,15 @@ def converter(
     protocol: Protocol,
     *,
     binary_encoding: BinaryEncoding = "base64",
-    zone: str = "",
-    session: str = UTC,
+    moved: Converter | None = None,
     spelling: Spelling | None = None,
 ) -> Converter | None:
     """Return the function from the text in the file to wire text; None if the text stays as it is.
 
     The text is expected to match `grammar`. `binary_encoding` is TiCDC's ``binary-encoding-method``; canal-json has
-    none, and for exports it is how the decoder gives the bytes. `zone`, `session`, `spelling`: see `RowLayout`.
+    none, and for exports it is how the decoder gives the bytes. `moved`, `spelling`: see `RowLayout.moving` and `RowLayout.spelling`.
     """
-    is_moved = zone and column.type == "TIMESTAMP"
-    found = to_session(zone, session) if is_moved else _converter(column, protocol, binary_encoding)
+    found = moved or _converter(column, protocol, binary_encoding)
     # First the value as the target takes it, then its one spelling: a spelling knows wire texts only.
     if spelling is None or found is None:
         return found if spelling is None else spelling.spell

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 from storage_consumer.config.settings import Protocol, Upstream
@@ -435,12 +436,14 @@ def _version(
     later = [each for each in step.definitions.values() if each.version > definition.version and not each.is_ddl]
     # Nothing of a misfit is written; its first row inside the commit range halts the table.
     taken = () if misfit else tuple(places[folded_name(c.name)] for c in written)
+    telling = () if misfit else tuple(places[folded_name(p.column.name)] for p in key)
+    unique = () if misfit or key else _nullable_keys(target, places)
     return VersionPlan(
-        layout=_spelled(version, layout, columns.forms),
+        layout=replace(_spelled(version, layout, columns.forms), telling=frozenset(chain(telling, *unique))),
         low=_low(definition, step.commit_range),
         written=taken,
-        key=() if misfit else tuple(places[folded_name(p.column.name)] for p in key),
-        unique=() if misfit or key else _nullable_keys(target, places),
+        key=telling,
+        unique=unique,
         limits=(*limits(layout, taken, target), *narrowed(layout, later)),
         misfit=misfit,
     )

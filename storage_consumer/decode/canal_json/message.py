@@ -186,8 +186,11 @@ def shape_of(layout: RowLayout, key: tuple[int, ...] = (), present: tuple[int, .
     grammars = [grammar(column, "canal-json") for column in columns]
     checked = tuple(index for index, form in enumerate(grammars) if form)
     conversions = (
-        (index, converter(column, "canal-json", zone=layout.zone, spelling=layout.spelling(present[index])))
-        for index, column in enumerate(columns)
+        (
+            index,
+            converter(layout.columns[place], "canal-json", moved=layout.moving(place), spelling=layout.spelling(place)),
+        )
+        for index, place in enumerate(present)
     )
     return Shape(
         layout=layout,

@@ -151,7 +151,7 @@ def shape(form: Form) -> Shape:
             column,
             "csv",
             binary_encoding=form.options.binary_encoding,
-            zone=form.layout.zone,
+            moved=form.layout.moving(place),
             spelling=form.layout.spelling(place),
         )
         for place, column in zip(form.order, columns, strict=True)

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_consumer.config.settings import DumpOptions, Upstream
+from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.decode.layout import zones
 from storage_consumer.decode.time_zone import converted_zone, offset_at, session_zone, to_session, utc_of, zone_caveat
-from storage_consumer.decode.values import converter
-from storage_consumer.model import TableColumn
+from storage_consumer.model import TableColumn, TableName
 from tests.unit.decode.encoders import TS, Row, canal_line, canal_message, csv_row, from_canal, from_csv
 
 JANUARY, JULY = 1_704_067_200_000, 1_719_792_000_000
@@ -75,6 +75,27 @@ def test_offset_at(zone: str, moment: int, offset: str) -> None:
 def test_utc_of(zone: str, text: str, expected: str) -> None:
     """Summer time and offsets with seconds count, zero dates stay, and of two equal wall-clock times the first is meant."""
     assert utc_of(zone, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "is_told"),
+    [
+        ("2024-10-27 01:59:59.999999", False),
+        ("2024-10-27 02:00:00", True),
+        ("2024-10-27 02:59:59.999999", True),
+        ("2024-10-27 03:00:00", False),
+        ("0000-00-00 00:00:00", False),
+    ],
+)
+def test_rows_that_are_told_apart_by_it(text: str, is_told: bool) -> None:  # noqa: FBT001 - a column of the table
+    """A time that occurred twice, to the second, is an error where rows are told apart by it."""
+    for session in ("+00:00", "+05:30"):
+        convert = to_session("Europe/Berlin", session, tells_rows=True)
+        if is_told:
+            with pytest.raises(ValueError, match="occurred twice in Europe/Berlin"):
+                convert(text)
+        else:
+            assert convert(text) == to_session("Europe/Berlin", session)(text)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +175,8 @@ def test_an_export_in_another_zone_than_the_bucket(
     assert zones(upstream) == zones_of_rows
     zone, session = zones_of_rows
     column = TableColumn(name="at", type="TIMESTAMP")
-    found = converter(column, "dump-sql", binary_encoding="hex", zone=zone, session=session)
+    layout = RowLayout(table=TableName(schema="s", table="t"), columns=(column,), zone=zone, session=session)
+    found = layout.moving(0)
     given_text, zero = "2024-01-01 10:00:00.5", "0000-00-00 00:00:00"
     assert (found(given_text) if found else given_text) == text
     assert (found(zero) if found else zero) == zero
