@@ -37,6 +37,8 @@ class Attempt:
     """Statements to run before it."""
     notes: tuple[str, ...] = ()
     """What was left out or goes, and why."""
+    unfound: str = ""
+    """The last answer about a key that is not on the target."""
 
     def text(self, indexes: Mapping[str, Sequence[str]]) -> str:
         """Return what to send, "" if nothing is left; `indexes`: those of the table on the target, with their columns, folded."""

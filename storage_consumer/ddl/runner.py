@@ -373,6 +373,9 @@ class DdlRunner:
         tables = [name, *(one.within(name.schema) for one in step.ddl.names if not one.reads)]
         there, indexes = self._structure.foreign_keys(tables)
         following = next_attempt(tried, str(fault), name, there if fault.of_foreign_key else (), indexes)
+        if following is None and fault.of_foreign_key and tried.unfound != str(fault):
+            # A statement on the other table of a key, which runs beside this one, may have removed it since.
+            following = replace(tried, first=(), unfound=str(fault), notes=(*tried.notes, f"tried again after {fault}"))
         if following is None or (following.left_out and started.context.decision is not None):
             return None
         text = following.text(indexes)

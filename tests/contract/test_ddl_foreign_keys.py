@@ -77,3 +77,37 @@ def test_refused_for_another_reason(rig: Rig) -> None:
     with pytest.raises(DdlFailed, match=r"error 1060.* FOREIGN KEY"):
         rig.run(step)
     assert rig.server.query(_KEYS) == (("k",),)
+
+
+@pytest.mark.parametrize("rig", KINDS, indirect=True)
+def test_key_that_another_statement_removes_meanwhile(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parent's statement drops the key between the refusal and the look at the keys: the statement is tried again."""
+    held_up(rig)
+    keys_of, execute, calls = rig.database.structure.foreign_keys, rig.database.ddl.execute_ddl, []
+
+    def once_gone(*args: Any) -> Any:
+        rig.server.query("ALTER TABLE shop.b DROP FOREIGN KEY k")
+        monkeypatch.setattr(rig.database.structure, "foreign_keys", keys_of)
+        return keys_of(*args)
+
+    def refused(text: str, *rest: Any) -> DdlAnswer:
+        calls.append(text)
+        return execute(text, *rest)
+
+    monkeypatch.setattr(rig.database.structure, "foreign_keys", once_gone)
+    monkeypatch.setattr(rig.database.ddl, "execute_ddl", refused)
+    step = rig.step("ALTER TABLE `b` MODIFY COLUMN `name` BIGINT", ALTER, "shop.b")
+    note = rig.run(step)
+    assert (rig.journalled(step), rig.moved(step)) == (DONE, True)
+    assert "tried again after" in note
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("rig", KINDS, indirect=True)
+def test_refused_for_a_key_that_is_not_there(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried once more, and no more."""
+    held_up(rig)
+    monkeypatch.setattr(rig.database.structure, "foreign_keys", lambda _: ((), {}))
+    with pytest.raises(DdlFailed):
+        rig.run(rig.step("ALTER TABLE `b` MODIFY COLUMN `name` BIGINT", ALTER, "shop.b"))
+    assert rig.server.query(_KEYS) == (("k",),)
