@@ -13,7 +13,8 @@ from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn, TableDefinition, folded_name
 
 _HIDDEN_PREFIX = "_v$_"
-_SOFT_DELETES = frozenset(("_tidb_origin_ts", "_tidb_softdelete_time"))
+_SOFT_DELETES = frozenset((("_tidb_origin_ts", "BIGINT", True), ("_tidb_softdelete_time", "TIMESTAMP", False)))
+"""Name, type, and whether that is unsigned: a column of another type is an application's own."""
 
 
 def is_hidden(name: str) -> bool:
@@ -23,7 +24,8 @@ def is_hidden(name: str) -> bool:
 
 def hidden_columns(columns: Iterable[TableColumn]) -> tuple[str, ...]:
     """Return the columns that rows have and the source's queries do not: where they are, TiDB hides deleted rows by them."""
-    return tuple(name for column in columns if (name := folded_name(column.name)) in _SOFT_DELETES)
+    named = ((folded_name(column.name), column) for column in columns)
+    return tuple(name for name, column in named if (name, column.type, column.unsigned) in _SOFT_DELETES)
 
 
 def row_layout(definition: TableDefinition, virtual: frozenset[str], upstream: Upstream) -> RowLayout:

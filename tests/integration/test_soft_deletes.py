@@ -87,3 +87,20 @@ def test_a_table_that_the_target_has(bucket: SmallBucket, mariadb: DatabaseServe
     bucket.rows(TABLE, 2, row(TABLE, 25, "3", r"\N", r"\N", names=NAMES))
     bucket.metadata(ts(26))
     assert "TiDB's soft delete is on for the table" in why(bucket, mariadb)
+
+
+@pytest.mark.parametrize("kind", ["DATETIME", "INT"])
+def test_columns_of_the_same_name(bucket: SmallBucket, mariadb: DatabaseServer, spark: SparkSession, kind: str) -> None:
+    """A column that an application calls so, of another type, is one like any other."""
+    columns = (
+        column("id", "INT", key=True),
+        column("_tidb_origin_ts", "BIGINT"),
+        column("_tidb_softdelete_time", kind),
+    )
+    create = f"CREATE TABLE `t` (`id` INT PRIMARY KEY, `_tidb_origin_ts` BIGINT, `_tidb_softdelete_time` {kind})"
+    bucket.schema("d", ts(0), "CREATE DATABASE `d`", 1)
+    bucket.schema(TABLE, ts(1), create, 3, columns)
+    bucket.rows(TABLE, 1, row(TABLE, 5, "1", r"\N", r"\N", names=NAMES))
+    bucket.metadata(ts(20))
+    assert why(bucket, mariadb) == ""
+    assert content(mariadb, TABLE) == [(1, None, None)]
