@@ -35,14 +35,16 @@ class RowInTheWay:
         self._fenced, self._work, self._line = fenced, work, line
         self._columns = [part.column.name for part in work.key] or [column.name for column in work.written]
         self._names = [f"@sc_{place}" for place in range(len(self._columns))]
-        read = [f"{name} := {quote(column)}" for name, column in zip(self._names, self._columns, strict=True)]
+        pairs = zip(self._names, self._columns, strict=True)
+        # As numbers, since texts of several character sets do not mix.
+        read = [f"ISNULL({name} := {quote(column)})" for name, column in pairs]
         narrow, lines = without_gaps(work, gaps(work, line), [line])
         first = quote(narrow.written[0].name)
         fenced.query(f"SET @sc_same = NULL, {', '.join(f'{name} = NULL' for name in self._names)}")
         query = partial(
             fenced.query,
             f"{write_rows('INSERT', narrow, lines, escape)} ON DUPLICATE KEY UPDATE {first} = "
-            f"IF(CONCAT_WS('', @sc_same := {self._same_by()}, {', '.join(read)}) IS NULL, {first}, {first})",
+            f"IF((@sc_same := {self._same_by()}) + {' + '.join(read)} < 0, {first}, {first})",
         )
         # MariaDB's CHECKs on JSON must not hide what is in the way.
         without_checks(fenced.query, query) if fenced.live().has_bulk and has_deep_json(work, line) else query()

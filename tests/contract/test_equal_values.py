@@ -10,7 +10,13 @@ from tests.harness.equal_values import HOW, KEYS, Pairs, pairs
 from tests.harness.servers import KINDS, DatabaseServer
 
 COUNT = 25
-EQUAL = {"utf8mb4_unicode_ci": True, "utf8mb4_0900_ai_ci": True, "gbk_chinese_ci": True, "utf8mb4_0900_bin": False}
+EQUAL = {
+    "ascii_bin": True,
+    "utf8mb4_unicode_ci": True,
+    "utf8mb4_0900_ai_ci": True,
+    "gbk_chinese_ci": True,
+    "utf8mb4_0900_bin": False,
+}
 """Collation → whether its name finds texts equal that differ in their bytes."""
 
 

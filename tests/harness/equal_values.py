@@ -56,9 +56,11 @@ KEYS = {
     "prefix": "PRIMARY KEY (`g`, `id`), UNIQUE KEY `u` (`v`({}))",
 }
 _PREFIX, _DIGITS = 10, 6
-HOW = ("insert", "update", "load")
+HOW = ("insert", "update", "together")
 """The second text of a pair comes in a later window, by an update of a row, or in one window with the first."""
 NAME = TableName(schema="pairs", table="t")
+NOT_WRITTEN = " was not written, for the target holds "
+"""What an error says of a row that another one is in the way of."""
 _CODECS = {"ascii": "ascii", "gb18030": "gb18030", "gbk": "gbk", "latin1": "cp1252"}
 Pair = tuple[str, str]
 
@@ -181,6 +183,13 @@ class Found:
         self.lost += other.lost
 
 
+def body_of(collation: str, key: str) -> str:
+    """Return what stands between the parentheses of the table's CREATE TABLE."""
+    charset = collation.partition("_")[0]
+    kind = "VARBINARY(200)" if charset == "binary" else f"VARCHAR(60) CHARACTER SET {charset} COLLATE {collation}"
+    return f"`g` INT NOT NULL, `id` INT NOT NULL, `v` {kind} NOT NULL, {KEYS[key].format(_PREFIX)}"
+
+
 Row = tuple[str, int, int, int, str]
 """Operation, commit-ts, number of the pair, id, text."""
 
@@ -191,9 +200,7 @@ class Pairs:
     def __init__(self, server: DatabaseServer, collation: str, key: str) -> None:
         """Create the table anew. Raise what the program says, or the server, if it cannot be made."""
         self._key, self._is_binary, self._server = key, collation == "binary", server
-        charset = collation.partition("_")[0]
-        kind = "VARBINARY(200)" if self._is_binary else f"VARCHAR(60) CHARACTER SET {charset} COLLATE {collation}"
-        body = f"`g` INT NOT NULL, `id` INT NOT NULL, `v` {kind} NOT NULL, {KEYS[key].format(_PREFIX)}"
+        body = body_of(collation, key)
         keyed = ("v",) if key == "primary" else ("g", "id")
         types = {"g": "INT", "id": "INT", "v": "VARBINARY" if self._is_binary else "VARCHAR"}
         self._definition = TableDefinition(
@@ -238,7 +245,7 @@ class Pairs:
     def run(self, texts: Sequence[Pair], how: str) -> Found:
         """Write pairs; say what became of them."""
         self._server.query("DELETE FROM pairs.t")
-        first_ts = 20 if how == "load" else 10
+        first_ts = 20 if how == "together" else 10
         firsts: list[Row] = [
             ("I", first_ts, number, 0, self._text(number, one)) for number, (one, _) in enumerate(texts)
         ]
@@ -250,7 +257,7 @@ class Pairs:
                 gone.append(("D", 20, number, 1, self._text(number, "~x")))
             operation = "U" if how == "update" and not gone else "I"
             seconds.append([*gone, (operation, 20, number, 1, self._text(number, other))])
-        if how == "load":
+        if how == "together":
             seconds = [[first, *rows] for first, rows in zip(firsts, seconds, strict=True)]
         else:
             assert self._job([*firsts, *(others if how == "update" else [])]) == []
@@ -284,8 +291,8 @@ class Pairs:
             # In one window nothing says which of the two comes first.
             elif (
                 there[first] == 1
-                or (how == "load" and there[first] + there[second] == 1)
-                or (how == "load" and self._key == "primary")
+                or (how == "together" and there[first] + there[second] == 1)
+                or (how == "together" and self._key == "primary")
             ):
                 found.said += 1
             else:
@@ -320,7 +327,10 @@ class Pairs:
         self._blocked = sum(report.blocked for report in reports if isinstance(report, WriteReport))
         if is_blocked(reports):
             reports = self._written(replace(work, is_settled=True), split, content)
-        return [report.error for report in reports if report.error]
+        errors = [report.error for report in reports if report.error]
+        # Another reason is none, though the row is not written either.
+        assert all(NOT_WRITTEN in error for error in errors), errors
+        return errors
 
     def _line(self, row: Row, low: int) -> str:
         operation, ts, number, identity, text = row
