@@ -33,7 +33,8 @@ class RowInTheWay:
     def __init__(self, fenced: FencedConnection, work: TablePlan, line: bytes) -> None:
         """Find the row that is in the way of the one of `line`."""
         self._fenced, self._work, self._line = fenced, work, line
-        self._columns = [part.column.name for part in work.key] or [column.name for column in work.written]
+        # Without a key it is found by all that it holds, but JSON, which no variable holds as such.
+        self._columns = [part.column.name for part in work.key] or [c.name for c in work.written if c.type != "JSON"]
         self._names = [f"@sc_{place}" for place in range(len(self._columns))]
         pairs = zip(self._names, self._columns, strict=True)
         # As numbers, since texts of several character sets do not mix.

@@ -39,6 +39,7 @@ from storage_consumer.apply.statements import (
     key_places,
     load_data,
     row_text,
+    with_keys,
     without_gaps,
     write_rows,
 )
@@ -59,6 +60,7 @@ from storage_consumer.downstream.mysql_errors import (
 from storage_consumer.errors import RowRefused
 from storage_consumer.job.spec import TablePlan
 from storage_consumer.kernels.row_lines import FEW, Lines, in_one
+from storage_consumer.order.keys import compares_texts
 from storage_consumer.sql.tokens import qualified, quote
 
 TRANSACTION_ROWS = 10_000
@@ -125,7 +127,15 @@ class RowStatements:
                 self._put("REPLACE", work, batch)
             return 0
         blocked: list[bytes] = []
-        settle = partial(self._settle, work, gives_way) if is_settled else lambda row, _: blocked.append(row)
+        settle_now = partial(self._settle, work, gives_way)
+
+        def settle(row: bytes, fault: BaseException) -> None:
+            # All rows with this key, however it is spelled, are this task's, so none of another one makes room.
+            if is_settled or self._has_another_spelling(work, row):
+                settle_now(row, fault)
+            else:
+                blocked.append(row)
+
         self._delete_own(work, others, exact=False)
         self._add(work, born, settle)
         # Not as those: by now a row that came into being may have the key in another spelling, which has to stay.
@@ -191,6 +201,19 @@ class RowStatements:
                 raise there.error(fault)
             if self._fits(work, [row]):
                 return
+        # It was written by the look.
+        if any(column.is_computed for column in work.written):
+            compare(self.fenced, work, [row])
+
+    def _has_another_spelling(self, work: TablePlan, row: bytes) -> bool:
+        """Return whether the target holds a row whose key it finds equal to this one's, and whose bytes are others."""
+        places = key_places(work) if compares_texts(work.key) else None
+        if places is None:
+            return False
+        key = [_picked(row, places)]
+        equal, same = (with_keys(work, key, escape, exact=exact) for exact in (False, True))
+        (others,) = self.fenced.row(f"SELECT (SELECT COUNT(*) {equal}) - (SELECT COUNT(*) {same})") or (0,)
+        return bool(others)
 
     def _delete_own(self, work: TablePlan, rows: Sequence[bytes], *, exact: bool) -> None:
         """Delete what the target holds of rows. Where it computes a part of their key, each is found only when it is in its own way."""

@@ -159,9 +159,14 @@ def _shown(text: str | None, column: WireColumn, escape: Escape) -> str:
 
 
 def delete_keys(work: TablePlan, lines: Sequence[bytes], escape: Escape, *, exact: bool = False) -> str:
-    """Return one DELETE of many keys; a key that does not exist is no error.
+    """Return one DELETE of many keys; a key that does not exist is no error. `exact`: see `with_keys`."""
+    return f"DELETE {with_keys(work, lines, escape, exact=exact)}"
 
-    With `exact`, a row goes only if its key is the same to the last byte; else the column's collation decides.
+
+def with_keys(work: TablePlan, lines: Sequence[bytes], escape: Escape, *, exact: bool) -> str:
+    """Return the FROM and the WHERE of the rows with some keys; `lines`: of the key's columns.
+
+    With `exact`, a row is meant only if its key is the same to the last byte; else the column's collation decides.
     """
     fields = zip(split_lines(lines), work.key, strict=True)
     columns = [key_literals(texts, part, escape) for texts, part in fields]
@@ -169,7 +174,7 @@ def delete_keys(work: TablePlan, lines: Sequence[bytes], escape: Escape, *, exac
     names = [key_expression(part) for part in work.key]
     texts = [place for place, part in enumerate(work.key) if part.fold in (Fold.PAD, Fold.LOOSE)]
     if not (exact and texts):
-        return f"DELETE FROM {qualified(work.name)} WHERE {_among(names, columns)}"
+        return f"FROM {qualified(work.name)} WHERE {_among(names, columns)}"
     plain = [f"CAST(CONVERT({names[place]} USING utf8mb4) AS BINARY)" for place in texts]
     same = _among(plain, [_plain(columns[place]) for place in texts])
     # One key more, which is none of them: of a single one TiDB puts the literal in the place of the column in the other condition too.
@@ -177,7 +182,7 @@ def delete_keys(work: TablePlan, lines: Sequence[bytes], escape: Escape, *, exac
         [*column, b"CONCAT('~', %s)" % column[0] if place in texts else column[0]]
         for place, column in enumerate(columns)
     ]
-    return f"DELETE FROM {qualified(work.name)} WHERE {_among(names, more)} AND {same}"
+    return f"FROM {qualified(work.name)} WHERE {_among(names, more)} AND {same}"
 
 
 def _among(names: Sequence[str], columns: Sequence[Sequence[bytes]]) -> str:

@@ -144,18 +144,22 @@ def latest(ts: Unsigned, order: Integers, keys: Keys, table: TablePlan) -> tuple
     # Elsewhere no other row can be in the way, so nobody asks.
     if not compares_texts(table.key):
         return places, order[places]
-    return places, order[places] | _born(order[sequence], is_last)
+    return places, order[places] | _born(ts[sequence], order[sequence], is_last)
 
 
-def _born(order: Integers, is_last: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _born(ts: Unsigned, order: Integers, is_last: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return of each key's last change whether the life that it continues or ends began among its changes, which are in sequence."""
     places = np.arange(len(order))
     ends = places[is_last]
     starts = np.append(0, ends[:-1] + 1)[: len(ends)]
+    # A change that is delivered again is no change more: a delete's own repeats end no earlier life.
+    is_new = np.append(True, (ts[1:] != ts[:-1]) | is_last[:-1])[: len(ts)]
+    first = np.maximum.accumulate(np.where(is_new, places, 0))
     upsert = is_upsert(order)
-    births = np.maximum.accumulate(np.where(upsert & is_birth(order), places, -1))
+    # A delete has the bit where what is left of a piece is the end of such a life.
+    births = np.maximum.accumulate(np.where(is_birth(order), places, -1))
     deaths = np.append(-1, np.maximum.accumulate(np.where(upsert, -1, places)))
-    found: NDArray[np.bool_] = births[ends] > np.maximum(deaths[ends], starts - 1)
+    found: NDArray[np.bool_] = births[ends] > np.maximum(deaths[first[ends]], starts - 1)
     return found
 
 

@@ -14,6 +14,7 @@ from storage_consumer.model import (
     TableDefinition,
     TableName,
     VersionKey,
+    folded_name,
 )
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import quote
@@ -133,13 +134,21 @@ class RowStep:
     """Path of the schema file by which one key's rows may be in several partitions, if the files are. Empty if there is none."""
 
     def is_former(self, definition: TableDefinition) -> bool:
-        """Return whether a directory is of an earlier table of the name, which was gone before the commit range: no row of it is in there."""
-        return definition.version < self.made_at and definition.name.folded() == self.current.name.folded()
+        """Return whether a directory is of an earlier table of the name, which was gone before the commit range: no row of it is in there.
+
+        Where the table that is there now has these columns, TiCDC may write rows of it into that directory.
+        """
+        is_earlier = definition.version < self.made_at and definition.name.folded() == self.current.name.folded()
+        return is_earlier and _kinds(definition) != _kinds(self.current)
 
     @property
     def is_before_structure(self) -> bool:
         """Whether `current` is what a statement leads to that comes only after these rows: nothing shows the one before it but a copy."""
         return self.current.is_ddl and self.current.version >= self.commit_range.high
+
+
+def _kinds(definition: TableDefinition) -> list[tuple[str, str, bool, tuple[str, ...]]]:
+    return [(folded_name(c.name), c.type, c.unsigned, c.elements) for c in definition.columns]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -212,7 +212,12 @@ def write_blocks(
             if other is None:
                 rows.append(row)
                 written += 1
-            elif work.is_settled or not work.has_other_unique_keys:
+            # Those with its key, however it is spelled, are of the same task, so none makes room.
+            elif (
+                work.is_settled
+                or not work.has_other_unique_keys
+                or any(_is_one(there, row, key, same) and not _is_one(there, row, key) for there in rows)
+            ):
                 raise RowRefused(f"{work.name}: the row {row} was not written, for the target holds {other}", line=line)
             else:
                 blocked += 1

@@ -155,7 +155,8 @@ class History:
         last = self.source.log[-1].tick - 1
         tick = dice.choice((told, told, told - dice.randint(0, 3), dice.randint(told, max(told, last))))
         # What came at this very tick is not written, and the statement there may not have run.
-        tick -= tick in self.source.statements
+        while tick in self.source.statements:
+            tick -= 1
         begins_late = tick > applied
         if tick < 1 or (begins_late and tick > last):
             return

@@ -175,6 +175,27 @@ def test_births(life: list[tuple[int, bool]], expected: bool, fold: Fold) -> Non
             assert last == {"a": True, "b": expected or (last["b"] and not is_whole), "c": True}
 
 
+@pytest.mark.parametrize("passes", [2, 3])
+@pytest.mark.parametrize("left_out", range(4))
+def test_births_of_what_is_delivered_again(passes: int, left_out: int) -> None:
+    """A delete that is delivered several times, with or without all that comes before it, ends the life that began among the changes."""
+    work = table()
+    work = replace(work, key=(replace(work.key[0], fold=Fold.PAD),))
+    life = [(5, True, True), (6, False, True), (7, False, False)]
+    given = [
+        (ts, order_of(rank, number, upsert=upsert, birth=birth), "a", b"")
+        for rank in range(passes)
+        for number, (ts, birth, upsert) in enumerate(life, 1)
+        # What TiCDC delivers again begins anywhere.
+        if not rank or number > left_out
+    ]
+    for first in range(len(given)):
+        for then in range(first, len(given)):
+            pieces = [changes(*some) for some in (given[:first], given[first:then], given[then:]) if some]
+            found = folded(together([folded(piece, work) for piece in pieces]), work)
+            assert is_birth(found.order).tolist() == [True]
+
+
 def test_births_where_no_row_can_be_in_the_way() -> None:
     """Keys that are equal only where their texts are have the birth of their last change alone."""
     given = changes(
