@@ -210,11 +210,21 @@ def test_an_update_takes_no_place_of_a_row_that_came_beside_it(
     with pytest.raises(RowRefused, match=r"'a ?'.*'a ?'"):
         rig.writer().write_runs(work, runs)
     assert rig.rows() == Counter({("a", "1"): 1})
+    # Whoever else writes: all spellings of a key are of one task.
     rig.spec = replace(rig.spec, partitions=2)
-    # By a second job, as nothing shows in the first one whether the row in the way stays.
-    rig.writer().write_runs(work, runs) if has_more_keys else None
     with pytest.raises(RowRefused, match=r"'a ?'.*'a ?'"):
-        rig.writer().write_runs(replace(work, is_settled=True), runs)
+        rig.writer().write_runs(work, runs)
+
+
+@pytest.mark.parametrize("has_more_keys", [False, True])
+def test_a_row_waits_for_no_other_spelling_of_its_key(make: Make, *, has_more_keys: bool) -> None:
+    """Where the source held both for a while, and the former one went, that one's delete takes no other with it."""
+    rig = make("c0", "c1")
+    rig.spec = replace(rig.spec, partitions=2)
+    work = replace(PADDED, has_other_unique_keys=has_more_keys)
+    rig.writer().write_runs(work, as_runs([], [b"a\t1"]))
+    with pytest.raises(RowRefused, match=r"'a '.*'a'"):
+        rig.writer().write_runs(work, [Run(Action.INSERT, [b"a \t2"]), Run(Action.DELETE, [b"a"])])
 
 
 def test_keyless_rows_take_no_place_that_is_only_equal_to_the_target(make: Make) -> None:
