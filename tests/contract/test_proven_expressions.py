@@ -27,7 +27,7 @@ ROWS = (
 SHAPES: dict[str, tuple[str, ...]] = {
     **{sign: (f"{{0}} {sign} {{1}}", f"{{0}} {sign} 3") for sign in ("+", "-", "*", "%", "DIV")},
     **{name: (f"{name}({{0}}, {{1}})", f"{name}({{0}}, 3)") for name in ("MOD", "GREATEST", "LEAST")},
-    **dict.fromkeys(("ABS", "CHAR_LENGTH", "DAYOFMONTH", "HEX", "LENGTH", "MONTH", "REVERSE", "TRIM", "LAST_DAY", "TO_DAYS", "CRC32", "YEAR"), ("{name}({0})",)),
+    **dict.fromkeys(("ABS", "CHAR_LENGTH", "DAYOFMONTH", "LENGTH", "MONTH", "REVERSE", "TRIM", "LAST_DAY", "TO_DAYS", "CRC32", "YEAR"), ("{name}({0})",)),
     "COALESCE": ("COALESCE({0}, {1})", "COALESCE(NULL, {0}, {1})"),
     "CONCAT": ("CONCAT({0}, '-', {1})", "CONCAT({0})"),
     "IFNULL": ("IFNULL({0}, {1})",),

@@ -22,11 +22,11 @@ _SORTS: Mapping[str, str] = {
 _ANY = frozenset(("integer", "text", "day"))
 PROVEN: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("+", "-", "*", "%", "DIV", "MOD", "ABS", "GREATEST", "LEAST"), frozenset(("integer",))),
-    **dict.fromkeys(("HEX", "REVERSE", "TRIM"), frozenset(("text",))),
+    **dict.fromkeys(("REVERSE", "TRIM"), frozenset(("text",))),
+    # Of a text these count its bytes, which are UTF-8 in TiDB whatever its character set is.
+    **dict.fromkeys(("CRC32", "LENGTH"), frozenset(("integer", "day"))),
     **dict.fromkeys(("YEAR", "MONTH", "DAYOFMONTH", "LAST_DAY", "TO_DAYS"), frozenset(("day",))),
-    **dict.fromkeys(
-        ("CHAR_LENGTH", "COALESCE", "CONCAT", "CRC32", "IFNULL", "LEFT", "LENGTH", "RIGHT", "SUBSTRING"), _ANY
-    ),
+    **dict.fromkeys(("CHAR_LENGTH", "COALESCE", "CONCAT", "IFNULL", "LEFT", "RIGHT", "SUBSTRING"), _ANY),
 }
 """Function or operator → the sorts of columns of which TiDB, MySQL and MariaDB make the same values, as tests have tried."""
 
@@ -52,14 +52,18 @@ def _generated(statement: Statement) -> Iterator[tuple[str, Sequence[Token], Seq
 
 def _is_proven(expression: Sequence[Token], sorts: Mapping[str, str]) -> bool:
     """Return whether an expression has columns of some sorts, literals, and nothing but what is proven for all of these sorts."""
-    used = {sorts.get(folded_name(token.name), "") for token in expression if token.kind == "quoted"}
+    used: set[str] = set()
     allowed: set[str] = set()
-    for token in expression:
-        if token.kind == "word" and not token.upper.startswith("_") and not token.upper.isdigit():
+    for at, token in enumerate(expression):
+        is_called = token.kind == "word" and has_words(expression[at + 1 : at + 2], "(")
+        # A statement that is stored as it was typed may have names without quotes.
+        if token.kind == "quoted" or (not is_called and folded_name(token.name) in sorts):
+            used.add(sorts.get(folded_name(token.name), ""))
+        elif token.kind == "word" and not token.upper.startswith("_") and not token.upper.isdigit():
             allowed.add(token.upper)
         elif token.kind == "symbol" and token.text not in "(),":
             allowed.add(token.text)
-    return all(used <= PROVEN.get(name, frozenset()) for name in allowed) and "" not in used
+    return all(name in PROVEN and used <= PROVEN[name] for name in allowed) and "" not in used
 
 
 def json_casts(statement: Statement) -> list[Edit]:

@@ -40,6 +40,15 @@ COLUMNS = (
         ("YEAR(`s`)", True),
         ("JSON_EXTRACT(`j`, _UTF8MB4'$.a')", True),
         ("CONCAT(`unknown`)", True),
+        ("i+1", False),
+        ("YEAR(d)", False),
+        ("i/3", True),
+        ("UPPER(s)", True),
+        ("CONCAT(f)", True),
+        ("s + 1", True),
+        ("CONCAT(unknown)", True),
+        ("LENGTH(`s`)", True),
+        ("CRC32(`i`)", False),
     ],
 )
 def test_noted(expression: str, *, is_noted: bool) -> None:
