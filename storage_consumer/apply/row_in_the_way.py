@@ -37,8 +37,8 @@ class RowInTheWay:
         self._columns = [part.column.name for part in work.key] or [c.name for c in work.written if c.type != "JSON"]
         self._names = [f"@sc_{place}" for place in range(len(self._columns))]
         pairs = zip(self._names, self._columns, strict=True)
-        # As numbers, since texts of several character sets do not mix.
-        read = [f"ISNULL({name} := {quote(column)})" for name, column in pairs]
+        # As numbers, since texts of several character sets do not mix, and none that a server knows without a look: it would set nothing.
+        read = [f"COALESCE(LENGTH({name} := {quote(column)}), 0)" for name, column in pairs]
         narrow, lines = without_gaps(work, gaps(work, line), [line])
         first = quote(narrow.written[0].name)
         fenced.query(f"SET @sc_same = NULL, {', '.join(f'{name} = NULL' for name in self._names)}")
