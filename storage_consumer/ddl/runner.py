@@ -158,7 +158,7 @@ class DdlRunner:
                 return "; ".join(action.notes)
             started = _Started(step=step, action=action, context=context, names=_names(step, action))
             # Keys that went before an earlier run was killed.
-            kept = entry.note if entry and entry.note.startswith((LEFT_OUT, IN_THE_WAY)) else ""
+            kept = entry.note if entry and (LEFT_OUT in entry.note or IN_THE_WAY in entry.note) else ""
             note, outcome = self._once(started, entry)
             note = "; ".join(dict.fromkeys(filter(None, (*action.notes, kept, note))))
             self._journal.record(step, DONE, note=note, run=outcome, tables=moved)
