@@ -120,14 +120,14 @@ class RowStatements:
 
         With `is_settled`, raise `RowRefused` for a blocked row, unless the row in its way `gives_way`.
         """
+        settle_now = partial(self._settle, work, gives_way)
         if not work.has_other_unique_keys:
-            self._add(work, born, partial(self._settle, work, gives_way))
+            self._add(work, born, settle_now)
             # Before the commit range the target held no other spelling of these keys: at most the one that they replace.
             for batch in batches(others, TRANSACTION_ROWS, TRANSACTION_SIZE):
                 self._put("REPLACE", work, batch)
             return 0
         blocked: list[bytes] = []
-        settle_now = partial(self._settle, work, gives_way)
 
         def settle(row: bytes, fault: BaseException) -> None:
             # All rows with this key, however it is spelled, are this task's, so none of another one makes room.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import zoneinfo
+from collections.abc import Callable
 from functools import lru_cache, partial
 
 UTC = "+00:00"
@@ -61,21 +62,15 @@ def zone_caveat(zone: str) -> str:
     )
 
 
-def utc_of(zone: str, text: str, *, tells_rows: bool = False) -> str:
+def utc_of(zone: str, text: str) -> str:
     """Return the same time in UTC; a zero date stays as it is. Raise `ValueError` for text that is not a date and time.
 
     Offsets count to the second. A wall-clock time that occurred twice, when the clocks were set back, is taken for the
-    first of the two: the text does not tell them apart. Where that `tells_rows` apart, raise `ValueError` for it.
+    first of the two: the text does not tell them apart.
     """
     found = _MOMENT.fullmatch(text)
     if found is None:
         raise ValueError(f"{text[:40]!r} is not a date and time")
-    if tells_rows and _is_twofold(zone, found[1]):
-        raise ValueError(
-            f"{text!r} occurred twice in {zone}, when the clocks were set back, and the column is part of a unique key: the file does "
-            "not say which of two rows this is. Load the table anew from a copy that was made after that hour (storage-consumer "
-            "load), and let the TiCDC servers run in UTC (their option --tz), where no time occurs twice"
-        )
     # Cached by the second: offsets leave the fraction as it is.
     return _utc_second(zone, found[1]) + (found[2] or "")
 
@@ -109,16 +104,28 @@ def _is_twofold(zone: str, text: str) -> bool:
     return first.utcoffset() != first.replace(fold=1).utcoffset()
 
 
-def between(zone: str, into: str, text: str, *, tells_rows: bool = False) -> str:
+def between(zone: str, into: str, text: str) -> str:
     """Return the same time of `zone` as wall-clock time of another one; see `utc_of` and `from_utc`."""
-    return from_utc(into, utc_of(zone, text, tells_rows=tells_rows))
+    return from_utc(into, utc_of(zone, text))
 
 
 def to_session(zone: str, session: str, *, tells_rows: bool = False) -> partial[str]:
-    """Return `between` from one zone to that of a session, or `utc_of` where that is UTC."""
-    if session == UTC:
-        return partial(utc_of, zone, tells_rows=tells_rows)
-    return partial(between, zone, session, tells_rows=tells_rows)
+    """Return `between` from one zone to that of a session, or `utc_of` where that is UTC.
+
+    `tells_rows`: rows are told apart by the times, so the function raises `ValueError` for one that occurred twice.
+    """
+    convert = partial(utc_of, zone) if session == UTC else partial(between, zone, session)
+    return partial(_unless_twofold, zone, convert) if tells_rows else convert
+
+
+def _unless_twofold(zone: str, convert: Callable[[str], str], text: str) -> str:
+    if occurs_twice(zone, text):
+        raise ValueError(
+            f"{text!r} occurred twice in {zone}, when the clocks were set back, and the column is part of a unique key: the file does "
+            "not say which of two rows this is. Load the table anew from a copy that was made after that hour (storage-consumer "
+            "load), and let the TiCDC servers run in UTC (their option --tz), where no time occurs twice"
+        )
+    return convert(text)
 
 
 @lru_cache(maxsize=1 << 15)

@@ -20,8 +20,8 @@ def fill(bucket: SmallBucket, key: str) -> None:
     parts = [name in key and "PRIMARY" in key for name in ("`id`", "`at`")]
     columns = (column("id", "INT", key=parts[0]), column("at", "TIMESTAMP", key=parts[1]), column("v", "INT"))
     bucket.schema("d", ts(0), "CREATE DATABASE `d`", 1)
-    create = f"CREATE TABLE `t` (`id` INT NULL, `at` TIMESTAMP NULL, `v` INT{', ' if key else ''}{key})"
-    create = create.replace(" NULL,", ",") if "PRIMARY" in key else create
+    null = "" if "PRIMARY" in key else " NULL"
+    create = f"CREATE TABLE `t` (`id` INT{null}, `at` TIMESTAMP{null}, `v` INT{', ' if key else ''}{key})"
     bucket.schema(TABLE, ts(1), create, 3, columns)
     bucket.rows(TABLE, 1, row(TABLE, 5, "1", LATER, "1", names=NAMES))
 

@@ -59,10 +59,10 @@ def _is_proven(expression: Sequence[Token], sorts: Mapping[str, str]) -> bool:
         # A statement that is stored as it was typed may have names without quotes.
         if token.kind == "quoted" or (not is_called and folded_name(token.name) in sorts):
             used.add(sorts.get(folded_name(token.name), ""))
-        elif token.kind == "word" and not token.upper.startswith("_") and not token.upper.isdigit():
+            continue
+        is_named = token.kind == "word" and not token.upper.startswith("_") and not token.upper.isdigit()
+        if is_named or (token.kind == "symbol" and token.text not in "(),"):
             allowed.add(token.upper)
-        elif token.kind == "symbol" and token.text not in "(),":
-            allowed.add(token.text)
     return all(name in PROVEN and used <= PROVEN[name] for name in allowed) and "" not in used
 
 
