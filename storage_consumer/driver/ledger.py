@@ -210,9 +210,6 @@ class RoundLedger:
         if joined := _join(manager, reached):
             self.save(joined, joined=[table.key for table in joined])
             reached = _reached(manager, self.reach)
-        # Unread files may expire. What was listed is stored, so that a later run misses those that are gone by then.
-        if listed := manager.note_listed(self.storage_checkpoint):
-            self.save(listed)
         self._save_caught_up(reached)
         sequences = manager.sequences.to_store()
         # `lowest` can also go back, when the filter takes a table again.

@@ -22,7 +22,7 @@ class Copies:
     passed: Mapping[str, int] = field(default_factory=dict)
     """Sequence → number up to which (inclusive) absent files are not waited for: that copy holds their rows."""
     listed: Mapping[str, int] = field(default_factory=dict)
-    """Sequence → highest number (inclusive) of the files that were there, unread, when the table was behind the bucket."""
+    """Sequence → highest number (inclusive) of the files that were there, unread, when the bucket was last listed."""
     listed_at: int = 0
     """TSO of when the last of them came: a copy as of then or later holds all their rows."""
 
@@ -112,22 +112,25 @@ class CopyLedger:
         """Note that a file was rewritten before it was read."""
         self._changed = True
 
-    def note_listed(self, there: Mapping[str, int], *, behind: bool, now: int) -> bool:
-        """Note the files that are `there`, so that a later run misses those that are gone by then; return whether it is news.
+    def note_listed(self, there: Mapping[str, int], now: int) -> bool:
+        """Note the unread files that are `there`, so that a later run misses those that are gone by then; return whether to store it.
 
-        A table that is not `behind` the bucket has read what it needs of them, and waits for none. `now`: a TSO.
+        What was noted before and has been read since needs no note any more; what is missing keeps its own. `now`: a TSO.
         """
         listed = self._known.listed
-        more = {sequence: number for sequence, number in there.items() if listed.get(sequence, 0) < number}
-        changed, self._changed = self._changed, False
+        missing = {sequence: upto for sequence, _, upto in self._files.not_there(listed)}
+        grown = any(listed.get(sequence, 0) < number for sequence, number in there.items())
         # A file that was rewritten may hold rows which a copy as of the former time lacks.
-        if more or (there and changed):
-            self._known = replace(self._known, listed={**listed, **more}, listed_at=now)
-        elif not behind and listed:
-            self._known = replace(self._known, listed={})
-        else:
-            return False
-        return True
+        is_news = grown or bool(there and self._changed)
+        self._changed = False
+        at = now if is_news else self._known.listed_at
+        upto = {sequence: max(number, missing.get(sequence, 0)) for sequence, number in there.items()}
+        self._known = replace(self._known, listed={**missing, **upto}, listed_at=at)
+        return is_news
+
+    def forget_listed(self) -> None:
+        """Stop waiting for unread files that were listed: others hold their rows."""
+        self._known = replace(self._known, listed={})
 
     # what is missing
 

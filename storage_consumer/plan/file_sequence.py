@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from storage_consumer.model import DataFile
@@ -195,6 +195,16 @@ class FileSequences:
         """Return what changed since the last call, in the form to store."""
         moved, self._moved = self._moved, {}
         return {name: sequence.to_store() for name, sequence in moved.items()}
+
+
+def reached_by(numbering: Sequence[FileSequence]) -> int:
+    """Return the number up to which (inclusive) all files of sequences that count together are finished or listed."""
+    reached = max((sequence.done_upto for sequence in numbering), default=0)
+    for first, last in sorted(span for sequence in numbering for span in sequence.known):
+        if first > reached + 1:
+            break
+        reached = max(reached, last)
+    return reached
 
 
 @dataclass(slots=True)

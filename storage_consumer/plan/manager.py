@@ -303,16 +303,15 @@ class ConsumerManager:
         for table in self.tables.values():
             table.end_wait()
 
-    def note_listed(self, storage_checkpoint: int) -> list[TableConsumer]:
-        """Note the unread files of the tables that are behind the bucket; return the tables for which that is news."""
-        news = []
-        for table in self.tables.values():
-            behind = table.checkpoint < storage_checkpoint
-            # Files of a stand-in may be nobody's, so none of them is ever missed.
-            there = table.files.unread() if behind and not table.is_stand_in else {}
-            if table.copies.note_listed(there, behind=behind, now=self.catalog.now):
-                news.append(table)
-        return news
+    def note_listed(self) -> list[TableConsumer]:
+        """Note the unread files of all tables; return the tables for which that is news, to be stored before their rows move them."""
+        return [
+            table
+            for table in self.tables.values()
+            # Files of a stand-in may be nobody's, so none of them is ever missed; nor is one of a table that is left out.
+            if not (table.is_stand_in or table.status.excluded)
+            and table.copies.note_listed(table.files.unread(), self.catalog.now)
+        ]
 
     # what is known
 

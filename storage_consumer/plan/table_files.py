@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from storage_consumer.model import DataFile, TableDefinition, VersionKey, folder_of
-from storage_consumer.plan.file_sequence import FileSequences
+from storage_consumer.plan.file_sequence import FileSequences, reached_by
 from storage_consumer.plan.open_versions import OpenVersions
 from storage_consumer.plan.table_partitions import TablePartitions
 from storage_consumer.plan.table_version import TableVersionConsumer
@@ -173,8 +173,8 @@ class TableFiles:
         found = []
         for sequence, upto in wanted.items():
             home = self._homes.get(sequence)
-            # A sequence of which no file is listed any more still counts by what is stored of it.
-            reached = max(self._known[sequence].done_upto, home.reached(sequence) if home is not None else 0)
+            # A sequence that has no file any more, or is another table's by now, counts by what is known of it in the whole bucket.
+            reached = max(reached_by([self._known[sequence]]), home.reached(sequence) if home is not None else 0)
             found += [(sequence, reached, upto)] if reached < upto else []
         return found
 

@@ -66,6 +66,8 @@ class Poll:
     ignored: dict[str, int]
     """Objects that are not schema, data, index or metadata files, counted by reason; as of the last full listing."""
     warnings: tuple[str, ...] = ()
+    is_continuation: bool = False
+    """Whether its files take the place of former ones, which are all gone, and hold every row after what was applied of these."""
     full: bool = True
     """Whether everything was listed."""
     finished: int = 0
@@ -198,6 +200,7 @@ class StorageReader:
                 *self._too_new(looks, now),
                 *self._shared.warnings(read, data_files),
             ),
+            is_continuation=bool(doubts_of_feed),
             full=full,
             finished=sum(look.finished for look in looks),
             unreadable_metadata=odd,

@@ -209,3 +209,14 @@ def test_rows_ahead_of_a_clock_that_is_wrong() -> None:
     """Where the checkpoint itself lies beyond the clock no row is judged by it."""
     assert latest_tso(ts(3), 5.0) == MAX_TSO
     assert latest_tso(ts(3), 1_800_000_000.0) == (1_800_000_000_000 + CLOCK_MARGIN_MS + 1) << 18
+
+
+def test_a_changefeed_that_writes_again_what_was_not_due(world: World) -> None:
+    """Rows beyond the checkpoint went with the former files; one that begins at the checkpoint holds them, so nothing waits for those."""
+    world.bucket.rows("shop.a", 2, row("shop.a", 3 * HOUR + 9, "2", '"two"'))
+    world.once()
+    emptied(world)
+    another(world, 3 * HOUR, 4 * HOUR)
+    for _ in range(2):
+        assert world.once().waiting == ()
+    assert world.records.checkpoint == ts(4 * HOUR)

@@ -388,5 +388,5 @@ def test_many_statements_cost_few_transactions() -> None:
         call for call in calls[:begun] if call in ("before MemoryJournal.record", "before MemoryProgress.save")
     ]
     assert statements.count("before MemoryJournal.record") == 2 * (len(names) + 1)
-    assert statements.count("before MemoryProgress.save") < len(names) / 50
+    assert statements.count("before MemoryProgress.save") <= len(names) / 50
     assert {world.records.tables[f"`shop`.`{name[5:]}`"].checkpoint for name in names} == {ts(1), ts(3)}

@@ -289,6 +289,43 @@ def test_file_that_expired_before_it_was_applied() -> None:
     assert numbers(world, "shop.a") == ["1"]
 
 
+def ahead(world: World) -> Path:
+    """A running table has read a file whose row is beyond the checkpoint; its path."""
+    second = world.bucket.rows("shop.a", 2, row("shop.a", 8, "2", '"two"'))
+    assert world.once().checkpoint == ts(3)
+    return second
+
+
+@pytest.mark.parametrize("later", [0, 9], ids=["at the same checkpoint", "at a later one"])
+@pytest.mark.parametrize("follows", [False, True], ids=["the last one", "before another"])
+def test_a_file_that_was_read_and_went_with_rows_that_were_not_due(*, later: int, follows: bool) -> None:
+    """Rows beyond the checkpoint are still in a file only: if it is gone at the next start, its running table waits, then halts (O6)."""
+    world = one_table()
+    second = ahead(world)
+    if later:
+        world.bucket.metadata(ts(later))
+    if follows:
+        path = second.relative_to(world.bucket.root).parent.parent / "2026-09-22" / "CDC00000000000000000001.csv"
+        world.bucket.write(path.as_posix(), world.bucket.text(row("shop.a", 9, "3", '"three"')) + "\r\n")
+    (waits,) = without(world, second).waiting
+    assert "waits for file number 2 in shop/a/" in waits.error
+    world.bucket.metadata(ts(9))
+    (waits,) = world.once().waiting
+    assert (waits.checkpoint, numbers(world, "shop.a")) == (ts(3), ["1"])
+    world.bucket.rows("shop.a", 2, row("shop.a", 8, "2", '"two"'))
+    assert world.once().checkpoint == ts(9)
+    assert numbers(world, "shop.a") == ["1", "2", "3"][: 3 if follows else 2]
+
+
+def test_a_file_that_went_after_a_process_that_was_killed() -> None:
+    """What is listed is remembered before any row is applied."""
+    world = one_table()
+    second = world.bucket.rows("shop.a", 2, row("shop.a", 8, "2", '"two"'))
+    killed_at(world, "before MemoryPipeline.run")
+    world.bucket.metadata(ts(9))
+    assert "shop.a" in [table.table for table in without(world, second).waiting]
+
+
 def test_a_file_that_comes_again_after_a_statement_that_ended_with_its_process(world: World) -> None:
     """The target has the new column already, and the journal knows the statement as sent: the repeated rows of before it fit all the same."""
     world.bucket.rows("shop.a", 1, row("shop.a", 2, "1", '"one"'), row("shop.a", 3, "2", '"two"'))

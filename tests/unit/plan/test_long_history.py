@@ -63,6 +63,7 @@ class Replay:
         manager, made = self.manager, [self._kind(version) for version in versions]
         manager.new_round(now=1)
         manager.dispatch(made, {d.path: "s/t" for d in made}, files)
+        manager.note_listed()
         assert not any((manager.covered(), manager.refuse_places(), manager.look_for_gaps(end, 0.0)))
         manager.catalog.taken_over()
         manager.sequences.rewound()
@@ -71,7 +72,6 @@ class Replay:
                 self._apply(step)
             for ddl in (ddl for group in wave.ddls for ddl in group):
                 self._run(ddl)
-        manager.note_listed(end)
         assert not unreached(manager.tables, manager.touches.pending(), end, manager.stuck(end))
 
     def _apply(self, step: RowStep) -> None:
@@ -194,12 +194,13 @@ def test_a_table_behind_its_unread_files_costs_the_same_for_each() -> None:
         table = first.manager.catalog.table(altered(STEP).name)
         first.manager.dispatch([bare(v) for v in versions], {bare(v).path: "s/t" for v in versions}, data(versions))
         table.halt("a value does not fit", "row")
-        first.manager.note_listed(versions[-1] + 5)
+        first.manager.note_listed()
         known = table.copies.known
         assert len(known.listed) == 2 * count
         again = Replay(bare, Restart(copies={table.key: known}))
         costs.append(instructions(lambda r=again, v=versions: r.round(v, data(v), end=v[-1] + 5)))  # type: ignore[misc] # as above
         assert {file.stored.path for file in again.read} == {file.stored.path for file in data(versions)}
+        again.round([], end=versions[-1] + 6)
         assert again.manager.tables[key("s/t")].copies.known.listed == {}
     assert costs[1] <= 1.1 * 4 * costs[0]
 
