@@ -73,11 +73,19 @@ def of_seed(seed: int, acts: int) -> tuple[Run, list[int]]:
     routes = routed.choice((AWAY, EXCHANGED)) if routed.random() < 0.2 else {}
     is_lax = random.Random(f"{seed} lax").random() < 0.2  # noqa: S311 - not for secrets
     exchanges = random.Random(f"{seed} exchanges").random() < 0.2  # noqa: S311 - not for secrets
+    expires = random.Random(f"{seed} expires").random() < 0.2  # noqa: S311 - not for secrets
     operator = (
         Operator(exchanges=True, routes=routes, is_lax=is_lax)
         if exchanges
         else Operator(
-            is_lax=is_lax, pauses=more.random() < 0.3, skips=skips, begins=begins, late=late, loads=loads, routes=routes
+            is_lax=is_lax,
+            pauses=more.random() < 0.3,
+            skips=skips,
+            begins=begins,
+            late=late,
+            loads=loads,
+            routes=routes,
+            expires=expires,
         )
     )
     return partial(run, habits, slow_workers, operator), [dice.getrandbits(48) for _ in range(acts)]

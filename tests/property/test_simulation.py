@@ -46,7 +46,7 @@ def test_target_is_the_source() -> None:
     )
     odd = (counts.refused, counts.alone, counts.repeated, counts.damaged, counts.collisions, counts.paused)
     copied = (counts.begun, counts.requested, counts.exchanged, counts.loaded, counts.refused_loads)
-    fed = (counts.lacking, counts.unread, counts.feeds, counts.refused_feeds)
+    fed = (counts.lacking, counts.unread, counts.feeds, counts.refused_feeds, counts.expired)
     assert min(*happened, *odd, *copied, *fed, counts.torn) > 0
 
 

@@ -96,6 +96,7 @@ class Bucket:
             new.append(path)
         if told is not None:
             self.tell_checkpoint(told.tick)
+        self.storage.expired = frozenset()
         self.storage.hidden = frozenset(_between(new)) if dice.random() < 0.1 else frozenset()
         self.hid |= bool(self.storage.hidden)
         for path in self.storage.hidden:
@@ -106,7 +107,11 @@ class Bucket:
         """Whether everything that was written can be listed, so that no statement of the checkpoint told can be missing."""
         if self.judge.begun_anew and self.told < self.judge.told:
             return False  # another changefeed has not come to where the former one was
-        return len(self._shown) == len(self.sink.writes) and all(self._shown) and not self.storage.hidden
+        return (
+            len(self._shown) == len(self.sink.writes)
+            and all(self._shown)
+            and not (self.storage.hidden or self.storage.expired)
+        )
 
     def show_all(self) -> None:
         """Everything that was written can be listed."""
@@ -114,7 +119,17 @@ class Bucket:
         for place, shown in enumerate(self._shown):
             if not shown:
                 self._put(place)
-        self.storage.hidden = frozenset()
+        self.storage.hidden = self.storage.expired = frozenset()
+
+    def expire(self, dice: random.Random) -> int:
+        """Some of the newest data files are there no more, until something is shown again; return how many."""
+        shown = [path for path, _ in self.sink.writes if path in self.storage.listed and _NUMBERED.search(path)]
+        gone = dice.sample(shown[-4:], k=min(len(shown), dice.randint(1, 2)))
+        self.storage.expired = frozenset(gone)
+        self.hid |= bool(gone)
+        for path in gone:
+            self.tell(f"    {path} expires")
+        return len(gone)
 
     def _put(self, place: int) -> None:
         path, content = self.sink.writes[place]

@@ -58,6 +58,8 @@ class Counts:
     """Databases with a name that the target keeps for itself."""
     lacking: int = 0
     """Rows without some of their table's columns, in histories that came to their end."""
+    expired: int = 0
+    """Files that went out of the bucket for a while."""
     unread: int = 0
     """Histories that ended at a table that halted, since nothing says which columns its rows have."""
     feeds: int = 0

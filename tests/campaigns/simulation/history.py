@@ -39,6 +39,7 @@ _DECIDES = 0.2
 _LOADS = 0.25
 """Share of acts after which an operator has something to do with copies."""
 _EXCHANGES = 0.1
+_EXPIRES = 0.5
 """Share of acts after which another changefeed is given the prefix, if none was before."""
 _SELECTS = 0.1
 """Share of acts after which column selectors change."""
@@ -66,6 +67,9 @@ class Operator:
 
     exchanges: bool = False
     """Gives the emptied prefix to another changefeed."""
+
+    expires: bool = False
+    """Takes files out of the bucket for a while, read or not."""
 
     is_lax: bool = False
     """Has a target that finds keys equal which the source may tell apart."""
@@ -146,6 +150,8 @@ class History:
 
         if self.operator.exchanges and (operator := random.Random(number + 5)).random() < _EXCHANGES:  # noqa: S311 - not for secrets
             self._exchange(operator)
+        if self.operator.expires and (operator := random.Random(number + 6)).random() < _EXPIRES:  # noqa: S311 - not for secrets
+            self.counts.expired += self.bucket.expire(operator)
 
     def _exchange(self, dice: random.Random) -> None:
         """Another changefeed is given the emptied prefix, which begins where the former one was, before it or after it."""
@@ -301,7 +307,7 @@ class History:
         """One round of a process, whatever comes of it; its summary if it came to its end as the writer."""
         self.counts.rounds += 1
         hid_from_the_paused_one = self.bucket.hid and bool(self._depth)
-        self.bucket.hid = hid_from_the_paused_one or bool(self.storage.hidden)
+        self.bucket.hid = hid_from_the_paused_one or bool(self.storage.hidden or self.storage.expired)
         # A decision is obeyed at the start of a round, or of the first one after a statement on its table.
         had_decisions, written = self._has_decisions or self.loads.is_any_open, len(self.bucket.sink.writes)
         summary, went_on = self._round_of(process, once=once)

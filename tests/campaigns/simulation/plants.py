@@ -28,6 +28,7 @@ from storage_consumer.order.keys import Action, Run, is_upsert, order_of
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.file_sequence import FileSequences
 from storage_consumer.plan.finished_files import REWRITTEN, Finished, Verdict, digest_of
+from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import RowStep
 from storage_consumer.plan.table import Checkpoints, TableConsumer, checkpoints
 from storage_consumer.plan.table_version import TableVersionConsumer
@@ -357,6 +358,15 @@ def _read_ahead_is_proof(stack: ExitStack) -> None:
     stack.enter_context(patch.object(same_feed, "_is_any_known", bad))
 
 
+def _listed_forgotten(stack: ExitStack) -> None:
+    """Files that were listed are known in their process only."""
+
+    def bad(*_: object) -> list[TableConsumer]:
+        return []
+
+    stack.enter_context(patch.object(ConsumerManager, "note_listed", bad))
+
+
 PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
     "mark-before-rows": _mark_before_rows,
     "lt-for-le": _lt_for_le,
@@ -385,6 +395,7 @@ PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
     "births-forgotten": _births_forgotten,
     "exchanges-unnoticed": _exchanges_unnoticed,
     "read-ahead-is-proof": _read_ahead_is_proof,
+    "listed-forgotten": _listed_forgotten,
     "selectors-believed": _selectors_believed,
     "header-unread": _header_unread,
     "lacks-only-what-is-given": _lacks_only_what_is_given,

@@ -111,10 +111,14 @@ class LaggingStorage(MemoryStorage):
         self.listed = set[str]()
         self.hidden = frozenset[str]()
         """Objects that the next listings lack; never one that was shown before."""
+        self.expired = frozenset[str]()
+        """Objects that listings lack though they were shown before."""
 
     def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
         """As the twin, less what is hidden."""
         for stored in super().listing(closed, after):
+            if stored.path in self.expired:
+                continue
             if stored.path not in self.hidden or stored.path in self.listed:
                 self.listed.add(stored.path)
                 yield stored
