@@ -40,8 +40,12 @@ class Bucket:
     """The checkpoint (a tick) in ``metadata``."""
     hid: bool = False
     """A file that can be missed has been hidden since the round began."""
+    known: set[str] = field(default_factory=set)
+    """Paths that a whole round of the writer has listed as they are."""
     is_early: bool = False
     """There is no changefeed yet."""
+    _away: int = 0
+    """How often something is shown until expired files are there again."""
     _shown: list[bool] = field(default_factory=list)
 
     def follow(self, dice: random.Random) -> None:
@@ -96,7 +100,9 @@ class Bucket:
             new.append(path)
         if told is not None:
             self.tell_checkpoint(told.tick)
-        self.storage.expired = frozenset()
+        self._away -= 1
+        self.storage.expired = self.storage.expired if self._away > 0 else frozenset()
+        self.hid |= bool(self.storage.expired)
         self.storage.hidden = frozenset(_between(new)) if dice.random() < 0.1 else frozenset()
         self.hid |= bool(self.storage.hidden)
         for path in self.storage.hidden:
@@ -122,10 +128,11 @@ class Bucket:
         self.storage.hidden = self.storage.expired = frozenset()
 
     def expire(self, dice: random.Random) -> int:
-        """Some of the newest data files are there no more, until something is shown again; return how many."""
-        shown = [path for path, _ in self.sink.writes if path in self.storage.listed and _NUMBERED.search(path)]
+        """Some of the newest data files that a writer has listed are there no more for a while; return how many."""
+        shown = [path for path, _ in self.sink.writes if path in self.known and _NUMBERED.search(path)]
         gone = dice.sample(shown[-4:], k=min(len(shown), dice.randint(1, 2)))
         self.storage.expired = frozenset(gone)
+        self._away = dice.randint(1, 3)
         self.hid |= bool(gone)
         for path in gone:
             self.tell(f"    {path} expires")
@@ -134,6 +141,7 @@ class Bucket:
     def _put(self, place: int) -> None:
         path, content = self.sink.writes[place]
         self._shown[place] = True
+        self.known.discard(path)
         self.storage.put(path, content.encode())
         self.tell(f"    {path}{_query(content)}")
 

@@ -310,6 +310,7 @@ class History:
         self.bucket.hid = hid_from_the_paused_one or bool(self.storage.hidden or self.storage.expired)
         # A decision is obeyed at the start of a round, or of the first one after a statement on its table.
         had_decisions, written = self._has_decisions or self.loads.is_any_open, len(self.bucket.sink.writes)
+        shown = self.storage.listed - self.storage.expired
         summary, went_on = self._round_of(process, once=once)
         if not went_on:
             return None
@@ -320,6 +321,7 @@ class History:
             if self.loads.waits:
                 return None
             raise Differs("a round ended before it began")
+        self.bucket.known |= shown
         self.tell(f"a round of process {process.number} to {self.bucket.told}")
         self.counts.repeated += summary.skipped.get("row: repeated delivery", 0)
         may_wait = self.bucket.hid or bool(process.ddl_workers.running)
