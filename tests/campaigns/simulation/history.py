@@ -12,7 +12,14 @@ from storage_consumer.config.settings import Limits
 from storage_consumer.decode.canal_json import decoder as canal_json
 from storage_consumer.decode.csv import scan
 from storage_consumer.driver import service as service_module
-from storage_consumer.errors import ConfigError, ExportUnfinished, LeaseLost, NotTheWriter, StorageConsumerError
+from storage_consumer.errors import (
+    ConfigError,
+    ExportUnfinished,
+    LeaseLost,
+    NotTheWriter,
+    RowRefused,
+    StorageConsumerError,
+)
 from storage_consumer.plan.table_decisions import TableDecision, Verb, shown_state
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.summary import RoundSummary
@@ -429,7 +436,8 @@ class History:
             self.tell(f"a late task of process {process.number} goes on")
             try:
                 write()
-            except LeaseLost:
+            # A late one reads, too, before it learns that its window is closed.
+            except (LeaseLost, RowRefused):
                 self.counts.refused += 1
             else:
                 if window != self.records.window:

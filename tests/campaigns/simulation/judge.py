@@ -8,6 +8,7 @@ from typing import Protocol
 
 from storage_consumer.config.settings import Limits
 from storage_consumer.model import TableName
+from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_decisions import TableDecision, is_skipped
 from storage_consumer.plan.table_state import TableState
@@ -169,13 +170,20 @@ class Judge:
             if uid not in self.left_out.uids
             and not self.left_out.has(name)
             and name not in self._records.begun
-            and not self._is_left_behind(name)
+            and not self._is_left_behind(name, uid)
         ]
 
-    def _is_left_behind(self, name: TableName) -> bool:
-        """Whether the source has the table no more, so that whatever is there under its name is for an operator to drop."""
+    def _is_left_behind(self, name: TableName, uid: int) -> bool:
+        """Whether the source has the table no more under its name, so that whatever is there is for an operator to drop."""
         stored = self._records.tables.get(key_of(name))
-        return stored is not None and stored.state == TableState.DROPPED
+        if stored is None or stored.state == TableState.DROPPED:
+            return stored is not None
+        # One that is paused in the round in which a copy under another name takes its place keeps the state that an operator gave it.
+        copied = self._records.copies.get(key_of(name), Copies()).copied_at
+        moments = [moment for moment in self._source.known[uid].moments if moment.tick <= tick_of(stored.checkpoint)]
+        if not (moments and self._records.applied.get(name, 0) <= copied < stored.checkpoint):
+            return False
+        return moments[-1].picture is None or moments[-1].name != (name.schema, name.table)
 
     def _look(self) -> None:
         self.loaded.look()
@@ -224,6 +232,10 @@ class Judge:
             raise Differs(f"{name}: columns {[c.name for c in there.columns]}, at the source {picture.columns}")
         found = self._rows(name, picture)
         if found == picture.rows:
+            return
+        # The row that takes the place of another one's former state is not written if the target finds it equal to a third.
+        pictures = (m.picture for m in later if m.picture is not None)
+        if not exactly and any(later.shape.is_torn(later.rows) for later in pictures):
             return
         if exactly or not picture.shape.keys or not _may_be(found, picture, later):
             raise Differs(
@@ -356,11 +368,13 @@ class Judge:
         self.begun_anew = applied
 
     def may_refuse(self, error: str) -> bool:
-        """Whether a process may end because of another changefeed: what it shows begins after what the target has, or long before."""
-        found = re.search(r"which begin at (\d+)", error)
-        return (
-            found is not None and self.begun_anew > 0 and not 0 <= self.begun_anew - tick_of(int(found[1])) <= _RESTART
-        )
+        """Whether a process may end because of another changefeed: what it shows begins after what that process has seen, or long before."""
+        begin, taken = re.search(r"which begin at (\d+)", error), re.search(r"were taken up to (\d+)", error)
+        if begin is None or not self.begun_anew:
+            return False
+        # One that was paused knows less than the target has.
+        reached = min(self.begun_anew, tick_of(int(taken[1]))) if taken else self.begun_anew
+        return not 0 <= reached - tick_of(int(begin[1])) <= _RESTART
 
     def _lacks_files(self, table: TableSummary) -> bool:
         """Whether a table waits for files that went with the former changefeed, or halts since a statement means some."""
@@ -376,12 +390,24 @@ class Judge:
         return any(row.tick <= self.told and not self.reads(row) for row in rows)
 
     def _is_torn(self, table: TableSummary) -> bool:
-        """Whether the source has come to hold two rows of a table that the target finds equal."""
+        """Whether the source has come to hold two rows of a table that the target finds equal.
+
+        Or one after the other, where rows of beyond the table's checkpoint may be in the target: a process that was killed may have
+        written further than the commit range of the next one.
+        """
         known = [one for one in self._source.known if any(".".join(m.name) == table.table for m in one.moments)]
         # A copy may be of a later moment than what the bucket shows.
         reached = max(self.told, tick_of(max(self.loaded.highest, self._records.floor)))
-        pictures = (m.picture for one in known for m in one.moments if m.picture is not None and m.tick <= reached)
-        return any(picture.shape.is_torn(picture.rows) for picture in pictures)
+        pictures = [m.picture for one in known for m in one.moments if m.picture is not None and m.tick <= reached]
+        keys = {key for key, each in self._records.tables.items() if f"{each.schema}.{each.table}" == table.table}
+        is_open = any(
+            key in keys and not is_settled(upto, table.checkpoint) for key, upto in self._records.writes.items()
+        )
+        rows = [row for picture in pictures for row in picture.rows]
+        return any(
+            picture.shape.is_torn(picture.rows) or (is_open and picture.shape.is_respelled(rows))
+            for picture in pictures
+        )
 
     def says_why(self, summary: RoundSummary) -> None:
         """Where tables stand for good, one of them is halted, with an error that an operator sees."""

@@ -41,6 +41,15 @@ class Shape:
         found = [taken for row in rows for taken in taken_of(self, row, alike=True)]
         return len(found) != len(set(found))
 
+    def is_respelled(self, rows: Iterable[Image]) -> bool:
+        """Whether the source tells two keys of these rows apart that the target finds equal."""
+        pairs = {
+            (like, exact)
+            for row in rows
+            for like, exact in zip(taken_of(self, row, alike=True), taken_of(self, row, alike=False), strict=True)
+        }
+        return len(pairs) != len({like for like, _ in pairs})
+
     @property
     def is_spelled(self) -> bool:
         """Whether the files have a value of it in several spellings."""
