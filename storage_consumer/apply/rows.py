@@ -281,8 +281,13 @@ class RowStatements:
             deep = [] if key_only or not is_check(fault) else [has_deep_json(work, row) for row in rows]
             if any(deep):
                 return self._write_apart(work, rows, deep, statement)
+            self.fenced.query("SAVEPOINT before_search")
             # Each row may be accepted alone where all together are not: then the message names none.
             row, why = first_refused(run, rows) or (b"", fault)
+            # TiDB looks at the values of all rows first, so another one before the refused one may share a key.
+            if is_duplicate(why):
+                self.fenced.query("ROLLBACK TO SAVEPOINT before_search")
+                raise _Taken(f"{work.name}: {described(why)}") from why
         raise self.refusal(work, row, why, key_only=key_only) from why
 
     def _write_apart(self, work: TablePlan, rows: Sequence[bytes], deep: Sequence[bool], statement: Statement) -> int:

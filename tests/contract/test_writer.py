@@ -227,6 +227,22 @@ def test_a_row_waits_for_no_other_spelling_of_its_key(make: Make, *, has_more_ke
         rig.writer().write_runs(work, [Run(Action.INSERT, [b"a \t2"]), Run(Action.DELETE, [b"a"])])
 
 
+@pytest.mark.server
+@pytest.mark.parametrize("action", [Action.INSERT, Action.REPLACE])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_refused_row_beside_one_that_is_there_already(
+    kind: str, action: Action, request: pytest.FixtureRequest
+) -> None:
+    """What a process that was killed has written is no reason to refuse it, whatever else of the same statement the target refuses."""
+    rig = real_rig(server_of(kind, request), "c0", "c1")
+    request.addfinalizer(rig.close)
+    work, long = replace(table(), has_other_unique_keys=True), b"b\t" + b"y" * 21
+    rig.writer().write_runs(work, as_runs([], [b"a\t1"]))
+    with pytest.raises(RowRefused, match="c0 = 'b'") as raised:
+        rig.writer().write_runs(work, [Run(action, [b"a\t1", long, b"c\t3"])])
+    assert (raised.value.line, raised.value.content_error) == (long, 1406)
+
+
 def test_keyless_rows_take_no_place_that_is_only_equal_to_the_target(make: Make) -> None:
     """A row of a table without a key takes the place of one that holds the same to the last byte, and of no other."""
     rig = make("c0")
