@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
-from storage_consumer.apply.refused_rows import has_deep_json, without_checks
+from storage_consumer.apply.refused_rows import has_deep_json, without_checks, write_checked
 from storage_consumer.apply.statements import gaps, literal, row_text, without_gaps, write_rows
 from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.decode.values import WireKind
@@ -42,11 +42,12 @@ class RowInTheWay:
         narrow, lines = without_gaps(work, gaps(work, line), [line])
         first = quote(narrow.written[0].name)
         fenced.query(f"SET @sc_same = NULL, {', '.join(f'{name} = NULL' for name in self._names)}")
-        query = partial(
-            fenced.query,
-            f"{write_rows('INSERT', narrow, lines, escape)} ON DUPLICATE KEY UPDATE {first} = "
-            f"IF((@sc_same := {self._same_by()}) + {' + '.join(read)} < 0, {first}, {first})",
-        )
+        look = f"IF((@sc_same := {self._same_by()}) + {' + '.join(read)} < 0, {first}, {first})"
+
+        def statement(rows: Sequence[bytes]) -> str:
+            return f"{write_rows('INSERT', narrow, rows, escape)} ON DUPLICATE KEY UPDATE {first} = {look}"
+
+        query = partial(write_checked, fenced.query, narrow, lines, statement)
         # MariaDB's CHECKs on JSON must not hide what is in the way.
         without_checks(fenced.query, query) if fenced.live().has_bulk and has_deep_json(work, line) else query()
         (same,) = fenced.row("SELECT @sc_same") or (None,)

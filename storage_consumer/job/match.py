@@ -193,7 +193,7 @@ def refuse_changes(name: TableName, target: TargetTable) -> None:
     if target.key_drift:
         raise NotReplicable(
             f"{name}: somebody changed the target's table since the last DDL that this program ran: "
-            f"{target.key_drift}. The source does not enforce that, so writing one row would remove others. Undo the "
+            f"{target.key_drift}. The source does not enforce that, so its rows may not fit beside one another. Undo the "
             "change and start again; if it is intended and the source has it too, run `storage-consumer table "
             "accept-keys`"
         )

@@ -145,7 +145,7 @@ def _work(context: RoundContext, entry: AskedEntry, there: TargetTable | None) -
         definitions={place: current},
         files=(),
     )
-    # As a job does it: whoever changed the target's table since must not have the row push out another one, or be changed itself.
+    # As a job does it: whoever changed the target's table since must not have the row meet another one, or be changed itself.
     work = table_work(0, step, there, upstream)
     if key_signature(work) != entry.key_columns:
         raise NotReplicable(

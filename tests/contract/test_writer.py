@@ -21,7 +21,7 @@ from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
 from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import LeaseLost, RowRefused, TargetUnavailable
-from storage_consumer.job.spec import Fold, JobSpec, Mode, TablePlan
+from storage_consumer.job.spec import Fold, JobSpec, Mode, TablePlan, WireColumn
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.order.keys import Action, Run
 from storage_consumer.pipeline import RowWriter
@@ -241,6 +241,25 @@ def test_a_refused_row_beside_one_that_is_there_already(
     with pytest.raises(RowRefused, match="c0 = 'b'") as raised:
         rig.writer().write_runs(work, [Run(action, [b"a\t1", long, b"c\t3"])])
     assert (raised.value.line, raised.value.content_error) == (long, 1406)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_with_the_error_value_of_an_enum_that_is_in_anothers_way(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    """The refusal names both rows, though strict mode refuses the value; where the way is free the row has it."""
+    server = server_of(kind, request)
+    rig = real_rig(server, "c0", "c1")
+    request.addfinalizer(rig.close)
+    server.query("ALTER TABLE shop.orders ADD COLUMN e ENUM('x')")
+    written = (*table().written, WireColumn(name="e", kind=WireKind.UNSIGNED, type="ENUM"))
+    work = replace(table(), written=written, has_other_unique_keys=True)
+    rig.writer().write_runs(work, as_runs([], [b"a\t1\t1"]))
+    with pytest.raises(RowRefused, match=r"c0 = 'b'.*holds the row with c0 = 'a'"):
+        rig.writer().write_runs(work, as_runs([], [b"b\t1\t0"]))
+    rig.writer().write_runs(work, as_runs([], [b"a\t2\t0"]))
+    assert server.query("SELECT c0, c1, e + 0 FROM shop.orders") == (("a", "2", 0),)
 
 
 def test_keyless_rows_take_no_place_that_is_only_equal_to_the_target(make: Make) -> None:

@@ -1,7 +1,7 @@
 """Indexes as MySQL and MariaDB take them. Each rule returns edits of the statement's text. Pure.
 
 Where a server lacks a kind of index, a simpler one is created if possible, so that its name exists for later statements. It is
-unique only if the source enforces the same uniqueness: a stricter key would remove rows.
+unique only if the source enforces the same uniqueness: a stricter key would refuse rows.
 """
 
 from __future__ import annotations
