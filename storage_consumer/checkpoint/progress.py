@@ -72,7 +72,7 @@ class StoredProgress:
             held=held,
             paused=paused,
             skipped={row.table_key: row.error for row in progress if is_skipped(row.state, row.error)},
-            lost=frozenset(row.table_key for row in progress if row.state == TableState.LOST),
+            lost={row.table_key: row.error for row in progress if row.state == TableState.LOST},
             done=done,
             journalled=frozenset(DdlId(r.table_dir, r.version, r.checksum) for r in journal if r.state != STARTED),
             started=frozenset(DdlId(r.table_dir, r.version, r.checksum) for r in journal if r.state == STARTED),

@@ -24,17 +24,17 @@ def decided(restart: Restart, foreseen: Sequence[Foreseen]) -> Restart:
     own = {each.decision.table_key: each.table for each in followed}
     is_there = [each for each in followed if each.table.name.table and each.table.state not in _GONE]
 
-    def changed(before: Iterable[str], state: str) -> frozenset[str]:
-        return frozenset(before) - keys | {key for key, table in own.items() if table.state == state}
-
     # A decision takes the place of an earlier one, even where it is refused.
     others = {each.decision.table_key for each in foreseen}
     return replace(
         restart,
         tables={**restart.tables, **{key: table.checkpoint for key, table in own.items()}},
         behind=restart.behind - keys | {key for key, table in own.items() if not table.follows},
-        dropped=changed(restart.dropped, TableState.DROPPED),
-        lost=changed(restart.lost, TableState.LOST),
+        dropped=restart.dropped - keys | {key for key, table in own.items() if table.state == TableState.DROPPED},
+        lost={
+            **{key: why for key, why in restart.lost.items() if key not in keys},
+            **{key: table.error for key, table in own.items() if table.state == TableState.LOST},
+        },
         excluded={
             **{key: name for key, name in restart.excluded.items() if key not in keys},
             **{key: table.name for key, table in own.items() if table.state == TableState.EXCLUDED},

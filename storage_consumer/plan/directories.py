@@ -68,8 +68,8 @@ class Restart:
     """Tables that do not follow the checkpoint of the whole: halted, or not caught up since."""
     dropped: frozenset[str] = frozenset()
     """Tables that no longer existed."""
-    lost: frozenset[str] = frozenset()
-    """Tables that lack rows which no file holds any more: they continue with a copy."""
+    lost: Mapping[str, str] = field(default_factory=dict)
+    """Table that lacks rows which no file holds any more → why; it continues with a copy."""
     held: Mapping[str, str] = field(default_factory=dict)
     """Table that an operator keeps halted → who, and until when; or why the copy was refused that would have ended it."""
     paused: frozenset[str] = frozenset()
@@ -189,7 +189,7 @@ class Catalog:
         if apart and not (left_out or restored.lacks_past or dropped or restored.skipped):
             restored = replace(restored, joining=not restored.loading)
         if key in restart.lost and not left_out:
-            return replace(restored, state=TableState.LOST, error=_LOST.format(self._copy(name)))
+            return replace(restored, state=TableState.LOST, error=restart.lost[key])
         if restored.lacks_past:
             return replace(
                 restored, state=TableState.HALTED, error=f"{WAS_LEFT_OUT}. Leave it out again, or {self._copy(name)}"
@@ -207,7 +207,7 @@ class Catalog:
         restart = self._restart
         if not again:
             # What a table lacks stays known even if no file shows the table any more.
-            for key in restart.lost | restart.held.keys() | restart.copies.keys():
+            for key in restart.lost.keys() | restart.held.keys() | restart.copies.keys():
                 if key in restart.targets and key not in self.tables:
                     self.table(restart.targets[key][0])
             gone = restart.skipped.keys() | self._retired
@@ -307,6 +307,8 @@ class Catalog:
         known = table.copies.known
         lost = table.status.state == TableState.LOST and file.number not in sequence.same_size
         if (lost or file.number <= known.absent.get(file.sequence, 0)) and known.copy_from < self.now:
+            if lost:
+                table.lose(_LOST.format(self._copy(table.name)), self.now)
             table.copies.need(self.now)
             self.to_be_stored.append(table)
         return taken

@@ -84,10 +84,11 @@ class TableConsumer:
 
     def halt(self, error: str, kind: HaltKind) -> None:
         """Halt; statements that were not run are named, since they may be why something does not fit."""
-        # A table that lacks rows goes on lacking them, whatever else stops it.
-        state = TableState.LOST if self._status.state == TableState.LOST else TableState.HALTED
-        self._status = replace(self._status, state=state, error=error + self.timeline.last_ignored, paused=False)
         self.unannounced = kind
+        # A table that lacks rows goes on lacking them, and only what brings them helps, whatever else stops it.
+        if self._status.state != TableState.LOST:
+            error += self.timeline.last_ignored
+            self._status = replace(self._status, state=TableState.HALTED, error=error, paused=False)
 
     def lose(self, error: str, copy_from: int) -> None:
         """Halt for good, until there is a copy as of the TSO `copy_from` or later: no file brings the rows that it lacks."""

@@ -39,7 +39,7 @@ def restart_of(records: TargetRecords) -> Restart:
         dropped=frozenset(
             table_key for table_key, table in records.tables.items() if table.state == TableState.DROPPED
         ),
-        lost=frozenset(table_key for table_key, table in records.tables.items() if table.state == TableState.LOST),
+        lost={table_key: table.error for table_key, table in records.tables.items() if table.state == TableState.LOST},
         excluded={
             key: TableName(schema=table.schema, table=table.table)
             for key, table in records.tables.items()

@@ -165,6 +165,7 @@ def test_restored_in_place_unannounced(world: World) -> None:
     error = halted(world)
     assert "storage-consumer rebind --restored" in error
     assert f"table reload-done --table shop.a --at {ts(40)}" in error
+    assert of(world.once(), "shop.a").error == error
     before = world.rows("shop.a")
     decide(world, "reload-done", ts(40))
     world.bucket.rows("shop.a", LAST + 1, row("shop.a", 45, "31", '"file"'))
