@@ -13,7 +13,7 @@ from storage_consumer.feed.patience import Patience
 from storage_consumer.feed.reading import Feed
 from storage_consumer.feed.records import Statement, Structure
 from storage_consumer.feed.window import FeedFile, Window, may_hold
-from storage_consumer.model import DataFile, StoredObject, TableDefinition
+from storage_consumer.model import DataFile, StoredObject, TableDefinition, folder_of
 from storage_consumer.poll.same_feed import Before
 
 _AT_ONCE = 8
@@ -43,6 +43,8 @@ class Inventory:
         self._is_same = False
         # The files that were seen of each sequence, by number.
         self._files: dict[str, dict[int, DataFile]] = {}
+        # The numbers of each sequence that an earlier process saw and had not finished, until all of them are there.
+        self._awaited: dict[str, range] = {}
 
     @property
     def checkpoint(self) -> int:
@@ -59,7 +61,11 @@ class Inventory:
         """Raise `ConfigError` if the bucket is not the one that was read before; nothing is compared again once it holds anything."""
         contents = self._feed.contents
         if not self._is_same:
-            contents.warnings += contents.reader.doubts_of(before)
+            doubts = contents.reader.doubts_of(before)
+            contents.warnings += doubts
+            # Its files are others, and hold what those beyond the offset held.
+            if doubts:
+                self._awaited.clear()
             self._is_same = bool(contents.definitions)
 
     def begin(self, finished: Mapping[str, Sequence[int]]) -> None:
@@ -70,7 +76,9 @@ class Inventory:
         self.look()
         contents = self._feed.contents
         self._note(contents.pending())
-        for name, (upto, digest) in finished.items():
+        for name, (upto, digest, *rest) in finished.items():
+            # An offset of an earlier version does not tell it.
+            self._awaited[name] = range(upto + 1, max(rest, default=upto) + 1)
             there = self._files.get(name, {})
             files = [file for number, file in there.items() if number <= upto]
             if sum(map(_digest, files)) == digest:
@@ -85,6 +93,7 @@ class Inventory:
         Raises what `Contents.window` does, and `UndecodableRow`.
         """
         window = self._feed.contents.window(low, high, statements=(low, low))
+        self._refuse_gone()
         seen = dict(zip(window.files, self._looked_through(window), strict=True))
         self._note(work.file for work in seen)
         self._feed.contents.finish(work.file for work, found in seen.items() if found.last <= low)
@@ -109,17 +118,33 @@ class Inventory:
                 self.missing.end()
                 return found
 
-    def finished(self, low: int) -> dict[str, list[int]]:
-        """Return by sequence the number up to which its files hold nothing above a commit-ts, and a digest of what these files are.
+    def _refuse_gone(self) -> None:
+        """Raise `FilesMissing` for a file that an earlier process saw, which held more than it was to give."""
+        self._note(self._feed.contents.pending())
+        for name, numbers in self._awaited.items():
+            gone = next((number for number in numbers if number not in self._files.get(name, {})), 0)
+            if gone:
+                raise FilesMissing(
+                    f"file number {gone} in {folder_of(name)} is missing. It was there before, and held rows that were not due. Restore it from a copy of "
+                    "the bucket"
+                )
+        self._awaited.clear()
 
-        Sequences whose date says as much are left out.
+    def finished(self, low: int, high: int) -> dict[str, list[int]]:
+        """Return by sequence the number up to which its files hold nothing above `low`, a digest of what these are, and the last one with more than `high`.
+
+        Sequences whose date says that they hold nothing are left out.
         """
+        self._note(self._feed.contents.pending())
         self._files = {name: files for name, files in self._files.items() if may_hold(next(iter(files.values())), low)}
         found = {}
         for name, files in self._files.items():
             upto = self._feed.contents.finished_upto(next(iter(files.values())))
-            if upto:
-                found[name] = [upto, sum(_digest(file) for number, file in files.items() if number <= upto)]
+            digest = sum(_digest(file) for number, file in files.items() if number <= upto)
+            seen = {number: self._seen.get(file.stored) for number, file in files.items() if number > upto}
+            more = [number for number, found_in in seen.items() if found_in is None or found_in.last > high]
+            if upto or more:
+                found[name] = [upto, digest, max(more, default=upto)]
         return found
 
     def _note(self, files: Iterable[DataFile]) -> None:

@@ -93,7 +93,7 @@ class MicroBatches:
         upto = max(statements, min(high, checkpoint - 1 if end is None else end.version - 1))
         if not spans and not self._statements(statements, upto):
             return start
-        return self._offset(high, upto, inventory.finished(low))
+        return self._offset(high, upto, inventory.finished(low, high))
 
     def read_no_further(self) -> None:
         """Note what is there now as all that there is."""

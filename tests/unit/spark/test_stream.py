@@ -105,7 +105,7 @@ def test_finished_files_that_are_removed(bucket: SmallBucket) -> None:
     bucket.metadata(ts(12))
     running.step()
     finished = json.loads(running.offsets[-1])["finished"]
-    assert [upto for upto, _ in finished.values()] == [5]
+    assert [upto for upto, *_ in finished.values()] == [5]
     bucket.rows("d.a", 7, row("d.a", 13, "7", '"x"'))
     bucket.metadata(ts(14))
     paths[0].unlink()
