@@ -31,6 +31,7 @@ from storage_consumer.plan.finished_files import REWRITTEN, Finished, Verdict, d
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import RowStep
 from storage_consumer.plan.table import Checkpoints, TableConsumer, checkpoints
+from storage_consumer.plan.table_files import TableFiles
 from storage_consumer.plan.table_version import TableVersionConsumer
 from storage_consumer.poll import same_feed
 from storage_consumer.testing import operator, writer
@@ -135,6 +136,7 @@ def _later_rows_forgotten(stack: ExitStack) -> None:
 def _gaps_unseen(stack: ExitStack) -> None:
     """Nobody looks for missing numbers."""
     stack.enter_context(patch.object(TableVersionConsumer, "gap", str))
+    stack.enter_context(patch.object(TableFiles, "not_there", lambda *_: []))
 
 
 def _writes_unnoted(stack: ExitStack) -> None:
