@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from storage_consumer.redaction import forget_secrets
@@ -15,6 +16,10 @@ from tests.harness.gcs_server import GcsServer, gcs_server
 from tests.harness.local_spark import local_spark
 from tests.harness.s3_server import S3Server, s3_server
 from tests.harness.tiers import ALL, IS_ROOT, NEWER_MARIADB, QUICK, can_run, holds
+
+# How long an example takes says something about the machine, and about what it compiles for the first time.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

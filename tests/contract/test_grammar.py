@@ -115,7 +115,7 @@ if tidb_program():
 def _combine(tidb: DatabaseServer, server: DatabaseServer) -> Callable[[], None]:
     """A test of options by chance on one server."""
 
-    @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+    @settings(max_examples=3, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
     @given(st.lists(_forms, min_size=20, max_size=40, unique_by=lambda form: form.name))
     def run(forms: list[Form]) -> None:
         taken = [(form, found) for form, found in played(tidb, forms) if found.job]

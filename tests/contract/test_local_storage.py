@@ -314,7 +314,7 @@ def test_two_changes_in_one_tick(tmp_path: Path) -> None:
     assert len(watched.listed({}, 0.1)) == 4
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 1 << 32))
 def test_what_known_folders_show(seed: int) -> None:
     """Whatever comes, goes, grows or is renamed, and whatever is left out: the storage shows what one shows that knows nothing."""

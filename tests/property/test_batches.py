@@ -242,7 +242,7 @@ def file(
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.randoms(use_true_random=True), st.integers(1, 12))
 def test_csv(chance: random.Random, count: int) -> None:
     """Whatever the types, values, commit ranges, blocks and spoilt bytes, both ways of reading give the same (C6, T8, T11)."""
@@ -257,7 +257,7 @@ def test_csv(chance: random.Random, count: int) -> None:
         assert read.at_once() == read.one_by_one(), read
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.randoms(use_true_random=True), st.integers(1, 12))
 def test_canal_json(chance: random.Random, count: int) -> None:
     """The same for canal-json; an update that tells that it changes the key comes by itself (C13).

@@ -103,7 +103,7 @@ def held(
     return found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     chance=st.randoms(use_true_random=True),
     key=st.sampled_from([(0,), (1,), (0, 1), (2, 0)]),
@@ -152,7 +152,7 @@ def sent_events(
     return read.tally.taken, [event for _, found in blocks for event in found]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     chance=st.randoms(use_true_random=True),
     unique=st.sampled_from([(), ((1,),), ((2,), (0, 1))]),

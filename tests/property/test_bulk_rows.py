@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_consumer.decode.wire_format import encode_field
@@ -69,7 +69,6 @@ def _bulk(lines: Lines, kinds: list[int]) -> bytes | None:
     return None if found is None else bytes(found)
 
 
-@settings(deadline=None)  # the first call compiles
 @given(tables(), st.data())
 def test_same_values(table: Columns, data: st.DataObject) -> None:
     """Every value of every row arrives, NULL apart from every text, whichever lines are chosen."""

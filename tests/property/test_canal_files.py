@@ -11,7 +11,7 @@ from tests.property.canal_files import case
 from tests.property.million import PROTOCOLS
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.randoms(use_true_random=False), st.integers(0, 12))
 def test_what_is_read_is_what_was_written(chance: random.Random, rows: int) -> None:
     """Random tables, values, options, terminators and blocks give the rows that went in."""

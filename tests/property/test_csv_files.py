@@ -12,7 +12,7 @@ from tests.property.csv_files import case
 from tests.property.million import PROTOCOLS, main
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.randoms(use_true_random=True), st.integers(0, 8))
 def test_round_trip(chance: random.Random, rows: int) -> None:
     """Whatever the options, the types, the values and the blocks, a file gives back its rows, or is refused where it is open (T8, T10, T11, T12, U4)."""

@@ -25,7 +25,7 @@ from tests.unit.decode.encoders import (
     wire_text,
 )
 
-SMALL = settings(max_examples=80, deadline=None)
+SMALL = settings(max_examples=80)
 SPECIAL = st.text(st.sampled_from('"\\,N\r\n\t\x00aé日😀'), max_size=12)
 TEXTS = st.one_of(SPECIAL, st.text(st.characters(exclude_categories=["Cs"]), max_size=12))
 INTEGERS = st.integers(-(2**63), 2**64 - 1)

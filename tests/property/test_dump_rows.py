@@ -199,7 +199,7 @@ def check(
 _SIZES = st.sampled_from([1 << 20, 211, 17])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(tables(), SQL_OPTIONS, st.integers(1, 12), _SIZES, st.none() | st.randoms(use_true_random=False), st.booleans())
 def test_sql(
     table: tuple[tuple[str, ...], list[tuple[object, ...]]],
@@ -221,7 +221,7 @@ def sent(kind: str, value: object) -> bytes | None:
     return value if value is None or isinstance(value, bytes) else (wire(kind, value) or "").encode()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(tables(), _SIZES)
 def test_own_exports(table: tuple[tuple[str, ...], list[tuple[object, ...]]], size: int) -> None:
     """What `load --source` writes gives the rows that the server sent, in one statement or in several."""
@@ -247,7 +247,7 @@ def test_names_of_own_exports(schema: str, table: str, number: int) -> None:
     assert read_name(path) == ExportFile(kind=Kind.DATA, name=name, number=number, width=9)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(tables(), CSV_OPTIONS, _SIZES, st.booleans())
 def test_csv(
     table: tuple[tuple[str, ...], list[tuple[object, ...]]],
@@ -261,7 +261,7 @@ def test_csv(
     check(CsvStyle(options=options, order=order).file(kinds, rows), kinds, rows, options, size)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(tables(), st.sampled_from(["\t", ",", "<s>"]), st.booleans(), st.sampled_from(["\r\n", "\n"]), st.booleans())
 def test_csv_without_delimiters(
     table: tuple[tuple[str, ...], list[tuple[object, ...]]],
@@ -279,7 +279,7 @@ def test_csv_without_delimiters(
         check(content, kinds, whole, options, 1 << 20, nullable=nullable)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(tables(), st.integers(0, 31), st.integers(0, 31), st.sampled_from([SQL, CSV]))
 def test_commit_range(
     table: tuple[tuple[str, ...], list[tuple[object, ...]]], low: int, high: int, options: DumpOptions
@@ -297,7 +297,7 @@ def test_commit_range(
     ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(tables(), st.randoms(use_true_random=False), st.sampled_from([SQL, CSV]), st.sampled_from([1 << 20, 97]))
 def test_spoilt_files(
     table: tuple[tuple[str, ...], list[tuple[object, ...]]], chance: random.Random, options: DumpOptions, size: int
@@ -326,7 +326,7 @@ def test_spoilt_files(
     assert bool(bulk.error) == bool(plain.error)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(tables(), st.floats(0, 1), st.sampled_from([SQL, CSV, replace(CSV, escape_backslash=False)]))
 def test_cut_files(table: tuple[tuple[str, ...], list[tuple[object, ...]]], share: float, options: DumpOptions) -> None:
     """Of a file that was cut the rows before the cut are right, and only a cut between statements, or lines of CSV, is no error."""

@@ -141,7 +141,7 @@ def csv_options(chance: random.Random) -> CsvOptions:
             continue
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.randoms(use_true_random=True), st.integers(1, 10), st.booleans())
 def test_csv(chance: random.Random, count: int, whole: bool) -> None:  # noqa: FBT001 - as drawn
     """Whatever the dialect, the values, the commit range, the cuts and spoilt bytes, the parts are the whole (G4, G5, T8).
@@ -164,7 +164,7 @@ def test_csv(chance: random.Random, count: int, whole: bool) -> None:  # noqa: F
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.randoms(use_true_random=True), st.integers(1, 10), st.booleans())
 def test_canal_json(chance: random.Random, count: int, whole: bool) -> None:  # noqa: FBT001 - as drawn
     """The same for canal-json, with and without commit ts (G4, G5)."""

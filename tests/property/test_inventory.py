@@ -138,7 +138,7 @@ class Growing(RuleBasedStateMachine):
 
 
 TestGrowing = Growing.TestCase
-TestGrowing.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestGrowing.settings = settings(max_examples=60, stateful_step_count=30)
 
 
 class Older(RuleBasedStateMachine):
@@ -235,4 +235,4 @@ class Older(RuleBasedStateMachine):
 
 
 TestOlder = Older.TestCase
-TestOlder.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestOlder.settings = settings(max_examples=60, stateful_step_count=30)

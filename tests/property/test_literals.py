@@ -44,7 +44,7 @@ def meaning(text: str) -> str:
     return re.sub(r"(?s)\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(FIELDS)
 def test_many_at_once(case: tuple[tuple[str, WireKind], list[str | None]]) -> None:
     """Whatever the column and its values, each literal is one value, and the one that was meant (S4, P13)."""
@@ -86,7 +86,7 @@ def tables(draw: st.DrawFn) -> tuple[list[tuple[str, WireKind]], list[list[str |
     return columns, draw(st.lists(row, min_size=1, max_size=4))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(tables())
 def test_many_rows_at_once(case: tuple[list[tuple[str, WireKind]], list[list[str | None]]]) -> None:
     """The literals of rows are those of their values, made by the loop for whole rows or, where one is unusual, by columns (S4, P13)."""

@@ -34,7 +34,7 @@ from tests.harness.splits import cut_anywhere
 from tests.property.histories import NAME, SHAPES, START, TABLE_DIR, WORDS, Shape, Sink, Source, same, sources
 from tests.unit.decode.encoders import OPTIONS, column
 
-SMALL = settings(max_examples=40, deadline=None)
+SMALL = settings(max_examples=40)
 
 
 def definition(shape: Shape, version: int, query: str) -> TableDefinition:

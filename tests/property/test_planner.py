@@ -192,4 +192,4 @@ class Replicating(Writing):
 
 
 TestReplicating = Replicating.TestCase
-TestReplicating.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+TestReplicating.settings = settings(max_examples=30, stateful_step_count=25)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_consumer.config.settings import Route
@@ -75,7 +75,6 @@ def made(schema: str, table: str, query: str) -> str:
     return text
 
 
-@settings(deadline=None)
 @given(statements())
 def test_there_and_back(given_statement: tuple[str, str, str]) -> None:
     """Taking a prefix and a suffix off the names that were routed gives the text back, byte for byte."""
@@ -83,7 +82,6 @@ def test_there_and_back(given_statement: tuple[str, str, str]) -> None:
     assert made(schema, table, query) == query
 
 
-@settings(deadline=None)
 @given(statements())
 def test_routes_to_the_same_names(given_statement: tuple[str, str, str]) -> None:
     """They leave every text as it is."""
@@ -94,7 +92,6 @@ def test_routes_to_the_same_names(given_statement: tuple[str, str, str]) -> None
     assert (found.query, found.name) == (query, first.name)
 
 
-@settings(deadline=None)
 @given(statements())
 def test_nothing_but_names_changes(given_statement: tuple[str, str, str]) -> None:
     """Token by token, what is no name of a table or database is the same before and after."""

@@ -104,7 +104,7 @@ def _left(work: TablePlan, changes: Changes) -> list[Event]:
     return sorted(((key, *event) for key, event in zip(listed_keys(last.keys), events(last), strict=True)), key=repr)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     chance=st.randoms(use_true_random=True),
     encoding=st.sampled_from(["csv", "csv", "canal-json", "canal-json", "old values"]),

@@ -61,7 +61,7 @@ def spoilt(text: str, chance: random.Random, pieces: list[str]) -> str:
     return text
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.randoms(use_true_random=False), st.lists(_PIECES, min_size=1, max_size=4))
 def test_statements(chance: random.Random, pieces: list[str]) -> None:
     """Any text is a table with columns, or no CREATE TABLE; of a table it can be asked what its keys are, and how its texts are compared."""
@@ -75,7 +75,7 @@ def test_statements(chance: random.Random, pieces: list[str]) -> None:
     assert binary_columns(text) <= {folded_name(column.name) for column in found.columns}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.randoms(use_true_random=False), st.lists(_PIECES, min_size=1, max_size=3))
 def test_exports(chance: random.Random, pieces: list[str]) -> None:
     """Whatever is in its files, an export is read or refused."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_consumer.ddl.translate import action_for
@@ -24,7 +24,6 @@ _THERE = PartNames(
 )
 
 
-@settings(deadline=None)  # the first statement reads the grammar
 @given(
     st.sampled_from(ALL),
     st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.sampled_from(("gone", "cut", *_WORDS))), max_size=4),

@@ -116,7 +116,7 @@ VALUES = st.sampled_from([None, b"", b"x", b"X"])
 TABLES = st.dictionaries(KEYS, VALUES, max_size=14)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(TABLES, TABLES, st.sampled_from(ORDERS), st.sampled_from(ORDERS), st.integers(1, 5), st.integers(1, 4))
 def test_exactly_what_differs(
     source: dict[bytes, bytes | None], target: dict[bytes, bytes | None], one: Order, other: Order, chunk: int, few: int
@@ -135,7 +135,7 @@ def test_exactly_what_differs(
     assert got == sorted((kind, key.decode()) for kind, key in wanted)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     TABLES,
     st.lists(st.tuples(KEYS, VALUES), max_size=14),
@@ -159,7 +159,7 @@ def test_keys_that_the_target_finds_equal(
     assert dict(found.counts) == {kind: count for kind, count in counts.items() if count}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(VALUES, VALUES), max_size=20), st.lists(st.tuples(VALUES, VALUES), max_size=20))
 def test_bags(source: list[Row], target: list[Row]) -> None:
     """Without a key rows count as often as they are there."""

@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_consumer.decode.batch import RowsBatch
@@ -64,7 +64,6 @@ def told(text: str, chance: random.Random) -> str:
     return f'"{"".join(found)}"'
 
 
-@settings(deadline=None)  # the first one compiles
 @given(text=st.text(max_size=20), chance=st.randoms(use_true_random=True))
 def test_text(text: str, chance: random.Random) -> None:
     """A text becomes its field of a line and its wire text, however it is escaped."""
@@ -74,7 +73,6 @@ def test_text(text: str, chance: random.Random) -> None:
     assert batch.texts(1, np.array([1])) == [text]
 
 
-@settings(deadline=None)
 @given(value=st.binary(max_size=20), chance=st.randoms(use_true_random=True))
 def test_binary(value: bytes, chance: random.Random) -> None:
     """Bytes become hexadecimal digits, however their code points are escaped."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 import numba
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from storage_consumer.decode.batch import RowsBatch
@@ -63,7 +63,6 @@ def test_integers(numbers: list[str], expected: list[int] | None) -> None:
     assert (found.tolist() if done else None) == expected
 
 
-@settings(deadline=None)  # the first call compiles
 @given(text=st.text(alphabet='AB4/+=Qx_\xe9"', max_size=9))
 @example(text="QR==")
 def test_base64(text: str) -> None:
@@ -76,14 +75,12 @@ def test_base64(text: str) -> None:
     assert _lines(text.encode(), BASE64_FIELD) in ([], expected)
 
 
-@settings(deadline=None)  # as above
 @given(value=st.binary(max_size=9))
 def test_base64_of_bytes(value: bytes) -> None:
     """All bytes are read."""
     assert _lines(b64encode(value), BASE64_FIELD) == [value.hex().upper().encode()]
 
 
-@settings(deadline=None)  # as above
 @given(text=st.text(alphabet='a\\\t\r\n,é"', max_size=30))
 def test_text(text: str) -> None:
     """A text with doubled quotes becomes a field of a line with its escapes."""

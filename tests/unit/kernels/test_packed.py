@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_consumer.frames.columns import packed_array
@@ -36,7 +36,6 @@ def values(packed: Packed | None) -> list[str | bytes | None]:
     return found
 
 
-@settings(deadline=None)  # the first example compiles the loop
 @given(TEXTS, st.sampled_from("\"'|"))
 def test_texts_of_csv(texts: list[str | None], quote: str) -> None:
     """Quotes around them go, doubled ones are one, and NULL without quotes is none."""
@@ -44,7 +43,6 @@ def test_texts_of_csv(texts: list[str | None], quote: str) -> None:
     assert values(packed_csv(*borders(fields), ord(quote), is_base64=False)) == texts
 
 
-@settings(deadline=None)  # the first example compiles the loop
 @given(BYTES)
 def test_bytes_of_csv(given_bytes: list[bytes | None]) -> None:
     """They are in base64."""
@@ -61,7 +59,6 @@ def test_bare_fields_of_csv() -> None:
     ]
 
 
-@settings(deadline=None)  # the first example compiles the loop
 @given(TEXTS, st.booleans())
 def test_texts_of_json(texts: list[str | None], ascii_only: bool) -> None:  # noqa: FBT001 - hypothesis
     """Whatever is escaped, beyond 16 bits too."""
@@ -69,7 +66,6 @@ def test_texts_of_json(texts: list[str | None], ascii_only: bool) -> None:  # no
     assert values(packed_json(*borders(fields), is_binary=False)) == texts
 
 
-@settings(deadline=None)  # the first example compiles the loop
 @given(BYTES, st.booleans())
 def test_bytes_of_json(given_bytes: list[bytes | None], ascii_only: bool) -> None:  # noqa: FBT001 - hypothesis
     """Each byte is the code point of the same number."""

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_consumer.kernels import row_lines as module
@@ -36,7 +36,6 @@ def test_beyond() -> None:
         Lines.of([b"a"])[1]
 
 
-@settings(deadline=None)  # the first call compiles
 @given(LINES, st.data(), st.sampled_from((0, 500)))
 def test_chosen(lines: list[bytes], data: st.DataObject, few: int) -> None:
     """Those at any places, more than once too, whether many or few; also out of a slice."""

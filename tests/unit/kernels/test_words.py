@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_consumer.kernels.words import is_utf8, text_of
@@ -18,7 +18,6 @@ def is_python_utf8(content: bytes) -> bool:
     return True
 
 
-@settings(deadline=None)  # the first one compiles
 @given(st.lists(st.binary(max_size=4) | st.text(max_size=9).map(str.encode), max_size=5).map(b"".join))
 def test_is_utf8(content: bytes) -> None:
     """It says what Python says, whatever stands in one word with what is no ASCII."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_consumer.model import StoredObject
@@ -26,7 +26,6 @@ def test_digest_is_the_same_everywhere() -> None:
     assert digest_of(StoredObject(path="a", size=10, tag="表-1")) == 11068021632477361142
 
 
-@settings(deadline=None)
 @given(st.integers(0, 1 << 40), st.text())
 def test_digest_tells_size_and_tag(size: int, tag: str) -> None:
     """Another size or another tag is another digest, whatever the path; none is 0 or 1."""
@@ -36,7 +35,6 @@ def test_digest_tells_size_and_tag(size: int, tag: str) -> None:
     assert found != digest_of(StoredObject(path="a", size=size, tag=f"{tag}x"))
 
 
-@settings(deadline=None)
 @given(st.dictionaries(NUMBERS, st.integers(1, (1 << 64) - 1), max_size=20), st.lists(NUMBERS, max_size=5), NUMBERS)
 def test_chunks(noted: dict[int, int], later: list[int], beyond: int) -> None:
     """What is noted comes back over what is stored, chunk by chunk; each chunk is stored where it moved, and not again."""
