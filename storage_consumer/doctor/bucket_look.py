@@ -86,9 +86,12 @@ def bucket_look(
     origins: Mapping[str, str],
     now: float,
     finished: Mapping[str, int],
+    wanted: Mapping[str, int],
 ) -> BucketFacts:
-    """Return what the bucket holds. `origins`: see `Loaded.origins`. Raises `StorageUnavailable` if it falls silent."""
-    teed = _Teed(storage, finished)
+    """Return what the bucket holds. `origins`: see `Loaded.origins`; `wanted`: see `StateFacts`. Raises `StorageUnavailable` if it falls silent."""
+    # A file that was there before is missed though no later number shows that it is gone.
+    due = {name: Numbers(last, last, 0) for name, last in wanted.items() if last > finished.get(name, 0)}
+    teed = _Teed(storage, {**dict.fromkeys(due, 0), **finished}, Listed(sequences=due))
     bucket, why = None, ""
     try:
         bucket = inspect(teed, upstream, origins, now)
@@ -130,10 +133,10 @@ def _reading(read: Callable[[], bytes]) -> str:
 class _Teed:
     """A storage whose listing is heard."""
 
-    def __init__(self, storage: Storage, finished: Mapping[str, int]) -> None:
+    def __init__(self, storage: Storage, finished: Mapping[str, int], listed: Listed) -> None:
         self._storage = storage
         self._finished = finished
-        self.listed = Listed()
+        self.listed = listed
 
     def check(self) -> None:
         self._storage.check()

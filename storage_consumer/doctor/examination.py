@@ -118,9 +118,8 @@ class _Examination:
         known = (
             state if isinstance(state, StateFacts) and state.feed and state.feed.upstream == upstream.identity else None
         )
-        look = partial(
-            bucket_look, self._storage, upstream, self._patient.origins, time.time(), known.finished if known else {}
-        )
+        origins, there = self._patient.origins, known or StateFacts(schema="", reach=(), now=0)
+        look = partial(bucket_look, self._storage, upstream, origins, time.time(), there.finished, there.wanted)
         facts = looked(look, self._patient.seconds * _LISTING)
         checkpoint = known.feed.checkpoint if known and known.feed else 0
         if isinstance(facts, Unseen):

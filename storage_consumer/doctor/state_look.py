@@ -16,6 +16,7 @@ from storage_consumer.driver.remedies import reaching, table_command
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.status import Status, judged
 from storage_consumer.plan.table_decisions import is_skipped
+from storage_consumer.plan.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,8 @@ class StateFacts:
     """None for a state of another version."""
     finished: Mapping[str, int] = field(default_factory=dict)
     """Sequence → the number up to which it is finished (inclusive)."""
+    wanted: Mapping[str, int] = field(default_factory=dict)
+    """Sequence → the highest number (inclusive) of the files that were listed, or missed, and may not be finished."""
     skipped: frozenset[TableName] = frozenset()
     """Folded names of the tables that operators leave out."""
     writer_is_gone: bool = False
@@ -61,6 +64,7 @@ def state_look(downstream: Downstream, password: str, now: float) -> StateFacts:
             feed=feed,
             status=status,
             finished={name: each.upto for name, each in desk.feed.sequences().items()},
+            wanted=_wanted(desk) if is_current else {},
             skipped=frozenset(
                 each.name.folded()
                 for each in (status.snapshot.tables if status else ())
@@ -68,3 +72,12 @@ def state_look(downstream: Downstream, password: str, now: float) -> StateFacts:
             ),
             writer_is_gone=feed.is_held and process_is_gone(feed.holder),
         )
+
+
+def _wanted(desk: StateInspector) -> dict[str, int]:
+    found: dict[str, int] = {}
+    rows = desk.tables.all()
+    for row in (row for row in rows if row.stored.state not in (TableState.DROPPED, TableState.EXCLUDED)):
+        for sequence, number in (*row.stored.copies.listed.items(), *row.stored.copies.absent.items()):
+            found[sequence] = max(number, found.get(sequence, 0))
+    return found

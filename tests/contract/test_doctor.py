@@ -247,6 +247,19 @@ def test_nobody_misses_files_of_tables_that_are_left_out(there: Scene) -> None:
         assert "bucket-missing-files" not in there.alarms()
 
 
+def test_a_file_that_was_listed_is_missed(there: Scene) -> None:
+    """What the state has as listed is missed without a later number, and so is all of a folder that is gone."""
+    folder = there.bucket.file("d.a", 1).relative_to(there.bucket.root).parent.as_posix()
+    with stored((("d/a", "running"), ("d/b", "running")))(there):
+        copies = "INSERT INTO storage_consumer.table_copies SET table_key = '`d`.`{}`', copy_from = 0, absent = '{{}}', copied_at = 0, passed = '{{}}'"
+        there.sql(f"""{copies.format("a")}, listed_at = 1, listed = '{{"{folder}||20": 9}}'""")
+        there.sql(f"""{copies.format("b")}, listed_at = 1, listed = '{{"d/b/1/2026-01-01||20": 1}}'""")
+        found = str(there.alarms()["bucket-missing-files"])
+        assert "of the numbers 1 to 9; d/b/1/2026-01-01: 1 of the numbers 1 to 1" in found
+        there.sql("UPDATE storage_consumer.table_copies SET listed = '{}'")
+        assert "bucket-missing-files" not in there.alarms()
+
+
 @pytest.mark.root
 def test_a_full_folder(there: Scene) -> None:
     """A folder for Spark without room is named."""
