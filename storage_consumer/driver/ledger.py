@@ -212,8 +212,9 @@ class RoundLedger:
             reached = _reached(manager, self.reach)
         self._save_caught_up(reached)
         sequences = manager.sequences.to_store()
-        # `lowest` can also go back, when the filter takes a table again.
-        if reached.running > catalog.stored_checkpoint or reached.lowest != catalog.stored_lowest or sequences:
+        # `lowest` can also go back, when the filter takes a table again. What the bucket has is news also where all tables wait.
+        moved = reached.running > catalog.stored_checkpoint or reached.lowest != catalog.stored_lowest
+        if moved or sequences or self.storage_checkpoint > catalog.stored_reach:
             self.context.state.progress.save(
                 tables=(),
                 sequences=sequences,
@@ -223,7 +224,7 @@ class RoundLedger:
             )
             # In the state it only grows too: idle tables may have followed it.
             catalog.stored_checkpoint = max(reached.running, catalog.stored_checkpoint)
-            catalog.stored_lowest = reached.lowest
+            catalog.stored_lowest, catalog.stored_reach = reached.lowest, self.storage_checkpoint
         return reached
 
     def _save_caught_up(self, reached: Checkpoints) -> None:

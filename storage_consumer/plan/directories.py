@@ -130,6 +130,8 @@ class Catalog:
         """The stored checkpoint that idle tables follow, inclusive: see `Checkpoints.running`."""
         self.stored_lowest = restart.lowest
         """The stored `Checkpoints.lowest`."""
+        self.stored_reach = 0
+        """The storage checkpoint that this process has stored."""
         self.stored_behind: Final = {key: restart.tables.get(key, 0) for key in restart.behind}
         """Key → stored checkpoint of the tables that were not following the feed's when the state was loaded, until they do."""
         self.to_be_stored: list[TableConsumer] = []

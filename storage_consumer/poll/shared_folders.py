@@ -16,6 +16,7 @@ _OF_PARTITIONS = frozenset(
         DdlKind.ALTER_PARTITIONING,
     )
 )
+_NONE_FROM_HERE = frozenset((DdlKind.REMOVE_PARTITIONING, DdlKind.RENAME_TABLE, DdlKind.RENAME_TABLES))
 _NAMED = 5
 
 
@@ -31,10 +32,11 @@ def may_be_lost(names: Iterable[str]) -> str:
 
 
 def partitioning(definition: TableDefinition) -> bool | None:
-    """Return whether a table has partitions from a statement on; None if the statement does not say."""
+    """Return whether a table is known to have partitions from a statement on; None if the statement does not say."""
     if definition.ddl_type in _OF_PARTITIONS:
         return True
-    if definition.ddl_type == DdlKind.REMOVE_PARTITIONING:
+    # A rename brings another table under the name; nothing here says whether that one has any, so it is not warned of.
+    if definition.ddl_type in _NONE_FROM_HERE:
         return False
     found = tokens(definition.query) if definition.ddl_type in (DdlKind.CREATE_TABLE, DdlKind.CREATE_TABLES) else ()
     if not found or has_words(found, "LIKE", depth=0):

@@ -312,6 +312,7 @@ def test_a_file_that_was_read_and_went_with_rows_that_were_not_due(*, later: int
     world.bucket.metadata(ts(9))
     (waits,) = world.once().waiting
     assert (waits.checkpoint, numbers(world, "shop.a")) == (ts(3), ["1"])
+    assert world.records.storage_checkpoint == ts(9)
     world.bucket.rows("shop.a", 2, row("shop.a", 8, "2", '"two"'))
     assert world.once().checkpoint == ts(9)
     assert numbers(world, "shop.a") == ["1", "2", "3"][: 3 if follows else 2]

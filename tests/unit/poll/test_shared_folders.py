@@ -43,6 +43,7 @@ CASES = [
     ("after they went", (schema(PARTITIONED), schema("x", DdlKind.REMOVE_PARTITIONING, V2), data(V2)), None, False),
     ("told, and no file yet", (schema(PARTITIONED),), False, True),
     ("told, and no partitions", (schema(PLAIN), data()), False, False),
+    ("another table of the name", (schema(PARTITIONED), schema("x", DdlKind.RENAME_TABLE, V2), data(V2)), None, False),
     ("turned on since", (schema(PARTITIONED), data(), data(partition="101/", number=2)), None, True),
 ]
 
