@@ -41,10 +41,11 @@ class RowInTheWay:
         read = [f"COALESCE(LENGTH({name} := {quote(column)}), 0)" for name, column in pairs]
         narrow, lines = without_gaps(work, gaps(work, line), [line])
         first = quote(narrow.written[0].name)
-        fenced.query(f"SET @sc_same = NULL, {', '.join(f'{name} = NULL' for name in self._names)}")
         look = f"IF((@sc_same := {self._same_by()}) + {' + '.join(read)} < 0, {first}, {first})"
 
         def statement(rows: Sequence[bytes]) -> str:
+            # One that was only tried may have found another row.
+            fenced.query(f"SET @sc_same = NULL, {', '.join(f'{name} = NULL' for name in self._names)}")
             return f"{write_rows('INSERT', narrow, rows, escape)} ON DUPLICATE KEY UPDATE {first} = {look}"
 
         query = partial(write_checked, fenced.query, narrow, lines, statement)

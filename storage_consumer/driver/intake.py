@@ -201,11 +201,10 @@ class Intake:
         moved = manager.catalog.taken_over() + manager.catalog.vanished(poll.vanished)
         # Stored with the record that the files were rewritten: else a process that ends in between forgets the loss.
         moved += self._halt_overwritten(poll)
-        if poll.is_continuation:
-            for table in manager.tables.values():
-                table.copies.forget_listed()
+        if poll.continues_from:
+            moved += manager.forget_gone(poll.continues_from)
         # Unread files may expire. They are stored as listed before any row is, so that a later run misses those that are gone by then.
-        moved += manager.note_listed()
+        moved += manager.note_listed(self.ledger.storage_checkpoint)
         manager.sequences.leave_out(self.context.reader.left_out())
         rewound = manager.sequences.rewound()
         if moved or rewound:

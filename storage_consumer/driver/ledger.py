@@ -140,7 +140,8 @@ class RoundLedger:
         if kind != "name":
             error = with_a_way_on(error, table.name, self.context.config.downstream)
         table.halt(error, kind)
-        _announce(table)
+        if table.unannounced:
+            _announce(table)
         if save:
             self.save([table])
 
@@ -356,7 +357,7 @@ def progress_of(table: TableConsumer, manager: ConsumerManager, *, may_be_outdat
         and table.checkpoint >= manager.catalog.stored_checkpoint,
         # Who skips it stays known, whatever else is said of it meanwhile.
         error=table.status.skipped or table.status.error,
-        copies=table.copies.to_store,
+        copies=table.copies.to_store(),
         target=place_of(table, manager.selection.routes),
         may_be_outdated=may_be_outdated,
     )

@@ -22,9 +22,14 @@ class Copies:
     passed: Mapping[str, int] = field(default_factory=dict)
     """Sequence → number up to which (inclusive) absent files are not waited for: that copy holds their rows."""
     listed: Mapping[str, int] = field(default_factory=dict)
-    """Sequence → highest number (inclusive) of the files that were there, unread, when the bucket was last listed."""
+    """Sequence → highest number of the files that were there, unread, when the bucket was listed. One that is finished by now is not missed."""
     listed_at: int = 0
     """TSO of when the last of them came: a copy as of then or later holds all their rows."""
+
+    @property
+    def lacks_anything(self) -> bool:
+        """Whether files are missed, or may be missed once they are not listed any more."""
+        return bool(self.copy_from or self.absent or self.passed or self.listed)
 
     def renewed(self, at: int) -> Copies:
         """Return what is known after a copy as of the TSO `at`: files that were listed after it are still needed."""
@@ -50,10 +55,11 @@ class CopyLedger:
         """What is known now."""
         return self._known
 
-    @property
     def to_store(self) -> Copies | None:
-        """What to store; None if there is nothing."""
+        """Return what to store; None if there is nothing. What is finished by now is not waited for."""
         known = self._known
+        if known.listed and self._files.is_finished(known.listed):
+            known = self._known = replace(known, listed={})
         return known if known.copy_from or known.copied_at or known.listed_at else None
 
     # what the last copy held
@@ -117,27 +123,30 @@ class CopyLedger:
 
         What was noted before and has been read since needs no note any more; what is missing keeps its own. `now`: a TSO.
         """
-        listed = self._known.listed
-        missing = {sequence: upto for sequence, _, upto in self._files.not_there(listed)}
+        listed, changed, self._changed = self._known.listed, self._changed, False
+        if not (there or listed):
+            return False
+        missing = self._files.gone(listed)
+        upto = missing | {sequence: max(number, missing.get(sequence, 0)) for sequence, number in there.items()}
         grown = any(listed.get(sequence, 0) < number for sequence, number in there.items())
         # A file that was rewritten may hold rows which a copy as of the former time lacks.
-        is_news = grown or bool(there and self._changed)
-        self._changed = False
-        at = now if is_news else self._known.listed_at
-        upto = {sequence: max(number, missing.get(sequence, 0)) for sequence, number in there.items()}
-        self._known = replace(self._known, listed={**missing, **upto}, listed_at=at)
+        is_news = grown or bool(there and changed)
+        if is_news or upto != listed:
+            self._known = replace(self._known, listed=upto, listed_at=now if is_news else self._known.listed_at)
         return is_news
 
-    def forget_listed(self) -> None:
-        """Stop waiting for unread files that were listed: others hold their rows."""
-        self._known = replace(self._known, listed={})
+    def forget(self) -> bool:
+        """Stop waiting for files that are gone, since others hold their rows; return whether there were any."""
+        known = self._known
+        self._known = replace(known, listed={}, absent={}, copy_from=0 if known.absent else known.copy_from)
+        return self._known != known
 
     # what is missing
 
     def gaps(self) -> list[tuple[str, int, int]]:
         """Return what is missing, in the form that `TableVersionConsumer.gaps` yields."""
-        gone = self._files.not_there(self._known.listed)
-        return [*self._files.gaps(), *((sequence, reached + 1, upto) for sequence, reached, upto in gone)]
+        gone = self._files.gone(self._known.listed)
+        return [*self._files.gaps(), *((sequence, number, number) for sequence, number in gone.items())]
 
     def first_missing(self, storage_checkpoint: int) -> str:
         """Return which file or schema file is missing that the storage checkpoint covers, or an empty text."""
@@ -146,9 +155,11 @@ class CopyLedger:
         absent = {sequence: upto for sequence, _, upto in missed}
         if absent != self._known.absent:
             self._known = replace(self._known, absent=absent)
-        # What was missed, and only then what an earlier run had seen and not read.
-        for sequence, reached, _ in missed or self._files.not_there(self._known.listed):
+        for sequence, reached, _ in missed:
             return f"file number {reached + 1} in {folder_of(sequence)}"
+        # Only then what an earlier run had seen and not read.
+        for sequence, number in self._files.gone(self._known.listed).items():
+            return f"file number {number} in {folder_of(sequence)}"
         for version in self._files.open_versions():
             number, table_dir = version.version, version.table_dir
             lacks = version.definition is None and version.pending and not self._is_copied(number)

@@ -209,8 +209,14 @@ class Catalog:
         restart = self._restart
         if not again:
             # What a table lacks stays known even if no file shows the table any more.
-            for key in restart.lost.keys() | restart.held.keys() | restart.copies.keys():
-                if key in restart.targets and key not in self.tables:
+            lacking = {key for key, copies in restart.copies.items() if copies.lacks_anything}
+            for key in restart.lost.keys() | restart.held.keys() | lacking:
+                # Of one that is left out from now on nothing is missed.
+                if (
+                    key in restart.targets
+                    and key not in self.tables
+                    and not self._selection.filter.leaves_out(restart.targets[key][0])
+                ):
                     self.table(restart.targets[key][0])
             gone = restart.skipped.keys() | self._retired
             for key, name in restart.excluded.items():
@@ -318,6 +324,7 @@ class Catalog:
     def discard(self, file: DataFile) -> None:
         """Pass over a file of a table that is left out, and whatever else comes in its directory."""
         self._discarded.add(file.version_key)
+        self.sequences.discard(file.sequence)
 
     def left_out_directories(self) -> frozenset[str]:
         """Return version directories that need not be listed: those of tables that the filter leaves out."""

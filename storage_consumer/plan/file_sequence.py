@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from storage_consumer.model import DataFile
@@ -147,6 +147,12 @@ class FileSequence:
         """First and last numbers of what is finished or listed above `done_upto`, in no order."""
         return [(run.first, run.last) for run in self._done] + [(f.number, f.number) for f in self.pending.values()]
 
+    def has(self, number: int) -> bool:
+        """Return whether the file of a number is listed, or finished and not written anew since."""
+        is_done = number <= self.done_upto or any(run.first <= number <= run.last for run in self._done)
+        is_done = is_done and self._digests[number] != REWRITTEN
+        return is_done or any(file.number == number for file in self.pending.values())
+
     @property
     def highest(self) -> int:
         """The highest finished number; 0 for none."""
@@ -171,6 +177,7 @@ class FileSequences:
         """Begin with sequence → how far an earlier run finished it."""
         self._finished = finished or {}
         self._sequences: dict[str, FileSequence] = {}
+        self._discarded: set[str] = set()
         self._moved: dict[str, FileSequence] = {}
 
     def __getitem__(self, name: str) -> FileSequence:
@@ -180,6 +187,14 @@ class FileSequences:
             sequence = FileSequence(self._finished.get(name), lambda: self._moved.update({name: sequence}))
             self._sequences[name] = sequence
         return self._sequences[name]
+
+    def discard(self, name: str) -> None:
+        """Note that files of a sequence are there which nobody reads."""
+        self._discarded.add(name)
+
+    def has(self, name: str, number: int) -> bool:
+        """Return whether a file is listed, or finished as it is."""
+        return name in self._discarded or self[name].has(number)
 
     def leave_out(self, upto: Mapping[str, int]) -> None:
         """Apply sequence → number (inclusive) up to which listings leave its files out; sequences without a taken file are ignored."""
@@ -195,16 +210,6 @@ class FileSequences:
         """Return what changed since the last call, in the form to store."""
         moved, self._moved = self._moved, {}
         return {name: sequence.to_store() for name, sequence in moved.items()}
-
-
-def reached_by(numbering: Sequence[FileSequence]) -> int:
-    """Return the number up to which (inclusive) all files of sequences that count together are finished or listed."""
-    reached = max((sequence.done_upto for sequence in numbering), default=0)
-    for first, last in sorted(span for sequence in numbering for span in sequence.known):
-        if first > reached + 1:
-            break
-        reached = max(reached, last)
-    return reached
 
 
 @dataclass(slots=True)

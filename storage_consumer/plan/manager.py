@@ -22,6 +22,7 @@ from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.shared_names import collisions
 from storage_consumer.plan.steps import DdlStep, RowStep, Wave
 from storage_consumer.plan.table import TableConsumer, begins_at
+from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.touches import Touches
 from storage_consumer.sql.parse import parsed
 from storage_consumer.tso import ddl_is_stored
@@ -303,14 +304,24 @@ class ConsumerManager:
         for table in self.tables.values():
             table.end_wait()
 
-    def note_listed(self) -> list[TableConsumer]:
+    def note_listed(self, storage_checkpoint: int) -> list[TableConsumer]:
         """Note the unread files of all tables; return the tables for which that is news, to be stored before their rows move them."""
+        # Whatever a slow clock says: the source was there by then.
+        now = max(self.catalog.now, storage_checkpoint)
         return [
             table
             for table in self.tables.values()
             # Files of a stand-in may be nobody's, so none of them is ever missed; nor is one of a table that is left out.
-            if not (table.is_stand_in or table.status.excluded)
-            and table.copies.note_listed(table.files.unread(), self.catalog.now)
+            if not (table.is_stand_in or table.status.excluded) and table.copies.note_listed(table.files.unread(), now)
+        ]
+
+    def forget_gone(self, begin: int) -> list[TableConsumer]:
+        """Miss no files that are gone where others hold all rows after a commit-ts, which a table has reached; return the tables that did."""
+        tables = self.tables.values()
+        return [
+            table
+            for table in tables
+            if table.checkpoint >= begin and table.status.state != TableState.LOST and table.copies.forget()
         ]
 
     # what is known

@@ -84,11 +84,11 @@ class TableConsumer:
 
     def halt(self, error: str, kind: HaltKind) -> None:
         """Halt; statements that were not run are named, since they may be why something does not fit."""
-        self.unannounced = kind
         # A table that lacks rows goes on lacking them, and only what brings them helps, whatever else stops it.
         if self._status.state != TableState.LOST:
             error += self.timeline.last_ignored
             self._status = replace(self._status, state=TableState.HALTED, error=error, paused=False)
+            self.unannounced = kind
 
     def lose(self, error: str, copy_from: int) -> None:
         """Halt for good, until there is a copy as of the TSO `copy_from` or later: no file brings the rows that it lacks."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from storage_consumer.model import DataFile, TableDefinition, VersionKey, folder_of
-from storage_consumer.plan.file_sequence import FileSequences, reached_by
+from storage_consumer.plan.file_sequence import FileSequences
 from storage_consumer.plan.open_versions import OpenVersions
 from storage_consumer.plan.table_partitions import TablePartitions
 from storage_consumer.plan.table_version import TableVersionConsumer
@@ -115,13 +115,22 @@ class TableFiles:
         )
 
     def unread(self) -> dict[str, int]:
-        """Return sequence → the highest number of its pending files."""
+        """Return sequence → the highest number of its pending files; none of a directory that nothing shows to be the changefeed's."""
         return {
             name: max(file.number for file in sequence.pending.values())
             for version in self.open_versions()
+            if version.definition is not None
             for name, sequence in version.sequences.items()
             if sequence.pending
         }
+
+    def is_finished(self, listed: Mapping[str, int]) -> bool:
+        """Return whether files, by sequence and number, are all finished."""
+        return not any(self._known[name].pending for name in listed) and not self.gone(listed)
+
+    def gone(self, listed: Mapping[str, int]) -> dict[str, int]:
+        """Return those of some files, by sequence and number, that are neither listed nor finished."""
+        return {name: number for name, number in listed.items() if not self._known.has(name, number)}
 
     def readable(self, target: int) -> tuple[list[DataFile], dict[VersionKey, TableDefinition]]:
         """Return the files that may hold rows up to `target` (inclusive), in order, and the definition of each directory that has one."""
@@ -173,8 +182,8 @@ class TableFiles:
         found = []
         for sequence, upto in wanted.items():
             home = self._homes.get(sequence)
-            # A sequence that has no file any more, or is another table's by now, counts by what is known of it in the whole bucket.
-            reached = max(reached_by([self._known[sequence]]), home.reached(sequence) if home is not None else 0)
+            # A sequence of which no file is listed any more still counts by what is stored of it.
+            reached = max(self._known[sequence].done_upto, home.reached(sequence) if home is not None else 0)
             found += [(sequence, reached, upto)] if reached < upto else []
         return found
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from storage_consumer.model import DataFile, TableDefinition, folder_of
-from storage_consumer.plan.file_sequence import FileSequence, FileSequences, reached_by
+from storage_consumer.plan.file_sequence import FileSequence, FileSequences
 from storage_consumer.sql.parse import parsed
 
 
@@ -130,7 +130,13 @@ class TableVersionConsumer:
 
     def reached(self, sequence: str) -> int:
         """Return the number up to which (inclusive) all files of a sequence's numbering are finished or listed."""
-        return reached_by(self._numberings[_numbering(sequence)])
+        sequences = self._numberings[_numbering(sequence)]
+        reached = max((found.done_upto for found in sequences), default=0)
+        for first, last in sorted(span for found in sequences for span in found.known):
+            if first > reached + 1:
+                break
+            reached = max(reached, last)
+        return reached
 
 
 def _highest(sequence: FileSequence) -> int:

@@ -66,8 +66,8 @@ class Poll:
     ignored: dict[str, int]
     """Objects that are not schema, data, index or metadata files, counted by reason; as of the last full listing."""
     warnings: tuple[str, ...] = ()
-    is_continuation: bool = False
-    """Whether its files take the place of former ones, which are all gone, and hold every row after what was applied of these."""
+    continues_from: int = 0
+    """TSO after which its files hold every row, where they take the place of former ones, which are all gone; 0: they do not."""
     full: bool = True
     """Whether everything was listed."""
     finished: int = 0
@@ -170,7 +170,7 @@ class StorageReader:
             # Judged once more without them: what the paths of other files say means nothing here.
             again = self.poll()
             return replace(again, warnings=(*warnings, *again.warnings))
-        doubts_of_feed = () if self._before is None else self.doubts_of(self._before)
+        said, begin = ("", 0) if self._before is None else self.doubts_of(self._before)
         self._refuse_contradictions(judged)
         looks, copies = self._looks, self._copies
         odd = self._metadata.unreadable
@@ -194,13 +194,13 @@ class StorageReader:
             },
             warnings=(
                 *warnings,
-                *doubts_of_feed,
+                *filter(None, [said]),
                 *copies.warnings(),
                 *(text for look in looks for text in look.warnings),
                 *self._too_new(looks, now),
                 *self._shared.warnings(read, data_files),
             ),
-            is_continuation=bool(doubts_of_feed),
+            continues_from=begin,
             full=full,
             finished=sum(look.finished for look in looks),
             unreadable_metadata=odd,
@@ -210,7 +210,8 @@ class StorageReader:
             return poll
         # Only now: whatever raised above is to find the same again in the next poll.
         self._looks = []
-        self._before = None
+        # An empty prefix may still be given to another changefeed.
+        self._before = None if self._inventory.versions() else self._before
         self._versions |= {(read.file.table_dir, read.file.version) for read in poll.schema_files}
         marks = sorted({*self._landmarks, *((read.file.version, read.file.stored.path) for read in poll.schema_files)})
         self._landmarks = marks[max(0, sum(version <= checkpoint for version, _ in marks) - 1) :]
@@ -322,8 +323,8 @@ class StorageReader:
             return replace(definition, warnings=(*definition.warnings, f"{path}: {_IDS_AS_PATH}"))
         return definition
 
-    def doubts_of(self, before: Before) -> tuple[str, ...]:
-        """Return warnings on whether the bucket is the one that was read `before`, at any time after a poll; see `same_feed.doubts`."""
+    def doubts_of(self, before: Before) -> tuple[str, int]:
+        """Return a warning, and where the files begin, on whether the bucket is the one that was read `before`, at any time after a poll; see `same_feed.doubts`."""
         there, latest = self._inventory.versions(), self._metadata.latest
         return doubts(before, there, latest, self._upstream.identity, self.way_on)
 

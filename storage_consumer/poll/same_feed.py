@@ -46,15 +46,15 @@ WAY_ON = (
 )
 
 
-def doubts(before: Before, there: Collection[tuple[str, int]], latest: int, place: str, way_on: str) -> tuple[str, ...]:
-    """Return warnings about a bucket of which everything was listed.
+def doubts(before: Before, there: Collection[tuple[str, int]], latest: int, place: str, way_on: str) -> tuple[str, int]:
+    """Return a warning about a bucket of which everything was listed, and the TSO where its files begin; "" and 0 if there is no doubt.
 
     `there`: table directory and version of what it holds. `latest`: the value in its ``metadata``. `way_on`: what to do if it is another
     changefeed's, or lacks rows after the checkpoint: then this raises `ConfigError`.
     """
     # Nothing was read before, or nothing is there now: neither proves anything.
     if not (before.checkpoint and there and (before.sequences or before.schema_files)) or _is_any_known(there, before):
-        return ()
+        return "", 0
     # The oldest version shows how far back the files that are there begin.
     table_dir, first = min(there, key=lambda version: version[1])
     # If the checkpoint in `metadata` went back, the rows that follow begin there. The same one may still be the former changefeed's.
@@ -79,7 +79,7 @@ def doubts(before: Before, there: Collection[tuple[str, int]], latest: int, plac
             f"{gone}. They are taken as the continuation of what was read {read}: they begin at {begin}, so no row after that is missing if "
             f"it is the same source. If it is another one, stop. {way_on}"
         )
-        return (said,)
+        return said, begin
     raise ConfigError(f"{why}. So nothing of it was taken. {way_on}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -43,8 +44,8 @@ class Inventory:
         self._is_same = False
         # The files that were seen of each sequence, by number.
         self._files: dict[str, dict[int, DataFile]] = {}
-        # The numbers of each sequence that an earlier process saw and had not finished, until all of them are there.
-        self._awaited: dict[str, range] = {}
+        # The numbers of each sequence that an earlier process saw with rows that were not due, until all of them are there.
+        self._awaited: dict[str, Sequence[int]] = {}
 
     @property
     def checkpoint(self) -> int:
@@ -61,10 +62,10 @@ class Inventory:
         """Raise `ConfigError` if the bucket is not the one that was read before; nothing is compared again once it holds anything."""
         contents = self._feed.contents
         if not self._is_same:
-            doubts = contents.reader.doubts_of(before)
-            contents.warnings += doubts
+            said, _ = contents.reader.doubts_of(before)
             # Its files are others, and hold what those beyond the offset held.
-            if doubts:
+            if said:
+                contents.warnings.append(said)
                 self._awaited.clear()
             self._is_same = bool(contents.definitions)
 
@@ -76,9 +77,8 @@ class Inventory:
         self.look()
         contents = self._feed.contents
         self._note(contents.pending())
-        for name, (upto, digest, *rest) in finished.items():
-            # An offset of an earlier version does not tell it.
-            self._awaited[name] = range(upto + 1, max(rest, default=upto) + 1)
+        for name, (upto, digest, *more) in finished.items():
+            self._awaited[name] = more
             there = self._files.get(name, {})
             files = [file for number, file in there.items() if number <= upto]
             if sum(map(_digest, files)) == digest:
@@ -131,20 +131,23 @@ class Inventory:
         self._awaited.clear()
 
     def finished(self, low: int, high: int) -> dict[str, list[int]]:
-        """Return by sequence the number up to which its files hold nothing above `low`, a digest of what these are, and the last one with more than `high`.
+        """Return by sequence the number up to which its files hold nothing above `low`, a digest of what these are, and those with more than `high`.
 
         Sequences whose date says that they hold nothing are left out.
         """
-        self._note(self._feed.contents.pending())
+        pending = self._feed.contents.pending()
+        self._note(pending)
         self._files = {name: files for name, files in self._files.items() if may_hold(next(iter(files.values())), low)}
+        more = defaultdict[str, list[int]](list)
+        for file in pending:
+            if (seen := self._seen.get(file.stored)) is None or seen.last > high:
+                more[file.sequence].append(file.number)
         found = {}
         for name, files in self._files.items():
             upto = self._feed.contents.finished_upto(next(iter(files.values())))
             digest = sum(_digest(file) for number, file in files.items() if number <= upto)
-            seen = {number: self._seen.get(file.stored) for number, file in files.items() if number > upto}
-            more = [number for number, found_in in seen.items() if found_in is None or found_in.last > high]
-            if upto or more:
-                found[name] = [upto, digest, max(more, default=upto)]
+            if upto or more[name]:
+                found[name] = [upto, digest, *more[name]]
         return found
 
     def _note(self, files: Iterable[DataFile]) -> None:

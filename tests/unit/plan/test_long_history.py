@@ -63,7 +63,7 @@ class Replay:
         manager, made = self.manager, [self._kind(version) for version in versions]
         manager.new_round(now=1)
         manager.dispatch(made, {d.path: "s/t" for d in made}, files)
-        manager.note_listed()
+        manager.note_listed(0)
         assert not any((manager.covered(), manager.refuse_places(), manager.look_for_gaps(end, 0.0)))
         manager.catalog.taken_over()
         manager.sequences.rewound()
@@ -194,7 +194,7 @@ def test_a_table_behind_its_unread_files_costs_the_same_for_each() -> None:
         table = first.manager.catalog.table(altered(STEP).name)
         first.manager.dispatch([bare(v) for v in versions], {bare(v).path: "s/t" for v in versions}, data(versions))
         table.halt("a value does not fit", "row")
-        first.manager.note_listed()
+        first.manager.note_listed(0)
         known = table.copies.known
         assert len(known.listed) == 2 * count
         again = Replay(bare, Restart(copies={table.key: known}))
