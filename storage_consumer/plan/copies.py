@@ -126,9 +126,9 @@ class CopyLedger:
         listed, changed, self._changed = self._known.listed, self._changed, False
         if not (there or listed):
             return False
-        missing = self._files.gone(listed)
-        upto = missing | {sequence: max(number, missing.get(sequence, 0)) for sequence, number in there.items()}
-        grown = any(listed.get(sequence, 0) < number for sequence, number in there.items())
+        # What is missing goes first: a finished file that was written anew is followed by others that are finished.
+        upto = {**there, **self._files.gone(listed)}
+        grown = any(listed.get(sequence, 0) < number for sequence, number in upto.items())
         # A file that was rewritten may hold rows which a copy as of the former time lacks.
         is_news = grown or bool(there and changed)
         if is_news or upto != listed:

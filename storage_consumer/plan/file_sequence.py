@@ -178,6 +178,7 @@ class FileSequences:
         self._finished = finished or {}
         self._sequences: dict[str, FileSequence] = {}
         self._discarded: set[str] = set()
+        self._of_numbering: dict[str, list[str]] | None = None
         self._moved: dict[str, FileSequence] = {}
 
     def __getitem__(self, name: str) -> FileSequence:
@@ -187,6 +188,14 @@ class FileSequences:
             sequence = FileSequence(self._finished.get(name), lambda: self._moved.update({name: sequence}))
             self._sequences[name] = sequence
         return self._sequences[name]
+
+    def numbering(self, name: str) -> list[FileSequence]:
+        """Return the finished sequences of the same directory and dispatcher, whatever their index width: their numbers go on in one another."""
+        if self._of_numbering is None:
+            self._of_numbering = {}
+            for each in self._finished:
+                self._of_numbering.setdefault(each.rpartition("|")[0], []).append(each)
+        return [self[each] for each in self._of_numbering.get(name.rpartition("|")[0], ())]
 
     def discard(self, name: str) -> None:
         """Note that files of a sequence are there which nobody reads."""

@@ -57,7 +57,9 @@ class TableVersionConsumer:
         if sequence is None:
             # The bucket's own record of it: a directory that moves to another table keeps what is finished.
             sequence = self.sequences[key] = self._known[key]
-            self._numberings[_numbering(key)].append(sequence)
+            numbering = self._numberings[_numbering(key)]
+            # Files of a former width may have expired, and their numbers count.
+            numbering += [each for each in (sequence, *self._known.numbering(key)) if each not in numbering]
             self.partitions |= set() if file.partition is None else {file.partition}
             # An earlier run applied files of it, which count in `is_behind` as well.
             if sequence.highest:
