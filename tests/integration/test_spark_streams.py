@@ -102,27 +102,3 @@ def test_a_missing_file_of_a_scheduled_job(spark: SparkSession, bucket: SmallBuc
     available(spark, bucket, collect)
     assert 44 in given
     assert len(given) == count + 1 + len(late)
-
-
-def test_a_file_with_rows_that_were_not_due_goes_between_two_jobs(spark: SparkSession, bucket: SmallBucket) -> None:
-    """What an earlier job has seen beyond its end is missed, though no later number shows that it is gone."""
-    given = list[int]()
-
-    def collect(batch: DataFrame, _: int) -> None:
-        given.extend(each["id"] for each in batch.collect())
-
-    number = 1 + sum(1 for _ in bucket.file("d.a", 1, version=ts(5)).parent.iterdir())
-    last = bucket.rows("d.a", number, row("d.a", 10, "44", '"x"', r"\N"), version=ts(5))
-    available(spark, bucket, collect)
-    bucket.metadata(ts(11))
-    content = last.read_bytes()
-    last.unlink()
-    with pytest.raises(StreamingQueryException, match=f"file number {number} in d/a/{ts(5)}.* is missing"):
-        available(spark, bucket, collect, gapTimeout="1s")
-    assert 44 not in given
-    last.write_bytes(content)
-    available(spark, bucket, collect)
-    assert given.count(44) == 1
-    last.unlink()
-    bucket.metadata(ts(13))
-    available(spark, bucket, collect)

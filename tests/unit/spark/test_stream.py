@@ -119,6 +119,24 @@ def test_finished_files_that_are_removed(bucket: SmallBucket) -> None:
     assert not running.step(), "file 8 may come"
 
 
+def test_a_file_with_rows_that_were_not_due_goes(bucket: SmallBucket) -> None:
+    """What the offset has beyond its end is missed, though no later number shows that it is gone; what was given is not."""
+    path, running = bucket.rows("d.a", 2, row("d.a", 8, "8", '"x"')), query(bucket, gapTimeout="0s")
+    running.step()
+    running.die()
+    path.unlink()
+    bucket.metadata(ts(9))
+    with pytest.raises(FilesMissing, match=f"file number 2 in d/a/{ts(1)}.* is missing"):
+        running.step()
+    bucket.rows("d.a", 2, row("d.a", 8, "8", '"x"'))
+    assert running.step()
+    assert ticks(running.rows) == [2, 3, 6, 8]
+    running.die()
+    path.unlink()
+    bucket.metadata(ts(10))
+    assert not running.step()
+
+
 def test_repeats_that_come_late(bucket: SmallBucket) -> None:
     """A file of a restarted changefeed repeats what was given: only what follows is taken from it."""
     running = query(bucket)
