@@ -133,6 +133,8 @@ case "${1:-}" in quick | all | night) tier=$1 && shift ;; esac
 # Whole files go to each process, with servers and a Spark session of its own. What measures time or fills the machine runs at last, one after
 # another. What runs the program waits for it for a third of its time.
 at_once=(--numprocesses=auto --maxprocesses=4 --dist=loadfile)
+# Files in their order: those of few long tests would come last, and one process would go on with them alone.
+at_once+=(--no-loadscope-reorder)
 # The tests wait for servers and processes for a third of their time, so one process more than there are processors is faster.
 one_more=$(($(nproc) + 1))
 
