@@ -201,10 +201,8 @@ class Intake:
         moved = manager.catalog.taken_over() + manager.catalog.vanished(poll.vanished)
         # Stored with the record that the files were rewritten: else a process that ends in between forgets the loss.
         moved += self._halt_overwritten(poll)
-        if poll.continues_from:
-            moved += manager.forget_gone(poll.continues_from)
         # Unread files may expire. They are stored as listed before any row is, so that a later run misses those that are gone by then.
-        moved += manager.note_listed(self.ledger.storage_checkpoint)
+        moved += manager.note_listed(self.ledger.storage_checkpoint, poll.continues_from)
         manager.sequences.leave_out(self.context.reader.left_out())
         rewound = manager.sequences.rewound()
         if moved or rewound:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from storage_consumer.model import folder_of
+from storage_consumer.plan.file_sequence import FileSequences
 from storage_consumer.plan.table_files import TableFiles
 
 
@@ -27,9 +28,9 @@ class Copies:
     """TSO of when the last of them came: a copy as of then or later holds all their rows."""
 
     @property
-    def lacks_anything(self) -> bool:
-        """Whether files are missed, or may be missed once they are not listed any more."""
-        return bool(self.copy_from or self.absent or self.passed or self.listed)
+    def is_of_note(self) -> bool:
+        """Whether a start has to know it of a table that the bucket may not show: what it lacks, or that it was copied."""
+        return bool(self.copy_from or self.absent or self.copied_at or self.passed or self.listed)
 
     def renewed(self, at: int) -> Copies:
         """Return what is known after a copy as of the TSO `at`: files that were listed after it are still needed."""
@@ -44,9 +45,10 @@ class Copies:
 class CopyLedger:
     """What a copy of one table has to hold, as its files come, go and are missed."""
 
-    def __init__(self, files: TableFiles, copies: Copies) -> None:
-        """Begin with what an earlier run stored."""
+    def __init__(self, files: TableFiles, sequences: FileSequences, copies: Copies) -> None:
+        """Begin with what an earlier run stored. `sequences`: those of the whole bucket."""
         self._files = files
+        self._sequences = sequences
         self._known = copies
         self._changed = False
 
@@ -58,7 +60,7 @@ class CopyLedger:
     def to_store(self) -> Copies | None:
         """Return what to store; None if there is nothing. What is finished by now is not waited for."""
         known = self._known
-        if known.listed and self._files.is_finished(known.listed):
+        if known.listed and not (self._gone() or any(self._sequences[name].pending for name in known.listed)):
             known = self._known = replace(known, listed={})
         return known if known.copy_from or known.copied_at or known.listed_at else None
 
@@ -127,7 +129,7 @@ class CopyLedger:
         if not (there or listed):
             return False
         # What is missing goes first: a finished file that was written anew is followed by others that are finished.
-        upto = {**there, **self._files.gone(listed)}
+        upto = {**there, **self._gone()}
         grown = any(listed.get(sequence, 0) < number for sequence, number in upto.items())
         # A file that was rewritten may hold rows which a copy as of the former time lacks.
         is_news = grown or bool(there and changed)
@@ -145,8 +147,7 @@ class CopyLedger:
 
     def gaps(self) -> list[tuple[str, int, int]]:
         """Return what is missing, in the form that `TableVersionConsumer.gaps` yields."""
-        gone = self._files.gone(self._known.listed)
-        return [*self._files.gaps(), *((sequence, number, number) for sequence, number in gone.items())]
+        return [*self._files.gaps(), *((sequence, number, number) for sequence, number in self._gone().items())]
 
     def first_missing(self, storage_checkpoint: int) -> str:
         """Return which file or schema file is missing that the storage checkpoint covers, or an empty text."""
@@ -158,7 +159,7 @@ class CopyLedger:
         for sequence, reached, _ in missed:
             return f"file number {reached + 1} in {folder_of(sequence)}"
         # Only then what an earlier run had seen and not read.
-        for sequence, number in self._files.gone(self._known.listed).items():
+        for sequence, number in self._gone().items():
             return f"file number {number} in {folder_of(sequence)}"
         for version in self._files.open_versions():
             number, table_dir = version.version, version.table_dir
@@ -171,6 +172,10 @@ class CopyLedger:
             if gap := version.gap():
                 return gap
         return ""
+
+    def _gone(self) -> dict[str, int]:
+        """Return the noted files, by sequence and number, that are neither listed nor finished."""
+        return {name: number for name, number in self._known.listed.items() if not self._sequences.has(name, number)}
 
     def _is_copied(self, version: int) -> bool:
         """Return whether the last copy holds all rows of a version: another structure had followed by then."""

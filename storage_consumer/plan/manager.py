@@ -304,25 +304,21 @@ class ConsumerManager:
         for table in self.tables.values():
             table.end_wait()
 
-    def note_listed(self, storage_checkpoint: int) -> list[TableConsumer]:
-        """Note the unread files of all tables; return the tables for which that is news, to be stored before their rows move them."""
-        # Whatever a slow clock says: the source was there by then.
-        now = max(self.catalog.now, storage_checkpoint)
-        return [
-            table
-            for table in self.tables.values()
-            # Files of a stand-in may be nobody's, so none of them is ever missed; nor is one of a table that is left out.
-            if not (table.is_stand_in or table.status.excluded) and table.copies.note_listed(table.files.unread(), now)
-        ]
+    def note_listed(self, storage_checkpoint: int, continues_from: int = 0) -> list[TableConsumer]:
+        """Note the unread files of all tables; return the tables for which that is news, to be stored before their rows move them.
 
-    def forget_gone(self, begin: int) -> list[TableConsumer]:
-        """Miss no files that are gone where others hold all rows after a commit-ts, which a table has reached; return the tables that did."""
-        tables = self.tables.values()
-        return [
-            table
-            for table in tables
-            if table.checkpoint >= begin and table.status.state != TableState.LOST and table.copies.forget()
-        ]
+        `continues_from`: see `Poll`; what a table that has reached it missed is missed no more.
+        """
+        # Whatever a slow clock says: the source was there by then.
+        now, news = max(self.catalog.now, storage_checkpoint), []
+        for table in self.tables.values():
+            goes_on = 0 < continues_from <= table.checkpoint and table.status.state != TableState.LOST
+            is_news = goes_on and table.copies.forget()
+            # Files of a stand-in may be nobody's, so none of them is ever missed; nor is one of a table that is left out.
+            if not (table.is_stand_in or table.status.excluded):
+                is_news |= table.copies.note_listed(table.files.unread(), now)
+            news += [table] if is_news else []
+        return news
 
     # what is known
 

@@ -37,7 +37,7 @@ class TableConsumer:
         self.key: Final = key_of(name)
         self.files: Final = TableFiles(known, tells_time=tells_time)
         self.timeline: Final = Timeline(self.key, self.files.versions)
-        self.copies: Final = CopyLedger(self.files, copies or Copies())
+        self.copies: Final = CopyLedger(self.files, known, copies or Copies())
         self._name = name
         self._checkpoint = checkpoint
         self._status = status or TableStatus()

@@ -124,14 +124,6 @@ class TableFiles:
             if sequence.pending
         }
 
-    def is_finished(self, listed: Mapping[str, int]) -> bool:
-        """Return whether files, by sequence and number, are all finished."""
-        return not any(self._known[name].pending for name in listed) and not self.gone(listed)
-
-    def gone(self, listed: Mapping[str, int]) -> dict[str, int]:
-        """Return those of some files, by sequence and number, that are neither listed nor finished."""
-        return {name: number for name, number in listed.items() if not self._known.has(name, number)}
-
     def readable(self, target: int) -> tuple[list[DataFile], dict[VersionKey, TableDefinition]]:
         """Return the files that may hold rows up to `target` (inclusive), in order, and the definition of each directory that has one."""
         files: list[DataFile] = []

@@ -156,8 +156,8 @@ def test_a_pause_has_it_stand_still() -> None:
     """Nothing more is passed over, so that a copy can be made in peace; what is told to others does not fall, and a resume does not do."""
     world = passed_over()
     decide(world, "pause")
-    for tick in (13, 15):
-        put(world, tick, tick - 1, str(tick))
+    for number, tick in ((3, 13), (4, 15)):
+        put(world, number, tick - 1, str(tick))
         world.bucket.metadata(ts(tick))
         summary = world.once()
         assert "its earlier rows are missing" in of(summary, "shop.a").error
