@@ -131,7 +131,7 @@ def test_a_finished_load_lets_the_table_go_on_from_the_copy(rig: Rig) -> None:
         storage_checkpoint=0,
     )
     state.loads.begin([LOAD], by="me")
-    assert state.progress.load()[0].lost == frozenset()
+    assert state.progress.load()[0].lost == {}
     assert state.loads.finish(LOAD) == ""
     restart, _ = state.progress.load()
     assert (restart.tables, restart.behind) == ({KEY: HIGH}, {KEY})
