@@ -260,7 +260,8 @@ def _described(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     if name == "record":
         return f"{args[0].identity} {args[1]}"
     given = [list(value) if isinstance(value, Iterator) else value for value in (*args, *kwargs.values())]
-    return repr(given)
+    # When a file was listed is another moment in each process.
+    return re.sub(r"listed_at=\d+", "listed_at", repr(given))
 
 
 def finished(replay: Replay, points: Points) -> RoundSummary:

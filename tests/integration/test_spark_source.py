@@ -168,6 +168,7 @@ def test_tables_of_recordings(source: CorpusSource, spark: SparkSession, tmp_pat
     assert found.folded or str(source) == "classic/late_dups__csv"
 
 
+@pytest.mark.timeout(600)
 def test_a_killed_stream(spark: SparkSession, bucket: SmallBucket, tmp_path: Path) -> None:
     """Driver and workers die in the middle, again and again, while the bucket grows: each row is in the sink once."""
     del spark

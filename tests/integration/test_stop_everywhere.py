@@ -24,7 +24,6 @@ def replay(mariadb: DatabaseServer, tmp_path: Path) -> Replay:
     return Replay(corpus=SMALL.open(tmp_path / "corpus"), server=mariadb, folder=tmp_path / "replay")
 
 
-@pytest.mark.timeout(900)
 def test_in_a_row(replay: Replay) -> None:
     """Processes that come one point further each make the target equal at every cut, and no statement takes effect twice."""
     stopped = in_a_row(replay)
