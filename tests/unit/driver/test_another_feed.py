@@ -220,3 +220,40 @@ def test_a_changefeed_that_writes_again_what_was_not_due(world: World) -> None:
     for _ in range(2):
         assert world.once().waiting == ()
     assert world.records.checkpoint == ts(4 * HOUR)
+
+
+def test_a_changefeed_that_writes_one_table_after_another_again(world: World) -> None:
+    """One that begins at the checkpoint holds what was not due of each table, and for each it comes in its time."""
+    world.bucket.create("shop.b")
+    for table, number in (("shop.a", 2), ("shop.b", 1)):
+        world.bucket.rows(table, number, row(table, 3 * HOUR + 9, "2", '"two"'))
+    world.once()
+    emptied(world)
+    another(world, 3 * HOUR, 3 * HOUR + 5)
+    assert world.once().waiting == ()
+    world.bucket.schema("shop.b", ts(3 * HOUR), "", 0)
+    world.bucket.rows("shop.b", 1, row("shop.b", 3 * HOUR + 9, "2", '"two"'), version=ts(3 * HOUR))
+    world.bucket.metadata(ts(4 * HOUR))
+    for _ in range(2):
+        assert world.once().waiting == ()
+    assert world.records.checkpoint == ts(4 * HOUR)
+    assert world.rows("shop.b") == [{"id": "2", "name": "two"}]
+
+
+def test_a_start_before_another_changefeed_has_written(world: World) -> None:
+    """While nothing is there a table waits, and halts, for what was not due; a start after the changefeed has come goes on."""
+    world.bucket.rows("shop.a", 2, row("shop.a", 3 * HOUR + 9, "2", '"two"'))
+    world.once()
+    emptied(world)
+    world.bucket.metadata(ts(3 * HOUR))
+
+    def act(rounds: int) -> None:
+        world.clock.advance(50)
+        if rounds > 3:
+            world.stop.requested.set()
+
+    assert "is missing" in running(world, act).halted[0].error
+    world.stop.requested.clear()
+    another(world, 3 * HOUR, 4 * HOUR)
+    assert world.once().halted == ()
+    assert world.records.checkpoint == ts(4 * HOUR)

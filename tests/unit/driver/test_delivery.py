@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from storage_consumer.config.settings import Selecting
 from storage_consumer.summary import RoundSummary
 from storage_consumer.telemetry import tso_time
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
@@ -325,6 +327,65 @@ def test_a_file_that_went_after_a_process_that_was_killed() -> None:
     killed_at(world, "before MemoryPipeline.run")
     world.bucket.metadata(ts(9))
     assert "shop.a" in [table.table for table in without(world, second).waiting]
+
+
+@pytest.mark.parametrize("follows", [False, True])
+def test_a_finished_file_that_was_written_anew_and_went(*, follows: bool) -> None:
+    """Rows that TiCDC added to it are in no other file, so it is missed, whatever comes after it."""
+    world = one_table()
+    world.once()
+    first = world.bucket.rows("shop.a", 1, row("shop.a", 2, "1", '"one"'), row("shop.a", 8, "2", '"two"'))
+    world.once()
+    if follows:
+        world.bucket.rows("shop.a", 2, row("shop.a", 9, "3", '"three"'))
+    world.bucket.metadata(ts(9))
+    (waits,) = without(world, first).waiting
+    assert (waits.checkpoint, numbers(world, "shop.a")) == (ts(3), ["1"])
+
+
+@pytest.mark.parametrize("kept", [(), (3,)], ids=["all", "those of the former width"])
+def test_applied_files_of_another_index_width_expire(kept: Sequence[int]) -> None:
+    """Numbers go on in another width, so files that were applied count under whatever name they had."""
+    world = World()
+    world.bucket.create("shop.a")
+    folder = world.bucket.file("shop.a", 1).relative_to(world.bucket.root).parent.as_posix()
+    for number in (1, 2):
+        text = world.bucket.text(row("shop.a", number + 1, str(number), '"x"'))
+        world.bucket.write(f"{folder}/CDC{number:06d}.csv", f"{text}\r\n")
+    world.bucket.metadata(ts(4))
+    world.once()
+    world.bucket.rows("shop.a", 3, row("shop.a", 8, "3", '"x"'))
+    world.once()
+    world.bucket.metadata(ts(9))
+    world.once()
+    for path in list(world.bucket.storage._objects):
+        if path.startswith(f"{folder}/CDC") and int(path[-8:-4]) not in kept:
+            world.bucket.storage.delete(path)
+    world.bucket.metadata(ts(12))
+    assert world.once().checkpoint == ts(12)
+    assert numbers(world, "shop.a") == ["1", "2", "3"]
+
+
+def test_a_folder_without_a_schema_file_that_is_moved_away() -> None:
+    """Nothing shows that the changefeed wrote it, so the next start does not miss its files."""
+    world = one_table()
+    stray = world.bucket.rows("shop.a", 1, row("shop.a", 4, "9", '"odd"'), version=ts(4))
+    world.bucket.metadata(ts(9))
+    (waits,) = world.once().waiting
+    assert "move it out of the bucket" in waits.error
+    assert without(world, stray).checkpoint == ts(9)
+
+
+def test_a_table_that_is_left_out_from_now_on_and_removed() -> None:
+    """Nobody waits for its files."""
+    world = one_table()
+    ahead(world)
+    for path in list(world.bucket.storage._objects):
+        if path.startswith("shop/a/"):
+            world.bucket.storage.delete(path)
+    world.config = replace(world.config, selecting=Selecting(rules=("shop.*", "!shop.a")))
+    world.bucket.metadata(ts(9))
+    assert world.once().checkpoint == ts(9)
 
 
 def test_a_file_that_comes_again_after_a_statement_that_ended_with_its_process(world: World) -> None:
