@@ -317,7 +317,8 @@ class Catalog:
         if (lost or file.number <= known.absent.get(file.sequence, 0)) and known.copy_from < self.now:
             if lost:
                 table.lose(_LOST.format(self._copy(table.name)), self.now)
-            table.copies.need(self.now)
+            else:
+                table.copies.need(self.now)
             self.to_be_stored.append(table)
         return taken
 

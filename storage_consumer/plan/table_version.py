@@ -59,7 +59,8 @@ class TableVersionConsumer:
             sequence = self.sequences[key] = self._known[key]
             numbering = self._numberings[_numbering(key)]
             # Files of a former width may have expired, and their numbers count.
-            numbering += [each for each in (sequence, *self._known.numbering(key)) if each not in numbering]
+            alike = dict.fromkeys((sequence, *self._known.numbering(key)))
+            numbering += [each for each in alike if each not in numbering]
             self.partitions |= set() if file.partition is None else {file.partition}
             # An earlier run applied files of it, which count in `is_behind` as well.
             if sequence.highest:

@@ -120,6 +120,8 @@ class Inventory:
 
     def _refuse_gone(self) -> None:
         """Raise `FilesMissing` for a file that an earlier process saw, which held more than it was to give."""
+        if not self._awaited:
+            return
         self._note(self._feed.contents.pending())
         for name, numbers in self._awaited.items():
             gone = next((number for number in numbers if number not in self._files.get(name, {})), 0)
