@@ -39,11 +39,12 @@ start_server() {
   if [ "$(id -u)" = 0 ]; then user=--user=root; fi
   if ! [ -d "$work/data/mysql" ]; then
     rm -rf "$work/data"
-    mariadb-install-db --no-defaults --datadir="$work/data" --auth-root-authentication-method=normal \
+    # A server that starts removes the temporary tables of every server that shares its tmpdir.
+    mariadb-install-db --no-defaults --datadir="$work/data" --tmpdir="$work" --auth-root-authentication-method=normal \
       --force --skip-test-db $user >"$work/mariadb.log" 2>&1 || fail "MariaDB could not be prepared: see $work/mariadb.log"
   fi
   rm -f "$socket"
-  nohup mariadbd --no-defaults $user --datadir="$work/data" --socket="$socket" --pid-file="$pidfile" --skip-networking \
+  nohup mariadbd --no-defaults $user --datadir="$work/data" --tmpdir="$work" --socket="$socket" --pid-file="$pidfile" --skip-networking \
     --local-infile=ON --skip-log-bin --innodb-buffer-pool-size=128M </dev/null >>"$work/mariadb.log" 2>&1 &
   until [ -S "$socket" ] && server_pid >/dev/null; do
     sleep 0.1

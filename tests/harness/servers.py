@@ -246,17 +246,16 @@ def mariadb(
     with tempfile.TemporaryDirectory(prefix="mariadb-", ignore_cleanup_errors=True, dir=folder) as name:
         home = Path(name)
         data, socket, port = home / "data", home / "socket", free_port()
-        as_root = ["--user=root"] if os.geteuid() == 0 else []
-        base = [f"--basedir={there}"] if there else []
-        install = [program("mariadb-install-db", there), "--no-defaults", f"--datadir={data}", "--skip-test-db"]
-        run([*install, "--force", "--auth-root-authentication-method=normal", *as_root, *base])
+        # A server that starts removes the temporary tables in its tmpdir: those of a server that shares it, too.
+        base = [f"--datadir={data}", f"--tmpdir={home}", *([f"--basedir={there}"] if there else [])]
+        if os.geteuid() == 0:
+            base.append("--user=root")
+        install = [program("mariadb-install-db", there), "--no-defaults", *base, "--skip-test-db", "--force"]
+        run([*install, "--auth-root-authentication-method=normal"])
         command = [
             program("mariadbd", there),
             "--no-defaults",
             *base,
-            *as_root,
-            f"--datadir={data}",
-            f"--tmpdir={home}",
             f"--socket={socket}",
             f"--pid-file={home / 'pid'}",
             f"--port={port}",
@@ -325,7 +324,7 @@ def mysql(*, local_infile: bool = True, options: Sequence[str] = ()) -> Iterator
             "--skip-name-resolve",
             "--mysqlx=OFF",
             "--secure-file-priv=NULL",
-            "--tmpdir=/tmp",  # inside; that of this process may not be there
+            f"--tmpdir={home}",
             "--skip-log-bin",
             "--innodb-redo-log-capacity=64M",
             "--max-allowed-packet=64M",
