@@ -62,7 +62,6 @@ from storage_consumer.poll.reader import StorageReader
 from storage_consumer.ports import Ddl, Journal
 from storage_consumer.signals import Stop, StopSignal
 from storage_consumer.spark.pipeline import SparkPipeline
-from storage_consumer.sql.tokens import qualified
 from storage_consumer.storage.open import open_storage
 from storage_consumer.summary import Progress, RoundSummary, RunningStatement, Silent
 from storage_consumer.telemetry import Log, heard_by, listen, register_secret
@@ -435,9 +434,6 @@ def _ddl_runner(loaded: Loaded, worker: int, journal: Journal, server_type: str,
 def _loading(loaded: Loaded, database: TargetDatabase, ddl: Ddl) -> Loading:
     """Return what loads tables from copies. `ddl` runs the statements of copies."""
 
-    def has_rows(name: TableName) -> bool:
-        return bool(database.session.rows(f"SELECT 1 FROM {qualified(name)} LIMIT 1"))  # noqa: S608 - a quoted name
-
     def is_ours(name: TableName) -> bool:
         return bool(database.key_notes.noted([name]))
 
@@ -449,4 +445,4 @@ def _loading(loaded: Loaded, database: TargetDatabase, ddl: Ddl) -> Loading:
 
     selection = Selection.of(loaded.config.selecting, loaded.config.downstream.state_schema)
 
-    return Loading(open_copy=opened_copy, ddl=ddl, has_rows=has_rows, is_ours=is_ours)
+    return Loading(open_copy=opened_copy, ddl=ddl, has_rows=database.structure.has_rows, is_ours=is_ours)

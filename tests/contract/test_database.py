@@ -203,6 +203,7 @@ def test_table_with_a_percent_sign(rig: Rig) -> None:
     """What looks like a placeholder in a name is a part of the name, in what is asked before texts become integers too."""
     rig.server.query("CREATE TABLE Shop.`a%s` (id INT PRIMARY KEY, `b%d` VARCHAR(9))")
     rig.server.query("INSERT INTO Shop.`a%s` VALUES (1, '4.6')")
+    assert rig.database.structure.has_rows(TableName(schema="Shop", table="a%s"))
     query = tokens("ALTER TABLE `a%s` MODIFY COLUMN `b%d` INT")
     assert rig.database.structure.part_names(TableName(schema="Shop", table="a%s"), query).fractions == frozenset(
         {"b%d"}
