@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from storage_consumer.redaction import forget_secrets
 from tests.harness import servers
 from tests.harness.azure_server import AzureServer, azure_server
+from tests.harness.class_archive import use_class_archive
 from tests.harness.gcs_server import GcsServer, gcs_server
 from tests.harness.local_spark import local_spark
 from tests.harness.s3_server import S3Server, s3_server
@@ -38,7 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have the servers of a tier."""
+    """Have the servers of a tier, and JVMs that start fast where many do."""
+    if config.getoption("--tier") != QUICK and not config.option.collectonly:
+        use_class_archive()
     if config.getoption("--tier") == NEWER_MARIADB:
         os.environ[servers.MARIADB_IS_NEWER] = "1"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import shlex
 import sys
 import threading
 from collections.abc import Iterable, Mapping
@@ -202,10 +203,12 @@ def _for_this_machine(known: frozenset[str]) -> dict[str, str]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    if not known:  # otherwise the operator's folder is read
-        os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).resolve().parent / "conf"))
+    here = Path(__file__).resolve()
     # Workers are processes of their own, and find this package where the driver found it.
-    ours = _LOCAL | {"spark.executorEnv.PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    ours = _LOCAL | {"spark.executorEnv.PYTHONPATH": str(here.parents[2])}
+    if not known and "SPARK_CONF_DIR" not in os.environ:  # otherwise the operator's folder is read
+        log = shlex.quote(f"-Dlog4j2.configurationFile={here.parent / 'conf' / 'log4j2.properties'}")
+        ours["spark.driver.extraJavaOptions"] += f" {log}"
     folder = own_folder()
     # The path of a socket may not be longer; then Spark chooses a place of its own.
     if len(str(folder)) <= LONGEST:

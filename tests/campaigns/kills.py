@@ -11,21 +11,20 @@ one does not, 2 when no corpus matches what was asked for. Two at a time, on ser
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 from storage_consumer.summary import RoundSummary, TableSummary
 from tests.harness.choosing import asked_for, offer
+from tests.harness.class_archive import use_class_archive
 from tests.harness.corpora import CorpusSource, write_at_once
 from tests.harness.program import Program, program
 from tests.harness.replay import NotEqual, Replay
@@ -44,7 +43,6 @@ SOONER = 0.2
 """Share of the kills that come before Spark has started."""
 REPEATABLE = ("TRUNCATE",)
 """Statements whose effect does not show in the structure: one that was interrupted runs again, before any later row."""
-_QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,7 +69,6 @@ class Story:
     replay: Replay
     dice: random.Random
     done: Done
-    environment: Mapping[str, str]
 
     def __call__(self) -> None:
         """From the first cut to the last. Raises `NotEqual`."""
@@ -127,9 +124,7 @@ class Story:
         self.done.restarts += 1
         where = ["--upstream-uri", corpus.sink_uri(self.replay.bucket), "--downstream-uri", self.replay.server.uri]
         log = folder / f"log-{self.done.restarts}"
-        return program(
-            [*where, "--config", str(config), "--tz", corpus.timezone, *more], log, environment=self.environment
-        )
+        return program([*where, "--config", str(config), "--tz", corpus.timezone, *more], log)
 
     def _finish(self) -> RoundSummary:
         """One run to the end, and another one that must find nothing to do; what they said of tables that stopped."""
@@ -163,9 +158,7 @@ def twice(server: DatabaseServer, came: Counter[str]) -> dict[str, int]:
     }
 
 
-def one_story(
-    seed: int, corpora: Sequence[CorpusSource], server: DatabaseServer, folder: Path, done: Done, jvm: str
-) -> None:
+def one_story(seed: int, corpora: Sequence[CorpusSource], server: DatabaseServer, folder: Path, done: Done) -> None:
     """The story that a seed tells."""
     dice = random.Random(seed)  # noqa: S311 - not for secrets
     corpus = dice.choice(corpora).open(folder)
@@ -174,23 +167,12 @@ def one_story(
     learn_zone(server, "+00:00" if corpus.timezone == "UTC" else corpus.timezone)
     replay.folder.mkdir(parents=True)
     try:
-        Story(replay=replay, dice=dice, done=done, environment={"JAVA_TOOL_OPTIONS": jvm})()
+        Story(replay=replay, dice=dice, done=done)()
     except Exception as error:
         error.add_note(f"{corpus} with seed {seed}")
         raise
     finally:
         shutil.rmtree(replay.folder)
-
-
-def class_archive(folder: Path) -> str:
-    """Options of a JVM that starts in a third of the time: its classes come from an archive that is made here."""
-    archive = folder / "spark.jsa"
-    code = "from pyspark.sql import SparkSession as S; S.builder.master('local[1]').getOrCreate().range(1).count()"
-    options = f"{_QUICK_JVM} -XX:ArchiveClassesAtExit={archive}"
-    subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "JAVA_TOOL_OPTIONS": options}, capture_output=True, check=True
-    )
-    return f"{_QUICK_JVM} -XX:SharedArchiveFile={archive}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -202,10 +184,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     done, failed, began, seed = Done(), list[int](), time.monotonic(), asked.seed
     with tempfile.TemporaryDirectory(prefix="kills-") as name, SERVERS[asked.server]() as server:
         print(f"{server.name} {server.version}, {len(corpora)} corpora", flush=True)
-        jvm = class_archive(Path(name))
+        use_class_archive()
         while done.kills < asked.kills:
             try:
-                one_story(seed, corpora, server, Path(name), done, jvm)
+                one_story(seed, corpora, server, Path(name), done)
             except Exception as error:  # noqa: BLE001 - one that fails must not hide the others
                 failed.append(seed)
                 print("\n".join([f"{type(error).__name__}: {error}", *error.__notes__]), flush=True)

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pymysql.err
 
-from tests.campaigns.kills import class_archive
+from tests.harness.class_archive import use_class_archive
 from tests.harness.program import Program, program
 from tests.harness.replay import NotEqual
 from tests.harness.servers import SERVERS, DatabaseServer
@@ -55,7 +55,6 @@ class Story:
     rows: int
     """Of each table."""
     parts: int
-    jvm: str
     kills: int = 0
     loading: int = 0
     """Kills that came while something was being loaded."""
@@ -109,7 +108,7 @@ class Story:
         where = ["--upstream-uri", bucket.uri, "--config", config, "--downstream-uri", self.server.uri, "--tz", "UTC"]
         copy = ["--dump", (self.folder / "full").as_uri(), "--start-ts", str(ts(0))]
         log = self.folder / f"log-{self.kills}"
-        return program([*where, *copy, *more], log, environment={"JAVA_TOOL_OPTIONS": self.jvm})
+        return program([*where, *copy, *more], log)
 
     def _look_at_clocks(self) -> None:
         """Raise `NotEqual` if a load went back."""
@@ -170,13 +169,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     kills, loading, failed, seed, began = 0, 0, list[int](), asked.seed, time.monotonic()
     with tempfile.TemporaryDirectory(prefix="load-kills-") as name, SERVERS[asked.server]() as server:
-        jvm = class_archive(Path(name))
+        use_class_archive()
         while kills < asked.kills:
             folder = Path(name) / "story"
             folder.mkdir()
             server.drop_all()
             dice = random.Random(seed)  # noqa: S311 - not for secrets
-            story = Story(folder=folder, server=server, dice=dice, rows=asked.rows, parts=asked.parts, jvm=jvm)
+            story = Story(folder=folder, server=server, dice=dice, rows=asked.rows, parts=asked.parts)
             try:
                 story()
             except Exception as error:  # noqa: BLE001 - one that fails must not hide the others

@@ -96,7 +96,10 @@ def program(
         *(command or (sys.executable, "-m", "storage_consumer")),
         *("run", *arguments, "--log-format", "json"),
     ]
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
+    ours = ("SPARK_SUBMIT_OPTS",)  # see `class_archive`
+    inherited = {
+        key: value for key, value in os.environ.items() if key in ours or not key.startswith(("SPARK_", "PYSPARK_"))
+    }
     with log.open("ab") as output:
         process = subprocess.Popen(
             given,
