@@ -150,7 +150,9 @@ class S3Storage(OrderedBucket):
         for attempt in range(1, _DOWNLOADS + 1):
             # Every attempt asks for the same range; `skip` drops what was yielded before the break.
             answer = self._s3("get_object", path, Key=self._absolute(path), **where)
-            found = answer["ETag"].strip('"')
+            # Something other than a store may answer here as well.
+            if not (found := answer.get("ETag", "").strip('"')):
+                raise self._errors.contradiction(f"the answer to a request for {path} is no object: it has no ETag")
             # The first answer shows that the listing is outdated; a later one, that the object changed during the download.
             if seen not in {"", found}:
                 raise self._errors.unlisted(path) if attempt == 1 else self._errors.replaced(path)

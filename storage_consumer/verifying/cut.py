@@ -48,6 +48,8 @@ class Obstacle:
 def obstacle(look: TableLook) -> Obstacle | None:
     """Return what keeps a table from being compared in this snapshot; None if its rows are exactly those at its checkpoint."""
     stands, moves = _stands(look), moves_on(look)
+    if look.state == TableState.RUNNING and look.error:
+        return Obstacle(f"it is a view that is left out: {look.error}", passes=False)
     if lacks_past(look.state, look.error):
         return Obstacle(f"it is halted: {look.error}", passes=False)
     if look.statement:

@@ -138,6 +138,8 @@ class _Handler(BaseHTTPRequestHandler):
         if fault in ("short", "page"):
             headers = [one for one in headers if not one[0].lower().startswith("x-amz-checksum")]
             body = body[: body.rfind(b"\n", 0, len(body) // 2) + 1] if fault == "short" else _PAGE
+        if fault == "page":
+            headers = [("Content-Type", "text/html")]
         if fault == "stale":
             known = self.proxy.known
             headers = [one for one in headers if not one[0].lower().startswith("x-amz-checksum")]

@@ -27,6 +27,7 @@ OF_STORES = {
     "S3 bodies cut short for ever": "listing",
     "S3 bodies cut short, with a length that fits for a while": "data files",
     "a page for people in place of S3's answer for ever": "listing",
+    "a page for people in place of S3's answer for a while": "data files",
 }
 OF_SPARK = {
     "Python workers killed": "while rows are written",

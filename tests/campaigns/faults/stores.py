@@ -15,7 +15,7 @@ from tests.harness.faulty_proxy import PLACES, FaultyProxy
 from tests.harness.s3_server import S3Server
 
 _FEW = 3
-_PLACES = {"short": ("schema files", "data files"), "page": ("listing",)}
+_PLACES = {"short": ("schema files", "data files"), "page": ("listing", "metadata", "schema files", "data files")}
 """Where else than in listings and data files an answer is spoiled."""
 _PATIENCE = 2
 """Seconds for which the driver's client waits for an answer here; tasks wait as long as they do elsewhere."""

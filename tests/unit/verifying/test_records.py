@@ -103,6 +103,7 @@ def test_nothing_to_heal() -> None:
         (replace(LOOK, checkpoint=0), False),
         (replace(LOOK, is_loaded=False), True),
         (replace(LOOK, is_loaded=False, state="halted"), False),
+        (replace(LOOK, error="a view that the target refused"), False),
     ],
 )
 def test_the_cut(look: TableLook, passes: bool | None) -> None:  # noqa: FBT001 - a parameter of the test
