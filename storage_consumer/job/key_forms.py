@@ -140,7 +140,7 @@ def key_forms(
     spellings = {
         version: spelling
         for version, column in columns.items()
-        if version not in unknown and (spelling := _spelling(column, there, place))
+        if version not in unknown and (spelling := _spelling(column, there, place, protocol))
     }
     return KeyForms(spellings, unknown)
 
@@ -178,13 +178,14 @@ def _written_form(column: TableColumn) -> tuple[str, int]:
 _SCALED = frozenset(("DECIMAL", "DATETIME", "TIMESTAMP", "TIME"))
 
 
-def _spelling(column: TableColumn, there: TargetColumn, place: str) -> Spelling | None:
+def _spelling(column: TableColumn, there: TargetColumn, place: str, protocol: Protocol) -> Spelling | None:
     form = _TABLE[place].get(_sort(column)) if place in _TABLE else None
     if form is Form.PADDED:
         # The target's length, since its padding is what a key is compared with.
         return Spelling(form, length=there.length or 0)
     if form is Form.MEMBERS:
-        return Spelling(form, members=members(there.column_type))
+        by_name = wire_kind(column, protocol) is WireKind.TEXT
+        return Spelling(form, members=members(there.column_type)) if by_name else None
     return None if form is None else Spelling(form)
 
 

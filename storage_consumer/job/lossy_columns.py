@@ -90,12 +90,14 @@ def is_its_text(there: str, kind: str) -> bool:
 
 
 def other_members(layout: RowLayout, target: TargetTable, protocol: Protocol) -> str:
-    """Return which ENUM and SET columns have other members in the target, if rows have them by number; or an empty text.
+    """Return which ENUM and SET columns have other members in the target, or none, if rows have them by number; or an empty text.
 
     Members that the schema file does not list, or that the target writes with escapes, count as equal.
     """
     there = {folded_name(c.name): c for c in target.columns}
-    numbered = [c for c in layout.columns if wire_kind(c, protocol) is WireKind.UNSIGNED]
+    numbered = [c for c in layout.columns if c.type in ("ENUM", "SET") and wire_kind(c, protocol) is WireKind.UNSIGNED]
+    if strange := [c.name for c in numbered if there[folded_name(c.name)].data_type not in ("enum", "set")]:
+        return f"the files have members of ENUM and SET by their numbers, which the target's columns do not know: {', '.join(strange)}"
     other = [c.name for c in numbered if _differ(c.elements, members(there[folded_name(c.name)].column_type))]
     return f"the target's table has other ENUM or SET members in: {', '.join(other)}" if other else ""
 

@@ -120,6 +120,17 @@ def test_error_names_the_key() -> None:
     assert "Reload the table" in error
 
 
+@pytest.mark.parametrize(("protocol", "form"), [("csv", Form.MEMBERS), ("canal-json", None)])
+def test_members_by_number_have_no_names_to_spell(protocol: str, form: Form | None) -> None:
+    """Beside rows of another type the names of a SET's members come in one sequence, and their numbers as they are."""
+    new = of_type("SET", None, "a", "b")
+    found = key_forms(
+        {OLD: of_type("JSON"), NEW: new}, new, target("set", column_type="set('a','b')"), protocol, "", is_key=False
+    )
+    spelled = found.spellings.get(NEW)
+    assert (spelled and spelled.form) == form
+
+
 def test_members_by_name() -> None:
     """Names of a SET's members come in the target's sequence, whatever the source's is, and where nobody told that one."""
     column = target("set", column_type="set('a','b')")

@@ -144,3 +144,11 @@ def test_members_by_number(elements: tuple[str, ...], column_type: str, other: o
     rows, target = layout("ENUM", elements=elements), there("enum", column_type=column_type)
     assert bool(other_members(rows, target, "canal-json")) is other
     assert other_members(rows, target, "csv") == ""
+
+
+@pytest.mark.parametrize("kind", ["varchar", "json", "text"])
+def test_a_number_of_a_member_is_no_text(kind: str) -> None:
+    """A target's column of texts would keep the number that canal-json has for a member; CSV has its name."""
+    rows, target = layout("SET", elements=("a", "b")), there(kind)
+    assert "by their numbers" in other_members(rows, target, "canal-json")
+    assert other_members(rows, target, "csv") == ""
