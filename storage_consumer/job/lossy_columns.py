@@ -29,10 +29,10 @@ _FAMILIES = {
     "TIME": "time",
 }
 """Type → sort of its values. Within one sort, the target refuses what it cannot hold, or `_rule` checks it."""
-_TAKES_ONLY = {"bit": "BIT", "year": "YEAR", "enum": "ENUM", "set": "SET"}
+_TAKES_ONLY = {"bit": "BIT", "year": "YEAR", "enum": "ENUM", "set": "SET", "json": "JSON"}
 """Target types that read the text of another type as something else.
 
-The text 5 is the byte 0x35 to BIT, 2005 to YEAR, and the fifth member to ENUM.
+The text 5 is the byte 0x35 to BIT, 2005 to YEAR, the fifth member to ENUM, and a number to JSON.
 """
 _SAME_AS_TEXT = INTEGER_TYPES | {"DECIMAL", "DATE", "DATETIME", "TIME"}
 _MEMBERS = re.compile(r"(?:enum|set)\(('(?:[^'\\]|'')*'(?:,'(?:[^'\\]|'')*')*)\)", re.IGNORECASE)

@@ -8,7 +8,7 @@ from tests.campaigns.fuzz import TARGETS
 from tests.campaigns.fuzzing import growth
 from tests.campaigns.fuzzing.engine import Target, fuzz
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.slow]
 INPUTS = {"growth": 400}
 """How many where one takes long."""
 

@@ -7,7 +7,7 @@ import pytest
 from tests.campaigns.waves import digests, known
 from tests.harness.corpora import FIXTURES, CorpusSource, available
 
-QUICK = ("shop", "keys", "names", "partitions")
+QUICK = ("shop", "names")
 
 
 @pytest.mark.parametrize(

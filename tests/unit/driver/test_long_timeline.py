@@ -18,6 +18,7 @@ from storage_consumer.testing.target import MemoryTarget
 from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.unit.driving import World, numbers, of, running
 
+pytestmark = pytest.mark.slow
 ALTER, ADD_COLUMN = 61, 5
 WIDER = (*ID_NAME, column("more", "INT"))
 

@@ -173,7 +173,7 @@ def test_age_of_collations(collation: str, tells_apart: bool) -> None:  # noqa: 
 def test_kinds_by_protocol() -> None:
     """What a value's text means depends on the protocol: members of an ENUM are names in CSV, numbers in canal-json."""
     target, rows = (
-        table(there("id"), there("e"), keys=(unique("id"),)),
+        table(there("id"), there("e", data_type="enum"), keys=(unique("id"),)),
         step(source(col("id", pk=True), col("e", "ENUM"))),
     )
     kinds = [table_work(0, rows, target, upstream(protocol)).written[1].kind for protocol in ("csv", "canal-json")]

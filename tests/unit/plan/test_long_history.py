@@ -17,6 +17,7 @@ from storage_consumer.plan.steps import DdlStep, RowStep
 from tests.unit.building import ALTER, CREATE, DROP, data_file, definition, key, named
 from tests.unit.counting import instructions
 
+pytestmark = pytest.mark.slow
 STEP = 10
 """From one version to the next."""
 SQL = "ALTER TABLE `t` COMMENT 'x'"
