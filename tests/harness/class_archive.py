@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pyspark
@@ -38,10 +39,9 @@ def use_class_archive() -> None:
         cache.mkdir(parents=True, exist_ok=True)
         made = archive.with_suffix(f".{os.getpid()}")
         environment = {**os.environ, _VARIABLE: f"-Xlog:disable -XX:ArchiveClassesAtExit={made}"}
-        done = subprocess.run(
-            [sys.executable, "-c", _CODE], env=environment, capture_output=True, check=False, timeout=300
-        )
-        if done.returncode or not made.exists():
+        with suppress(subprocess.SubprocessError):
+            subprocess.run([sys.executable, "-c", _CODE], env=environment, capture_output=True, check=True, timeout=300)
+        if not made.exists():
             return  # the tests themselves then say what is wrong with Java or Spark
         made.replace(archive)
     os.environ[_VARIABLE] = f"-Xlog:disable -XX:SharedArchiveFile={archive}"
