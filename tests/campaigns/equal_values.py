@@ -78,6 +78,10 @@ def _try(server: servers.DatabaseServer, collation: str, key: str, seed: int, sh
                 print(f"{server.kind} {collation} {key} {how}: {one}", flush=True)
 
 
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
 def _loaded(server: servers.DatabaseServer, seed: int, count: int) -> Found:
     """Load an export that has a table for each pair; return what became of them."""
     found, made = Found(), dict[str, Pair]()
@@ -87,7 +91,7 @@ def _loaded(server: servers.DatabaseServer, seed: int, count: int) -> Found:
             chance = random.Random(f"{seed} {collation} {key} load")  # noqa: S311 - data
             for number, pair in enumerate(pairs(collation, chance, count, key)):
                 table = f"{collation}_{key}_{number}"
-                texts = (f"0x{text.encode().hex()}" if collation == "binary" and text else f"'{text}'" for text in pair)
+                texts = (f"0x{text.encode().hex()}" if collation == "binary" and text else _quoted(text) for text in pair)
                 rows = ",\n".join(f"(1,{number},{text})" for number, text in enumerate(texts))
                 export(folder, 10, {table: [rows]}, body=f"  {body_of(collation, key)}")
                 made[table] = pair
