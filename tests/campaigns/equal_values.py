@@ -91,7 +91,9 @@ def _loaded(server: servers.DatabaseServer, seed: int, count: int) -> Found:
             chance = random.Random(f"{seed} {collation} {key} load")  # noqa: S311 - data
             for number, pair in enumerate(pairs(collation, chance, count, key)):
                 table = f"{collation}_{key}_{number}"
-                texts = (f"0x{text.encode().hex()}" if collation == "binary" and text else _quoted(text) for text in pair)
+                texts = (
+                    f"0x{text.encode().hex()}" if collation == "binary" and text else _quoted(text) for text in pair
+                )
                 rows = ",\n".join(f"(1,{number},{text})" for number, text in enumerate(texts))
                 export(folder, 10, {table: [rows]}, body=f"  {body_of(collation, key)}")
                 made[table] = pair
