@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.canonical_text import Form
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.key_forms import KeyForms, key_forms
@@ -121,7 +122,7 @@ def test_error_names_the_key() -> None:
 
 
 @pytest.mark.parametrize(("protocol", "form"), [("csv", Form.MEMBERS), ("canal-json", None)])
-def test_members_by_number_have_no_names_to_spell(protocol: str, form: Form | None) -> None:
+def test_members_by_number_have_no_names_to_spell(protocol: Protocol, form: Form | None) -> None:
     """Beside rows of another type the names of a SET's members come in one sequence, and their numbers as they are."""
     new = of_type("SET", None, "a", "b")
     found = key_forms(
