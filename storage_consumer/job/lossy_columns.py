@@ -29,10 +29,10 @@ _FAMILIES = {
     "TIME": "time",
 }
 """Type → sort of its values. Within one sort, the target refuses what it cannot hold, or `_rule` checks it."""
-_TAKES_ONLY = {"bit": "BIT", "year": "YEAR", "enum": "ENUM", "set": "SET", "json": "JSON"}
+_TAKES_ONLY = {"bit": "BIT", "year": "YEAR", "enum": "ENUM", "set": "SET"}
 """Target types that read the text of another type as something else.
 
-The text 5 is the byte 0x35 to BIT, 2005 to YEAR, the fifth member to ENUM, and a number to JSON.
+The text 5 is the byte 0x35 to BIT, 2005 to YEAR, and the fifth member to ENUM.
 """
 _SAME_AS_TEXT = INTEGER_TYPES | {"DECIMAL", "DATE", "DATETIME", "TIME"}
 _MEMBERS = re.compile(r"(?:enum|set)\(('(?:[^'\\]|'')*'(?:,'(?:[^'\\]|'')*')*)\)", re.IGNORECASE)
@@ -92,11 +92,11 @@ def is_its_text(there: str, kind: str) -> bool:
 def other_members(layout: RowLayout, target: TargetTable, protocol: Protocol) -> str:
     """Return which ENUM and SET columns have other members in the target, or none, if rows have them by number; or an empty text.
 
-    Members that the schema file does not list, or that the target writes with escapes, count as equal.
+    A column that is only carried, since the target lacks it, has no type. Members that the schema file does not list, or that the target writes with escapes, count as equal.
     """
     there = {folded_name(c.name): c for c in target.columns}
     numbered = [c for c in layout.columns if c.type in ("ENUM", "SET") and wire_kind(c, protocol) is WireKind.UNSIGNED]
-    if strange := [c.name for c in numbered if there[folded_name(c.name)].data_type not in ("enum", "set")]:
+    if strange := [c.name for c in numbered if there[folded_name(c.name)].data_type not in ("enum", "set", "")]:
         return f"the files have members of ENUM and SET by their numbers, which the target's columns do not know: {', '.join(strange)}"
     other = [c.name for c in numbered if _differ(c.elements, members(there[folded_name(c.name)].column_type))]
     return f"the target's table has other ENUM or SET members in: {', '.join(other)}" if other else ""
