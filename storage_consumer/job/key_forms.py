@@ -155,8 +155,7 @@ def lasting_form(column: TableColumn, there: TargetColumn, protocol: Protocol) -
     if place == "single" or there.data_type == "double" or column.type in FLOAT_TYPES:
         return None, False
     if place == "set":
-        by_name = wire_kind(column, protocol) is WireKind.TEXT
-        return (Spelling(Form.MEMBERS, members=members(there.column_type)) if by_name else None), True
+        return _of_members(column, there, protocol), True
     if place == "binary":
         return Spelling(Form.PADDED, length=there.length or 0), True
     form = _LASTING.get(place)
@@ -184,9 +183,14 @@ def _spelling(column: TableColumn, there: TargetColumn, place: str, protocol: Pr
         # The target's length, since its padding is what a key is compared with.
         return Spelling(form, length=there.length or 0)
     if form is Form.MEMBERS:
-        by_name = wire_kind(column, protocol) is WireKind.TEXT
-        return Spelling(form, members=members(there.column_type)) if by_name else None
+        return _of_members(column, there, protocol)
     return None if form is None else Spelling(form)
+
+
+def _of_members(column: TableColumn, there: TargetColumn, protocol: Protocol) -> Spelling | None:
+    # A number of members has one text already.
+    by_name = wire_kind(column, protocol) is WireKind.TEXT
+    return Spelling(Form.MEMBERS, members=members(there.column_type)) if by_name else None
 
 
 def _unknown(column: TableColumn, newest: TableColumn, place: str, forms: set[tuple[str, int]], zone: str) -> str:

@@ -92,7 +92,8 @@ def is_its_text(there: str, kind: str) -> bool:
 def other_members(layout: RowLayout, target: TargetTable, protocol: Protocol) -> str:
     """Return which ENUM and SET columns have other members in the target, or none, if rows have them by number; or an empty text.
 
-    A column that is only carried, since the target lacks it, has no type. Members that the schema file does not list, or that the target writes with escapes, count as equal.
+    A column that is only carried, since the target lacks it, has no type. Members that the schema file does not list, or that
+    the target writes with escapes, count as equal.
     """
     there = {folded_name(c.name): c for c in target.columns}
     numbered = [c for c in layout.columns if c.type in ("ENUM", "SET") and wire_kind(c, protocol) is WireKind.UNSIGNED]
