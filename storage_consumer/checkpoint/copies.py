@@ -13,16 +13,14 @@ from sqlalchemy.engine import Connection, Row
 from storage_consumer.downstream.batches import batched
 from storage_consumer.downstream.state_tables import StateTables
 from storage_consumer.plan.copies import Copies
-from storage_consumer.ports import TableProgress
 
 _CHUNK = 1_000
 """Rows per statement."""
 
 
-def put_copies(connection: Connection, tables: StateTables, progress: Sequence[TableProgress]) -> None:
-    """Store what copies of these tables have to contain, and contained; most tables have no such record."""
-    # None leaves the stored record as it is.
-    rows = [{"table_key": t.table_key} | copy_values(t.copies) for t in progress if t.copies is not None]
+def put_copies(connection: Connection, tables: StateTables, copies: Mapping[str, Copies]) -> None:
+    """Store what copies of tables have to contain, and contained, by table key."""
+    rows = [{"table_key": key} | copy_values(each) for key, each in copies.items()]
     for some in batched(rows, _CHUNK):
         statement = insert(tables.copies)
         new = {name: statement.inserted[name] for name in COLUMNS}

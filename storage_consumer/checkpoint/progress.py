@@ -22,6 +22,7 @@ from storage_consumer.checkpoint.transactions import CHUNK, OwnedTransactions, l
 from storage_consumer.downstream.batches import batched
 from storage_consumer.downstream.state_tables import StateTables
 from storage_consumer.model import DdlId, TableName
+from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
@@ -37,6 +38,8 @@ class StoredProgress:
         """Read and store it in `transactions`."""
         self._transactions = transactions
         self._tables = transactions.tables
+        self._copies: Mapping[str, Copies] = {}
+        """Table key → what the state has of its copies: most rounds change nothing of it."""
 
     def load(self) -> tuple[Restart, int]:
         """Return what an earlier run left, and the highest storage checkpoint that it saw."""
@@ -57,6 +60,7 @@ class StoredProgress:
                     noted.state.in_((DONE, SKIPPED, STARTED))
                 )
             ).all()
+        self._copies = copies
         restart = Restart(
             checkpoint=feed.checkpoint_running,
             lowest=feed.checkpoint,
@@ -95,19 +99,24 @@ class StoredProgress:
         includes again lacks what was written meanwhile. `joined`: keys of tables that have caught up since their loads. In one transaction
         with their progress: one that follows the feed without counting for its checkpoint would be taken along past its own rows.
         """
-        feed = self._tables.feed
+        feed, tables = self._tables.feed, list(tables)
+        known = {t.table_key: t.copies for t in tables if t.copies is not None}
+        copies = {key: each for key, each in known.items() if each != self._copies.get(key)}
         with self._transactions.owned("storing the progress") as connection:
             put_tables(connection, self._tables, tables)
+            put_copies(connection, self._tables, copies)
             _put_known_files(connection, self._tables, sequences)
             if joined:
                 put_joined(connection, self._tables, joined)
-            connection.execute(
-                update(feed).values(
-                    checkpoint=feed.c.checkpoint if lowest is None else lowest,
-                    checkpoint_running=larger(feed.c.checkpoint_running, checkpoint),
-                    storage_checkpoint=larger(feed.c.storage_checkpoint, storage_checkpoint),
+            if checkpoint or storage_checkpoint or lowest is not None:
+                connection.execute(
+                    update(feed).values(
+                        checkpoint=feed.c.checkpoint if lowest is None else lowest,
+                        checkpoint_running=larger(feed.c.checkpoint_running, checkpoint),
+                        storage_checkpoint=larger(feed.c.storage_checkpoint, storage_checkpoint),
+                    )
                 )
-            )
+        self._copies = {**self._copies, **copies}
 
 
 def put_tables(
@@ -116,15 +125,12 @@ def put_tables(
     """Store the progress of tables.
 
     With `as_they_were`, they are as they were some time ago: a table that has stopped since then stays stopped, and follows nothing.
-    Of those that `may_be_outdated`, only the checkpoint moves and what a copy has to hold, unless nothing is stored of them yet.
+    Of those that `may_be_outdated`, only the checkpoint moves, unless nothing is stored of them yet.
     """
     stored = list(progress)
     current, outdated = ([t for t in stored if t.may_be_outdated is old] for old in (False, True))
     _put_places(connection, tables, current, stays=False)
     _put_places(connection, tables, outdated, stays=True)
-    # What a copy has to hold may have changed while the statement ran.
-    if not as_they_were:
-        put_copies(connection, tables, stored)
     old = tables.tables.c
     stopped = old.state.in_([literal_column(f"'{state}'") for state in (TableState.HALTED, TableState.LOST)])
     _put_rows(connection, tables, current, stopped if as_they_were else false())

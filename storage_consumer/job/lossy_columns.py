@@ -24,7 +24,7 @@ _MOMENTS = frozenset(("datetime", "timestamp", "time"))
 _FAMILIES = {
     **dict.fromkeys((*INTEGER_TYPES, *FLOAT_TYPES, "DECIMAL", "BIT", "YEAR"), "number"),
     **dict.fromkeys(("DATE", "DATETIME", "TIMESTAMP"), "moment"),
-    **dict.fromkeys((*TEXT_TYPES, "ENUM", "SET", "JSON"), "text"),
+    **dict.fromkeys((*TEXT_TYPES, "ENUM", "SET", "JSON", "VECTOR"), "text"),
     **dict.fromkeys(BINARY_TYPES, "bytes"),
     "TIME": "time",
 }
@@ -37,6 +37,14 @@ The text 5 is the byte 0x35 to BIT, 2005 to YEAR, and the fifth member to ENUM.
 _SAME_AS_TEXT = INTEGER_TYPES | {"DECIMAL", "DATE", "DATETIME", "TIME"}
 _MEMBERS = re.compile(r"(?:enum|set)\(('(?:[^'\\]|'')*'(?:,'(?:[^'\\]|'')*')*)\)", re.IGNORECASE)
 """A column type whose members are written without backslashes."""
+_NUMBER = re.compile(r"\s*[-+]?\d+\s*", re.ASCII)
+_SAME_MEMBERS = (
+    "Give them the source's members there, in the source's order; if the source changed them and the files have no statement of "
+    "that, load the table anew"
+)
+_BYTES_OF_A_CHARACTER = 4
+_BYTES_OF_TEXT = {"tinytext": 255, "text": 65_535, "mediumtext": 16_777_215, "longtext": 4_294_967_295}
+"""Most bytes of a value, by type."""
 _ANY_DIGITS = 400
 _EXPONENT = 18
 """Most digits of an exponent that are read: with more of them the value exceeds any column anyway."""
@@ -74,9 +82,13 @@ def other_families(layout: RowLayout, target: TargetTable, become_texts: Collect
 
 
 def _takes(there: str, kind: str) -> bool:
-    """Return whether a target's column reads values of a source's type as what they are, or refuses them."""
-    family = _FAMILIES.get(kind)
-    return family is None or (_FAMILIES.get(there.upper(), family) == family and _TAKES_ONLY.get(there, kind) == kind)
+    """Return whether a target's column reads values of a source's type as what they are, or refuses them.
+
+    A column without a type is only carried. Types of which nothing is known here, such as INET6 and UUID, may write a text anew.
+    """
+    if there in {"", kind.lower()}:
+        return True
+    return _FAMILIES.get(there.upper()) == _FAMILIES[kind] and _TAKES_ONLY.get(there, kind) == kind
 
 
 def is_text(kind: str) -> bool:
@@ -90,17 +102,37 @@ def is_its_text(there: str, kind: str) -> bool:
 
 
 def other_members(layout: RowLayout, target: TargetTable, protocol: Protocol) -> str:
-    """Return which ENUM and SET columns have other members in the target, or none, if rows have them by number; or an empty text.
+    """Return which ENUM and SET columns have members in the files that mean other ones in the target, or none; or an empty text.
 
-    A column that is only carried, since the target lacks it, has no type. Members that the schema file does not list, or that
+    That is where rows have them by number, and where a name is a number: a column takes one that it lacks for a member's number. A
+    column that is only carried, since the target lacks it, has no type. Members that the schema file does not list, or that
     the target writes with escapes, count as equal.
     """
     there = {folded_name(c.name): c for c in target.columns}
-    numbered = [c for c in layout.columns if c.type in ("ENUM", "SET") and wire_kind(c, protocol) is WireKind.UNSIGNED]
-    if strange := [c.name for c in numbered if there[folded_name(c.name)].data_type not in ("enum", "set", "")]:
-        return f"the files have members of ENUM and SET by their numbers, which the target's columns do not know: {', '.join(strange)}"
-    other = [c.name for c in numbered if _differ(c.elements, members(there[folded_name(c.name)].column_type))]
-    return f"the target's table has other ENUM or SET members in: {', '.join(other)}" if other else ""
+    sorts = [(c, there[folded_name(c.name)]) for c in layout.columns if c.type in ("ENUM", "SET")]
+    numbered = [(c, kept) for c, kept in sorts if wire_kind(c, protocol) is WireKind.UNSIGNED]
+    if strange := [c.name for c, kept in numbered if kept.data_type not in ("enum", "set", "")]:
+        return (
+            f"the files have members of ENUM and SET by their numbers, which the target's columns do not know: {', '.join(strange)}. "
+            "Give these columns the source's type there"
+        )
+    if other := [c.name for c, kept in numbered if _differ(c.elements, members(kept.column_type))]:
+        return f"the target's table has other ENUM or SET members in: {', '.join(other)}. {_SAME_MEMBERS}"
+    named = [pair for pair in sorts if pair not in numbered]
+    lacking = [
+        f"{c.name} ({', '.join(numbers)})" for c, kept in named if (numbers := _numbers_lacked(c.elements, kept))
+    ]
+    return (
+        f"the target's ENUM and SET columns would take names for members' numbers: {', '.join(lacking)}. {_SAME_MEMBERS}"
+        if lacking
+        else ""
+    )
+
+
+def _numbers_lacked(names: Iterable[str], there: TargetColumn) -> list[str]:
+    """Return the names that are numbers and that the target's column does not have."""
+    known = members(there.column_type)
+    return [name for name in names if known and _NUMBER.fullmatch(name) and name.rstrip(" ") not in known]
 
 
 def members(column_type: str) -> tuple[str, ...]:
@@ -143,12 +175,24 @@ def narrowed(layout: RowLayout, later: Iterable[TableDefinition]) -> tuple[Limit
             kept = TargetColumn(
                 name=newer.name, data_type=newer.type.lower(), nullable=True, digits=digits, length=newer.precision
             )
+            rules = () if place is None else (_moved(column, newer, layout.zone), _rule(column, kept))
             # Other lengths of bytes are padded, so nothing of them is lost.
-            if place is not None and (rule := _rule(column, kept)) and rule[0] != "bytes":
-                found.append(
-                    Limit(place=place, name=column.name, keeps=rule[0], amount=rule[1], changed_at=definition.version)
-                )
+            found += [
+                Limit(place=place or 0, name=column.name, keeps=rule[0], amount=rule[1], changed_at=definition.version)
+                for rule in rules
+                if rule and rule[0] != "bytes"
+            ]
     return tuple(found)
+
+
+def _moved(column: TableColumn, newer: TableColumn, zone: str) -> tuple[str, int] | None:
+    """Return what is left of the file's text after the source has given its column another type; None if nothing of it changed."""
+    # 0.1 in single precision becomes 0.10000000149011612.
+    if column.type == "FLOAT" and newer.type in ("DOUBLE", "DECIMAL"):
+        return "single", 0
+    # The clock of the session that changed the type decides, and only in UTC it is taken to be that of the files.
+    other_clock = column.type != newer.type and "TIMESTAMP" in (column.type, newer.type)
+    return ("clock", 0) if zone and other_clock else None
 
 
 def _rule(column: TableColumn, there: TargetColumn) -> tuple[str, int] | None:
@@ -181,9 +225,18 @@ def _padding(column: TableColumn, there: TargetColumn) -> tuple[str, int] | None
     # A CHAR loses its trailing spaces when it is read.
     if there.data_type == "char" and varies:
         return "unpadded", 0
-    # A VARCHAR drops surplus spaces at the end with a warning only, in strict mode too.
-    narrower = column.precision is not None and column.precision > length > 0
-    return ("spaces", length) if there.data_type == "varchar" and varies and narrower else None
+    # Surplus spaces at the end are dropped with a warning only, in strict mode too.
+    if there.data_type == "varchar":
+        return ("spaces", length) if varies and _longest(column) > length > 0 else None
+    longest = _longest(column) * (_BYTES_OF_A_CHARACTER if column.type == "VARCHAR" else 1)
+    return (
+        ("bytes of spaces", length) if there.data_type in _BYTES_OF_TEXT and varies and longest > length > 0 else None
+    )
+
+
+def _longest(column: TableColumn) -> int:
+    """Return the length of the longest value: in bytes, or in characters of a VARCHAR."""
+    return _BYTES_OF_TEXT.get(column.type.lower(), column.precision or _BYTES_OF_TEXT["longtext"])
 
 
 def _single(text: str) -> bool:
@@ -202,6 +255,11 @@ _KEPT: Mapping[str, tuple[Callable[[str, int], bool], str]] = {
     "bytes": (lambda text, length: len(text) == 2 * length, "a length other than {} bytes"),
     "unpadded": (lambda text, _: not text.endswith(" "), "trailing spaces"),
     "spaces": (lambda text, length: len(text) <= length or not text.endswith(" "), "spaces after {} characters"),
+    "bytes of spaces": (
+        lambda text, length: not text.endswith(" ") or len(text.encode()) <= length,
+        "spaces after {} bytes",
+    ),
+    "clock": (lambda *_: False, "the time of another clock"),
 }
 """Whether the target keeps a value as it is, and the description of what it does not keep."""
 

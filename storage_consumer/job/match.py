@@ -132,6 +132,8 @@ def _layout(definition: TableDefinition, target: TargetTable, upstream: Upstream
 
 def _without_unselected(target: TargetTable, definitions: Iterable[TableDefinition], upstream: Upstream) -> TargetTable:
     """Return the table so that rows fit that have a column which the selectors leave out and the target lacks: it is carried and not written."""
+    if not upstream.column_selectors:
+        return target
     there = {folded_name(c.name) for c in target.columns}
     left_out = set[str]().union(*(row_layout(each, target.virtual, upstream).unselected for each in definitions))
     return replace(target, columns=(*target.columns, *map(_unwritten, sorted(left_out - there))))
@@ -328,13 +330,14 @@ def _misfit(layout: RowLayout, target: TargetTable) -> str:
     carried = {folded_name(c.name) for c in layout.columns}
     there = {folded_name(c.name) for c in target.columns}
     needed = {folded_name(c.name) for c in target.columns if not c.generated}
-    if hidden := sorted(set(hidden_columns(layout.columns)) - there):
+    lacking = sorted(carried - there)
+    if lacking and (hidden := sorted({*hidden_columns(layout.columns)} & {*lacking})):
         return (
             f"the rows carry columns that the target's table lacks: {', '.join(hidden)}. TiDB's soft delete is on for the table, which is not "
             "supported: rows that are deleted at the source would be visible in the target. Leave the table out with --filter; or "
             "add these columns to the target's table, and read it with WHERE _tidb_softdelete_time IS NULL"
         )
-    if lacking := sorted(carried - there):
+    if lacking:
         return f"the rows carry columns that the target's table lacks: {', '.join(lacking)}; add them as the source has them"
     if unknown := sorted(needed - carried - layout.unselected):
         return f"the target's table has columns that the rows do not carry: {', '.join(unknown)}; drop them as the source did"
@@ -424,9 +427,10 @@ def _version(
     written, key = columns.written, columns.key
     definition = step.definitions[version]
     places = {folded_name(c.name): place for place, c in enumerate(layout.columns)}
-    misfit = _misfit(layout, target) or _other_kinds(layout, written, protocol)
-    # `_written` has checked the current structure for these, and raised an error.
+    misfit = ""
+    # `_written` has judged the current structure, and raised an error.
     if definition is not step.current:
+        misfit = _misfit(layout, target) or _other_kinds(layout, written, protocol)
         misfit = misfit or other_families(layout, target, columns.become_texts)
         misfit = misfit or other_members(layout, target, protocol)
     if keyless := sorted(p.column.name for p in key if folded_name(p.column.name) not in places):

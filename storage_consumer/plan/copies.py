@@ -23,14 +23,20 @@ class Copies:
     passed: Mapping[str, int] = field(default_factory=dict)
     """Sequence → number up to which (inclusive) absent files are not waited for: that copy holds their rows."""
     listed: Mapping[str, int] = field(default_factory=dict)
-    """Sequence → highest number of the files that were there, unread, when the bucket was listed. One that is finished by now is not missed."""
+    """Sequence → highest number of the files that were there, unread, when the bucket was last listed with unread ones.
+
+    One that is finished by now is not missed.
+    """
     listed_at: int = 0
     """TSO of when the last of them came: a copy as of then or later holds all their rows."""
 
-    @property
-    def is_of_note(self) -> bool:
-        """Whether a start has to know it of a table that the bucket may not show: what it lacks, or that it was copied."""
-        return bool(self.copy_from or self.absent or self.copied_at or self.passed or self.listed)
+    def is_of_note(self, sequences: FileSequences) -> bool:
+        """Return whether a start has to know it of a table that the bucket may not show: what it lacks, or that it was copied."""
+        return bool(self.copy_from or self.absent or self.copied_at or self.passed or self.missed(sequences))
+
+    def missed(self, sequences: FileSequences) -> dict[str, int]:
+        """Return the listed files, by sequence and number, that are neither listed nor finished now."""
+        return {name: number for name, number in self.listed.items() if not sequences.has(name, number)}
 
     def renewed(self, at: int) -> Copies:
         """Return what is known after a copy as of the TSO `at`: files that were listed after it are still needed."""
@@ -58,10 +64,8 @@ class CopyLedger:
         return self._known
 
     def to_store(self) -> Copies | None:
-        """Return what to store; None if there is nothing. What is finished by now is not waited for."""
+        """Return what to store; None if there is nothing."""
         known = self._known
-        if known.listed and not (self._gone() or any(self._sequences[name].pending for name in known.listed)):
-            known = self._known = replace(known, listed={})
         return known if known.copy_from or known.copied_at or known.listed_at else None
 
     # what the last copy held
@@ -129,7 +133,7 @@ class CopyLedger:
         if not (there or listed):
             return False
         # What is missing goes first: a finished file that was written anew is followed by others that are finished.
-        upto = {**there, **self._gone()}
+        upto = {**there, **self._known.missed(self._sequences)}
         grown = any(listed.get(sequence, 0) < number for sequence, number in upto.items())
         # A file that was rewritten may hold rows which a copy as of the former time lacks.
         is_news = grown or bool(there and changed)
@@ -147,7 +151,10 @@ class CopyLedger:
 
     def gaps(self) -> list[tuple[str, int, int]]:
         """Return what is missing, in the form that `TableVersionConsumer.gaps` yields."""
-        return [*self._files.gaps(), *((sequence, number, number) for sequence, number in self._gone().items())]
+        return [
+            *self._files.gaps(),
+            *((sequence, number, number) for sequence, number in self._known.missed(self._sequences).items()),
+        ]
 
     def first_missing(self, storage_checkpoint: int) -> str:
         """Return which file or schema file is missing that the storage checkpoint covers, or an empty text."""
@@ -159,7 +166,7 @@ class CopyLedger:
         for sequence, reached, _ in missed:
             return f"file number {reached + 1} in {folder_of(sequence)}"
         # Only then what an earlier run had seen and not read.
-        for sequence, number in self._gone().items():
+        for sequence, number in self._known.missed(self._sequences).items():
             return f"file number {number} in {folder_of(sequence)}"
         for version in self._files.open_versions():
             number, table_dir = version.version, version.table_dir
@@ -172,10 +179,6 @@ class CopyLedger:
             if gap := version.gap():
                 return gap
         return ""
-
-    def _gone(self) -> dict[str, int]:
-        """Return the noted files, by sequence and number, that are neither listed nor finished."""
-        return {name: number for name, number in self._known.listed.items() if not self._sequences.has(name, number)}
 
     def _is_copied(self, version: int) -> bool:
         """Return whether the last copy holds all rows of a version: another structure had followed by then."""

@@ -209,7 +209,7 @@ class Catalog:
         restart = self._restart
         if not again:
             # What a table lacks stays known even if no file shows the table any more.
-            lacking = {key for key, copies in restart.copies.items() if copies.is_of_note}
+            lacking = {key for key, copies in restart.copies.items() if copies.is_of_note(self.sequences)}
             for key in restart.lost.keys() | restart.held.keys() | lacking:
                 # Of one that is left out from now on nothing is missed.
                 if (

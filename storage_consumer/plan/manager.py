@@ -314,9 +314,10 @@ class ConsumerManager:
         for table in self.tables.values():
             goes_on = 0 < continues_from <= table.checkpoint and table.status.state != TableState.LOST
             is_news = goes_on and table.copies.forget()
+            there = table.files.unread()
             # Files of a stand-in may be nobody's, so none of them is ever missed; nor is one of a table that is left out.
-            if not (table.is_stand_in or table.status.excluded):
-                is_news |= table.copies.note_listed(table.files.unread(), now)
+            if (there or table.copies.known.listed) and not (table.is_stand_in or table.status.excluded):
+                is_news |= table.copies.note_listed(there, now)
             news += [table] if is_news else []
         return news
 

@@ -211,7 +211,8 @@ class StorageReader:
         # Only now: whatever raised above is to find the same again in the next poll.
         self._looks = []
         # An empty prefix may still be given to another changefeed.
-        self._before = None if self._inventory.versions() else self._before
+        if self._before and self._inventory.versions():
+            self._before = None
         self._versions |= {(read.file.table_dir, read.file.version) for read in poll.schema_files}
         marks = sorted({*self._landmarks, *((read.file.version, read.file.stored.path) for read in poll.schema_files)})
         self._landmarks = marks[max(0, sum(version <= checkpoint for version, _ in marks) - 1) :]

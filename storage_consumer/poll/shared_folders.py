@@ -65,19 +65,19 @@ class SharedFolders:
 
     def warnings(self, schema_files: Iterable[tuple[str, TableDefinition]], files: Iterable[DataFile]) -> Iterator[str]:
         """Yield what is to be said of new files; `schema_files`: with their table directories."""
+        touched = set[str]()
         for table_dir, definition in schema_files:
+            touched.add(table_dir)
             if (said := partitioning(definition)) is not None:
                 self._said.setdefault(table_dir, {})[definition.version] = said
                 self._names[table_dir] = str(definition.name)
         for file in files:
             if file.partition is None:
+                touched.add(file.table_dir)
                 self._versions.setdefault(file.table_dir, set()).add(file.version)
-        new = {
-            name for table_dir, name in self._names.items() if table_dir not in self._told and self._shares(table_dir)
-        }
-        self._told |= {table_dir for table_dir, name in self._names.items() if name in new}
-        if new:
-            yield may_be_lost(new)
+        if new := {each for each in touched & self._names.keys() - self._told if self._shares(each)}:
+            self._told |= new
+            yield may_be_lost({self._names[each] for each in new})
 
     def _shares(self, table_dir: str) -> bool:
         said = self._said[table_dir]

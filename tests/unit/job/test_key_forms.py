@@ -150,7 +150,7 @@ def test_members_by_number() -> None:
         protocol="canal-json",
     )
     assert made.versions[NEW].misfit == ""
-    assert made.versions[OLD].misfit == "the target's table has other ENUM or SET members in: id"
+    assert "other ENUM or SET members in: id." in made.versions[OLD].misfit
 
 
 def test_exact_numbers() -> None:

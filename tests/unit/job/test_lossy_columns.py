@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.decoder import RowLayout
-from storage_consumer.job.lossy_columns import check, limits, other_members
+from storage_consumer.job.lossy_columns import check, limits, narrowed, other_families, other_members
 from storage_consumer.job.target_table import TargetColumn, TargetTable
-from storage_consumer.model import TableColumn, TableName
+from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
 
 NAME = TableName(schema="s", table="t")
 
@@ -43,6 +45,9 @@ SAME = [
     (layout("CHAR", precision=5), there("char", length=5)),
     (layout("VARCHAR", precision=5), there("varchar", length=5)),
     (layout("VARCHAR", precision=5), there("text", length=65535)),
+    (layout("TEXT", precision=65535), there("text", length=65535)),
+    (layout("VARCHAR", precision=63), there("tinytext", length=255)),
+    (layout("TINYTEXT"), there("varchar", length=255)),
     (layout("BLOB"), there("blob", length=65535)),
     (layout("JSON"), there("longtext", length=4294967295)),
 ]
@@ -83,6 +88,9 @@ def test_nothing_to_look_out_for(rows: RowLayout, target: TargetTable) -> None:
         (layout("BLOB"), there("binary", length=1), ["61"], [""]),
         (layout("VARCHAR", precision=5), there("char", length=5), ["a b"], ["a "]),
         (layout("VARCHAR", precision=5), there("varchar", length=2), ["ab", "abc", "a "], ["ab "]),
+        (layout("TEXT", precision=65535), there("varchar", length=2), ["ab", "abc", "a "], ["ab "]),
+        (layout("VARCHAR", precision=64), there("tinytext", length=255), [" " * 255, "é" * 128], ["é" * 127 + "  "]),
+        (layout("MEDIUMTEXT"), there("text", length=65535), [" " * 65535, "a" * 65536], ["a" * 65535 + " "]),
     ],
 )
 def test_changed_silently(rows: RowLayout, target: TargetTable, kept: list[str], changed: list[str]) -> None:
@@ -144,6 +152,68 @@ def test_members_by_number(elements: tuple[str, ...], column_type: str, other: o
     rows, target = layout("ENUM", elements=elements), there("enum", column_type=column_type)
     assert bool(other_members(rows, target, "canal-json")) is other
     assert other_members(rows, target, "csv") == ""
+
+
+@pytest.mark.parametrize(
+    ("elements", "column_type", "other"),
+    [
+        (("a", "2"), "enum('a','2')", False),
+        (("a", "2"), "enum('2','a')", False),
+        (("a", "b"), "enum('b')", False),
+        (("a", "2"), "enum('a','b')", True),
+        (("a", "-1 "), "set('a','b')", True),
+        (("a", "2"), "varchar(9)", False),
+    ],
+)
+@pytest.mark.parametrize("protocol", ["csv", "dump-sql"])
+def test_a_name_that_is_a_number(
+    elements: tuple[str, ...], column_type: str, other: object, protocol: Protocol
+) -> None:
+    """A column takes the name of a member that it lacks for a member's number, if it is one; any other name the server refuses."""
+    found = other_members(layout("ENUM", elements=elements), there("enum", column_type=column_type), protocol)
+    assert ("c (" in found) is other
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "taken"),
+    [
+        ("VARCHAR", "inet6", False),
+        ("CHAR", "uuid", False),
+        ("VECTOR", "bit", False),
+        ("VECTOR", "longtext", True),
+        ("VECTOR", "vector", True),
+        ("BIT", "bit", True),
+        ("TEXT", "", True),
+    ],
+)
+def test_types_of_another_sort(kind: str, target: str, taken: object) -> None:
+    """A target's type of another sort, or of one that nobody knows here, may change values without a word: INET6 writes addresses anew."""
+    assert (other_families(layout(kind), there(target)) == "") is taken
+
+
+@pytest.mark.parametrize(
+    ("former", "newer", "zone", "kept", "changed"),
+    [
+        (layout("FLOAT"), TableColumn(name="c", type="DOUBLE"), "", "0.5", "0.1"),
+        (layout("FLOAT"), TableColumn(name="c", type="DECIMAL", precision=20, scale=12), "", "0.5", "0.1"),
+        (layout("FLOAT"), TableColumn(name="c", type="DECIMAL", precision=20, scale=0), "", "2", "0.5"),
+        (layout("TIMESTAMP"), TableColumn(name="c", type="DATETIME"), "Asia/Tokyo", None, "2024-01-31 10:00:00"),
+        (layout("DATETIME"), TableColumn(name="c", type="TIMESTAMP"), "Asia/Tokyo", None, "2024-01-31 10:00:00"),
+        (layout("TIMESTAMP"), TableColumn(name="c", type="DATETIME"), "", "2024-01-31 10:00:00", None),
+        (layout("VARCHAR", precision=9), TableColumn(name="c", type="VARCHAR", precision=2), "", "a ", "ab  "),
+    ],
+)
+def test_a_type_that_changed_without_a_statement(
+    former: RowLayout, newer: TableColumn, zone: str, kept: str | None, changed: str | None
+) -> None:
+    """What the source made of a value when it changed the column is another one than in a file of before: an error with the time of the change."""
+    later = TableDefinition(name=NAME, version=TableVersion(20), query="", ddl_type=0, columns=(newer,), path="p", checksum=1)
+    found = narrowed(replace(former, zone=zone), [later])
+    check((kept,), found, 10)
+    check((changed,), found, 20)
+    if changed is not None:
+        with pytest.raises(ValueError, match=r"column c: .* lost when its type changed at 20"):
+            check((changed,), found, 10)
 
 
 @pytest.mark.parametrize("kind", ["varchar", "json", "text"])
