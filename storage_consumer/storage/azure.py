@@ -105,6 +105,9 @@ class AzureErrors(StoreErrors):
                 "them where Azure's tools look (AZURE_STORAGE_KEY, AZURE_CLIENT_ID with AZURE_TENANT_ID and "
                 "AZURE_CLIENT_SECRET, az login, the machine's identity)"
             )
+        # An answer that the SDK cannot read: of a listing, or of an object, which names its range.
+        if name == "DeserializationError" or "Content-Range" in str(error):
+            return self.no_object(path, "Content-Range") if path else self.no_listing()
         if isinstance(error, ValueError):
             return ConfigError(f"{self.where(path)} can't be requested ({code}): check account, endpoint and keys")
         return self.unavailable(error, code, path)

@@ -15,7 +15,9 @@ from storage_consumer.storage.object_store import READ_TIMEOUT, Page, Part, Read
 from storage_consumer.storage.ordered_listing import OrderedBucket
 from storage_consumer.storage.store_errors import StoreErrors, missing_package
 
-_FIELDS = "nextPageToken,prefixes,items(name,size,generation,timeCreated)"
+_FIELDS = "kind,nextPageToken,prefixes,items(name,size,generation,timeCreated)"
+_LISTING = "storage#objects"
+"""The kind of an answer that is a page of a listing."""
 _REFUSED = 401, 403
 _ABSENT = 404
 _REPLACED = 412
@@ -54,6 +56,8 @@ class GcsErrors(StoreErrors):
                 f"no credentials for {self.where(path)} ({name}): give credentials-file in the upstream URI, or set them "
                 "where Google's tools look (GOOGLE_APPLICATION_CREDENTIALS, gcloud's default login, the instance's account)"
             )
+        if isinstance(error, json.JSONDecodeError):
+            return self.no_listing()
         if isinstance(error, ValueError):
             return ConfigError(
                 f"{self.where(path)} can't be requested ({code}): check the bucket's name, the endpoint and the "
@@ -81,6 +85,9 @@ class GcsStorage(ReadInParts, OrderedBucket):
             "",
             lambda driver: driver._call("GET", "b/{}/o", self._bucket, json_out=True, **where),  # noqa: SLF001 - its public methods list without an offset
         )
+        # Something other than a store may answer, which must not look like an empty bucket.
+        if not isinstance(answer, dict) or answer.get("kind") != _LISTING:
+            raise self._errors.no_listing()
         return Page(
             objects=tuple(
                 StoredObject(
@@ -102,6 +109,9 @@ class GcsStorage(ReadInParts, OrderedBucket):
             "alt": "media",
         }
         headers, content = self._ask(path, lambda driver: self._download(driver, path, arguments))
+        # Only an empty object has an answer without content, that of a range behind its end.
+        if content and not headers.get("X-Goog-Generation"):
+            raise self._errors.no_object(path, "X-Goog-Generation")
         # An answer with the whole object has no range: then its length is the size.
         total = headers.get("Content-Range", "").rpartition("/")[2]
         return Part(

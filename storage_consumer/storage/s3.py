@@ -118,9 +118,7 @@ class S3Storage(OrderedBucket):
         answer = self._s3("list_objects_v2", "", Prefix=self._within(folder), MaxKeys=size, **where)
         # Something other than a store may answer, which must not look like an empty bucket.
         if "IsTruncated" not in answer or (answer["IsTruncated"] and not answer.get("NextContinuationToken")):
-            raise self._errors.contradiction(
-                "the answer to a listing is not a listing, or lacks the token that continues it"
-            )
+            raise self._errors.no_listing()
         return Page(
             objects=tuple(
                 StoredObject(
@@ -150,12 +148,10 @@ class S3Storage(OrderedBucket):
         for attempt in range(1, _DOWNLOADS + 1):
             # Every attempt asks for the same range; `skip` drops what was yielded before the break.
             answer = self._s3("get_object", path, Key=self._absolute(path), **where)
-            # Something other than a store may answer here as well.
-            if not (found := answer.get("ETag", "").strip('"')):
-                raise self._errors.contradiction(f"the answer to a request for {path} is no object: it has no ETag")
-            # The first answer shows that the listing is outdated; a later one, that the object changed during the download.
-            if seen not in {"", found}:
-                raise self._errors.unlisted(path) if attempt == 1 else self._errors.replaced(path)
+            found = answer.get("ETag", "").strip('"')
+            if fault := self._fault(path, found, seen, attempt):
+                self._close(answer["Body"])
+                raise fault
             seen = found
             try:
                 for block in self._body(answer["Body"], size, skip=sent - start):
@@ -167,6 +163,20 @@ class S3Storage(OrderedBucket):
                     raise self._errors.translated(error, path) from None
             else:
                 return
+
+    def _fault(self, path: str, found: str, seen: str, attempt: int) -> Exception | None:
+        """Return the error for an answer with the tag `found` where `seen` was expected, if there was any; None for none."""
+        # Something other than a store may answer here as well.
+        if not found:
+            return self._errors.no_object(path, "ETag")
+        if seen in {"", found}:
+            return None
+        # The first answer shows that the listing is outdated; a later one, that the object changed during the download.
+        return self._errors.unlisted(path) if attempt == 1 else self._errors.replaced(path)
+
+    def _close(self, body: Any) -> None:
+        # The body belongs to the driver's event loop, which runs in another thread.
+        self._driver().loop.call_soon_threadsafe(body.close)
 
     def _heeds_ranges(self, path: str) -> bool:
         """Return whether the store sends the bytes that were asked for: some gateways send others. A confirmed store is not probed again."""
@@ -190,8 +200,7 @@ class S3Storage(OrderedBucket):
                 if fresh:
                     yield fresh
         finally:
-            # The body belongs to the driver's event loop, which runs in another thread.
-            self._driver().loop.call_soon_threadsafe(body.close)
+            self._close(body)
 
     def _s3(self, method: str, path: str, **arguments: Any) -> Any:
         # The public counterpart of this method waits without a timeout.

@@ -60,6 +60,14 @@ class StoreErrors(ABC):
             f"{self.where('')}: {what}. The request is repeated; a gateway or proxy on the way may be the cause"
         )
 
+    def no_listing(self) -> StorageUnavailable:
+        """Return the error for an answer to a listing that something other than a store gave."""
+        return self.contradiction("the answer to a listing is not a listing, or lacks the token that continues it")
+
+    def no_object(self, path: str, lacks: str) -> StorageUnavailable:
+        """Return the error for an answer in place of an object's content, which `lacks` a header that the store sends with each."""
+        return self.contradiction(f"the answer to a request for {path} is no object: it has no {lacks}")
+
     def unavailable(self, error: Exception, code: str, path: str) -> StorageUnavailable:
         """Return the error for a request that may succeed later; `code` is the store's own."""
         text = str(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import ClassVar
+from typing import ClassVar, Literal
 from urllib.parse import parse_qs, urlsplit
 from xml.sax.saxutils import escape
 
@@ -13,6 +13,8 @@ import pytest
 
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable
+from storage_consumer.storage.azure import AzureStorage
+from storage_consumer.storage.open import open_storage
 from storage_consumer.storage.s3 import S3Storage
 from tests.contract.rigs import listed
 
@@ -107,3 +109,41 @@ def test_another_region(store: Callable[..., S3Storage]) -> None:
     content = b"<Error><Code>PermanentRedirect</Code><Message>m</Message><Endpoint>elsewhere</Endpoint></Error>"
     with pytest.raises(ConfigError, match="the endpoint and the region"):
         listed(store(first=page(NAMES[:3], "a"), a=(301, content)))
+
+
+class _Page(BaseHTTPRequestHandler):
+    """Answers everything with a page for people."""
+
+    def do_GET(self) -> None:
+        """The page."""
+        content = b"<html><body>Please sign in</body></html>"
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gcs", "azure"])
+def test_a_page_for_people(scheme: Literal["s3", "gcs", "azure"], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a proxy puts in place of an answer is no listing and no content of an object: it is asked for again, and nobody's settings are wrong."""
+    monkeypatch.setattr(AzureStorage, "pauses", ())
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        upstream = Upstream(
+            scheme=scheme,
+            root="b/p",
+            protocol="csv",
+            endpoint=f"http://127.0.0.1:{server.server_port}",
+            region="r",
+            account_name="a",
+            force_path_style=True,
+        )
+        storage = open_storage(upstream, Secrets(access_key="k", secret_access_key="s", account_key="a2V5"))  # noqa: S106 - made up
+        for asked in (lambda: listed(storage), lambda: storage.read("metadata"), lambda: [*storage.blocks("f", 9)]):
+            with pytest.raises(StorageUnavailable, match=f"{scheme}://b/p/.* is no"):
+                asked()
+        server.shutdown()

@@ -207,7 +207,9 @@ def test_a_type_that_changed_without_a_statement(
     former: RowLayout, newer: TableColumn, zone: str, kept: str | None, changed: str | None
 ) -> None:
     """What the source made of a value when it changed the column is another one than in a file of before: an error with the time of the change."""
-    later = TableDefinition(name=NAME, version=TableVersion(20), query="", ddl_type=0, columns=(newer,), path="p", checksum=1)
+    later = TableDefinition(
+        name=NAME, version=TableVersion(20), query="", ddl_type=0, columns=(newer,), path="p", checksum=1
+    )
     found = narrowed(replace(former, zone=zone), [later])
     check((kept,), found, 10)
     check((changed,), found, 20)
