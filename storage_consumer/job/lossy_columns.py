@@ -172,9 +172,9 @@ def narrowed(layout: RowLayout, later: Iterable[TableDefinition]) -> tuple[Limit
             place = places.get(folded_name(newer.name))
             column = newer if place is None else layout.columns[place]
             digits = 0 if newer.type in INTEGER_TYPES else newer.scale or 0
-            kept = TargetColumn(
-                name=newer.name, data_type=newer.type.lower(), nullable=True, digits=digits, length=newer.precision
-            )
+            kind = newer.type.lower()
+            length = _BYTES_OF_TEXT.get(kind, newer.precision)
+            kept = TargetColumn(name=newer.name, data_type=kind, nullable=True, digits=digits, length=length)
             rules = () if place is None else (_moved(column, newer, layout.zone), _rule(column, kept))
             # Other lengths of bytes are padded, so nothing of them is lost.
             found += [
@@ -218,25 +218,29 @@ def _precision(column: TableColumn, kind: str) -> tuple[str, int] | None:
 
 
 def _padding(column: TableColumn, there: TargetColumn) -> tuple[str, int] | None:
-    length, varies = there.length or 0, is_text(column.type) and column.type != "CHAR"
-    if there.data_type == "binary" and column.type in BINARY_TYPES:
+    kind, length = there.data_type, there.length or 0
+    if kind == "binary" and column.type in BINARY_TYPES:
         same = column.type == "BINARY" and column.precision == length
         return None if same else ("bytes", length)
-    # A CHAR loses its trailing spaces when it is read.
-    if there.data_type == "char" and varies:
-        return "unpadded", 0
-    # Surplus spaces at the end are dropped with a warning only, in strict mode too.
-    if there.data_type == "varchar":
-        return ("spaces", length) if varies and _longest(column) > length > 0 else None
-    longest = _longest(column) * (_BYTES_OF_A_CHARACTER if column.type == "VARCHAR" else 1)
-    return (
-        ("bytes of spaces", length) if there.data_type in _BYTES_OF_TEXT and varies and longest > length > 0 else None
-    )
+    if not is_text(column.type):
+        return None
+    # White space beyond the length is dropped with a warning only, in strict mode too.
+    if kind in ("char", "varchar"):
+        shorter = _longest(column) > length > 0
+        # A CHAR loses its trailing spaces when it is read.
+        unpadded = kind == "char" and column.type != "CHAR"
+        return ("unpadded", length) if unpadded else ("blanks", length) if shorter else None
+    longest = _longest(column) * (1 if column.type.lower() in _BYTES_OF_TEXT else _BYTES_OF_A_CHARACTER)
+    return ("bytes of blanks", length) if kind in _BYTES_OF_TEXT and longest > length > 0 else None
 
 
 def _longest(column: TableColumn) -> int:
-    """Return the length of the longest value: in bytes, or in characters of a VARCHAR."""
+    """Return the length of the longest value: in characters of CHAR and VARCHAR, else in bytes."""
     return _BYTES_OF_TEXT.get(column.type.lower(), column.precision or _BYTES_OF_TEXT["longtext"])
+
+
+def _is_blank(rest: str) -> bool:
+    return bool(rest) and not rest.strip()
 
 
 def _single(text: str) -> bool:
@@ -253,11 +257,11 @@ _KEPT: Mapping[str, tuple[Callable[[str, int], bool], str]] = {
     "single": (lambda text, _: _single(text), "more than single precision"),
     "double": (lambda text, _: Decimal(repr(float(text))) == Decimal(text), "more than double precision"),
     "bytes": (lambda text, length: len(text) == 2 * length, "a length other than {} bytes"),
-    "unpadded": (lambda text, _: not text.endswith(" "), "trailing spaces"),
-    "spaces": (lambda text, length: len(text) <= length or not text.endswith(" "), "spaces after {} characters"),
-    "bytes of spaces": (
-        lambda text, length: not text.endswith(" ") or len(text.encode()) <= length,
-        "spaces after {} bytes",
+    "unpadded": (lambda text, length: not text.endswith(" ") and not _is_blank(text[length:]), "trailing spaces"),
+    "blanks": (lambda text, length: not _is_blank(text[length:]), "white space after {} characters"),
+    "bytes of blanks": (
+        lambda text, length: not _is_blank(text.encode()[length:].decode(errors="ignore")),
+        "white space after {} bytes",
     ),
     "clock": (lambda *_: False, "the time of another clock"),
 }

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from azure.storage.blob import ContainerClient, ContainerSasPermissions, generate_container_sas
 
-from tests.harness.servers import ServerDidNotStart, free_port, running, wait_for
+from tests.harness.servers import CACHE, ServerDidNotStart, free_port, running, wait_for
 
 ACCOUNT = "consumertests"
 KEY = "c29tZSBrZXkgb2YgYSBzZXJ2ZXIgdGhhdCBsaXZlcyBzZWNvbmRz"
@@ -59,8 +59,7 @@ class AzureServer:
 @contextmanager
 def azure_server() -> Iterator[AzureServer]:
     """A server without any container."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "storage-consumer"
-    home = Path(os.environ.get("STORAGE_CONSUMER_AZURITE") or cache / "azurite")
+    home = Path(os.environ.get("STORAGE_CONSUMER_AZURITE") or CACHE / "azurite")
     if not (home / "ready").exists():
         raise ServerDidNotStart(f"there is no Azurite in {home}; bash tests/run.sh all installs it")
     port = free_port()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyspark
 
 from storage_consumer.spark.surroundings import java_program
+from tests.harness.servers import CACHE
 
 _VARIABLE = "SPARK_SUBMIT_OPTS"
 _CODE = """
@@ -27,21 +28,25 @@ spark.stop()
 def use_class_archive() -> None:
     """Let each JVM that Spark starts from here on load its classes from the archive, which is made if it is missing.
 
-    A JVM that finds its class path or itself to be another one leaves the archive alone, and says nothing.
+    A JVM that finds its class path or itself to be another one leaves the archive alone, and says nothing. Where none can be
+    made, the tests run without, and say themselves what is wrong with Java or Spark.
     """
-    if _VARIABLE in os.environ:
-        return
+    if _VARIABLE not in os.environ:
+        with suppress(OSError, RuntimeError, subprocess.SubprocessError):
+            os.environ[_VARIABLE] = f"-Xlog:disable -XX:SharedArchiveFile={_archive(CACHE)}"
+
+
+def _archive(cache: Path) -> Path:
     java = Path(java_program(os.environ)).resolve()
     key = f"{java} {java.stat().st_mtime_ns} {pyspark.__file__} {pyspark.__version__}"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "storage-consumer"
     archive = cache / f"spark-{hashlib.sha256(key.encode()).hexdigest()[:16]}.jsa"
     if not archive.exists():
         cache.mkdir(parents=True, exist_ok=True)
         made = archive.with_suffix(f".{os.getpid()}")
         environment = {**os.environ, _VARIABLE: f"-Xlog:disable -XX:ArchiveClassesAtExit={made}"}
-        with suppress(subprocess.SubprocessError):
-            subprocess.run([sys.executable, "-c", _CODE], env=environment, capture_output=True, check=True, timeout=300)
-        if not made.exists():
-            return  # the tests themselves then say what is wrong with Java or Spark
+        subprocess.run([sys.executable, "-c", _CODE], env=environment, capture_output=True, check=True, timeout=300)
+        # Each takes 160 MB, and those of an earlier Java or Spark are of no use.
+        for former in cache.glob("spark-*.jsa"):
+            former.unlink(missing_ok=True)
         made.replace(archive)
-    os.environ[_VARIABLE] = f"-Xlog:disable -XX:SharedArchiveFile={archive}"
+    return archive

@@ -27,6 +27,8 @@ from pymysql.constants import CLIENT
 START_SECONDS = 60
 STOP_SECONDS = 30
 SYSTEM_SCHEMAS = frozenset({"information_schema", "metrics_schema", "mysql", "performance_schema", "sys"})
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "storage-consumer"
+"""Where what took long to get or to make is kept for later runs."""
 _SYSTEM_USERS = frozenset({"root", "mariadb.sys", "mysql.infoschema", "mysql.session", "mysql.sys"})
 TIDB_PROGRAM = "STORAGE_CONSUMER_TIDB_SERVER"
 """Environment variable: path of a TiDB server's program. Without it, what needs one is left out."""
@@ -276,8 +278,7 @@ class Jail:
 
     def __init__(self) -> None:
         """Raise `ServerDidNotStart` where the folder is missing."""
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "storage-consumer"
-        self.root = Path(os.environ.get("STORAGE_CONSUMER_SERVERS") or cache / "servers")
+        self.root = Path(os.environ.get("STORAGE_CONSUMER_SERVERS") or CACHE / "servers")
         if not (self.root / "srv" / "ready").exists():
             raise ServerDidNotStart(f"there are no servers in {self.root}; bash tests/run.sh all unpacks them")
         self._sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]

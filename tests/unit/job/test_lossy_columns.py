@@ -87,7 +87,10 @@ def test_nothing_to_look_out_for(rows: RowLayout, target: TargetTable) -> None:
         (layout("BINARY", precision=2), there("binary", length=3), ["616263"], ["6162"]),
         (layout("BLOB"), there("binary", length=1), ["61"], [""]),
         (layout("VARCHAR", precision=5), there("char", length=5), ["a b"], ["a "]),
-        (layout("VARCHAR", precision=5), there("varchar", length=2), ["ab", "abc", "a "], ["ab "]),
+        (layout("VARCHAR", precision=5), there("char", length=2), ["ab", "abc", "a\t"], ["ab\t", "a "]),
+        (layout("CHAR", precision=5), there("char", length=2), ["ab", "abc"], ["ab\n"]),
+        (layout("CHAR", precision=5), there("varchar", length=2), ["ab"], ["ab\t"]),
+        (layout("VARCHAR", precision=5), there("varchar", length=2), ["ab", "abc", "a ", "ab c"], ["ab ", "ab\t \n"]),
         (layout("TEXT", precision=65535), there("varchar", length=2), ["ab", "abc", "a "], ["ab "]),
         (layout("VARCHAR", precision=64), there("tinytext", length=255), [" " * 255, "é" * 128], ["é" * 127 + "  "]),
         (layout("MEDIUMTEXT"), there("text", length=65535), [" " * 65535, "a" * 65536], ["a" * 65535 + " "]),
@@ -201,6 +204,7 @@ def test_types_of_another_sort(kind: str, target: str, taken: object) -> None:
         (layout("DATETIME"), TableColumn(name="c", type="TIMESTAMP"), "Asia/Tokyo", None, "2024-01-31 10:00:00"),
         (layout("TIMESTAMP"), TableColumn(name="c", type="DATETIME"), "", "2024-01-31 10:00:00", None),
         (layout("VARCHAR", precision=9), TableColumn(name="c", type="VARCHAR", precision=2), "", "a ", "ab  "),
+        (layout("TEXT"), TableColumn(name="c", type="TINYTEXT"), "", " " * 255, " " * 256),
     ],
 )
 def test_a_type_that_changed_without_a_statement(
