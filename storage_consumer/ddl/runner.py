@@ -502,6 +502,9 @@ def _replaced(step: DdlStep, decision: Decision) -> DdlAction:
 
 def _names(step: DdlStep, action: DdlAction) -> tuple[TableName, ...]:
     """Return the tables whose structure shows whether a statement took effect: those in the original, and those in the text that runs."""
+    # What a view reads may be made or changed meanwhile, since neither waits for the other.
+    if step.makes_view:
+        return (step.name,)
     if action.statement == stored_text(step.definition):
         return tuple(sorted(step.ddl.mentioned))
     # The operator's text may name other tables than the original, and its effect may show only there.

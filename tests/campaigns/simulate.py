@@ -63,6 +63,7 @@ def of_seed(seed: int, acts: int) -> tuple[Run, list[int]]:
     )
     selects = random.Random(f"{seed} selectors")  # noqa: S311 - not for secrets
     habits = replace(habits, selectors=some_selectors(selects, habits.protocol))
+    habits = replace(habits, views=random.Random(f"{seed} views").random() < 0.3)  # noqa: S311 - not for secrets
     slow_workers = dice.random() < 0.4
     # By dice of its own, so that histories without a skip stay what they are.
     skips = random.Random(f"{seed} skips").random() < 0.2  # noqa: S311 - not for secrets

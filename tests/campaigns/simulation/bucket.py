@@ -56,6 +56,7 @@ class Bucket:
     def begin(self, tick: int) -> None:
         """There is a changefeed from now on, which begins at a tick."""
         self.is_early = False
+        self.judge.begun_at = tick
         self.sink.begin(tick)
         self.tell(f"the changefeed begins at {tick}")
 

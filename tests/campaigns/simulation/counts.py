@@ -56,6 +56,8 @@ class Counts:
     """Rows that were delivered again."""
     collisions: int = 0
     """Databases with a name that the target keeps for itself."""
+    views: int = 0
+    """Statements that made or dropped views."""
     lacking: int = 0
     """Rows without some of their table's columns, in histories that came to their end."""
     expired: int = 0

@@ -50,6 +50,8 @@ _EXPIRES = 0.5
 """Share of acts after which another changefeed is given the prefix, if none was before."""
 _SELECTS = 0.1
 """Share of acts after which column selectors change."""
+_VIEWS = 0.25
+"""Share of acts after which a view comes or goes."""
 _SKIPS = 0.1
 """Share of acts after which an operator leaves a table out, if none was before."""
 
@@ -159,6 +161,9 @@ class History:
             self._exchange(operator)
         if self.operator.expires and (operator := random.Random(number + 6)).random() < _EXPIRES:  # noqa: S311 - not for secrets
             self.counts.expired += self.bucket.expire(operator)
+        if self.habits.views and (others := random.Random(number + 7)).random() < _VIEWS:  # noqa: S311 - not for secrets
+            self.counts.views += 1
+            self._do("view", others)
 
     def _exchange(self, dice: random.Random) -> None:
         """Another changefeed is given the emptied prefix, which begins where the former one was, before it or after it."""

@@ -64,6 +64,8 @@ class Judge:
         self._tables: dict[str, int] = {}
         self.reads: Callable[[Change], bool] = lambda _: True
         """Whether something says which columns a row has."""
+        self.begun_at = 0
+        """Up to which tick the source had what no file shows, since there was no changefeed yet."""
         self.begun_anew = 0
         """Up to which tick the target had everything when another changefeed was given the emptied prefix."""
         self.left_out = LeftOut(source)
@@ -464,13 +466,29 @@ class Judge:
             for name, picture in expected.items()
             if name not in self.left_out.names
         }
-        if names.keys() != {name for name in self._records.structures if not self.left_out.has(name)}:
+        tables = {name for name, each in self._records.structures.items() if not each.is_view}
+        if names.keys() != {name for name in tables if not self.left_out.has(name)}:
             raise Differs(
                 f"at tick {tick}: tables {sorted(map(str, self._records.structures))}, at the source {sorted(map(str, names))}"
             )
         for name, picture in names.items():
             if (found := self._rows(name, picture)) != picture.rows:
                 raise Differs(f"at tick {tick}: {name} has {found}, at the source {picture.rows}")
+        self._has_its_views(tick, with_statement=ran)
+
+    def _has_its_views(self, tick: int, *, with_statement: bool) -> None:
+        """Each view of the source at a tick is there whose tables are, and no other one is."""
+        structures = self._records.structures
+        views = next((views for at, views in reversed(self._source.views) if at < tick + with_statement), {})
+        expected = {TableName(schema=name[0], table=name[1]): view for name, view in views.items()}
+        there = {name for name, each in structures.items() if each.is_view and not self.left_out.has(name)}
+        if surplus := there - expected.keys():
+            raise Differs(f"at tick {tick}: views {sorted(map(str, surplus))}, which the source has no more")
+        for name, view in expected.items():
+            reads = TableName(schema=view.reads[0], table=view.reads[1])
+            is_known = view.tick > self.begun_at and not (self.left_out.has(name) or self.left_out.has(reads))
+            if is_known and reads in structures and name not in there:
+                raise Differs(f"at tick {tick}: there is no view {name}, though there is {reads}")
 
 
 _VERBS = ("CREATE ", "DROP ", "RENAME ", "ALTER ", "TRUNCATE ")

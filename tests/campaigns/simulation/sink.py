@@ -40,6 +40,8 @@ class Habits:
     """Which columns its rows have."""
     shared: bool = False
     """The classic one's partitions share a directory: each counts for itself, and a slow one writes the others' files anew."""
+    views: bool = False
+    """There are views at the source."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,10 @@ from tests.campaigns.simulation.shapes import (
 )
 from tests.harness.small_bucket import SchemaFile
 
-DATABASES, TABLES, MOST_TABLES = ("shop", "depot"), ("a", "b", "c"), 4
+DATABASES, TABLES, MOST_TABLES, VIEWS = ("shop", "depot"), ("a", "b", "c"), 4, ("v", "w")
 CREATE_SCHEMA, DROP_SCHEMA = 1, 2
 CREATE, DROP, ADD_COLUMN, DROP_COLUMN, TRUNCATE, RENAME = 3, 4, 5, 6, 11, 14
+CREATE_VIEW, DROP_VIEW = 21, 24
 T = TypeVar("T")
 DAY = 86_400
 """Ticks."""
@@ -77,6 +78,16 @@ class Table:
     def columns(self) -> Sequence[Mapping[str, Any]]:
         """As a schema file lists them."""
         return schema_columns(self.shape, self.extras, finer=self.finer)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A view of the source."""
+
+    reads: Name
+    """Of a table or another view. Either may go, come again, or get another name; the view stays."""
+    tick: int
+    """Of its statement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +146,8 @@ class Source:
         """By tick."""
         self.pictures: list[tuple[int, bool, Mapping[Name, Picture]]] = [(0, False, {})]
         """Tick, whether it was a statement, and all tables after it."""
+        self.views: list[tuple[int, Mapping[Name, View]]] = [(0, {})]
+        """Tick of a statement, and all views after it."""
         self.tick = 0
         self.resolved = 0
         """Tick up to which the sink knows everything, so that nothing comes at it any more."""
@@ -246,6 +259,32 @@ class Source:
             table = dice.choice(spelled)
             table.version = self._next()
             table.finer = not table.finer
+
+    def view(self, dice: random.Random) -> None:
+        """A view comes, or reads something else, or goes."""
+        there = self.views[-1][1]
+        name = (dice.choice(DATABASES), dice.choice(VIEWS))
+        working = [each for each in there if self._base(each) in self.tables and self._base(each) != name]
+        if name in there and dice.random() < 0.5:
+            text = f"DROP VIEW {sql(name)}"
+            self._statement(text, SchemaFile(name=name, query=text, kind=DROP_VIEW))
+            self.views.append((self.tick, {each: view for each, view in there.items() if each != name}))
+        elif self.tables:
+            reads = dice.choice([*self.tables, *(each for each in working if name not in self._chain(each))])
+            text = f"CREATE OR REPLACE VIEW {sql(name)} AS SELECT * FROM {sql(reads)}"
+            columns = self.tables[self._base(reads)].columns
+            self._statement(text, SchemaFile(name=name, query=text, kind=CREATE_VIEW, columns=columns))
+            self.views.append((self.tick, {**there, name: View(reads, self.tick)}))
+
+    def _chain(self, name: Name) -> list[Name]:
+        """A name, what the view of that name reads, and so on."""
+        views, found = self.views[-1][1], [name]
+        while found[-1] in views:
+            found.append(views[found[-1]].reads)
+        return found
+
+    def _base(self, name: Name) -> Name:
+        return self._chain(name)[-1]
 
     def collide(self, dice: random.Random) -> None:
         """A database that is called like the state schema, or like a system's, comes with a table, or gets a row, or goes."""
