@@ -25,7 +25,7 @@ from storage_consumer.kernels.arrays import DELETE, PARTIAL_DELETE, UPDATE
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import qualified
 from tests.harness.comparing import base_type, form_of
-from tests.harness.corpora import THOROUGH, CorpusSource, GoldenTable, available
+from tests.harness.corpora import THOROUGH, Corpus, CorpusSource, Cut, GoldenTable, available
 from tests.harness.expectations import has_commit_ts, null_like, overwritten
 from tests.harness.feeds import feed_of, settings_of
 from tests.harness.tables_at import found_at, read_at
@@ -64,13 +64,24 @@ def test_changes_fold_to_what_the_source_held(source: CorpusSource, tmp_path: Pa
                 )
 
 
-@pytest.mark.parametrize("source", [*FEW, *sorted(set(available()) - set(CORPORA), key=str)], ids=str)
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(each, id=str(each), marks=pytest.mark.slow if at > 2 else ())
+        for at, each in enumerate([*(CORPORA if THOROUGH else FEW), *sorted(set(available()) - set(CORPORA), key=str)])
+    ],
+)
 def test_errors_are_ours(source: CorpusSource, tmp_path: Path) -> None:
     """Whatever a tree holds, nothing but errors of this program leaves the functions that read it, for any name that stands in it."""
     corpus = source.open(tmp_path)
-    corpus.materialise(corpus.cuts[-1], tmp_path / "bucket")
+    for cut in corpus.cuts if THOROUGH else corpus.cuts[-1:]:
+        corpus.materialise(cut, tmp_path / f"bucket{cut.number}")
+        _ask_everything(corpus, cut, tmp_path, tmp_path / f"bucket{cut.number}")
+
+
+def _ask_everything(corpus: Corpus, cut: Cut, folder: Path, bucket: Path) -> None:
     with suppress(StorageConsumerError):
-        loaded = settings_of(corpus, tmp_path, tmp_path / "bucket")
+        loaded = settings_of(corpus, folder, bucket)
         protocol = loaded.config.upstream.protocol
         lines = (json_lines(protocol), statements(protocol), flat_messages(protocol, time), debezium_envelopes(protocol, time))  # fmt: skip
         feed = feed_of(loaded)
@@ -79,11 +90,11 @@ def test_errors_are_ours(source: CorpusSource, tmp_path: Path) -> None:
         # Names that a table had only while others were renamed, too.
         mentioned = (name for each in feed.contents.definitions for name in (each.name, *parsed(each).touched))
         for name in {each.folded(): each for each in mentioned if each.table}.values():
-            given = {"config": str(corpus.write_config(tmp_path)), "tz": corpus.timezone}
+            given = {"config": str(corpus.write_config(folder)), "tz": corpus.timezone}
             with suppress(StorageConsumerError):
-                read_changes(corpus.sink_uri(tmp_path / "bucket"), qualified(name), **given).read_all()
+                read_changes(corpus.sink_uri(bucket), qualified(name), **given).read_all()
             with suppress(StorageConsumerError):
-                read_at(found_at(loaded, name, corpus.cuts[-1].checkpoint_ts))
+                read_at(found_at(loaded, name, cut.checkpoint_ts))
 
 
 def _name(schema: str, table: str) -> tuple[str, str]:

@@ -297,6 +297,7 @@ def test_commit_range(
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(tables(), st.randoms(use_true_random=False), st.sampled_from([SQL, CSV]), st.sampled_from([1 << 20, 97]))
 def test_spoilt_files(

@@ -133,6 +133,7 @@ class Cluster:
         return buckets
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 @SMALL
 @given(

@@ -81,7 +81,7 @@ def test_strings(literal: str, value: object) -> None:
 
 
 @pytest.mark.parametrize("following", ["t", "b", "%", "_", "x", "u", "1", "\n", " "])
-@pytest.mark.parametrize("before", [0, 20_000])
+@pytest.mark.parametrize("before", [0, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_unknown_escape(following: str, before: int) -> None:
     """What no program writes behind a backslash shows that backslashes are content: refused, also among many rows, and the option is named."""
     rows = ["('a')"] * before + [f"('C:\\{following}emp')"]

@@ -461,6 +461,7 @@ def interrupted(columns: Sequence[TableColumn], call: int) -> WithCopies | None:
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [COLUMNS, KEYLESS], ids=["keyed", "keyless"])
 def test_a_process_may_end_at_any_call(columns: Sequence[TableColumn]) -> None:
     """Wherever a load is interrupted, the next process ends with the same rows, none of them twice or missing."""

@@ -46,21 +46,14 @@ def _tracked() -> list[Path]:
     return [Path(name) for name in listed.split("\0") if name and (ROOT / name).is_file()]
 
 
-def _modules() -> Iterator[tuple[Path, str, ast.Module]]:
-    for path in _tracked():
-        if path.suffix == ".py":
-            text = (ROOT / path).read_text(encoding="utf-8")
-            yield path, text, ast.parse(text)
+def _modules() -> Iterator[tuple[Path, str]]:
+    return ((path, text) for path, text in _texts() if path.suffix == ".py")
 
 
 def _texts() -> Iterator[tuple[Path, str]]:
     for path in _tracked():
         if path.suffix in TEXT_SUFFIXES and path.parts[0] != "fixtures":
             yield path, (ROOT / path).read_text(encoding="utf-8")
-
-
-def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (node for node in ast.walk(tree) if isinstance(node, FUNCTIONS))
 
 
 def _depth(node: ast.AST) -> int:
@@ -81,42 +74,22 @@ def _depth_of(source: str) -> int:
 
 def test_modules_are_short() -> None:
     """No module is longer than the limit."""
-    lengths = {str(path): text.count("\n") for path, text, _ in _modules()}
+    lengths = {str(path): text.count("\n") for path, text in _modules()}
     assert {path: lines for path, lines in lengths.items() if lines > MODULE_LINES} == {}
 
 
-def test_functions_are_short() -> None:
-    """No function is longer than the limit, signature and docstring included."""
-    too_long = {
-        f"{path}:{function.name}": lines
-        for path, _, tree in _modules()
-        for function in _functions(tree)
-        if (lines := (function.end_lineno or 0) - function.lineno + 1) > FUNCTION_LINES
-    }
-    assert too_long == {}
-
-
-def test_classes_are_small() -> None:
-    """No class of the package has more methods than the limit, or than it had when the limit came."""
-    methods = {
-        node.name: sum(isinstance(each, FUNCTIONS) for each in node.body)
-        for path, _, tree in _modules()
-        if path.parts[0] == "storage_consumer"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
-    }
-    assert {name: count for name, count in methods.items() if count > METHODS} == {}
-
-
-def test_functions_are_flat() -> None:
-    """No function nests blocks deeper than the limit."""
-    too_deep = {
-        f"{path}:{function.name}": depth
-        for path, _, tree in _modules()
-        for function in _functions(tree)
-        if (depth := _depth(function)) > NESTING
-    }
-    assert too_deep == {}
+def test_functions_and_classes_are_small() -> None:
+    """No function is longer than the limit, signature and docstring included, or nests blocks deeper; no class of the package has more methods."""
+    large = []
+    for path, text in _modules():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, FUNCTIONS):
+                lines, depth = (node.end_lineno or 0) - node.lineno + 1, _depth(node)
+                large += [(path, node.name, lines, depth)] if lines > FUNCTION_LINES or depth > NESTING else []
+            elif isinstance(node, ast.ClassDef) and path.parts[0] == "storage_consumer":
+                methods = sum(isinstance(each, FUNCTIONS) for each in node.body)
+                large += [(path, node.name, methods, 0)] if methods > METHODS else []
+    assert large == []
 
 
 @pytest.mark.parametrize(
@@ -141,7 +114,7 @@ def test_nothing_is_left_unfinished() -> None:
 
 def test_no_test_is_left_out() -> None:
     """No test is skipped or expected to fail."""
-    assert {str(path) for path, text, _ in _modules() if LEFT_OUT.search(text)} == set()
+    assert {str(path) for path, text in _modules() if LEFT_OUT.search(text)} == set()
 
 
 def test_no_path_of_one_machine() -> None:
@@ -154,9 +127,9 @@ def test_no_possessive_repeats_of_groups() -> None:
     """No pattern repeats a group possessively but one that begins with two quotes: Python 3.11.2, of Debian 12, gets others wrong."""
     strings = (
         (path, node.value.decode("latin-1") if isinstance(node.value, bytes) else node.value)
-        for path, _, tree in _modules()
+        for path, text in _modules()
         if path.parts[0] == "storage_consumer"
-        for node in ast.walk(tree)
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
     )
     assert [path for path, text in strings if POSSESSIVE_GROUP.search(text) and "``" not in text] == [QUOTED]
