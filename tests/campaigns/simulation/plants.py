@@ -11,7 +11,9 @@ from unittest.mock import patch
 from storage_consumer import pipeline, tso
 from storage_consumer.config import table_filter
 from storage_consumer.config.reserved import Reserved
+from storage_consumer.ddl import runner
 from storage_consumer.ddl.runner import DdlRunner
+from storage_consumer.ddl.translate import DdlAction
 from storage_consumer.decode import layout
 from storage_consumer.decode.csv import header
 from storage_consumer.decode.decoder import RowLayout
@@ -21,15 +23,16 @@ from storage_consumer.driver.rows import RowJobs
 from storage_consumer.job import key_forms
 from storage_consumer.job.reports import FileReport, WriteReport, Written, is_blocked
 from storage_consumer.job.spec import TablePlan
-from storage_consumer.model import MAX_TSO, DataFile, is_ahead_of_clock
+from storage_consumer.model import MAX_TSO, DataFile, TableName, is_ahead_of_clock
 from storage_consumer.order import changes, keys
 from storage_consumer.order.changes import Integers, Keys, Places, Unsigned
 from storage_consumer.order.keys import Action, Run, is_upsert, order_of
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.file_sequence import FileSequences
 from storage_consumer.plan.finished_files import REWRITTEN, Finished, Verdict, digest_of
+from storage_consumer.plan.left_out_views import LeftOutViews
 from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.plan.steps import RowStep
+from storage_consumer.plan.steps import DdlStep, RowStep
 from storage_consumer.plan.table import Checkpoints, TableConsumer, checkpoints
 from storage_consumer.plan.table_files import TableFiles
 from storage_consumer.plan.table_version import TableVersionConsumer
@@ -369,6 +372,27 @@ def _listed_forgotten(stack: ExitStack) -> None:
     stack.enter_context(patch.object(ConsumerManager, "note_listed", bad))
 
 
+def _views_like_any_statement(stack: ExitStack) -> None:
+    """A view halts where the target refuses it, and tables wait for it."""
+    stack.enter_context(patch.object(DdlStep, "makes_view", property(lambda _: False)))
+
+
+def _views_made_once(stack: ExitStack) -> None:
+    """A view that was left out is left out until the next start, whatever comes of what it reads."""
+    stack.enter_context(patch.object(LeftOutViews, "look_at", lambda *_: None))
+
+
+def _views_known_by_what_they_read(stack: ExitStack) -> None:
+    """What becomes of the tables that an interrupted view reads shows that it was made."""
+    good = runner._names
+
+    def bad(step: DdlStep, action: DdlAction) -> tuple[TableName, ...]:
+        with patch.object(DdlStep, "makes_view", property(lambda _: False)):
+            return good(step, action)
+
+    stack.enter_context(patch.object(runner, "_names", bad))
+
+
 PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
     "mark-before-rows": _mark_before_rows,
     "lt-for-le": _lt_for_le,
@@ -401,6 +425,9 @@ PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
     "selectors-believed": _selectors_believed,
     "header-unread": _header_unread,
     "lacks-only-what-is-given": _lacks_only_what_is_given,
+    "views-like-any-statement": _views_like_any_statement,
+    "views-made-once": _views_made_once,
+    "views-known-by-what-they-read": _views_known_by_what_they_read,
     **LOAD_PLANTS,
 }
 """The bugs by name; the first ones are those that a simulation must find at the least."""

@@ -266,6 +266,18 @@ def test_views_that_the_copy_leaves_out_are_created_by_their_statements(*, dropp
     assert names_in(world, "shop.a")["4"] == "new"
 
 
+def test_a_view_that_the_copy_leaves_out_and_that_is_dropped_later() -> None:
+    """One that could not be made before its DROP is not made by a later start, though what it reads has come."""
+    world = shop()
+    reads_late = VIEW.replace("`shop`.`a`", "`shop`.`late`")
+    world.bucket.schema("shop.seen", ts(3), reads_late, CREATE_VIEW, (column("id", "UNSPECIFIED"),))
+    world.bucket.schema("shop.seen", ts(7), "DROP VIEW `shop`.`seen`", DROP_VIEW, ())
+    world.bucket.schema("shop.late", ts(8), "CREATE TABLE `late` (id INT PRIMARY KEY, name VARCHAR(20))", 3)
+    world.once()
+    world.once()
+    assert not [effect for effect in world.records.effects if "VIEW" in effect]
+
+
 def test_a_table_that_is_created_after_the_copy_is_created_by_its_statement() -> None:
     """The copy need not hold it."""
     world = shop()
