@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from storage_consumer.model import MAX_TSO, DdlId
+from storage_consumer.model import DdlId
 from storage_consumer.plan.ddl_backlog import DdlBacklog
 from storage_consumer.plan.lifetimes import Lifetimes
 from storage_consumer.plan.steps import DdlStep
@@ -51,9 +51,10 @@ class LeftOutViews:
         for step in found:
             del self._views[step.table_key]
             table, version = self._tables[step.table_key], step.version
-            # What comes after it has made another one of it, or has ended it.
-            is_last = not table.timeline.has_statement(version + 1, MAX_TSO)
-            if is_last and not table.status.excluded and self._lifetimes.ends_of(table).after(version) is None:
+            # What has come after it has made another one of it, or has ended it; what is still to come runs after it.
+            since = version + 1, table.checkpoint
+            is_last = not (table.timeline.has_statement(*since) or self._lifetimes.ends_of(table).has_within(*since))
+            if is_last and not table.status.excluded:
                 self._backlog.put_back(step)
         if found:
             self._touches.update(self._backlog.take_queued(), ())

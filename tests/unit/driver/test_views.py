@@ -90,6 +90,19 @@ def test_view_that_is_gone(world: World, end: str) -> None:
     assert ("d" in world.records.databases) == ("VIEW" in end)
 
 
+def test_view_that_goes_later(world: World) -> None:
+    """What its files say of a time beyond the checkpoint keeps no view from being made until then."""
+    view(world, 3)
+    world.bucket.metadata(ts(5))
+    assert of(world.once(), "d.v").error
+    world.bucket.schema("d.gone", ts(6), f"CREATE TABLE `gone` {BODY}", CREATE_TABLE)
+    world.bucket.schema("d.v", ts(20), "DROP VIEW `d`.`v`", DROP_VIEW, ())
+    for checkpoint, is_there in ((9, True), (30, False)):
+        world.bucket.metadata(ts(checkpoint))
+        assert not [table for table in world.once().tables if table.error]
+        assert ("d.v" in {str(name) for name in world.records.structures}) is is_there
+
+
 def test_view_that_is_replaced(world: World) -> None:
     """Only the last statement of a view is tried again."""
     view(world, 3)
