@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Collection, Iterable, Mapping
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -28,8 +29,8 @@ _FAMILIES = {
     **dict.fromkeys(BINARY_TYPES, "bytes"),
     "TIME": "time",
 }
-"""Type → sort of its values. Within one sort, the target refuses what it cannot hold, or `_rule` checks it."""
-_TAKES_ONLY = {"bit": "BIT", "year": "YEAR", "enum": "ENUM", "set": "SET"}
+"""Type → sort of its values. Within one sort, the target refuses what it cannot hold, or `_rules` checks it."""
+_TAKES_ONLY = {"bit": "BIT", "year": "YEAR", "enum": "ENUM", "set": "SET", "vector": "VECTOR"}
 """Target types that read the text of another type as something else.
 
 The text 5 is the byte 0x35 to BIT, 2005 to YEAR, and the fifth member to ENUM.
@@ -104,7 +105,7 @@ def is_its_text(there: str, kind: str) -> bool:
 def other_members(layout: RowLayout, target: TargetTable, protocol: Protocol) -> str:
     """Return which ENUM and SET columns have members in the files that mean other ones in the target, or none; or an empty text.
 
-    That is where rows have them by number, and where a name is a number: a column takes one that it lacks for a member's number. A
+    That is where rows have them by number, and where a name that the target's column lacks passes for another member (`_mistaken`). A
     column that is only carried, since the target lacks it, has no type. Members that the schema file does not list, or that
     the target writes with escapes, count as equal.
     """
@@ -119,20 +120,32 @@ def other_members(layout: RowLayout, target: TargetTable, protocol: Protocol) ->
     if other := [c.name for c, kept in numbered if _differ(c.elements, members(kept.column_type))]:
         return f"the target's table has other ENUM or SET members in: {', '.join(other)}. {_SAME_MEMBERS}"
     named = [pair for pair in sorts if pair not in numbered]
-    lacking = [
-        f"{c.name} ({', '.join(numbers)})" for c, kept in named if (numbers := _numbers_lacked(c.elements, kept))
-    ]
+    mistaken = [f"{c.name} ({', '.join(names)})" for c, kept in named if (names := _mistaken(c, kept))]
     return (
-        f"the target's ENUM and SET columns would take names for members' numbers: {', '.join(lacking)}. {_SAME_MEMBERS}"
-        if lacking
+        f"the target's ENUM and SET columns lack members, and would take their names for others: {', '.join(mistaken)}. {_SAME_MEMBERS}"
+        if mistaken
         else ""
     )
 
 
-def _numbers_lacked(names: Iterable[str], there: TargetColumn) -> list[str]:
-    """Return the names that are numbers and that the target's column does not have."""
+def _mistaken(column: TableColumn, there: TargetColumn) -> list[str]:
+    """Return the names of members that the target's column lacks and takes for others without a word.
+
+    Those are numbers of its members, and names that its collation may find equal to one of them.
+    """
     known = members(there.column_type)
-    return [name for name in names if known and _NUMBER.fullmatch(name) and name.rstrip(" ") not in known]
+    most = len(known) if column.type == "ENUM" else 2 ** len(known) - 1
+    numbers = range(int(column.type == "ENUM"), most + 1) if known else range(0)
+    alike = set() if there.binary_collation else {_base_letters(name) for name in known}
+    lacking = [name for name in column.elements if name.rstrip(" ") not in known]
+    return [
+        name for name in lacking if (_NUMBER.fullmatch(name) and int(name) in numbers) or _base_letters(name) in alike
+    ]
+
+
+def _base_letters(name: str) -> str:
+    decomposed = unicodedata.normalize("NFKD", name.rstrip(" ").casefold())
+    return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 
 
 def members(column_type: str) -> tuple[str, ...]:
@@ -155,8 +168,8 @@ def limits(layout: RowLayout, written: Iterable[int], target: TargetTable) -> tu
     found = []
     for place in written:
         column = layout.columns[place]
-        if rule := _rule(column, there[folded_name(column.name)]):
-            found.append(Limit(place=place, name=column.name, keeps=rule[0], amount=rule[1]))
+        rules = _rules(column, there[folded_name(column.name)])
+        found += [Limit(place=place, name=column.name, keeps=keeps, amount=amount) for keeps, amount in rules]
     return tuple(found)
 
 
@@ -171,42 +184,51 @@ def narrowed(layout: RowLayout, later: Iterable[TableDefinition]) -> tuple[Limit
         for newer in definition.columns:
             place = places.get(folded_name(newer.name))
             column = newer if place is None else layout.columns[place]
-            digits = 0 if newer.type in INTEGER_TYPES else newer.scale or 0
+            digits = 0 if newer.type in INTEGER_TYPES else newer.scale or (None if newer.type in FLOAT_TYPES else 0)
             kind = newer.type.lower()
             length = _BYTES_OF_TEXT.get(kind, newer.precision)
             kept = TargetColumn(name=newer.name, data_type=kind, nullable=True, digits=digits, length=length)
-            rules = () if place is None else (_moved(column, newer, layout.zone), _rule(column, kept))
+            rules = () if place is None else (*_moved(column, newer, layout.zone), *_rules(column, kept))
             # Other lengths of bytes are padded, so nothing of them is lost.
             found += [
-                Limit(place=place or 0, name=column.name, keeps=rule[0], amount=rule[1], changed_at=definition.version)
-                for rule in rules
-                if rule and rule[0] != "bytes"
+                Limit(place=place or 0, name=column.name, keeps=keeps, amount=amount, changed_at=definition.version)
+                for keeps, amount in rules
+                if keeps != "bytes"
             ]
     return tuple(found)
 
 
-def _moved(column: TableColumn, newer: TableColumn, zone: str) -> tuple[str, int] | None:
-    """Return what is left of the file's text after the source has given its column another type; None if nothing of it changed."""
+def _moved(column: TableColumn, newer: TableColumn, zone: str) -> Iterator[tuple[str, int]]:
+    """Yield what is left of the file's text after the source has given its column another type."""
     # 0.1 in single precision becomes 0.10000000149011612.
     if column.type == "FLOAT" and newer.type in ("DOUBLE", "DECIMAL"):
-        return "single", 0
-    # The clock of the session that changed the type decides, and only in UTC it is taken to be that of the files.
-    other_clock = column.type != newer.type and "TIMESTAMP" in (column.type, newer.type)
-    return ("clock", 0) if zone and other_clock else None
+        yield "nearest", 0
+    # The clock of the session that changed the type decides. Where no zone is converted, it is taken to be that of the files.
+    if zone and column.type != newer.type and "TIMESTAMP" in (column.type, newer.type):
+        yield "clock", 0
 
 
-def _rule(column: TableColumn, there: TargetColumn) -> tuple[str, int] | None:
-    """Return what the target's column keeps; None if it keeps everything or refuses what it cannot hold."""
-    kind = there.data_type
-    if kind.upper() in INTEGER_TYPES or kind == "decimal" or (kind in _MOMENTS and column.type.lower() in _MOMENTS):
-        # A float may have any number of digits after the point, whatever its declaration.
+def _rules(column: TableColumn, there: TargetColumn) -> Iterator[tuple[str, int]]:
+    """Yield what the target's column keeps, where it neither keeps everything nor refuses what it cannot hold."""
+    kind, is_float = there.data_type, there.data_type in ("float", "double")
+    # FLOAT(7,2) rounds too.
+    if (
+        kind.upper() in INTEGER_TYPES
+        or kind == "decimal"
+        or is_float
+        or (kind in _MOMENTS and column.type.lower() in _MOMENTS)
+    ):
+        # A float may have any number of digits after the point, unless it is declared with some.
         written = _ANY_DIGITS if column.type in FLOAT_TYPES else column.scale or 0
-        return ("digits", there.digits) if there.digits is not None and there.digits < written else None
-    if kind == "date":
-        return ("midnight", 0) if column.type in ("DATETIME", "TIMESTAMP") else None
-    if kind in ("float", "double"):
-        return _precision(column, kind)
-    return _padding(column, there)
+        is_same = is_float and column.scale == there.digits
+        if there.digits is not None and there.digits < written and not is_same:
+            yield "digits", there.digits
+    if kind == "date" and column.type in ("DATETIME", "TIMESTAMP"):
+        yield "midnight", 0
+    if is_float and (rule := _precision(column, kind)):
+        yield rule
+    if rule := _padding(column, there):
+        yield rule
 
 
 def _precision(column: TableColumn, kind: str) -> tuple[str, int] | None:
@@ -255,15 +277,19 @@ _KEPT: Mapping[str, tuple[Callable[[str, int], bool], str]] = {
     "digits": (lambda text, kept: _digits(text) <= kept, "more than {} digits after the point"),
     "midnight": (lambda text, _: _MIDNIGHT.fullmatch(text) is not None, "a time of day"),
     "single": (lambda text, _: _single(text), "more than single precision"),
+    "nearest": (lambda text, _: _single(text), "digits that single precision only comes near"),
     "double": (lambda text, _: Decimal(repr(float(text))) == Decimal(text), "more than double precision"),
     "bytes": (lambda text, length: len(text) == 2 * length, "a length other than {} bytes"),
-    "unpadded": (lambda text, length: not text.endswith(" ") and not _is_blank(text[length:]), "trailing spaces"),
+    "unpadded": (
+        lambda text, length: not text.endswith(" ") and not _is_blank(text[length:]),
+        "trailing spaces, or white space after {} characters",
+    ),
     "blanks": (lambda text, length: not _is_blank(text[length:]), "white space after {} characters"),
     "bytes of blanks": (
         lambda text, length: not _is_blank(text.encode()[length:].decode(errors="ignore")),
         "white space after {} bytes",
     ),
-    "clock": (lambda *_: False, "the time of another clock"),
+    "clock": (lambda text, _: text.startswith("0000-00-00"), "the time of another clock"),
 }
 """Whether the target keeps a value as it is, and the description of what it does not keep."""
 
@@ -294,7 +320,7 @@ def check(values: Values, limits: Iterable[Limit], commit_ts: int = 0) -> None:
         why = "the target's column does not keep; make the target's table fit what the source holds, then start again"
         if limit.changed_at:
             why = (
-                f"the source's column lost when its type changed at {limit.changed_at} ({tso_time(limit.changed_at)}), of which the "
+                f"the source's column has no longer since its type changed at {limit.changed_at} ({tso_time(limit.changed_at)}), of which the "
                 "files have no statement. Run `storage-consumer table pause`, export the table after that, then run "
                 "`storage-consumer load` with --replace"
             )

@@ -135,8 +135,8 @@ class CopyLedger:
         # What is missing goes first: a finished file that was written anew is followed by others that are finished.
         upto = {**there, **self._known.missed(self._sequences)}
         grown = any(listed.get(sequence, 0) < number for sequence, number in upto.items())
-        # A file that was rewritten may hold rows which a copy as of the former time lacks.
-        is_news = grown or bool(there and changed)
+        # A file that was rewritten, before it was read or since, may hold rows which a copy as of the former time lacks.
+        is_news = grown or bool(there and changed) or any(self._sequences[name].rewritten for name in there)
         if is_news or upto != listed:
             self._known = replace(self._known, listed=upto, listed_at=now if is_news else self._known.listed_at)
         return is_news

@@ -109,8 +109,8 @@ class GcsStorage(ReadInParts, OrderedBucket):
             "alt": "media",
         }
         headers, content = self._ask(path, lambda driver: self._download(driver, path, arguments))
-        # Only an empty object has an answer without content, that of a range behind its end.
-        if content and not headers.get("X-Goog-Generation"):
+        # The answer for a range behind the end of an empty object has no headers here.
+        if headers and not headers.get("X-Goog-Generation"):
             raise self._errors.no_object(path, "X-Goog-Generation")
         # An answer with the whole object has no range: then its length is the size.
         total = headers.get("Content-Range", "").rpartition("/")[2]

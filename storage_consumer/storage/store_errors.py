@@ -57,7 +57,7 @@ class StoreErrors(ABC):
     def contradiction(self, what: str) -> StorageUnavailable:
         """Return the error for answers that contradict each other: a listing that lacks a file would lose its rows."""
         return StorageUnavailable(
-            f"{self.where('')}: {what}. The request is repeated; a gateway or proxy on the way may be the cause"
+            f"{self.where('')}: {what}. The request is repeated; the cause may be a gateway or proxy on the way, or an endpoint that is no store of this kind"
         )
 
     def no_listing(self) -> StorageUnavailable:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import event
@@ -16,6 +17,7 @@ from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream.state_tables import EVERY_TABLE, MIGRATED, STATE_VERSION
 from storage_consumer.errors import ConfigError, LeaseLost, StateGone, StorageConsumerError
+from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import EVERYTHING, Finished
 from storage_consumer.plan.journal import DONE, Outcome
@@ -91,6 +93,30 @@ def test_a_failed_transaction_leaves_nothing(mariadb: DatabaseServer) -> None:
             tables=[progress("shop/a", 5)], sequences={"s": Finished(upto=3)}, checkpoint=500, storage_checkpoint=0
         )
     assert state.progress.load() == (Restart(), 0)
+    rig.close()
+
+
+def test_what_copies_have_to_hold_is_stored_when_it_changes(mariadb: DatabaseServer) -> None:
+    """Each save leaves what it was given, also after one that failed, and after another process has written something else."""
+    rig = real_rig(mariadb)
+    state = rig.owner()
+    first, second = (Copies(listed={"s": number}, listed_at=number) for number in (1, 2))
+
+    def save(copies: Copies, checkpoint: int = 5) -> None:
+        tables = [progress("shop/a", 5, copies=copies)]
+        state.progress.save(tables=tables, sequences={}, checkpoint=checkpoint, storage_checkpoint=0)
+
+    mariadb.query("ALTER TABLE storage_consumer.feed ADD CONSTRAINT less CHECK (checkpoint_running < 100)")
+    for copies in (first, first, second, first):
+        with pytest.raises(StorageConsumerError):
+            save(copies, 500)
+        save(copies)
+        assert list(state.progress.load()[0].copies.values()) == [copies]
+    mariadb.query("UPDATE storage_consumer.table_copies SET listed_at = 9")
+    # Who takes over reads first.
+    assert list(state.progress.load()[0].copies.values()) == [replace(first, listed_at=9)]
+    save(first)
+    assert list(state.progress.load()[0].copies.values()) == [first]
     rig.close()
 
 

@@ -36,6 +36,7 @@ SAME = [
     (layout("INT"), there("int", digits=0)),
     (layout("INT"), there("double")),
     (layout("FLOAT"), there("float")),
+    (layout("FLOAT", scale=2), there("float", digits=2)),
     (layout("FLOAT"), there("double")),
     (layout("DOUBLE"), there("double")),
     (layout("DATETIME", scale=3), there("datetime", digits=3)),
@@ -64,6 +65,9 @@ def test_nothing_to_look_out_for(rows: RowLayout, target: TargetTable) -> None:
     [
         (layout("DECIMAL", scale=4), there("decimal", digits=2), ["1.2300", "-1", "9.99"], ["1.2301", "0.001"]),
         (layout("DECIMAL", scale=4), there("int", digits=0), ["1.0000"], ["1.5"]),
+        (layout("DOUBLE"), there("double", digits=2), ["0.12"], ["0.126"]),
+        (layout("FLOAT", scale=3), there("float", digits=2), ["0.12"], ["0.126"]),
+        (layout("DOUBLE"), there("float", digits=2), ["0.5"], ["0.126", "1234567.89"]),
         (layout("DOUBLE"), there("decimal", digits=2), ["1.25", "1e+20", "1.2e1"], ["1.255", "1e-07", "1.2345e1"]),
         (
             layout("DATETIME", scale=6),
@@ -164,17 +168,28 @@ def test_members_by_number(elements: tuple[str, ...], column_type: str, other: o
         (("a", "2"), "enum('2','a')", False),
         (("a", "b"), "enum('b')", False),
         (("a", "2"), "enum('a','b')", True),
-        (("a", "-1 "), "set('a','b')", True),
+        (("a", "+2 "), "set('a','b')", True),
+        (("a", "0"), "set('a','b')", True),
+        (("a", "0", "3", "-1", "2024"), "enum('a','b')", False),
+        (("X", "é"), "enum('x','e')", True),
+        (("f", "x "), "enum('x','e')", False),
         (("a", "2"), "varchar(9)", False),
     ],
 )
 @pytest.mark.parametrize("protocol", ["csv", "dump-sql"])
-def test_a_name_that_is_a_number(
+def test_a_name_that_passes_for_another(
     elements: tuple[str, ...], column_type: str, other: object, protocol: Protocol
 ) -> None:
-    """A column takes the name of a member that it lacks for a member's number, if it is one; any other name the server refuses."""
-    found = other_members(layout("ENUM", elements=elements), there("enum", column_type=column_type), protocol)
+    """A column takes the name of a member that it lacks for another one, if it is that one's number or equal by collation; others the server refuses."""
+    kind = column_type.partition("(")[0]
+    found = other_members(
+        layout("SET" if kind == "set" else "ENUM", elements=elements),
+        there(kind, column_type=column_type, binary_collation=False),
+        protocol,
+    )
     assert ("c (" in found) is other
+    if elements[0] == "X":
+        assert other_members(layout("ENUM", elements=elements), there(kind, column_type=column_type), protocol) == ""
 
 
 @pytest.mark.parametrize(
@@ -185,6 +200,7 @@ def test_a_name_that_is_a_number(
         ("VECTOR", "bit", False),
         ("VECTOR", "longtext", True),
         ("VECTOR", "vector", True),
+        ("TEXT", "vector", False),
         ("BIT", "bit", True),
         ("TEXT", "", True),
     ],
@@ -200,7 +216,13 @@ def test_types_of_another_sort(kind: str, target: str, taken: object) -> None:
         (layout("FLOAT"), TableColumn(name="c", type="DOUBLE"), "", "0.5", "0.1"),
         (layout("FLOAT"), TableColumn(name="c", type="DECIMAL", precision=20, scale=12), "", "0.5", "0.1"),
         (layout("FLOAT"), TableColumn(name="c", type="DECIMAL", precision=20, scale=0), "", "2", "0.5"),
-        (layout("TIMESTAMP"), TableColumn(name="c", type="DATETIME"), "Asia/Tokyo", None, "2024-01-31 10:00:00"),
+        (
+            layout("TIMESTAMP"),
+            TableColumn(name="c", type="DATETIME"),
+            "Asia/Tokyo",
+            "0000-00-00 00:00:00",
+            "2024-01-31 10:00:00",
+        ),
         (layout("DATETIME"), TableColumn(name="c", type="TIMESTAMP"), "Asia/Tokyo", None, "2024-01-31 10:00:00"),
         (layout("TIMESTAMP"), TableColumn(name="c", type="DATETIME"), "", "2024-01-31 10:00:00", None),
         (layout("VARCHAR", precision=9), TableColumn(name="c", type="VARCHAR", precision=2), "", "a ", "ab  "),
@@ -218,7 +240,7 @@ def test_a_type_that_changed_without_a_statement(
     check((kept,), found, 10)
     check((changed,), found, 20)
     if changed is not None:
-        with pytest.raises(ValueError, match=r"column c: .* lost when its type changed at 20"):
+        with pytest.raises(ValueError, match=r"column c: .* no longer since its type changed at 20"):
             check((changed,), found, 10)
 
 

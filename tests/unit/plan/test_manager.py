@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.driver.ddl_prepare import was_seen
-from storage_consumer.model import DataFile, DdlId, TableDefinition
+from storage_consumer.model import DataFile, DdlId, TableDefinition, TableName
+from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.directories import Restart
+from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import DdlStep, Wave
 from storage_consumer.plan.table import Checkpoints, checkpoints
@@ -347,3 +349,43 @@ def test_database_that_was_never_seen(driver: Driver) -> None:
     driver.go(30)
     dropped = {step.table_dir: was_seen(step, driver.manager) for step in driver.ran if step.version == 20}
     assert dropped == {"S": True, "gone": False}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_copy_from_before_a_finished_file_was_written_anew(*, restarted: bool) -> None:
+    """It need not hold the file's new rows, so they stay needed: also where the very next poll finds it, and after a restart."""
+    driver, file, table = Driver(), data_file("s/t", 10, 1), key("s/t")
+    driver.manager.new_round(now=100)
+    driver.show([create("s/t", 10)], [file])
+    assert [each.key for each in driver.manager.note_listed(0)] == [table]
+    driver.go(50, max_ts=20)
+    done, copies = driver.manager.sequences.to_store(), driver.manager.tables[table].copies.to_store()
+    assert copies is not None
+    if restarted:
+        restart = Restart(
+            checkpoint=50,
+            done=done,
+            copies={table: copies},
+            tables={table: 50},
+            journalled=frozenset(each.identity for each in driver.ran),
+        )
+        driver = Driver(restart)
+    driver.manager.new_round(now=200)
+    driver.show([create("s/t", 10)] if restarted else [], [changed(file, "2")])
+    assert [each.key for each in driver.manager.note_listed(0)] == [table]
+    driver.manager.sequences.rewound()
+    known = driver.manager.tables[table].copies.known
+    assert (known.listed_at, known.renewed(150).listed) == (200, {file.sequence: 1})
+    driver.manager.new_round(now=300)
+    assert driver.manager.note_listed(0) == []
+
+
+def test_what_was_read_makes_no_table() -> None:
+    """A table that no file shows is created for what was listed and is missing, not for what was read."""
+    file, table = data_file("s/t", 10, 1), key("s/t")
+    copies = {table: Copies(listed={file.sequence: 1}, listed_at=100)}
+    targets = {table: (TableName(schema="s", table="t"),) * 2}
+    for done, there in (({}, True), ({file.sequence: Finished(upto=1)}, False)):
+        driver = Driver(Restart(checkpoint=50, done=done, copies=copies, targets=targets))
+        driver.show()
+        assert (table in driver.manager.tables) is there
