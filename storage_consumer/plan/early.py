@@ -166,8 +166,7 @@ class Unbased:
         Dumpling exports no views unless told to. They have no rows, so the statement can still run.
         """
         is_covered = step.version <= self._floor and step.definition.ddl_type == DdlKind.CREATE_VIEW
-        # What came later and has run made another one of it, or dropped it.
-        is_last = not table.timeline.has_statement(step.version + 1, max(self._floor, table.checkpoint))
+        is_last = not table.timeline.has_statement(step.version + 1, self._floor)
         return is_covered and is_last and table.key not in self._based
 
     def missing(

@@ -50,12 +50,16 @@ class LeftOutViews:
         self._due.clear()
         for step in found:
             del self._views[step.table_key]
-            table, version = self._tables[step.table_key], step.version
-            # What has come after it has made another one of it, or has ended it; what is still to come runs after it.
-            since = version + 1, table.checkpoint
-            is_last = not (table.timeline.has_statement(*since) or self._lifetimes.ends_of(table).has_within(*since))
-            if is_last and not table.status.excluded:
+            if self.is_last(step) and not self._tables[step.table_key].status.excluded:
                 self._backlog.put_back(step)
         if found:
             self._touches.update(self._backlog.take_queued(), ())
         return bool(found)
+
+    def is_last(self, step: DdlStep) -> bool:
+        """Return whether nothing that has run since has made another view of it, or has ended it; what is still to come runs after it."""
+        table = self._tables[step.table_key]
+        # One of this very version may wait until all of its time is stored.
+        waits = any(each.version == table.checkpoint and each.table_key == table.key for each in self._backlog)
+        since = step.version + 1, table.checkpoint - waits
+        return not (table.timeline.has_statement(*since) or self._lifetimes.ends_of(table).has_within(*since))

@@ -140,11 +140,9 @@ class ConsumerManager:
             # With those that are queued: a rename of the same version may be the one that hands a name on.
             waiting = [step for step in chain(copied, self.backlog) if gives_away(step)]
             together = covered_renames(waiting, self.tables, self.lifetimes.ends_of, self.floor)
-            alone = (
-                step
-                for step in copied
-                if not gives_away(step) and not self.unbased.lacks_view(step, self.tables[step.table_key])
-            )
+            views = [step for step in copied if self.unbased.lacks_view(step, self.tables[step.table_key])]
+            made = [step for step in views if self.left_out.is_last(step)]
+            alone = (step for step in copied if not gives_away(step) and step not in made)
             found = [step for step in alone if is_covered(step, self.tables, self.touches.of)] + together
             for step in copied:
                 if step not in found:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -103,6 +104,7 @@ def held(
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     chance=st.randoms(use_true_random=True),

@@ -261,6 +261,7 @@ def test_csv(
     check(CsvStyle(options=options, order=order).file(kinds, rows), kinds, rows, options, size)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(tables(), st.sampled_from(["\t", ",", "<s>"]), st.booleans(), st.sampled_from(["\r\n", "\n"]), st.booleans())
 def test_csv_without_delimiters(
@@ -327,6 +328,7 @@ def test_spoilt_files(
     assert bool(bulk.error) == bool(plain.error)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(tables(), st.floats(0, 1), st.sampled_from([SQL, CSV, replace(CSV, escape_backslash=False)]))
 def test_cut_files(table: tuple[tuple[str, ...], list[tuple[object, ...]]], share: float, options: DumpOptions) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.campaigns.waves import digests, known
 from tests.harness.corpora import FIXTURES, CorpusSource, available
 
-QUICK = ("shop", "names")
+QUICK = ("shop",)
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,7 @@ def test_values(kind: str, text: str, field: str) -> None:
     assert batch.texts(1, np.array([0, 1])) == [None, field]
 
 
+@pytest.mark.slow
 def test_members_in_any_order() -> None:
     """TiCDC writes mysqlType's members as they come; all else has one sequence."""
     message = json.loads(line(7, "x"))

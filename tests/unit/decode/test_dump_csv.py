@@ -122,7 +122,7 @@ def test_types(kind: str, field: bytes, options: DumpOptions, value: str) -> Non
 
 @pytest.mark.parametrize("options", [BARE, replace(BARE, delimiter="")])
 @pytest.mark.parametrize("following", [b"t", b"Z", b"'", b"N", b"x", b" "])
-@pytest.mark.parametrize("before", [0, 20_000])
+@pytest.mark.parametrize("before", [0, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_unknown_escape(options: DumpOptions, following: bytes, before: int) -> None:
     """What Dumpling never writes behind a backslash shows that backslashes are content: refused, also among many rows."""
     mark = options.delimiter.encode()
