@@ -275,6 +275,7 @@ def write_in_small_portions(spec: JobSpec, groups: list[Group]) -> None:
     target.close()
 
 
+@pytest.mark.slow
 def test_killed_at_any_instant(log: Log) -> None:
     """Whenever tasks that write the same events are killed, the last one leaves behind what the events do, once."""
     groups, started = long_history(), get_context("spawn")

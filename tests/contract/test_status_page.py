@@ -115,6 +115,7 @@ def test_journal_of_a_table(mariadb: DatabaseServer, rig: Rig) -> None:
 
 
 @pytest.mark.alone
+@pytest.mark.slow
 def test_ten_thousand_tables(mariadb: DatabaseServer, rig: Rig) -> None:
     """Each page of a feed with ten thousand tables takes less than two seconds of a processor and two megabytes, the first look included."""
     owner = rig.owner(ME)
@@ -150,6 +151,8 @@ def test_ten_thousand_tables(mariadb: DatabaseServer, rig: Rig) -> None:
     assert {path: best for path, times in took.items() if (best := min(times)) >= 2} == {}
 
 
+@pytest.mark.alone
+@pytest.mark.slow
 def test_many_viewers_are_one_query(mariadb: DatabaseServer, rig: Rig) -> None:
     """Thirty viewers who look for three seconds cause two or three looks at the target."""
     rig.owner(ME).progress.save(tables=[], sequences={}, checkpoint=7, storage_checkpoint=9, lowest=4)

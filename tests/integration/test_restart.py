@@ -29,7 +29,6 @@ pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("sp
 SHOP = Corpus(FIXTURES / "shop" / "new" / "shop__csv")
 
 
-@pytest.mark.quick
 def test_finished_bucket_is_not_read_again(mariadb: DatabaseServer, tmp_path: Path) -> None:
     """A second run over a finished bucket reads no data file, writes nothing, and counts what was finished."""
     replay = Replay(corpus=SHOP, server=mariadb, folder=tmp_path)

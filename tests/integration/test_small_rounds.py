@@ -57,7 +57,6 @@ def test_many_tables(bucket: SmallBucket, mariadb: DatabaseServer, spark: SparkS
     assert {len(content(mariadb, table)) for table in TABLES} == {4}
 
 
-@pytest.mark.quick
 def test_one_of_many_is_refused(bucket: SmallBucket, mariadb: DatabaseServer, spark: SparkSession) -> None:
     """A row that the target refuses stops its own table; those that shared its transaction are written (O12)."""
     bucket.create(*TABLES)

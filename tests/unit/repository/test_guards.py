@@ -159,6 +159,7 @@ def test_every_package_is_installed() -> None:
     assert (ROOT / "storage_consumer" / "py.typed").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.lint
 @pytest.mark.parametrize(
     "command",
