@@ -47,7 +47,6 @@ def shop(tmp_path: Path) -> Path:
     return tmp_path / "bucket"
 
 
-@pytest.mark.quick
 def test_a_bucket_is_explained_without_target_and_spark(shop: Path) -> None:
     """The text names protocol, tables and what is missing; nothing of Spark or the database driver is loaded; nothing is written."""
     before = {path: path.stat().st_mtime_ns for path in shop.rglob("*")}

@@ -45,7 +45,6 @@ def test_finished_bucket_is_not_read_again(mariadb: DatabaseServer, tmp_path: Pa
     assert (third.files, third.written, third.ddls) == (0, 0, 0)
 
 
-@pytest.mark.quick
 def test_table_that_was_halted_catches_up_over_restarts(
     bucket: SmallBucket, mariadb: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

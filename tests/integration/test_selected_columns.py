@@ -66,7 +66,6 @@ def vouched(error: str) -> dict[str, str]:
 
 
 @WITH_NAMES
-@pytest.mark.quick
 def test_selectors_that_changed(bucket: SmallBucket, mariadb: DatabaseServer, spark: SparkSession) -> None:
     """Where files name their columns each row has what it has, whatever the selectors say now, in one window and over a restart; the rest is the default."""
     create(bucket)
@@ -108,7 +107,6 @@ def test_selectors_that_ticdc_ignored(
         mariadb.query("DROP DATABASE s")
 
 
-@pytest.mark.quick
 def test_rows_without_names(bucket: SmallBucket, mariadb: DatabaseServer, spark: SparkSession) -> None:
     """They are read by the selectors only if somebody vouches for these very ones: with others, of as many columns, the table halts again."""
     create(bucket)

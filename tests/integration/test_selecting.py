@@ -104,7 +104,6 @@ def decided(server: DatabaseServer, **options: str) -> str:
     return table_command({"downstream_uri": server.uri} | options, {}).text
 
 
-@pytest.mark.quick
 def test_another_route_is_refused(bucket: SmallBucket, mariadb: DatabaseServer) -> None:
     """The state remembers where rows are; moved by hand and noted, the table goes on under its new name."""
     bucket.create("shop.a")
@@ -157,7 +156,6 @@ def test_what_the_filter_leaves_out(bucket: SmallBucket, server: DatabaseServer)
     }
 
 
-@pytest.mark.quick
 def test_a_table_that_is_taken_in_later(bucket: SmallBucket, mariadb: DatabaseServer) -> None:
     """It halts over restarts; with a copy, and told what that is as of, it goes on from there, and doubles nothing."""
     bucket.create("shop.a", "shop.b")

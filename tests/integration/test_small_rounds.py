@@ -38,7 +38,6 @@ def fill(bucket: SmallBucket, number: int) -> None:
     bucket.metadata(ts(tick + 1))
 
 
-@pytest.mark.quick
 def test_many_tables(bucket: SmallBucket, mariadb: DatabaseServer, spark: SparkSession) -> None:
     """Many tables with two rows each are few transactions; rounds without news ask little, however many tables there are."""
     bucket.create(*TABLES)

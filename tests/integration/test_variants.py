@@ -71,7 +71,6 @@ def test_several_consumers_in_one_process(mariadb: DatabaseServer, spark: SparkS
     assert spark.range(3).count() == 3
 
 
-@pytest.mark.quick
 def test_session_of_another_thread(spark: SparkSession) -> None:
     """A session that another thread made is used as it is: Spark calls none active in this one, and ours would be set over it."""
     before = dict(spark.conf.getAll)
