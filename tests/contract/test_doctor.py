@@ -345,6 +345,7 @@ def test_a_store_that_cannot_be_listed(stored_bucket: tuple[Scene, str], s3: S3S
     assert "very/wrong" not in str(found)
 
 
+@pytest.mark.slow
 def test_a_silent_store(there: Scene) -> None:
     """A store that accepts a connection and says no more is one fault with a remedy, and is waited for once."""
     with silent_port() as port:

@@ -20,6 +20,7 @@ EQUAL = {
 """Collation → whether its name finds texts equal that differ in their bytes."""
 
 
+@pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.parametrize("collation", EQUAL)
 @pytest.mark.parametrize("kind", KINDS)

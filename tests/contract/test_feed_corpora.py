@@ -67,7 +67,7 @@ def test_changes_fold_to_what_the_source_held(source: CorpusSource, tmp_path: Pa
 @pytest.mark.parametrize(
     "source",
     [
-        pytest.param(each, id=str(each), marks=pytest.mark.slow if at > 2 else ())
+        pytest.param(each, id=str(each), marks=pytest.mark.slow if at else ())
         for at, each in enumerate([*(CORPORA if THOROUGH else FEW), *sorted(set(available()) - set(CORPORA), key=str)])
     ],
 )

@@ -420,6 +420,7 @@ def large(request: pytest.FixtureRequest) -> Iterator[LargeRows]:
     server.query(f"SET GLOBAL max_allowed_packet = {before}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load_data", [True, False])
 def test_row_of_64_mb(large: LargeRows, load_data: bool) -> None:  # noqa: FBT001 - pytest gives it by name
     """A row of 64 MB goes in among small ones, by LOAD DATA and by literals, where max_allowed_packet leaves room for it."""
@@ -436,6 +437,7 @@ def test_load_data_heeds_no_limit_but_that_of_packets(large: LargeRows) -> None:
         assert sum(large.sizes().values()) == (20 * 300 << 10) + (3 << 20)
 
 
+@pytest.mark.slow
 def test_row_larger_than_the_server_takes(large: LargeRows) -> None:
     """A row whose statement the server would break the connection for is refused before: key, sizes and way on, no value (P10)."""
     message = (
