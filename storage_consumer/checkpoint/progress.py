@@ -38,7 +38,7 @@ class StoredProgress:
         """Read and store it in `transactions`."""
         self._transactions = transactions
         self._tables = transactions.tables
-        self._copies: Mapping[str, Copies] = {}
+        self._copies: dict[str, Copies] = {}
         """Table key → what the state has of its copies: most rounds change nothing of it."""
 
     def load(self) -> tuple[Restart, int]:
@@ -60,7 +60,7 @@ class StoredProgress:
                     noted.state.in_((DONE, SKIPPED, STARTED))
                 )
             ).all()
-        self._copies = copies
+        self._copies = dict(copies)
         restart = Restart(
             checkpoint=feed.checkpoint_running,
             lowest=feed.checkpoint,
@@ -100,8 +100,11 @@ class StoredProgress:
         with their progress: one that follows the feed without counting for its checkpoint would be taken along past its own rows.
         """
         feed, tables = self._tables.feed, list(tables)
-        known = {t.table_key: t.copies for t in tables if t.copies is not None}
-        copies = {key: each for key, each in known.items() if each != self._copies.get(key)}
+        copies = {
+            table.table_key: table.copies
+            for table in tables
+            if table.copies is not None and table.copies != self._copies.get(table.table_key)
+        }
         with self._transactions.owned("storing the progress") as connection:
             put_tables(connection, self._tables, tables)
             put_copies(connection, self._tables, copies)
@@ -116,7 +119,7 @@ class StoredProgress:
                         storage_checkpoint=larger(feed.c.storage_checkpoint, storage_checkpoint),
                     )
                 )
-        self._copies = {**self._copies, **copies}
+        self._copies.update(copies)
 
 
 def put_tables(

@@ -43,7 +43,8 @@ _SAME_MEMBERS = (
     "Give them the source's members there, in the source's order; if the source changed them and the files have no statement of "
     "that, load the table anew"
 )
-_BYTES_OF_A_CHARACTER = 4
+BYTES_OF_A_CHARACTER = 4
+"""At most."""
 _BYTES_OF_TEXT = {"tinytext": 255, "text": 65_535, "mediumtext": 16_777_215, "longtext": 4_294_967_295}
 """Most bytes of a value, by type."""
 _ANY_DIGITS = 400
@@ -182,17 +183,17 @@ def narrowed(layout: RowLayout, later: Iterable[TableDefinition]) -> tuple[Limit
     found = []
     for definition in later:
         for newer in definition.columns:
-            place = places.get(folded_name(newer.name))
-            column = newer if place is None else layout.columns[place]
+            place, kind = places.get(folded_name(newer.name)), newer.type.lower()
+            if place is None:
+                continue
+            column = layout.columns[place]
             digits = 0 if newer.type in INTEGER_TYPES else newer.scale or (None if newer.type in FLOAT_TYPES else 0)
-            kind = newer.type.lower()
             length = _BYTES_OF_TEXT.get(kind, newer.precision)
             kept = TargetColumn(name=newer.name, data_type=kind, nullable=True, digits=digits, length=length)
-            rules = () if place is None else (*_moved(column, newer, layout.zone), *_rules(column, kept))
             # Other lengths of bytes are padded, so nothing of them is lost.
             found += [
-                Limit(place=place or 0, name=column.name, keeps=keeps, amount=amount, changed_at=definition.version)
-                for keeps, amount in rules
+                Limit(place=place, name=column.name, keeps=keeps, amount=amount, changed_at=definition.version)
+                for keeps, amount in (*_moved(column, newer, layout.zone), *_rules(column, kept))
                 if keeps != "bytes"
             ]
     return tuple(found)
@@ -252,7 +253,7 @@ def _padding(column: TableColumn, there: TargetColumn) -> tuple[str, int] | None
         # A CHAR loses its trailing spaces when it is read.
         unpadded = kind == "char" and column.type != "CHAR"
         return ("unpadded", length) if unpadded else ("blanks", length) if shorter else None
-    longest = _longest(column) * (1 if column.type.lower() in _BYTES_OF_TEXT else _BYTES_OF_A_CHARACTER)
+    longest = _longest(column) * (1 if column.type.lower() in _BYTES_OF_TEXT else BYTES_OF_A_CHARACTER)
     return ("bytes of blanks", length) if kind in _BYTES_OF_TEXT and longest > length > 0 else None
 
 

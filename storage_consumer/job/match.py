@@ -16,7 +16,15 @@ from storage_consumer.decode.layout import hidden_columns, row_layout, zones
 from storage_consumer.decode.values import FLOAT_TYPES, INTEGER_TYPES, wire_kind
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.key_forms import KeyForms, key_forms, lasting_form
-from storage_consumer.job.lossy_columns import is_its_text, is_text, limits, narrowed, other_families, other_members
+from storage_consumer.job.lossy_columns import (
+    BYTES_OF_A_CHARACTER,
+    is_its_text,
+    is_text,
+    limits,
+    narrowed,
+    other_families,
+    other_members,
+)
 from storage_consumer.job.spec import Fold, KeyPart, Mode, TablePlan, VersionPlan, WireColumn
 from storage_consumer.job.target_table import TargetColumn, TargetTable
 from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, VersionKey, folded_name
@@ -29,7 +37,7 @@ _STRIPE_BYTES, _STRIPE_BITS = 64 << 20, (8, 10)
 
 With stripes of 64 rows the server needs a fifth more CPU: they end inside pages of its index, which writers then split.
 """
-_BYTES_OF_A_CHARACTER, _BYTES_OF_A_NUMBER = 4, 16
+_BYTES_OF_A_NUMBER = 16
 _FLOATS_THERE = {
     **dict.fromkeys((*(kind.lower() for kind in INTEGER_TYPES), "decimal"), "DECIMAL"),
     "float": "FLOAT",
@@ -181,7 +189,7 @@ def _forms(
 def _stripe_bits(target: TargetTable) -> int:
     """Return the number of low bits, within `_STRIPE_BITS`, so that a stripe of rows of full length fits `_STRIPE_BYTES`."""
     # Of rows of full length, since how long they are is not known here.
-    largest = sum(_BYTES_OF_A_CHARACTER * (column.length or _BYTES_OF_A_NUMBER) for column in target.columns)
+    largest = sum(BYTES_OF_A_CHARACTER * (column.length or _BYTES_OF_A_NUMBER) for column in target.columns)
     fewest, most = _STRIPE_BITS
     return min(most, max(fewest, (_STRIPE_BYTES // largest).bit_length() - 1))
 

@@ -140,8 +140,11 @@ class ConsumerManager:
             # With those that are queued: a rename of the same version may be the one that hands a name on.
             waiting = [step for step in chain(copied, self.backlog) if gives_away(step)]
             together = covered_renames(waiting, self.tables, self.lifetimes.ends_of, self.floor)
-            views = [step for step in copied if self.unbased.lacks_view(step, self.tables[step.table_key])]
-            made = [step for step in views if self.left_out.is_last(step)]
+            made = [
+                step
+                for step in copied
+                if self.unbased.lacks_view(step, self.tables[step.table_key]) and self.left_out.is_last(step)
+            ]
             alone = (step for step in copied if not gives_away(step) and step not in made)
             found = [step for step in alone if is_covered(step, self.tables, self.touches.of)] + together
             for step in copied:
@@ -312,10 +315,9 @@ class ConsumerManager:
         for table in self.tables.values():
             goes_on = 0 < continues_from <= table.checkpoint and table.status.state != TableState.LOST
             is_news = goes_on and table.copies.forget()
-            there = table.files.unread()
             # Files of a stand-in may be nobody's, so none of them is ever missed; nor is one of a table that is left out.
-            if (there or table.copies.known.listed) and not (table.is_stand_in or table.status.excluded):
-                is_news |= table.copies.note_listed(there, now)
+            if not (table.is_stand_in or table.status.excluded):
+                is_news |= table.copies.note_listed(table.files.unread(), now)
             news += [table] if is_news else []
         return news
 
