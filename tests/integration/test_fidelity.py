@@ -25,7 +25,7 @@ REFUSED: dict[str, tuple[str, dict[str, str], str, str, str]] = {
     "number": ("BIGINT", {}, "TINYINT", "300", "1264"),
     "negative": ("BIGINT", {}, "INT UNSIGNED", "-1", "1264"),
     "long": ("VARCHAR", {"ColumnPrecision": "20"}, "VARCHAR(2)", '"abc"', "1406"),
-    "spaces": ("VARCHAR", {"ColumnPrecision": "20"}, "VARCHAR(2)", '"ab  "', "spaces after 2 characters"),
+    "spaces": ("VARCHAR", {"ColumnPrecision": "20"}, "VARCHAR(2)", '"ab  "', "white space after 2 characters"),
     "padded": ("VARCHAR", {"ColumnPrecision": "20"}, "CHAR(9)", '"ab  "', "trailing spaces"),
     "member": ("ENUM", {}, "ENUM('a','b')", '"x"', "1265"),
     "members": ("SET", {}, "SET('a','b')", '"a,x"', "1265"),

@@ -21,7 +21,7 @@ MOST = 2_000
 """Histories in which a planted bug must be found."""
 FEW = 200
 """Histories in which one must be found that is in the loading of tables."""
-BEGIN = {"written-anew-until-a-restart": 1_600, "skips-forgotten": 3_700}
+BEGIN = {"written-anew-until-a-restart": 1_600, "skips-forgotten": 3_700, "views-known-by-what-they-read": 6_400}
 """First seed for bugs that many histories get through, so that they are found soon."""
 LOGS = 100
 """What a sink is given to write."""
