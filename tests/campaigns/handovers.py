@@ -1,7 +1,7 @@
 """``python -m tests.campaigns handovers``: begins feeds with real exports, goes on with recorded buckets, and prints a table.
 
-Each export of a cut is loaded, and every later cut must be equal; exports of the end show each option of Dumpling. Where Dumpling wrote none of
-a recording, exports of each of its cuts are made of the rows that it had then, in six forms. Exports of chosen commits
+Each export of a cut is loaded, with its views and without, and every later cut must be equal, of which each is another program's; exports of the end
+show each option of Dumpling. Where Dumpling wrote none of a recording, exports of each of its cuts are made of the rows that it had then, in six forms. Exports of chosen commits
 of a history go on with a bucket that is made of it, on TiDB where there is one: rows and structures must be equal at its end, and the journal
 must show that each statement took effect once. Exit code 0 when all are equal, 1 when one differs, 2 when nothing matches what was asked for.
 """
@@ -13,9 +13,11 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from storage_consumer.errors import ExportRefused
@@ -25,7 +27,7 @@ from tests.harness.dumps import Dump
 from tests.harness.dumps import available as available_dumps
 from tests.harness.golden_exports import golden_exports
 from tests.harness.handover_history import History, histories, journal_faults, of_history, recorded
-from tests.harness.handovers import begun, of_workload
+from tests.harness.handovers import begun, of_workload, views_in
 from tests.harness.local_spark import local_spark
 from tests.harness.replay import NotEqual
 from tests.harness.servers import KINDS, SERVERS, DatabaseServer, learn_zone
@@ -43,6 +45,8 @@ class _Case:
     corpus: Corpus
     play: Callable[[DatabaseServer, Path], str]
     """Play it on a server, with all files in a folder, and return from where on; raises where it is not equal."""
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Why tables halted that may."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,29 +55,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workloads", default="", help="comma-separated; empty: all that have exports")
     parser.add_argument("--variants", default="csv,json", help="of the buckets; comma-separated; empty: all")
     parser.add_argument("--archs", default="new", help="of the buckets: new,classic")
-    parser.add_argument("--dumps", default="", help="variants of the exports; comma-separated; empty: all")
+    parser.add_argument("--dumps", default="", help="patterns of the exports' variants; comma-separated; empty: all")
     parser.add_argument("--servers", default="mariadb", help=f"of: {','.join(SERVERS)}")
     asked = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="handovers-") as name, ExitStack() as stack:
         scratch = Path(name)
-        dumps = available_dumps(scratch / "dumps")
-        wanted = [dump for dump in dumps if not asked.dumps or dump.folder.name in words(asked.dumps)]
+        dumps, patterns = available_dumps(scratch / "dumps"), words(asked.dumps) or ("*",)
+        wanted = [dump for dump in dumps if _is_one_of(dump, patterns)]
         servers = [stack.enter_context(SERVERS[kind]()) for kind in words(asked.servers)]
         sources = chosen(
             available(), workloads=words(asked.workloads), variants=words(asked.variants), archs=words(asked.archs)
         )
         corpora = [source.open(scratch / "corpora") for source in sources]
-        cases = _of_recordings(wanted, corpora) + _of_goldens(dumps, corpora, scratch / "made")
+        made = _of_goldens(dumps, corpora, scratch / "made")
+        cases = _of_recordings(wanted, corpora) + [case for case in made if _is_one_of(case.dump, patterns)]
         cases += _of_histories(wanted, words(asked.workloads), scratch / "histories")
         stack.enter_context(local_spark())
         outcomes = [_shown(case, server, scratch / "one") for case in cases for server in servers]
         print(f"\n{sum(outcomes)} of {len(outcomes)} equal")
+        for reason, count in sum((case.reasons for case in cases), Counter[str]()).most_common():
+            print(f"{count} halted: {reason}")
         return 2 if not outcomes else 0 if all(outcomes) else 1
 
 
+def _is_one_of(dump: Dump, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(dump.folder.name, pattern) for pattern in patterns)
+
+
 def _of_recordings(dumps: Sequence[Dump], corpora: Sequence[Corpus]) -> list[_Case]:
-    """Exports of cuts of recordings."""
-    return [_of_cut(dump, corpus) for corpus in corpora for dump in of_workload(dumps, corpus.workload)]
+    """Exports of cuts of recordings, and those with views without them too."""
+    pairs = [(dump, corpus) for corpus in corpora for dump in of_workload(dumps, corpus.workload)]
+    without = [_of_cut(*pair, views=False) for pair in pairs if views_in(pair[0].folder / "dump")]
+    return [_of_cut(*pair) for pair in pairs] + without
 
 
 def _of_goldens(dumps: Sequence[Dump], corpora: Sequence[Corpus], folder: Path) -> list[_Case]:
@@ -86,13 +99,14 @@ def _of_goldens(dumps: Sequence[Dump], corpora: Sequence[Corpus], folder: Path) 
     ]
 
 
-def _of_cut(dump: Dump, corpus: Corpus) -> _Case:
+def _of_cut(dump: Dump, corpus: Corpus, *, views: bool = True) -> _Case:
     def play(server: DatabaseServer, folder: Path) -> str:
-        handover = begun(dump, corpus, server, folder)
-        handover.goes_on()
-        return f"cut {handover.cut}"
+        handover = begun(dump, corpus, server, folder, views=views)
+        reasons.update(handover.starts_anew())
+        return f"cut {handover.cut}{'' if views else ' without views'}"
 
-    return _Case(dump=dump, corpus=corpus, play=play)
+    reasons = Counter[str]()
+    return _Case(dump=dump, corpus=corpus, play=play, reasons=reasons)
 
 
 def _of_histories(dumps: Sequence[Dump], workloads: Sequence[str], folder: Path) -> list[_Case]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from urllib.parse import quote
 from storage_consumer import Consumer
 from storage_consumer.config.export_uris import OF_DUMPLING
 from storage_consumer.errors import ExportRefused
-from tests.harness.corpora import Corpus
+from storage_consumer.summary import RoundSummary
+from tests.harness.corpora import Corpus, Cut
 from tests.harness.dumps import Dump
 from tests.harness.replay import NotEqual, Replay
 from tests.harness.servers import DatabaseServer
@@ -57,14 +59,35 @@ class Handover:
 
     def goes_on(self) -> None:
         """Round by round the target is as the source was at each cut from the export's on."""
-        corpus = self.replay.corpus
         with self.consumer() as consumer:
-            for cut in corpus.cuts[self.cut - 1 :]:
-                corpus.materialise(cut, self.replay.bucket)
-                summary = self.replay.round_to(cut, consumer)
-                if summary.checkpoint != cut.checkpoint_ts and not summary.halted:
-                    message = f"{corpus} at cut {cut.number}: the checkpoint is {summary.checkpoint}, {summary}"
-                    raise NotEqual(message)
+            for cut in self._later_cuts:
+                self._round_to(cut, consumer)
+
+    def starts_anew(self) -> Counter[str]:
+        """So it is where each cut is another program's; return how many tables are halted in the end, by the error's words."""
+        errors: list[str] = []
+        for cut in self._later_cuts:
+            with self.consumer() as consumer:
+                errors = [table.error for table in self._round_to(cut, consumer).halted]
+        return Counter(map(_without_facts, errors))
+
+    @property
+    def _later_cuts(self) -> tuple[Cut, ...]:
+        return self.replay.corpus.cuts[self.cut - 1 :]
+
+    def _round_to(self, cut: Cut, consumer: Consumer) -> RoundSummary:
+        corpus = self.replay.corpus
+        corpus.materialise(cut, self.replay.bucket)
+        summary = self.replay.round_to(cut, consumer)
+        waits = [f"{table.table} waits for {table.waits_for}" for table in summary.tables if table.waits_for]
+        if (summary.checkpoint != cut.checkpoint_ts or waits) and not summary.halted:
+            raise NotEqual(f"{corpus} at cut {cut.number}: the checkpoint is {summary.checkpoint}, {waits}, {summary}")
+        return summary
+
+
+def _without_facts(error: str) -> str:
+    """An error without what is this case's alone."""
+    return re.sub(r"\S*/\S*|`[^`]*`|'[^']*'|\d+", "…", error.partition("Next steps")[0])[:200]
 
 
 def export_uri(folder: Path, dump: Dump) -> str:
@@ -94,23 +117,31 @@ def is_whole(dump: Dump) -> bool:
         return False
 
 
-def prepared(dump: Dump, corpus: Corpus, folder: Path) -> tuple[str, int]:
+def prepared(dump: Dump, corpus: Corpus, folder: Path, *, views: bool = True) -> tuple[str, int]:
     """Copy an export into a folder, as of the recording's own cut; its URI and the number of the cut.
 
-    The export is of another run of the same workload, so its snapshot has another TSO.
+    The export is of another run of the same workload, so its snapshot has another TSO. `views`: with those that it holds.
     """
     number = cut_of(dump, corpus)
     # All files get the time of now, as that which is written below has it: an older one would be another export's.
     shutil.copytree(dump.folder / "dump", folder, copy_function=shutil.copyfile)
+    for path in () if views else views_in(folder):
+        path.unlink()
+        path.with_name(path.name.replace("-schema-view.", "-schema.")).unlink()
     metadata = folder / "metadata"
     pos = f"Pos: {corpus.cuts[number - 1].checkpoint_ts}"
     metadata.write_text(re.sub(r"Pos: \S+", pos, metadata.read_text(encoding="utf-8")), encoding="utf-8")
     return export_uri(folder, dump), number
 
 
-def begun(dump: Dump, corpus: Corpus, server: DatabaseServer, folder: Path) -> Handover:
+def views_in(folder: Path) -> list[Path]:
+    """The files that make views, each of which has one beside it that reserves the view's name."""
+    return list(folder.glob("*-schema-view.*"))
+
+
+def begun(dump: Dump, corpus: Corpus, server: DatabaseServer, folder: Path, *, views: bool = True) -> Handover:
     """A handover whose files are all in `folder`, with an empty bucket."""
-    uri, cut = prepared(dump, corpus, folder / "export")
+    uri, cut = prepared(dump, corpus, folder / "export", views=views)
     (folder / "replay").mkdir()
     without = _BY_THE_CLOCK.get(corpus.workload, {})
     return Handover(Replay(corpus=corpus, server=server, folder=folder / "replay", without=without), uri, cut)
