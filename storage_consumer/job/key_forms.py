@@ -54,6 +54,7 @@ _TABLE: Mapping[str, Mapping[str, Form | None]] = {
     # Numbers are equal by value; `lossy_columns` refuses what the column would round.
     "number": {
         "INTEGER": _AS_WRITTEN,
+        "BIT": _AS_WRITTEN,
         "YEAR": Form.NUMBER,  # year zero is 0000
         "DECIMAL": Form.NUMBER,
         "FLOAT": Form.NUMBER,
@@ -62,6 +63,7 @@ _TABLE: Mapping[str, Mapping[str, Form | None]] = {
     # 0.1 of a FLOAT and 0.10000000149011612 of a DOUBLE are one number in single precision.
     "single": {
         "INTEGER": _AS_WRITTEN,
+        "BIT": _AS_WRITTEN,
         "YEAR": Form.NUMBER,
         "DECIMAL": Form.SINGLE,
         "FLOAT": Form.NEAREST_SINGLE,

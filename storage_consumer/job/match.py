@@ -13,7 +13,7 @@ from typing import NamedTuple
 from storage_consumer.config.settings import Protocol, Upstream
 from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.decode.layout import hidden_columns, row_layout, zones
-from storage_consumer.decode.values import FLOAT_TYPES, INTEGER_TYPES, wire_kind
+from storage_consumer.decode.values import FLOAT_TYPES, INTEGER_TYPES, WireKind, wire_kind
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.key_forms import KeyForms, key_forms, lasting_form
 from storage_consumer.job.lossy_columns import (
@@ -293,7 +293,9 @@ def _wire(column: TableColumn, there: TargetColumn, protocol: Protocol) -> WireC
     kind = "VARCHAR" if is_its_text(there.data_type, column.type) else column.type
     if column.type in FLOAT_TYPES:
         kind = _FLOATS_THERE.get(there.data_type, column.type)
-    return WireColumn(name=column.name, kind=wire_kind(column, protocol), type=kind)
+    # Bits are written like any number, and only a BIT takes a text for something else.
+    is_number = column.type == "BIT" and there.data_type != "bit"
+    return WireColumn(name=column.name, kind=WireKind.TEXT if is_number else wire_kind(column, protocol), type=kind)
 
 
 def _column(target: TargetTable, name: str) -> TargetColumn:
@@ -471,7 +473,8 @@ def _spelled(version: VersionKey, layout: RowLayout, forms: Mapping[str, KeyForm
 
 def _other_kinds(layout: RowLayout, written: tuple[WireColumn, ...], protocol: Protocol) -> str:
     """Return which columns this directory's rows write in another form than the current structure, or an empty text."""
-    forms = {folded_name(c.name): wire_kind(c, protocol) for c in layout.columns}
+    # `_wire` knows how bits are taken.
+    forms = {folded_name(c.name): wire_kind(c, protocol) for c in layout.columns if c.type != "BIT"}
     other = sorted(c.name for c in written if forms.get(folded_name(c.name), c.kind) is not c.kind)
     return f"the rows hold another type of value than the current structure: {', '.join(other)}" if other else ""
 

@@ -72,6 +72,7 @@ FAMILIES = {
     ),
     "whole_to_decimal": Family("DECIMAL(12,2)", (of_type("INT"), str), (decimal(2), lambda n: f'"{n}.00"')),
     "decimal_to_whole": Family("INT", (decimal(2), lambda n: f'"{n}.00"'), (of_type("INT"), str)),
+    "bits_to_whole": Family("BIGINT", (of_type("BIT UNSIGNED", ColumnPrecision="20"), str), (of_type("BIGINT"), str)),
     "float_to_decimal": Family("DECIMAL(12,3)", (of_type("FLOAT"), lambda n: f"{n}.5"), (decimal(3), lambda n: f'"{n}.500"')),
     "moments": Family(
         "DATETIME(6)",

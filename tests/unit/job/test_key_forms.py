@@ -56,6 +56,7 @@ def work(column: TargetColumn, *columns: TableColumn, protocol: str = "csv") -> 
         (of_type("INT"), of_type("VARCHAR"), "varchar", (None, None)),
         (of_type("BINARY", 4), of_type("BINARY", 8), "binary", (Form.PADDED, Form.PADDED)),
         (of_type("YEAR"), of_type("INT"), "int", (Form.NUMBER, None)),
+        (of_type("BIT"), of_type("BIGINT"), "bigint", (None, None)),
     ],
 )
 def test_spelled(old: TableColumn, new: TableColumn, kind: str, spelled: tuple[Form | None, Form | None]) -> None:
