@@ -40,6 +40,8 @@ class Bucket:
     """The checkpoint (a tick) in ``metadata``."""
     hid: bool = False
     """A file that can be missed has been hidden since the round began."""
+    is_back: bool = False
+    """Files that had expired are there again, which a running process may see with its next full listing only."""
     known: set[str] = field(default_factory=set)
     """Paths that a whole round of the writer has listed as they are."""
     is_early: bool = False
@@ -102,7 +104,8 @@ class Bucket:
         if told is not None:
             self.tell_checkpoint(told.tick)
         self._away -= 1
-        self.storage.expired = self.storage.expired if self._away > 0 else frozenset()
+        if self._away <= 0:
+            self._bring_back()
         self.hid |= bool(self.storage.expired)
         self.storage.hidden = frozenset(_between(new)) if dice.random() < 0.1 else frozenset()
         self.hid |= bool(self.storage.hidden)
@@ -126,7 +129,12 @@ class Bucket:
         for place, shown in enumerate(self._shown):
             if not shown:
                 self._put(place)
-        self.storage.hidden = self.storage.expired = frozenset()
+        self.storage.hidden = frozenset()
+        self._bring_back()
+
+    def _bring_back(self) -> None:
+        self.is_back |= bool(self.storage.expired)
+        self.storage.expired = frozenset()
 
     def expire(self, dice: random.Random) -> int:
         """Some of the newest data files that a writer has listed are there no more for a while; return how many."""

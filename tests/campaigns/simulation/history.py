@@ -281,6 +281,7 @@ class History:
     def _running(self, dice: random.Random) -> Process:
         if self.process is None:
             self.counts.processes += 1
+            self.bucket.is_back = False
             seed = dice.getrandbits(32)
             own = random.Random(seed)  # noqa: S311 - not for secrets
             limits = Limits() if self._ends else self._limits(random.Random(seed + 1))  # noqa: S311 - not for secrets
@@ -336,7 +337,7 @@ class History:
         self.bucket.known |= shown
         self.tell(f"a round of process {process.number} to {self.bucket.told}")
         self.counts.repeated += summary.skipped.get("row: repeated delivery", 0)
-        may_wait = self.bucket.hid or bool(process.ddl_workers.running)
+        may_wait = self.bucket.hid or self.bucket.is_back or bool(process.ddl_workers.running)
         # It may have become another one while the process was paused, and whole again since.
         takes_last = once and self.bucket.is_whole and written == len(self.bucket.sink.writes)
         stays = had_decisions or self._has_decisions or self.loads.is_any_open
@@ -456,12 +457,12 @@ class History:
         self._ends = True
         for key in sorted(self.paused):
             self._resume(key)
-        # A new process has no statement that a decision could wait for.
-        if self.process is not None and (self.process.limits != Limits() or self._has_decisions):
-            self.process.spare()
-            self._end()
         self.bucket.sink.finish(dice)
         self.bucket.show_all()
+        # A new process lists everything, and has no statement that a decision could wait for.
+        if self.process is not None and (self.process.limits != Limits() or self._has_decisions or self.bucket.is_back):
+            self.process.spare()
+            self._end()
         self.bucket.tell_checkpoint(self.source.tick + 1)
         self._late_tasks()
         self._last_round(dice)
