@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from storage_consumer.model import TableName
 from tests.harness.small_bucket import CREATE_TABLE, row, ts
+from tests.unit.deciding import decide
 from tests.unit.driving import World, of
 
 ALTER, DROP, RENAME, ALTER_DATABASE, DROP_DATABASE = 5, 4, 14, 7, 2
@@ -37,6 +40,14 @@ def no_schema(world: World) -> None:
     world.bucket.write(f"shop/a/meta/schema_{ts(5)}_{7:010d}.json", "{")
 
 
+def changed(world: World) -> None:
+    """Somebody took a column of it in the target away."""
+    name = TableName(schema="shop", table="a")
+    structure = world.records.structures[name]
+    world.records.structures[name] = replace(structure, columns=structure.columns[:1])
+    world.bucket.rows("shop.a", 2, row("shop.a", 4, "2", '"two"'))
+
+
 def others(world: World) -> None:
     """Statements that tie tables to shop.a, straight and by another one; and rows of one that has nothing to do with it."""
     world.bucket.schema("shop.b", ts(6), "DROP TABLE `b`", DROP)
@@ -58,7 +69,7 @@ def shop() -> World:
     return world
 
 
-@pytest.mark.parametrize("halts", [refused, not_run, unreadable, missing, no_schema])
+@pytest.mark.parametrize("halts", [refused, not_run, unreadable, missing, no_schema, changed])
 def test_a_table_that_halts(halts: Callable[[World], None]) -> None:
     """Only tables that a later statement ties to it wait, at that statement, and name the halted one; the feed's checkpoint stays."""
     world = shop()
@@ -73,6 +84,21 @@ def test_a_table_that_halts(halts: Callable[[World], None]) -> None:
     assert [of(summary, name).checkpoint for name in ("shop.b", "shop.c", "other.z")] == [ts(7), ts(10), ts(10)]
     assert [len(world.rows(name)) for name in ("shop.c", "other.z")] == [2, 1]
     assert summary.checkpoint == of(summary, "shop.a").checkpoint < summary.checkpoint_running <= ts(8)
+
+
+def test_a_table_that_an_operator_pauses() -> None:
+    """It costs the others the same."""
+    world = shop()
+    decide(world, "pause")
+    others(world)
+    summary = world.once()
+    assert ([table.table for table in summary.paused], summary.halted) == (["shop.a"], ())
+    assert {table.table: table.error.partition("held up by ")[2] for table in summary.waiting} == {
+        "shop.b": "shop.a (paused)",
+        "shop.d": "shop.a (paused)",
+    }
+    assert [of(summary, name).checkpoint for name in ("shop.b", "shop.c", "other.z")] == [ts(7), ts(10), ts(10)]
+    assert summary.checkpoint == ts(3)
 
 
 def test_a_statement_about_a_database() -> None:
