@@ -154,6 +154,8 @@ class Consumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the consumer."""
+        if error is not None:
+            self._recorder.failed(str(error))
         self.close()
 
     def run_once(self, stop: StopSignal | None = None) -> RoundSummary:

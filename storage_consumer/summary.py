@@ -46,7 +46,9 @@ class RoundSummary:
     checkpoint_running: int = 0
     """The same for the tables that are not halted; never less than `checkpoint`."""
     storage_checkpoint: int = 0
-    """The checkpoint-ts of the bucket's ``metadata`` at the start of the round."""
+    """The checkpoint-ts of the bucket's ``metadata`` at the start of the round; an earlier one while that is not to be believed."""
+    refused_checkpoint: int = 0
+    """What ``metadata`` says if that lies too far ahead of the clock to be believed; else 0."""
     seconds: float = 0.0
     """Wall time of the round, in seconds."""
     finished_files: int = 0

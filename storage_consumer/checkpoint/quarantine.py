@@ -97,9 +97,10 @@ def close_entries(connection: Connection, tables: StateTables, step: DdlStep, *,
 
 
 def close_copied(connection: Connection, tables: StateTables, table_key: str, at: int) -> None:
-    """Remove the entries of a table that was copied as of a TSO, which the copy holds."""
-    kept = tables.quarantine
+    """Remove the entries of a table that was copied as of a TSO, which the copy holds, and what a comparison found before."""
+    kept, compared = tables.quarantine, tables.verified
     connection.execute(delete(kept).where(and_(kept.c.table_key == table_key, kept.c.commit_ts <= at)))
+    connection.execute(delete(compared).where(compared.c.table_key == table_key))
 
 
 def _asked(*row: Any) -> AskedEntry:

@@ -92,11 +92,11 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                     "nobody writes (not with --batch)", "Start `storage-consumer run`; its log says why it ended."
                 ),
                 ExitCode.TABLES_STOPPED: Ending(
-                    "one or more tables are halted or paused, or have rows in the quarantine",
+                    "one or more tables are halted or paused, have rows in the quarantine, or differ by `verify`",
                     "Run the command that stands below each of them.",
                 ),
                 ExitCode.BEHIND: Ending(
-                    "rounds fail and are tried again, or the checkpoint is older than --max-lag",
+                    "rounds fail and are tried again, clocks differ, or the checkpoint is older than --max-lag",
                     "Bring back what does not answer, which the status names. If the bucket's checkpoint is as old, look at the changefeed; else [Capacity](../operations/capacity.md).",
                 ),
             }

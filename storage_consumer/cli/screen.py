@@ -32,6 +32,8 @@ _WORDS = {
         *(
             "stopped",
             "no-writer",
+            "unknown",
+            "clock-skew",
             "unequal",
             "halted",
             "lost",

@@ -36,10 +36,12 @@ _LONGEST = 100
 """Columns of a statement on a terminal."""
 CODES = {
     Health.HEALTHY: ExitCode.DONE,
+    Health.UNKNOWN: ExitCode.FAILED,
     Health.NO_WRITER: ExitCode.NOT_THE_WRITER,
     Health.RETRYING: ExitCode.BEHIND,
     Health.STOPPED: ExitCode.TABLES_STOPPED,
     Health.UNEQUAL: ExitCode.TABLES_STOPPED,
+    Health.CLOCK_SKEW: ExitCode.BEHIND,
     Health.BEHIND: ExitCode.BEHIND,
 }
 """First word of a status → how the command ends."""

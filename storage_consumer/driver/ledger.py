@@ -49,6 +49,8 @@ class RoundLedger:
     """Number of the round since the start of the program, from 1."""
     storage_checkpoint: int
     """Highest storage checkpoint that any run has seen, so that a step back changes nothing; the poll of the round raises it."""
+    refused_checkpoint: int = 0
+    """See `RoundSummary.refused_checkpoint`."""
     steps: int = 0
     """Number of steps that took effect and are stored as done; a job that only halted tables does not count, since they retry."""
     ended_early: str = ""
@@ -261,6 +263,7 @@ class RoundLedger:
             checkpoint=reached.lowest,
             checkpoint_running=reached.running,
             storage_checkpoint=self.storage_checkpoint,
+            refused_checkpoint=self.refused_checkpoint,
             seconds=self.context.clock.monotonic() - self.began,
             finished_files=manager.finished_files,
             pending_files=manager.pending_files,

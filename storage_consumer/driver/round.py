@@ -30,6 +30,7 @@ def run_round(
     with ledger.stage("poll"):
         poll = context.reader.poll()
         ledger.storage_checkpoint = checkpoint = max(poll.checkpoint, ledger.storage_checkpoint)
+        ledger.refused_checkpoint = poll.refused_checkpoint
         late = Intake(context, ledger).take(poll)
     context.progress.round_started(
         files=manager.pending_files, size=manager.pending_bytes, storage_checkpoint=checkpoint

@@ -67,6 +67,8 @@ class Recorder:
         self._entered = clock.monotonic()
         self._phase = Phase.STARTING
         self._retry = ""
+        self._furthest = 0
+        """Most files that a round has read which had to be retried, since the retries began."""
         self._round: _Round | None = None
         self._moved_at = 0.0
         self._rate = _Rate()
@@ -89,7 +91,7 @@ class Recorder:
     def round_started(self, *, files: int, size: int, storage_checkpoint: int) -> None:
         """Begin a round."""
         with self._lock:
-            self._enter(Phase.APPLYING)
+            self._begin(Phase.APPLYING)
             self._moved_at = self._clock.monotonic()
             self._source = (storage_checkpoint, self._clock.now())
             self._round = _Round(self._moved_at, files, size)
@@ -102,6 +104,8 @@ class Recorder:
             if self._round is not None:
                 self._round.files_done += files
                 self._round.rows += rows
+                if self._round.files_done > self._furthest:
+                    self._enter(Phase.APPLYING)
             self._read += rows
             self._tally.files += files
             self._rate.add(self._moved_at, now, rows)
@@ -139,20 +143,31 @@ class Recorder:
             if event == "lease_waiting":
                 self._enter(Phase.STANDBY)
             elif event == "lease_acquired":
-                self._enter(Phase.LOADING)
+                self._begin(Phase.LOADING)
             elif event == "retry":
                 self._totals = replace(self._totals, retries=self._totals.retries + 1)
                 if fields.get("what") == "round":
                     self._retry = str(fields.get("error", ""))
+                    self._furthest = max(self._furthest, self._round.files_done if self._round is not None else 0)
                     self._round = None
                     self._enter(Phase.RETRYING)
+
+    def failed(self, error: str) -> None:
+        """Keep the error with which the process ends."""
+        with self._lock:
+            self._retry = error
+
+    def _begin(self, phase: Phase) -> None:
+        """Begin a phase unless something is retried: that lasts until a round gets further than those that failed."""
+        if self._phase != Phase.RETRYING:
+            self._enter(phase)
 
     def _enter(self, phase: Phase) -> None:
         """Begin a phase. Rounds follow one another closely: applying and idling in turns does not begin anew each time."""
         if phase != self._phase:
             self._phase, self._since, self._entered = phase, self._clock.now(), self._clock.monotonic()
         if phase != Phase.RETRYING:
-            self._retry = ""
+            self._retry, self._furthest = "", 0
 
     # what is known
 
@@ -196,6 +211,7 @@ class Recorder:
                 rows_per_second=round(self._rate.per_second(), 1),
                 pending_files=self._last.pending_files,
                 pending_bytes=self._last.pending_bytes,
+                refused_checkpoint=self._last.refused_checkpoint,
                 last_round_at=self._last_round_at,
                 totals=self._totals,
                 skipped=dict(self._skipped),

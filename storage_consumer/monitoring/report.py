@@ -25,7 +25,7 @@ class Phase(StrEnum):
     IDLE = "idle"
     """Between two rounds."""
     RETRYING = "retrying"
-    """Something did not answer; see `Report.retry`."""
+    """Something did not answer, and no round has got further since; see `Report.retry`."""
     ENDED = "ended"
     """The program has ended; nothing is written until it is started again."""
 
@@ -69,7 +69,7 @@ class Report:
     phase_seconds: float | None = None
     """For how long the phase had lasted when the report was made; None from an older program."""
     retry: str = ""
-    """What did not answer last, while the phase is `RETRYING`."""
+    """What did not answer last, while the phase is `RETRYING`; with `ENDED` the error with which the program ended, or an empty text."""
     work: Work | None = None
     """The running round, once it knows what it has to do."""
     rows_per_second: float = 0.0
@@ -77,6 +77,8 @@ class Report:
     pending_files: int = 0
     """Files with rows beyond the storage checkpoint, or not yet read, at the end of the last round."""
     pending_bytes: int = 0
+    refused_checkpoint: int = 0
+    """The checkpoint-ts of the bucket's ``metadata`` if it lies too far ahead of the clock to be believed; else 0."""
     last_round_at: float = 0.0
     """When the last round ended; 0 before the first."""
     totals: Totals = Totals()

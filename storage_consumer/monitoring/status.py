@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from storage_consumer.amounts import some_of
 from storage_consumer.clock import span
 from storage_consumer.model import TableName, physical_ms
 from storage_consumer.monitoring.report import Phase, Report
@@ -20,9 +21,12 @@ from storage_consumer.plan.selection import AT_A_START
 from storage_consumer.plan.table_decisions import Verb
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import OR_BY_HAND
+from storage_consumer.verifying.result import Outcome, TableResult
 
 FRESH = 30.0
 """Seconds after which a report no longer tells what its writer is doing."""
+AHEAD = 60.0
+"""Seconds that the bucket's checkpoint may lie ahead of the target's clock."""
 STALLED = 300.0
 """Seconds that the bucket's checkpoint may lie back before the source counts as stalled. TiCDC moves it every few seconds."""
 STOPPED = (TableState.HALTED, TableState.LOST, TableState.PAUSED)
@@ -32,6 +36,8 @@ _WRITABLE = (
     "the target is read-only, so that no process can have the lease. Point at its primary, or make it writable; a process that "
     "still runs goes on by itself, else start `storage-consumer run`"
 )
+_NAMED = 5
+"""Most tables that a reason names."""
 _AGAIN = "`storage-consumer table resume"
 """How a message names the command, without the options that lead to the target."""
 _KILL = re.compile(r"`(KILL \d+)`")
@@ -45,6 +51,8 @@ _TARGET = re.compile(r" --downstream-uri ('(?:[^']|'\\'')*'|\S+)")
 class Health(StrEnum):
     """The one word for a feed. Where several hold, the first of these counts."""
 
+    UNKNOWN = "unknown"
+    """The state does not answer, so that only an older look at it is known; `judged` never says so."""
     NO_WRITER = "no-writer"
     """Nobody writes: no process has the lease."""
     RETRYING = "retrying"
@@ -52,7 +60,9 @@ class Health(StrEnum):
     STOPPED = "stopped"
     """One or more tables are halted or paused; the others go on."""
     UNEQUAL = "unequal"
-    """The quarantine holds rows of one or more tables, which the target lacks."""
+    """One or more tables are not equal to the source: the quarantine holds rows of them, or a comparison found differences."""
+    CLOCK_SKEW = "clock-skew"
+    """The bucket's checkpoint lies ahead of the clock: one of the two is wrong, so no lag means anything."""
     BEHIND = "behind"
     """The checkpoint is older than it may be."""
     HEALTHY = "healthy"
@@ -152,12 +162,14 @@ def judged(
     `command` returns the command for a verb on a table, `max_lag` is the most seconds that the checkpoint may lie back, and without
     `needs_writer` it is no fault that nobody writes at the moment.
     """
-    tables = tuple(_tables(snapshot, command))
+    different = _different(snapshot)
+    tables = tuple(_tables(snapshot, command, different))
     stopped = [each for each in tables if each.state in STOPPED]
     lag = lag_of(snapshot.checkpoint, snapshot.now)
     # A table that catches up after its load counts for no checkpoint, but is behind all the same.
     behind = lag_of(snapshot.slowest, snapshot.now)
     late = max_lag is not None and (behind is None or behind > max_lag)
+    skew = _skew(snapshot)
     lonely = needs_writer and not snapshot.writer
     health = next(
         health
@@ -165,7 +177,8 @@ def judged(
             (Health.NO_WRITER, lonely),
             (Health.RETRYING, _is_retrying(snapshot)),
             (Health.STOPPED, bool(stopped)),
-            (Health.UNEQUAL, any(table.quarantined for table in snapshot.tables)),
+            (Health.UNEQUAL, bool(different) or any(table.quarantined for table in snapshot.tables)),
+            (Health.CLOCK_SKEW, bool(skew)),
             (Health.BEHIND, late),
             (Health.HEALTHY, True),
         )
@@ -203,8 +216,9 @@ def _reasons(status: Status, stopped: list[TableStatus], exceeded: float | None,
     if lonely:
         last = f"; {snapshot.last_writer} was the last" if snapshot.last_writer else ""
         how = "; it ended" if report and report.phase == Phase.ENDED else ""
+        error = f". Its error was: {report.retry}" if how and report and report.retry else ""
         do = _WRITABLE if snapshot.read_only else "start `storage-consumer run`"
-        yield f"nobody writes{last}{how}: {do}"
+        yield f"nobody writes{last}{how}: {do}{error}"
     if _is_retrying(snapshot) and report:
         yield f"the writer has been retrying for {span(report.lasted(snapshot.now, snapshot.report_age))}: {report.retry}"
     if stopped:
@@ -216,6 +230,10 @@ def _reasons(status: Status, stopped: list[TableStatus], exceeded: float | None,
     if unequal := [table for table in snapshot.tables if table.quarantined]:
         rows = sum(table.quarantined for table in unequal)
         yield f"{_some(rows, 'row')} of {_some(len(unequal), 'table')} in the quarantine: the target is not equal to the source there"
+    if different := _different(snapshot):
+        yield f"`verify` found {_some(len(different), 'table')} different: {some_of([str(each.table) for each in different.values()], _NAMED)}"
+    if skew := _skew(snapshot):
+        yield skew
     if exceeded is not None:
         behind = lag_of(snapshot.slowest, snapshot.now)
         so_far = f"{span(behind)} old" if behind is not None else "not there yet"
@@ -236,6 +254,26 @@ def _reasons(status: Status, stopped: list[TableStatus], exceeded: float | None,
         yield "no round has ended yet"
 
 
+def _different(snapshot: Snapshot) -> dict[TableName, TableResult]:
+    """Return, by folded name, what comparisons found of the tables that are not equal to the source."""
+    dropped = {table.name.folded() for table in snapshot.tables if table.state == TableState.DROPPED}
+    different = (each for each in snapshot.verified if each.outcome is Outcome.DIFFERENT)
+    return {each.table.folded(): each for each in different if each.table.folded() not in dropped}
+
+
+def _skew(snapshot: Snapshot) -> str:
+    """Return how far the source's clock is from ours; empty if they agree, or if the bucket's checkpoint is older than now."""
+    refused = snapshot.report.refused_checkpoint if snapshot.report and is_reported(snapshot) else 0
+    checkpoint = refused or snapshot.storage_checkpoint
+    ahead = physical_ms(checkpoint) / 1000 - snapshot.now
+    if ahead <= AHEAD:
+        return ""
+    then = "it is not believed, and nothing new is applied" if refused else "no lag is to be relied on"
+    return (
+        f"the bucket's checkpoint is {span(ahead)} ahead of the target's clock, so {then}: set the clock that is wrong"
+    )
+
+
 def _silence(snapshot: Snapshot) -> str:
     """Return that what the writer does is not known."""
     if snapshot.report is not None:
@@ -250,7 +288,9 @@ def _some(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def _tables(snapshot: Snapshot, command: Callable[[Verb, TableName], str]) -> Iterator[TableStatus]:
+def _tables(
+    snapshot: Snapshot, command: Callable[[Verb, TableName], str], different: Mapping[TableName, TableResult]
+) -> Iterator[TableStatus]:
     """Yield the tables to be shown: halted ones first, then those that wait, by name."""
     waiting = snapshot.report.waiting if snapshot.report else {}
     order = {state: place for place, state in enumerate(_BEHIND)}
@@ -258,13 +298,15 @@ def _tables(snapshot: Snapshot, command: Callable[[Verb, TableName], str]) -> It
     found = []
     for table in snapshot.tables:
         load = loads.get(table.name.folded())
+        result = different.get(table.name.folded())
         said = filter(None, (table.error or waiting.get(str(table.name), ""), _of_load(load)))
-        reason = "; ".join(said) or _unequal(table)
+        reason = "; ".join(said) or _unequal(table, result)
         state = snapshot.shown(table)
         is_open = bool(table.decision) and (not table.obeyed or bool(table.refusal))
         # A view that is left out runs, for it has no rows that could be behind.
         is_left_out = state == TableState.RUNNING and bool(table.error)
-        if not (state in _BEHIND or is_open or table.quarantined or is_left_out or (load and load.is_pending)):
+        is_odd = is_open or table.quarantined or is_left_out or (load and load.is_pending) or result
+        if state not in _BEHIND and not is_odd:
             continue
         checkpoint = snapshot.checkpoint_running if table.follows and state not in STOPPED else table.checkpoint
         found.append(
@@ -275,7 +317,7 @@ def _tables(snapshot: Snapshot, command: Callable[[Verb, TableName], str]) -> It
                 lag=lag_of(checkpoint, snapshot.now),
                 reason=reason,
                 decision=_decision(table) if is_open else "",
-                next_steps=_next_steps(table, state, reason, command),
+                next_steps=(*_next_steps(table, state, reason, command), *(_healing(result) if result else ())),
             )
         )
     yield from sorted(found, key=lambda each: (order.get(each.state, len(order)), str(each.name)))
@@ -314,8 +356,21 @@ def _of_load(load: Load | None) -> str:
     return f"the load from {load.source}{why}"
 
 
-def _unequal(table: Table) -> str:
-    return f"{_some(table.quarantined, 'row')} in the quarantine, which the target refused" if table.quarantined else ""
+def _unequal(table: Table, result: TableResult | None) -> str:
+    refused = (
+        f"{_some(table.quarantined, 'row')} in the quarantine, which the target refused" if table.quarantined else ""
+    )
+    found = ""
+    if result is not None:
+        what = [_some(result.different_rows, "row")] if result.different_rows else []
+        what += ["its structure"] if result.structure else []
+        found = f"`verify` found {' and '.join(what) or 'it'} different as of {result.checkpoint}"
+    return "; ".join(filter(None, (refused, found)))
+
+
+def _healing(result: TableResult) -> tuple[str, ...]:
+    """Return the commands that make a table equal again; what a person has to do in between stands beside them in `verify`."""
+    return tuple(line for line in result.heal.split("\n") if line and not line.startswith("#"))
 
 
 def _decision(table: Table) -> str:

@@ -11,8 +11,7 @@ from storage_consumer.monitoring.snapshot import Snapshot
 from storage_consumer.monitoring.status import Health, Status
 from storage_consumer.monitoring.wording import doing, moment, pending, skipped
 
-_UNKNOWN = "unknown"
-_LOOKS = {Health.HEALTHY: "good", Health.BEHIND: "warn", Health.RETRYING: "warn"}
+_LOOKS = {Health.UNKNOWN: "unknown", Health.HEALTHY: "good", Health.BEHIND: "warn", Health.RETRYING: "warn"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,13 +32,10 @@ class Bar:
     of: int
 
 
-def headline(status: Status | None, age: float, fault: str) -> Headline:
-    """Return the headline. While the target does not answer nothing is known for sure, whatever was seen `age` seconds ago."""
+def headline(status: Status | None, fault: str) -> Headline:
+    """Return the headline; `fault`: why there is no status, if there is none."""
     if status is None:
-        return Headline(word=_UNKNOWN, look=_UNKNOWN, reasons=(fault or "nothing was seen yet",))
-    if fault:
-        last = f"the state could not be read for {span(age)}; this is what was seen before that ({status.health})"
-        return Headline(word=_UNKNOWN, look=_UNKNOWN, reasons=(last, fault))
+        return Headline(word=Health.UNKNOWN, look=_LOOKS[Health.UNKNOWN], reasons=(fault or "nothing was seen yet",))
     look = _LOOKS.get(status.health, "bad")
     # A healthy feed can have something odd to say too.
     return Headline(word=status.health, look=look, reasons=status.reasons)

@@ -9,14 +9,14 @@ from http import HTTPStatus
 from threading import Lock
 from typing import Any
 
-from storage_consumer.clock import Clock
+from storage_consumer.clock import Clock, span
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.document import document
 from storage_consumer.monitoring.http_server import Handler, Request, Response
 from storage_consumer.monitoring.report import Minute, Report
 from storage_consumer.monitoring.snapshot import JournalEntry, Snapshot
-from storage_consumer.monitoring.status import STOPPED, Status
+from storage_consumer.monitoring.status import STOPPED, Health, Status
 from storage_consumer.monitoring.table_minutes import TableMinute
 from storage_consumer.page.facts import facts, headline, is_own, process_facts, progress
 from storage_consumer.page.plots import lag_plot, rate_plot, table_plot
@@ -97,13 +97,16 @@ class Site:
         return _Known(status=status, rows=rows_of(status), minutes=minutes)
 
     def _seen(self) -> Seen[_Known]:
-        """Return the newest look. Lags in one that is old grow with its age."""
+        """Return the newest look. Lags in one that is old grow with its age, and nothing is known for sure."""
         seen = self._looks.latest()
         if seen.value is None or not seen.fault:
             return seen
         snapshot = seen.value.status.snapshot
         aged = replace(snapshot, now=snapshot.now + seen.age, report_age=snapshot.report_age + seen.age)
-        return replace(seen, value=self._judged(aged, seen.value.minutes))
+        known = self._judged(aged, seen.value.minutes)
+        last = f"the state could not be read for {span(seen.age)}; this is what was seen before that ({known.status.health})"
+        status = replace(known.status, health=Health.UNKNOWN, reasons=(last, seen.fault))
+        return replace(seen, value=replace(known, status=status))
 
     def _overview(self, request: Request) -> Response:
         query, seen = Query.of(request.query), self._seen()
@@ -174,7 +177,7 @@ class Site:
         snapshot = status.snapshot if status and not seen.fault else None
         return {
             "query": query,
-            "head": headline(status, seen.age, seen.fault),
+            "head": headline(status, seen.fault),
             "status": status,
             "process": [fact for fact in process_facts(process, snapshot, now) if fact[1]],
             "version": process.version,

@@ -29,8 +29,8 @@ class Metadata:
         """Number of times that the file existed but held no valid checkpoint-ts."""
         self.went_back = False
         """Whether it once went so far back that it may be another changefeed's."""
-        self.is_ahead = False
-        """Whether the latest value lies beyond the clock: then one of the two is wrong."""
+        self.refused = 0
+        """The latest value if it lies beyond the clock, so that one of the two is wrong; else 0."""
         # The last value that was read, None for no file. -1 is neither, so that the first reading is news whatever it says.
         self._last: int | None = -1
 
@@ -48,9 +48,9 @@ class Metadata:
                 f"metadata holds no checkpoint-ts but {content[:_SHOWN]!r}; the last good value {self.checkpoint} "
                 "stays in force. If this lasts, check the changefeed"
             )
-        self.is_ahead = is_ahead_of_clock(ts, now)
+        self.refused = ts if is_ahead_of_clock(ts, now) else 0
         # It is not believed, so neither `checkpoint` nor `latest` moves.
-        if self.is_ahead:
+        if self.refused:
             known, self._last = self._last, ts
             said = self._refused(
                 f"metadata says checkpoint-ts {ts}, and the last good value {self.checkpoint} stays: {ahead_of_clock(ts, now)}"

@@ -72,6 +72,8 @@ class Poll:
     """Whether everything was listed."""
     finished: int = 0
     """Number of data files that an earlier run finished and that are therefore not among `data_files`."""
+    refused_checkpoint: int = 0
+    """What ``metadata`` says if that lies too far ahead of the clock to be believed; else 0."""
     unreadable_metadata: int = 0
     """Number of times since the start that ``metadata`` existed but held no valid checkpoint-ts."""
 
@@ -204,6 +206,7 @@ class StorageReader:
             full=full,
             finished=sum(look.finished for look in looks),
             unreadable_metadata=odd,
+            refused_checkpoint=self._metadata.refused,
         )
         # The looks stay as they are: the next poll returns all of this again, with the schema file that could not be read now.
         if any(isinstance(read.content, StorageUnavailable) for read in poll.schema_files):
@@ -332,7 +335,7 @@ class StorageReader:
     def _too_new(self, looks: Iterable[Findings], now: float) -> Iterator[str]:
         """Yield warnings on schema files whose version no source can have issued yet, unless it is the clock that must be wrong."""
         # If `metadata` is ahead too, the clock is the likelier culprit, and that has been reported already.
-        if self._metadata.is_ahead:
+        if self._metadata.refused:
             return
         for file in (file for look in looks for file in look.schema_files if is_ahead_of_clock(file.version, now)):
             yield f"{file.stored.path} waits for the checkpoint to reach its version: {ahead_of_clock(file.version, now)}"

@@ -371,7 +371,7 @@ def test_names_by_the_routes(rig: VerifyRig) -> None:
 
 
 def test_every_result_is_stored(rig: VerifyRig) -> None:
-    """Results are in the state, and a weaker look does not hide a difference that a full one has found."""
+    """Results are in the state; a weaker look does not hide a difference that a full one has found, and a copy settles it."""
     rig.at_target("UPDATE t SET v = -1 WHERE id = 5")
     rig.compared()
     kept = "SELECT outcome, checkpoint FROM storage_consumer.verify_results"
@@ -379,6 +379,12 @@ def test_every_result_is_stored(rig: VerifyRig) -> None:
     assert (outcome, checkpoint > 0) == ("different", True)
     assert rig.one("t", how="quick").outcome is Outcome.EQUAL
     assert rig.target.query(kept) == (("different", checkpoint),)
+    name = TableName(schema=SOURCE, table="t")
+    with closing(rig.state()) as state:
+        load = Load(table_key=rig.key("t"), name=name, load_id="1", source="file:///e", low=rig.now(), parts=2)
+        state.loads.begin([replace(load, phase=LoadPhase.LOADING)], by="op")
+        state.lease.release()
+    assert rig.target.query(kept) == ()
 
 
 def test_a_limit_of_rows_per_second(rig: VerifyRig) -> None:

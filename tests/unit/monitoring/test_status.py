@@ -18,6 +18,7 @@ from storage_consumer.plan.selection import AT_A_START
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import table_word
+from storage_consumer.verifying.result import Outcome, TableResult
 
 NOW = 1_790_000_000.0
 DONE = "storage-consumer ddl done --table d.a --version 7 --downstream-uri mysql://root@h:1/"
@@ -340,6 +341,43 @@ def test_rows_in_the_quarantine() -> None:
     ((shown,), expected) = found.tables, TableState.RUNNING
     assert (shown.state, shown.reason) == (expected, "2 rows in the quarantine, which the target refused")
     assert status(snapshot(rows, table("d.b", TableState.HALTED))).health == Health.STOPPED
+
+
+def test_what_verify_found() -> None:
+    """A table that differs is unequal, with the commands that heal it, until a comparison or a copy says otherwise; one that is gone is not."""
+    heal = "storage-consumer table pause --table d.a\n# Then:\nstorage-consumer load --table d.a --dump URI"
+
+    def found(name: str, outcome: Outcome = Outcome.DIFFERENT) -> TableResult:
+        it = TableName(schema="d", table=name)
+        return TableResult(table=it, target=it, outcome=outcome, checkpoint=7, differing=2, missing=1, heal=heal)
+
+    seen = status(snapshot(table("a"), table("b"), verified=(found("a"), found("b", Outcome.EQUAL))), max_lag=5)
+    assert (seen.health, seen.reasons[0]) == (Health.UNEQUAL, "`verify` found 1 table different: d.a")
+    (shown,) = seen.tables
+    assert (shown.state, shown.reason) == ("running", "`verify` found 3 rows different as of 7")
+    assert shown.next_steps == (
+        "storage-consumer table pause --table d.a",
+        "storage-consumer load --table d.a --dump URI",
+    )
+    assert status(snapshot(table("a", TableState.DROPPED), verified=(found("a"),))).health == Health.HEALTHY
+
+
+@pytest.mark.parametrize(
+    ("ahead", "refused", "word"), [(59, 0, "healthy"), (3_600, 0, "clock-skew"), (-2, 172_800, "clock-skew")]
+)
+def test_a_source_that_is_ahead_of_the_clock(ahead: float, refused: float, word: str) -> None:
+    """A bucket whose checkpoint is ahead of the target's clock shows that no lag means anything, whether that checkpoint is believed or not."""
+    writer = report(refused_checkpoint=at(-refused) if refused else 0)
+    found = status(snapshot(table("a"), storage_checkpoint=at(-ahead), report=writer), max_lag=5)
+    assert found.health == word
+    assert all("ahead of the target's clock" in reason for reason in found.reasons)
+
+
+def test_how_the_writer_ended() -> None:
+    """The error with which the program ended is told for as long as nobody writes."""
+    last = report(Phase.ENDED, retry="the disk is full")
+    found = status(snapshot(writer="", report=last))
+    assert found.reasons[0].endswith("start `storage-consumer run`. Its error was: the disk is full")
 
 
 def test_a_lag_needs_a_checkpoint() -> None:

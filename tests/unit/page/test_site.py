@@ -314,4 +314,7 @@ def test_target_that_is_down(feed: Feed) -> None:
     down = " ".join(Elements(feed.get()).text.split())
     assert "? unknown the state could not be read for 1m00s; this is what was seen before that (stopped)" in down
     assert ", 1h01m ago" in down
+    status, told = feed.answer("/status.json")
+    assert (status, json.loads(told)["health"]) == (HTTPStatus.OK, "unknown")
+    feed.look = seen
     assert "this process retrying for 1m14s" in down
