@@ -144,7 +144,11 @@ def begun(dump: Dump, corpus: Corpus, server: DatabaseServer, folder: Path, *, v
     uri, cut = prepared(dump, corpus, folder / "export", views=views)
     (folder / "replay").mkdir()
     without = _BY_THE_CLOCK.get(corpus.workload, {})
-    return Handover(Replay(corpus=corpus, server=server, folder=folder / "replay", without=without), uri, cut)
+    # Classic TiCDC replicates no table without a key unless it is told to, and an export has them all.
+    replicated = {f"{table.schema}.{table.table}" for each in corpus.cuts for table in corpus.golden(each)}
+    beside = frozenset(str(table.name) for table in dump.read().tables) - replicated
+    replay = Replay(corpus=corpus, server=server, folder=folder / "replay", without=without, beside=beside)
+    return Handover(replay, uri, cut)
 
 
 def of_workload(dumps: Sequence[Dump], workload: str) -> list[Dump]:

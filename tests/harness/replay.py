@@ -45,6 +45,8 @@ class Replay:
     """Told to look at the structure as well."""
     without: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Table → columns that are not compared, besides those of `IRREPRODUCIBLE`."""
+    beside: frozenset[str] = frozenset()
+    """Tables that the target has from elsewhere."""
 
     @property
     def bucket(self) -> Path:
@@ -79,7 +81,7 @@ class Replay:
         """Raise `NotEqual` unless every table is equal; one that is halted for a stated reason is left out."""
         stated = stated_halts(self.corpus, self.server.kind)
         unstated = [table for table in summary.halted if not _is_stated(table, stated)]
-        left_out = {table.table for table in summary.halted} | overwritten(self.corpus)
+        left_out = {table.table for table in summary.halted} | overwritten(self.corpus) | self.beside
         found: Sequence[Difference] = differences(
             self.server,
             self.corpus.golden(cut),
