@@ -67,6 +67,7 @@ from storage_consumer.ports import DdlContext, Decision, Journal, TableProgress
 from storage_consumer.sql.copied_table import copied_table
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import Token, has_words, quote, tokens
+from storage_consumer.sql.view_columns import reads_all_columns
 from storage_consumer.telemetry import Log
 
 _log = Log("ddl")
@@ -160,6 +161,8 @@ class DdlRunner:
             # Keys that went before an earlier run was killed.
             kept = entry.note if entry and (LEFT_OUT in entry.note or IN_THE_WAY in entry.note) else ""
             note, outcome = self._once(started, entry)
+            if decision is None:
+                self._refuse_other_columns(step)
             note = "; ".join(dict.fromkeys(filter(None, (*action.notes, kept, note))))
             self._journal.record(step, DONE, note=note, run=outcome, tables=moved)
             return note
@@ -312,6 +315,29 @@ class DdlRunner:
             self._journal.refused(step, message)
             raise DdlFailed(message)
         return "it had taken effect when an earlier run was interrupted", Outcome(structure_after=now)
+
+    def _refuse_other_columns(self, step: DdlStep) -> None:
+        """Take a view away that shows other columns than the source's: what an asterisk stood for there has changed since, or is not there yet.
+
+        Other views read columns by their names.
+        """
+        wanted = [folded_name(column.name) for column in step.definition.columns]
+        if not step.makes_view or not wanted or not reads_all_columns(step.definition.query):
+            return
+        there = self._structure.describe([step.name]).get(step.name.folded())
+        if there is None:
+            return
+        found = [folded_name(column.name) for column in there.columns]
+        # Servers name an expression without a name in their own ways.
+        named = [has == it for has, it in zip(found, wanted, strict=False) if it.isidentifier()]
+        if len(found) == len(wanted) and all(named):
+            return
+        self._execution.execute_ddl(f"DROP VIEW {quote(step.name.schema)}.{quote(step.name.table)}", "", step.version)
+        raise DdlFailed(
+            f"{step.name}: the view of {step.definition.path} has the columns {', '.join(wanted)} at the source, and here it would have "
+            f"{', '.join(found)}: a table behind its * is another one than it was. Run it with its columns written out: "
+            f"{step.definition.query.strip()[:200]}"
+        )
 
     def _execute(self, started: _Started, *, interrupted: bool) -> tuple[str, Outcome]:
         """Send the statement; return a note about the answer, and how the statement ended."""

@@ -33,15 +33,18 @@ class Refusal(Exception):
     """Why a text may not run, as the end of a sentence."""
 
 
-class UnknownFeature(Refusal):
-    """It may be TiDB's: nothing here knows what it does."""
+class NotForHere(Refusal):
+    """TiDB may well have such a statement; only this target is not to run it."""
+
+
+FOREIGN_DEFINER = "it gives the view the rights of an account other than the one that runs it (DEFINER). Create it manually under an account of the target"
 
 
 def refuse_unknown_features(listed: str | None) -> None:
-    """Raise `UnknownFeature` for a comment with another feature; None: it names no feature, so every TiDB reads it."""
+    """Raise `NotForHere` for a comment with another feature; None: it names no feature, so every TiDB reads it."""
     for feature in () if listed is None else listed.split(","):
         if feature not in _FEATURES:
-            raise UnknownFeature(
+            raise NotForHere(
                 f"it has a comment for TiDB's feature [{feature[:60]}], which this program does not know, nor whether it "
                 "changes rows. If it does not, run the statement without that comment by `ddl replace`, else what does "
                 "the same here"

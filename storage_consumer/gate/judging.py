@@ -10,7 +10,7 @@ from storage_consumer.errors import NotReplicable, StatementRefused, TableError
 from storage_consumer.gate import defining
 from storage_consumer.gate.altering import ALTERATIONS, RENAMES, altered
 from storage_consumer.gate.clauses import Cursor, Vocabulary
-from storage_consumer.gate.comments import Refusal, UnknownFeature
+from storage_consumer.gate.comments import FOREIGN_DEFINER, NotForHere, Refusal
 from storage_consumer.gate.functions import VIEW_FUNCTIONS
 from storage_consumer.gate.readings import readings
 from storage_consumer.gate.words import OPTIONS, SELECT, SOFT_DELETE
@@ -126,7 +126,7 @@ def _without_places(names: Iterable[NameAt]) -> list[TableName]:
 def _refused(definition: TableDefinition, text: str, reason: Refusal) -> TableError:
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
     message = f"{definition.name}: the DDL with version {definition.version} ({definition.path}) was not run, because"
-    if isinstance(reason, UnknownFeature):
+    if isinstance(reason, NotForHere):
         return NotReplicable(f"{message} {reason}. The statement is: {shown}")
     return StatementRefused(
         f"{message} TiCDC does not store such a statement for this table: {reason}. The statement is: {shown}"
@@ -306,7 +306,7 @@ def _created_view(cursor: Cursor) -> TableName:
     if cursor.take("ALGORITHM", "="):
         cursor.word()
     if cursor.take("DEFINER", "=") and not cursor.take("CURRENT_USER"):
-        raise Refusal("it gives the view the rights of an account other than the one that runs it (DEFINER)")
+        raise NotForHere(FOREIGN_DEFINER)
     # CURRENT_USER may be written as a call.
     if cursor.upper() == "(" and cursor.upper(1) == ")":
         cursor.at += 2

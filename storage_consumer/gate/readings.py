@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from storage_consumer.gate.comments import Refusal, refuse_names_in_comments, refuse_unknown_features
+from storage_consumer.gate.comments import (
+    FOREIGN_DEFINER,
+    NotForHere,
+    Refusal,
+    refuse_names_in_comments,
+    refuse_unknown_features,
+)
 from storage_consumer.sql.tokens import Token, pieces, tokens
 
 _OF_TIDB = re.compile(r"/\*T!(?:\[(?P<features>[a-z0-9_,]*)\])?(?P<content>.*)\*/", re.DOTALL)
@@ -76,7 +82,8 @@ def _checked(sql: str) -> tuple[Token, ...]:
             continue
         depth += (token.text == "(") - (token.text == ")")
         if depth < 0 or token.text not in _SYMBOLS:
-            raise Refusal(_unexpected(token))
+            before = [each.upper for each in found[max(0, at - 3) : at - 1]]
+            raise NotForHere(FOREIGN_DEFINER) if before == ["DEFINER", "="] else Refusal(_unexpected(token))
         # Before an operand, -- is two minus signs to every server; before anything else some server may read a comment.
         if token.text == "-" and _AMBIGUOUS.match(sql, token.start):
             raise Refusal("it has --, which some server reads as a comment")

@@ -55,9 +55,9 @@ class ConsumerManager:
         self.tables: Final[Mapping[str, TableConsumer]] = self.catalog.tables
         self.sequences: Final = self.catalog.sequences
         self.backlog: Final = DdlBacklog(restart.journalled, restart.started)
-        self.touches: Final = Touches(self.backlog, self.catalog, self.selection.routes)
-        self.stopped: Final = StoppedDdl()
         self.lifetimes: Final = Lifetimes()
+        self.touches: Final = Touches(self.backlog, self.catalog, self.selection.routes, self.lifetimes)
+        self.stopped: Final = StoppedDdl()
         self.left_out: Final = LeftOutViews(self.tables, self.backlog, self.touches, self.lifetimes)
         self.quarantined: Final = QuarantinedTables()
         self._gap_timeout = gap_timeout

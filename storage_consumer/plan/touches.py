@@ -9,6 +9,7 @@ from functools import cached_property
 from storage_consumer.model import DdlId, TableName, folded_name
 from storage_consumer.plan.barriers import KnownTables, renamed_keys, touched_keys
 from storage_consumer.plan.directories import Catalog
+from storage_consumer.plan.lifetimes import Lifetimes
 from storage_consumer.plan.planner import PendingDdl, PendingDdls
 from storage_consumer.plan.routes import Routes
 from storage_consumer.plan.shared_names import sharing_a_name
@@ -53,10 +54,11 @@ class TableNames:
 class Touches:
     """The tables that statements touch; found again only where there are new tables or statements."""
 
-    def __init__(self, backlog: Iterable[DdlStep], catalog: Catalog, routes: Routes) -> None:
+    def __init__(self, backlog: Iterable[DdlStep], catalog: Catalog, routes: Routes, lifetimes: Lifetimes) -> None:
         """Begin with the statements and tables that are known now. `backlog`: the statements that have not run, now and later."""
         self._backlog = backlog
         self._catalog = catalog
+        self._lifetimes = lifetimes
         self._routes = routes
         self.renew()
 
@@ -142,8 +144,16 @@ class Touches:
     def namesakes(self, table: str, step: DdlStep) -> list[TableConsumer]:
         """Return the tables of this name, in any database, that exist right before a statement."""
         named = (self._catalog.tables[key] for key in sorted(self.names.known.by_table.get(folded_name(table), ())))
-        there = [t for t in named if not t.status.dropped]
-        return [t for t in there if t.files.first < step.version or t.timeline.stays_after(step.version)]
+        return [t for t in named if self._is_there(t, step.version)]
+
+    def _is_there(self, table: TableConsumer, version: int) -> bool:
+        """Return whether a table exists right before a version, whatever has become of it since: a view may be tried again much later."""
+        if table.timeline.stays_after(version):
+            return True
+        ends = self._lifetimes.ends_of(table)
+        if table.status.dropped and not ends.has_within(version, table.checkpoint):
+            return False
+        return table.files.first < version and not table.timeline.is_free_before(version, ends)
 
     def beyond(self, step: DdlStep) -> list[TableConsumer]:
         """Return touched tables that were applied beyond a statement, or are copies that already hold its effects.

@@ -18,6 +18,9 @@ _BEFORE_OPERANDS = frozenset(
 )
 """What may stand before a column that is no alias: words and signs."""
 
+_BEFORE_LIST = frozenset(("SELECT", "DISTINCT", "ALL"))
+_AFTER_ITEM = frozenset((",", "FROM", ")", "", "UNION"))
+
 
 def cannot_read(query: str, name: NameAt, columns: Sequence[str], result: Sequence[str]) -> bool:
     """Return whether a table with these columns certainly is not what a CREATE VIEW reads under a name.
@@ -46,6 +49,15 @@ def cannot_read(query: str, name: NameAt, columns: Sequence[str], result: Sequen
         if not there <= shown or (is_all and there != shown):
             return True
     return not wanted - {"*", "_tidb_rowid"} <= there
+
+
+def reads_all_columns(query: str) -> bool:
+    """Return whether a CREATE VIEW has an asterisk for the columns of a table."""
+    found = tokens(query)
+    return any(
+        token.text == "*" and (before.upper in _BEFORE_LIST or before.text in (",", ".")) and after in _AFTER_ITEM
+        for before, token, after in zip(found, found[1:], [*(t.upper for t in found[2:]), ""], strict=False)
+    )
 
 
 def _visible(found: Sequence[Token], source: Source) -> str:

@@ -194,10 +194,12 @@ def _drop_database(records: TargetRecords, name: TableName, _: re.Match[str]) ->
 def _create_view(records: TargetRecords, name: TableName, found: re.Match[str]) -> None:
     if name.folded() in records.structures and "OR REPLACE" not in found[0]:
         raise _Refused(1050, f"{name} exists")
+    columns: list[TargetColumn] = []
     for read in (each for each in table_names(tokens(found.string)) if each.reads):
         if (there := read.within(name.schema)).folded() not in records.structures:
             raise _Refused(1146, f"no table {there}")
-    records.structures[name.folded()] = TargetTable(name=name, columns=(), unique_keys=(), is_view=True)
+        columns += records.structures[there.folded()].columns
+    records.structures[name.folded()] = TargetTable(name=name, columns=tuple(columns), unique_keys=(), is_view=True)
 
 
 def _column(name: str, kind: str, *, nullable: bool) -> TargetColumn:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -25,9 +25,9 @@ from tests.harness.small_bucket import ts
 
 pytestmark = pytest.mark.server
 
-CREATE_DATABASE, CREATE, DROP, ALTER, TRUNCATE, RENAME, CREATE_VIEW, DROP_VIEW, EXCHANGE = (
+CREATE_DATABASE, CREATE, DROP, ALTER, TRUNCATE, RENAME, CREATE_VIEW, DROP_VIEW, ALTER_DATABASE, EXCHANGE = (
     *(1, 3, 4, 5, 11, 14),
-    *(21, 24, 42),
+    *(21, 24, 26, 42),
 )
 COLUMNS = (
     TableColumn(name="id", type="INT", is_pk=True, nullable=False),
@@ -219,6 +219,39 @@ def test_what_a_view_reads_tells_nothing_of_it(rig: Rig, earlier: str) -> None:
     rig.server.query("CREATE TABLE shop.b (id INT PRIMARY KEY)")
     rig.run(step)
     assert "`b`" in str(rig.server.query("SHOW CREATE VIEW shop.v"))
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+@pytest.mark.parametrize("rig", KINDS, indirect=True)
+def test_a_view_whose_asterisk_means_something_else_by_now(rig: Rig, *, interrupted: bool) -> None:
+    """A view of all columns is there only with the columns that the source's has, in their order; one that names its columns is there anyway."""
+    query = "CREATE VIEW `v` AS SELECT * FROM `a`"
+    step, named = (
+        rig.step(query, CREATE_VIEW, "shop.v"),
+        rig.step(query.replace("*", "`id`,`name`"), CREATE_VIEW, "shop.w"),
+    )
+    rig.server.query("ALTER TABLE shop.a ADD COLUMN later INT FIRST")
+    if interrupted:
+        rig.interrupted(step)
+        rig.server.query("CREATE VIEW shop.v AS SELECT * FROM shop.a")
+    with pytest.raises(
+        DdlFailed, match="has the columns id, name at the source, and here it would have later, id, name"
+    ):
+        rig.run(step)
+    assert rig.server.query("SHOW TABLES FROM shop LIKE 'v'") == ()
+    named = replace(named, definition=replace(named.definition, query=named.definition.query.replace("`v`", "`w`")))
+    rig.run(named)
+    rig.server.query("ALTER TABLE shop.a DROP COLUMN later")
+    rig.run(step)
+    assert rig.server.query("SELECT COUNT(*) FROM shop.v") == rig.server.query("SELECT COUNT(*) FROM shop.w")
+
+
+@pytest.mark.parametrize("rig", KINDS, indirect=True)
+def test_alter_database_without_a_name(rig: Rig) -> None:
+    """It is about the database of its file, as at the source that of the session."""
+    rig.run(rig.step("ALTER DATABASE CHARACTER SET = utf8mb4 COLLATE = utf8mb4_general_ci", ALTER_DATABASE, "shop."))
+    found = "SELECT default_collation_name FROM information_schema.schemata WHERE schema_name = 'shop'"
+    assert rig.server.query(found) == (("utf8mb4_general_ci",),)
 
 
 @pytest.mark.parametrize("rig", KINDS, indirect=True)

@@ -11,10 +11,10 @@ from tests.unit.driving import World, of, one_table, running
 NAME = TableName(schema="shop", table="a")
 
 
-def decide(world: World, verb: Verb, at: int = 0, table: str = "a") -> None:
+def decide(world: World, verb: Verb, at: int = 0, table: str = "a", schema: str = "shop") -> None:
     """Write a decision as the command does."""
     world.clock.advance(1)
-    key = key_of(TableName(schema="shop", table=table))
+    key = key_of(TableName(schema=schema, table=table))
     world.records.table_decisions[key] = TableDecision(
         table_key=key, verb=verb, at=at, decided_at=str(world.clock.now()), decided_by="op"
     )

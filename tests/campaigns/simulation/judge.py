@@ -474,10 +474,16 @@ class Judge:
         for name, picture in names.items():
             if (found := self._rows(name, picture)) != picture.rows:
                 raise Differs(f"at tick {tick}: {name} has {found}, at the source {picture.rows}")
-        self._has_its_views(tick, with_statement=ran)
+        try:
+            self._has_its_views(tick, with_statement=ran)
+        except Differs:
+            # A copy holds no views, so what made or ended one at this very ts may still be to come.
+            if takes_last or some:
+                raise
+            self._has_its_views(tick, with_statement=False)
 
     def _has_its_views(self, tick: int, *, with_statement: bool) -> None:
-        """Each view of the source at a tick is there whose tables are, and no other one is."""
+        """Each view of the source at a tick is there, with its columns, whose tables are as they were, and no other one is."""
         structures = self._records.structures
         views = next((views for at, views in reversed(self._source.views) if at < tick + with_statement), {})
         expected = {TableName(schema=name[0], table=name[1]): view for name, view in views.items()}
@@ -487,7 +493,11 @@ class Judge:
         for name, view in expected.items():
             reads = TableName(schema=view.reads[0], table=view.reads[1])
             is_known = view.tick > self.begun_at and not (self.left_out.has(name) or self.left_out.has(reads))
-            if is_known and reads in structures and name not in there:
+            shown = [column.name for column in structures[name].columns] if name in there else list(view.columns)
+            if shown != list(view.columns):
+                raise Differs(f"at tick {tick}: the view {name} shows {shown}, at the source {view.columns}")
+            can_be = reads in structures and [column.name for column in structures[reads].columns] == shown
+            if is_known and can_be and name not in there:
                 raise Differs(f"at tick {tick}: there is no view {name}, though there is {reads}")
 
 

@@ -393,6 +393,11 @@ def _views_known_by_what_they_read(stack: ExitStack) -> None:
     stack.enter_context(patch.object(runner, "_names", bad))
 
 
+def _views_with_todays_columns(stack: ExitStack) -> None:
+    """An asterisk stands for what the table has when the view is made."""
+    stack.enter_context(patch.object(runner.DdlRunner, "_refuse_other_columns", lambda *_: None))
+
+
 PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
     "mark-before-rows": _mark_before_rows,
     "lt-for-le": _lt_for_le,
@@ -428,6 +433,7 @@ PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
     "views-like-any-statement": _views_like_any_statement,
     "views-made-once": _views_made_once,
     "views-known-by-what-they-read": _views_known_by_what_they_read,
+    "views-with-todays-columns": _views_with_todays_columns,
     **LOAD_PLANTS,
 }
 """The bugs by name; the first ones are those that a simulation must find at the least."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ from tests.campaigns.simulation.shapes import (
     taken,
     written,
 )
-from tests.harness.small_bucket import SchemaFile
+from tests.harness.small_bucket import SchemaFile, column
 
 DATABASES, TABLES, MOST_TABLES, VIEWS = ("shop", "depot"), ("a", "b", "c"), 4, ("v", "w")
 CREATE_SCHEMA, DROP_SCHEMA = 1, 2
@@ -80,6 +80,11 @@ class Table:
         return schema_columns(self.shape, self.extras, finer=self.finer)
 
 
+def names_of(columns: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The names of columns that a schema file lists."""
+    return tuple(each["ColumnName"] for each in columns)
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """A view of the source."""
@@ -88,6 +93,8 @@ class View:
     """Of a table or another view. Either may go, come again, or get another name; the view stays."""
     tick: int
     """Of its statement."""
+    columns: tuple[str, ...]
+    """What its asterisk stood for then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,7 +271,7 @@ class Source:
         """A view comes, or reads something else, or goes."""
         there = self.views[-1][1]
         name = (dice.choice(DATABASES), dice.choice(VIEWS))
-        working = [each for each in there if self._base(each) in self.tables and self._base(each) != name]
+        working = [each for each, view in there.items() if self._base(each) != name and self._works(view)]
         if name in there and dice.random() < 0.5:
             text = f"DROP VIEW {sql(name)}"
             self._statement(text, SchemaFile(name=name, query=text, kind=DROP_VIEW))
@@ -272,9 +279,18 @@ class Source:
         elif self.tables:
             reads = dice.choice([*self.tables, *(each for each in working if name not in self._chain(each))])
             text = f"CREATE OR REPLACE VIEW {sql(name)} AS SELECT * FROM {sql(reads)}"
-            columns = self.tables[self._base(reads)].columns
+            shown = there[reads].columns if reads in there else names_of(self.tables[reads].columns)
+            columns = [column(each, "UNSPECIFIED") for each in shown]
             self._statement(text, SchemaFile(name=name, query=text, kind=CREATE_VIEW, columns=columns))
-            self.views.append((self.tick, {**there, name: View(reads, self.tick)}))
+            self.views.append((self.tick, {**there, name: View(reads, self.tick, shown)}))
+
+    def _works(self, view: View) -> bool:
+        """Whether the table behind a view is there, and has what each view on the way to it shows."""
+        *views, base = self._chain(view.reads)
+        if base not in self.tables:
+            return False
+        there = set(names_of(self.tables[base].columns))
+        return all(there.issuperset(each.columns) for each in (view, *(self.views[-1][1][name] for name in views)))
 
     def _chain(self, name: Name) -> list[Name]:
         """A name, what the view of that name reads, and so on."""

@@ -6,10 +6,11 @@ from typing import Literal
 
 import pytest
 
-from storage_consumer.model import DdlId
+from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.journal import DONE, FAILED
 from storage_consumer.ports import Decision
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
+from tests.unit.deciding import decide
 from tests.unit.driving import World, of
 
 DROP, ALTER, RENAME, CREATE_VIEW, DROP_VIEW = 4, 5, 14, 21, 24
@@ -88,6 +89,73 @@ def test_view_that_is_gone(world: World, end: str) -> None:
     assert not [table for table in summary.tables if table.error]
     assert not [effect for effect in world.records.effects if "VIEW" in effect]
     assert ("d" in world.records.databases) == ("VIEW" in end)
+
+
+@pytest.mark.parametrize("how", ["DROP TABLE `users`", "RENAME TABLE `d`.`users` TO `d`.`people`", "DROP DATABASE `d`"])
+def test_view_of_a_table_that_went(how: str) -> None:
+    """What a name without a database meant is what was there at its version: no other table takes the place of one that has gone since."""
+    world = World()
+    world.bucket.schema("c", ts(1), "CREATE DATABASE `c`", 1)
+    world.bucket.create("d.users", "e.users")
+    query = "CREATE VIEW `c`.`v` AS SELECT `id` FROM `users`"
+    world.bucket.schema("c.v", ts(4), query, CREATE_VIEW, SHOWN)
+    world.bucket.metadata(ts(5))
+    assert "all of these can be meant: d.users, e.users" in of(world.once(), "c.v").error
+    place, kind = ("d.people", RENAME) if "RENAME" in how else ("d.users", DROP) if "TABLE" in how else ("d", 2)
+    world.bucket.schema(place, ts(6), how, kind, ID_NAME if kind == RENAME else ())
+    world.bucket.metadata(ts(9))
+    for _ in range(2):
+        summary = world.once()
+        assert (summary.checkpoint, summary.halted, summary.waiting) == (ts(9), (), ())
+        assert "all of these can be meant: d.users, e.users" in of(summary, "c.v").error
+        assert not [effect for effect in world.records.effects if "VIEW" in effect]
+
+
+def test_view_of_another_account(world: World) -> None:
+    """It is left out with a true reason, and nothing waits for it, not even the DROP of its database."""
+    query = "CREATE ALGORITHM = UNDEFINED DEFINER = `root`@`%` SQL SECURITY DEFINER VIEW `d`.`v` AS SELECT `id` FROM `d`.`t`"
+    world.bucket.schema("d.v", ts(3), query, CREATE_VIEW, SHOWN)
+    world.bucket.metadata(ts(5))
+    summary = world.once()
+    assert (summary.checkpoint, summary.halted) == (ts(5), ())
+    assert (
+        "rights of an account other than the one that runs it (DEFINER). Create it manually" in of(summary, "d.v").error
+    )
+    assert "TiCDC does not store" not in of(summary, "d.v").error
+    world.bucket.schema("d", ts(6), "DROP DATABASE `d`", 2, ())
+    world.bucket.metadata(ts(9))
+    assert (world.once().checkpoint, "d" in world.records.databases) == (ts(9), False)
+
+
+def test_view_over_all_columns_of_a_table_that_is_paused(world: World) -> None:
+    """It is made once the table has come to where the source made it, with the columns that it has there."""
+    world.bucket.metadata(ts(2))
+    world.once()
+    decide(world, "pause", table="t", schema="d")
+    world.bucket.schema("d.t", ts(5), "ALTER TABLE `t` ADD COLUMN `note` INT", ALTER, WIDER)
+    world.bucket.schema("d.v", ts(6), "CREATE VIEW `d`.`v` AS SELECT * FROM `d`.`t`", CREATE_VIEW, WIDER)
+    world.bucket.metadata(ts(9))
+    assert "here it would have id, name" in of(world.once(), "d.v").error
+    decide(world, "resume", table="t", schema="d")
+    assert not [table for table in world.once().tables if table.error]
+    view_there = world.records.structures[TableName(schema="d", table="v")]
+    assert [column.name for column in view_there.columns] == ["id", "name", "note"]
+
+
+def test_view_in_the_place_of_a_table(world: World) -> None:
+    """Files of the table's rows that come again are repeated deliveries; a row of later halts, for it would go into other tables."""
+    world.bucket.rows("d.t", 1, row("d.t", 2, "1", '"one"'))
+    world.bucket.schema("d.t2", ts(4), "RENAME TABLE `d`.`t` TO `d`.`t2`", RENAME)
+    world.bucket.schema("d.t", ts(5), "CREATE VIEW `d`.`t` AS SELECT `id` FROM `d`.`t2`", CREATE_VIEW, SHOWN)
+    world.bucket.metadata(ts(6))
+    world.once()
+    world.bucket.rows("d.t", 2, row("d.t", 3, "2", '"two"'))
+    world.bucket.metadata(ts(9))
+    summary = world.once()
+    assert (summary.checkpoint, summary.halted) == (ts(9), ())
+    world.bucket.rows("d.t", 3, row("d.t", 10, "3", '"three"'))
+    world.bucket.metadata(ts(12))
+    assert "is a view in the target" in of(world.once(), "d.t").error
 
 
 def test_view_that_goes_later(world: World) -> None:

@@ -51,7 +51,9 @@ def test_statements_about_a_database_that_pass(kind: int, query: str) -> None:
 )
 def test_statements_that_halt(reason: str, kind: int, query: str) -> None:
     """Anything else halts its table, told with the file, the reason and the statement."""
-    with pytest.raises(StatementRefused) as caught:
+    # Where TiDB may have it, the reason does not say that TiCDC stores none like it.
+    ours = "DEFINER" in query
+    with pytest.raises(NotReplicable if ours else StatementRefused) as caught:
         refuse_foreign(file(kind, query), query, "tidb")
     assert reason in str(caught.value)
     assert "shop.t: the DDL with version 7 (p.json) was not run" in str(caught.value)
