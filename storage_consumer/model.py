@@ -283,6 +283,11 @@ class TableDefinition:
         """Whether this file carries a statement to run."""
         return bool(self.query.strip())
 
+    @property
+    def is_view(self) -> bool:
+        """Whether it is about a view: TiDB keeps no types of its columns."""
+        return bool(self.columns) and all(column.type == "UNSPECIFIED" for column in self.columns)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredObject:

@@ -153,7 +153,7 @@ class Unbased:
 
     def note(self, key: str, definition: TableDefinition) -> None:
         """Keep the last statement up to the copy that leads to a table: it does not run, so the table and its rows come from nowhere else."""
-        is_table = bool(definition.name.table) and definition.ddl_type not in _NO_TABLES
+        is_table = bool(definition.name.table) and definition.ddl_type not in _NO_TABLES and not definition.is_view
         known = self._stated.get(key)
         if key in self._based or not is_table or definition.version > self._floor:
             return
@@ -161,11 +161,11 @@ class Unbased:
             self._stated[key] = definition
 
     def lacks_view(self, step: DdlStep, table: TableConsumer) -> bool:
-        """Return whether a statement creates a view that was there when the copy was made, and that the copy leaves out.
+        """Return whether a statement makes a view that was there when the copy was made, and that the copy leaves out.
 
         Dumpling exports no views unless told to. They have no rows, so the statement can still run.
         """
-        is_covered = step.version <= self._floor and step.definition.ddl_type == DdlKind.CREATE_VIEW
+        is_covered = step.version <= self._floor and step.makes_view
         is_last = not table.timeline.has_statement(step.version + 1, self._floor)
         return is_covered and is_last and table.key not in self._based
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from storage_consumer.model import DdlId
 from storage_consumer.plan.ddl_backlog import DdlBacklog
 from storage_consumer.plan.lifetimes import Lifetimes
-from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.touches import Touches
 
@@ -34,6 +34,8 @@ class LeftOutViews:
     def leave_out(self, step: DdlStep, why: str) -> None:
         """Note that a view cannot be made now; it is tried again after statements on what it reads."""
         self._tables[step.table_key].pass_statement(step.version, dropped=False, why=why)
+        if (pair := step.ddl.renamed) is not None and (former := self._tables.get(key_of(pair[0]))) is not None:
+            former.pass_statement(step.version, dropped=True)
         self._backlog.set_aside(step)
         self._touches.forget(step)
         self._views[step.table_key] = step

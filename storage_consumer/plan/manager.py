@@ -20,7 +20,7 @@ from storage_consumer.plan.planner import Position, ready_ddls, target_of, whole
 from storage_consumer.plan.quarantined import QuarantinedTables
 from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.shared_names import collisions
-from storage_consumer.plan.steps import DdlStep, RowStep, Wave
+from storage_consumer.plan.steps import DdlStep, RowStep, Wave, key_of
 from storage_consumer.plan.table import TableConsumer, begins_at
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.touches import Touches
@@ -274,7 +274,11 @@ class ConsumerManager:
         moved, pair = [], step.ddl.renamed
         gone = pair[0] if pair is not None and pair[0] != pair[1] else None
         # What is behind it has its own rows and statements to come.
-        touched = {step.table_key} if step.alters_no_table else self.touches.of(step)
+        touched = self.touches.of(step)
+        if step.alters_no_table:
+            # A view may have had another name.
+            former = set[str]() if gone is None else {key_of(gone)} & self.tables.keys()
+            touched = frozenset({step.table_key} | former)
         for key in () if self.stopped.is_late(step) else sorted(touched):
             # A copy: the table itself changes only in `ddl_done`. Checkpoint and status are values, so the copy moves alone.
             table = copy(self.tables[key])

@@ -63,8 +63,10 @@ class DdlStep:
 
     @property
     def makes_view(self) -> bool:
-        """Whether it creates a view, which has no rows: it waits for tables, and no table waits for it."""
-        return self.definition.ddl_type == DdlKind.CREATE_VIEW
+        """Whether it creates a view, or gives one another name: that has no rows, so it waits for tables, and no table waits for it."""
+        return self.definition.ddl_type == DdlKind.CREATE_VIEW or (
+            self.ddl.rename is not None and self.definition.is_view
+        )
 
     @property
     def alters_no_table(self) -> bool:

@@ -158,6 +158,21 @@ def test_view_in_the_place_of_a_table(world: World) -> None:
     assert "is a view in the target" in of(world.once(), "d.t").error
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_view_that_gets_another_name(world: World, *, is_there: bool) -> None:
+    """RENAME TABLE takes views too; one that was left out stays so under its new name, and holds up nothing."""
+    view(world, 3, reads="`t`" if is_there else "`gone`")
+    world.bucket.schema("d.w", ts(4), "RENAME TABLE `d`.`v` TO `d`.`w`", RENAME, SHOWN)
+    world.bucket.rows("d.t", 1, row("d.t", 5, "1", '"one"'))
+    world.bucket.metadata(ts(9))
+    for _ in range(2):
+        summary = world.once()
+        assert (summary.checkpoint, summary.halted, summary.waiting) == (ts(9), (), ())
+        assert [table.table for table in summary.tables if table.error] == ([] if is_there else ["d.w"])
+        names = {str(name) for name, each in world.records.structures.items() if each.is_view}
+        assert names == ({"d.w"} if is_there else set())
+
+
 def test_view_that_goes_later(world: World) -> None:
     """What its files say of a time beyond the checkpoint keeps no view from being made until then."""
     view(world, 3)
