@@ -162,7 +162,7 @@ class DdlRunner:
             kept = entry.note if entry and (LEFT_OUT in entry.note or IN_THE_WAY in entry.note) else ""
             note, outcome = self._once(started, entry)
             if decision is None:
-                self._refuse_other_columns(step)
+                self._refuse_other_columns(started)
             note = "; ".join(dict.fromkeys(filter(None, (*action.notes, kept, note))))
             self._journal.record(step, DONE, note=note, run=outcome, tables=moved)
             return note
@@ -316,26 +316,27 @@ class DdlRunner:
             raise DdlFailed(message)
         return "it had taken effect when an earlier run was interrupted", Outcome(structure_after=now)
 
-    def _refuse_other_columns(self, step: DdlStep) -> None:
+    def _refuse_other_columns(self, started: _Started) -> None:
         """Take a view away that shows other columns than the source's: what an asterisk stood for there has changed since, or is not there yet.
 
         Other views read columns by their names.
         """
+        step = started.step
         wanted = [folded_name(column.name) for column in step.definition.columns]
-        if not step.makes_view or not wanted or not reads_all_columns(step.definition.query):
+        if not step.creates_view or not wanted or not reads_all_columns(step.definition.query):
             return
         there = self._structure.describe([step.name]).get(step.name.folded())
-        if there is None:
+        found = [] if there is None else [folded_name(column.name) for column in there.columns]
+        if len(found) == len(wanted) and not _misplaced(found, wanted):
             return
-        found = [folded_name(column.name) for column in there.columns]
-        # Servers name an expression without a name in their own ways.
-        named = [has == it for has, it in zip(found, wanted, strict=False) if it.isidentifier()]
-        if len(found) == len(wanted) and all(named):
-            return
-        self._execution.execute_ddl(f"DROP VIEW {quote(step.name.schema)}.{quote(step.name.table)}", "", step.version)
+        # It is not there where an earlier run was killed right after this.
+        if there is not None:
+            self._fence(started)
+            drop = f"DROP VIEW {quote(step.name.schema)}.{quote(step.name.table)}"
+            self._execution.execute_ddl(drop, "", step.version, _NOTHING_THERE)
         raise DdlFailed(
             f"{step.name}: the view of {step.definition.path} has the columns {', '.join(wanted)} at the source, and here it would have "
-            f"{', '.join(found)}: a table behind its * is another one than it was. Run it with its columns written out: "
+            f"{', '.join(found) or 'others'}: a table behind its * is another one than it was. Run it with its columns written out: "
             f"{step.definition.query.strip()[:200]}"
         )
 
@@ -523,7 +524,8 @@ def _leaving_views_out(step: DdlStep, journal: Journal, moved: Sequence[TablePro
 def _replaced(step: DdlStep, decision: Decision) -> DdlAction:
     """Return what an operator wants to run instead of a statement."""
     note = f"another statement ran instead, decided by {decision.decided_by} at {decision.decided_at} UTC"
-    return DdlAction(statement=decision.statement, schema=step.name.schema if step.name.table else "", notes=(note,))
+    in_database = bool(step.name.table) or step.definition.ddl_type == DdlKind.ALTER_SCHEMA
+    return DdlAction(statement=decision.statement, schema=step.name.schema if in_database else "", notes=(note,))
 
 
 def _names(step: DdlStep, action: DdlAction) -> tuple[TableName, ...]:
@@ -536,6 +538,14 @@ def _names(step: DdlStep, action: DdlAction) -> tuple[TableName, ...]:
     # The operator's text may name other tables than the original, and its effect may show only there.
     run = replace(step.definition, query=action.statement)
     return tuple(sorted(step.ddl.mentioned | parsed(run).mentioned))
+
+
+def _misplaced(found: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Return whether a view has a column in another's place. Servers name an expression without a name in their own ways."""
+    return any(
+        has != it and (it in found or has in wanted or (has.isidentifier() and it.isidentifier()))
+        for has, it in zip(found, wanted, strict=True)
+    )
 
 
 def _unlike(definition: TableDefinition, there: TargetTable | None) -> str:

@@ -83,7 +83,8 @@ def _checked(sql: str) -> tuple[Token, ...]:
         depth += (token.text == "(") - (token.text == ")")
         if depth < 0 or token.text not in _SYMBOLS:
             before = [each.upper for each in found[max(0, at - 3) : at - 1]]
-            raise NotForHere(FOREIGN_DEFINER) if before == ["DEFINER", "="] else Refusal(_unexpected(token))
+            is_of_view = before == ["DEFINER", "="] and any(each.upper == "VIEW" for each in found[at:])
+            raise NotForHere(FOREIGN_DEFINER) if is_of_view else Refusal(_unexpected(token))
         # Before an operand, -- is two minus signs to every server; before anything else some server may read a comment.
         if token.text == "-" and _AMBIGUOUS.match(sql, token.start):
             raise Refusal("it has --, which some server reads as a comment")

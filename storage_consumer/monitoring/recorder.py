@@ -5,6 +5,7 @@ It is a `Progress` that passes all calls on, and a listener to the events of the
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -30,6 +31,11 @@ class _Round:
     size: int
     files_done: int = 0
     rows: int = 0
+
+    @property
+    def left(self) -> int:
+        """How many files are still to be read."""
+        return self.files - self.files_done
 
 
 @dataclass(slots=True)
@@ -67,8 +73,8 @@ class Recorder:
         self._entered = clock.monotonic()
         self._phase = Phase.STARTING
         self._retry = ""
-        self._furthest = 0
-        """Most files that a round has read which had to be retried, since the retries began."""
+        self._least_left = math.inf
+        """Fewest files that a round had left which had to be retried, since the retries began."""
         self._round: _Round | None = None
         self._moved_at = 0.0
         self._rate = _Rate()
@@ -104,7 +110,7 @@ class Recorder:
             if self._round is not None:
                 self._round.files_done += files
                 self._round.rows += rows
-                if self._round.files_done > self._furthest:
+                if self._round.left < self._least_left:
                     self._enter(Phase.APPLYING)
             self._read += rows
             self._tally.files += files
@@ -148,7 +154,7 @@ class Recorder:
                 self._totals = replace(self._totals, retries=self._totals.retries + 1)
                 if fields.get("what") == "round":
                     self._retry = str(fields.get("error", ""))
-                    self._furthest = max(self._furthest, self._round.files_done if self._round is not None else 0)
+                    self._least_left = min(self._least_left, self._round.left if self._round is not None else math.inf)
                     self._round = None
                     self._enter(Phase.RETRYING)
 
@@ -167,7 +173,7 @@ class Recorder:
         if phase != self._phase:
             self._phase, self._since, self._entered = phase, self._clock.now(), self._clock.monotonic()
         if phase != Phase.RETRYING:
-            self._retry, self._furthest = "", 0
+            self._retry, self._least_left = "", math.inf
 
     # what is known
 

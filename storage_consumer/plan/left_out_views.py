@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from storage_consumer.model import DdlId
+from storage_consumer.model import MAX_TSO, DdlId
 from storage_consumer.plan.ddl_backlog import DdlBacklog
 from storage_consumer.plan.lifetimes import Lifetimes
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.touches import Touches
+
+_OTHER = "{}: {} gives a view that was left out another name, which something else has by now. The view is left out: create it as the source has it"
 
 
 class LeftOutViews:
@@ -34,11 +36,12 @@ class LeftOutViews:
     def leave_out(self, step: DdlStep, why: str) -> None:
         """Note that a view cannot be made now; it is tried again after statements on what it reads."""
         self._tables[step.table_key].pass_statement(step.version, dropped=False, why=why)
-        if (pair := step.ddl.renamed) is not None and (former := self._tables.get(key_of(pair[0]))) is not None:
+        if (former := self.former(step)) is not None:
             former.pass_statement(step.version, dropped=True)
         self._backlog.set_aside(step)
         self._touches.forget(step)
-        self._views[step.table_key] = step
+        if step.creates_view:
+            self._views[step.table_key] = step
 
     def look_at(self, step: DdlStep) -> None:
         """Note that a statement took effect, and which of them may be made by it."""
@@ -52,11 +55,28 @@ class LeftOutViews:
         self._due.clear()
         for step in found:
             del self._views[step.table_key]
-            if self.is_last(step) and not self._tables[step.table_key].status.excluded:
+            table = self._tables[step.table_key]
+            if table.status.excluded or not self.is_last(step):
+                continue
+            if self._may_meet_another(step):
+                table.pass_statement(step.version, dropped=False, why=_OTHER.format(step.name, step.definition.path))
+            else:
                 self._backlog.put_back(step)
         if found:
             self._touches.update(self._backlog.take_queued(), ())
         return bool(found)
+
+    def former(self, step: DdlStep) -> TableConsumer | None:
+        """Return what is known under the old name of a renamed view, unless a statement of the same version gives that name to something else."""
+        pair = step.ddl.renamed
+        table = None if pair is None else self._tables.get(key_of(pair[0]))
+        return None if table is None or table.timeline.has_statement(step.version, step.version) else table
+
+    def _may_meet_another(self, step: DdlStep) -> bool:
+        """Return whether the old name of a renamed view may be another's by now."""
+        pair = step.ddl.renamed
+        former = None if pair is None else self._tables.get(key_of(pair[0]))
+        return former is not None and former.timeline.has_statement(step.version, MAX_TSO)
 
     def is_last(self, step: DdlStep) -> bool:
         """Return whether nothing that has run since has made another view of it, or has ended it; what is still to come runs after it."""

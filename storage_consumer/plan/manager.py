@@ -20,7 +20,7 @@ from storage_consumer.plan.planner import Position, ready_ddls, target_of, whole
 from storage_consumer.plan.quarantined import QuarantinedTables
 from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.shared_names import collisions
-from storage_consumer.plan.steps import DdlStep, RowStep, Wave, key_of
+from storage_consumer.plan.steps import DdlStep, RowStep, Wave
 from storage_consumer.plan.table import TableConsumer, begins_at
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.touches import Touches
@@ -138,14 +138,14 @@ class ConsumerManager:
         while taken := self.backlog.take_copied():
             copied = self._renames.of(taken)
             # With those that are queued: a rename of the same version may be the one that hands a name on.
-            waiting = [step for step in chain(copied, self.backlog) if gives_away(step)]
+            waiting = [step for step in chain(copied, self.backlog) if gives_away(step) and not step.makes_view]
             together = covered_renames(waiting, self.tables, self.lifetimes.ends_of, self.floor)
             made = [
                 step
                 for step in copied
                 if self.unbased.lacks_view(step, self.tables[step.table_key]) and self.left_out.is_last(step)
             ]
-            alone = (step for step in copied if not gives_away(step) and step not in made)
+            alone = (step for step in copied if step not in made and (step.makes_view or not gives_away(step)))
             found = [step for step in alone if is_covered(step, self.tables, self.touches.of)] + together
             for step in copied:
                 if step not in found:
@@ -277,8 +277,8 @@ class ConsumerManager:
         touched = self.touches.of(step)
         if step.alters_no_table:
             # A view may have had another name.
-            former = set[str]() if gone is None else {key_of(gone)} & self.tables.keys()
-            touched = frozenset({step.table_key} | former)
+            former = self.left_out.former(step)
+            touched = frozenset({step.table_key, *([] if former is None else [former.key])})
         for key in () if self.stopped.is_late(step) else sorted(touched):
             # A copy: the table itself changes only in `ddl_done`. Checkpoint and status are values, so the copy moves alone.
             table = copy(self.tables[key])

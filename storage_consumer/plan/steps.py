@@ -69,6 +69,11 @@ class DdlStep:
         )
 
     @property
+    def creates_view(self) -> bool:
+        """Whether it creates a view, which can be done at any later time; a rename would take whatever has the old name by then."""
+        return self.makes_view and self.ddl.rename is None
+
+    @property
     def alters_no_table(self) -> bool:
         """Whether tables stay as they are: it waits for none that stands still, and takes none along."""
         return self.makes_view or self.definition.ddl_type == DdlKind.ALTER_SCHEMA

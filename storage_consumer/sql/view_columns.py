@@ -18,7 +18,12 @@ _BEFORE_OPERANDS = frozenset(
 )
 """What may stand before a column that is no alias: words and signs."""
 
-_BEFORE_LIST = frozenset(("SELECT", "DISTINCT", "ALL"))
+_BEFORE_LIST = frozenset(
+    (
+        *("SELECT", "DISTINCT", "DISTINCTROW", "ALL", "HIGH_PRIORITY", "STRAIGHT_JOIN", "SQL_CACHE", "SQL_NO_CACHE"),
+        *("SQL_SMALL_RESULT", "SQL_BIG_RESULT", "SQL_BUFFER_RESULT", "SQL_CALC_FOUND_ROWS"),
+    )
+)
 _AFTER_ITEM = frozenset((",", "FROM", ")", "", "UNION"))
 
 
@@ -54,7 +59,8 @@ def cannot_read(query: str, name: NameAt, columns: Sequence[str], result: Sequen
 def reads_all_columns(query: str) -> bool:
     """Return whether a CREATE VIEW has an asterisk for the columns of a table."""
     found = tokens(query)
-    return any(
+    body = find_words(found, "AS", depth=0, start=max(find_words(found, "VIEW", depth=0), 0)) + 1
+    return found[body].upper == "TABLE" or any(
         token.text == "*" and (before.upper in _BEFORE_LIST or before.text in (",", ".")) and after in _AFTER_ITEM
         for before, token, after in zip(found, found[1:], [*(t.upper for t in found[2:]), ""], strict=False)
     )

@@ -247,6 +247,20 @@ def test_a_view_whose_asterisk_means_something_else_by_now(rig: Rig, *, interrup
 
 
 @pytest.mark.parametrize("rig", KINDS, indirect=True)
+def test_killed_after_such_a_view_was_taken_away(rig: Rig) -> None:
+    """It is left out all the same: that the earlier view is gone does not show that the statement took effect."""
+    step = rig.step("CREATE OR REPLACE VIEW `v` AS SELECT * FROM `a`", CREATE_VIEW, "shop.v")
+    rig.server.query("CREATE VIEW shop.v AS SELECT id FROM shop.a")
+    rig.interrupted(step)
+    rig.server.query("DROP VIEW shop.v")
+    rig.server.query("ALTER TABLE shop.a ADD COLUMN later INT")
+    for _ in range(2):
+        with pytest.raises(DdlFailed, match="at the source, and here it would have"):
+            rig.run(step)
+        assert rig.journalled(step) == FAILED
+
+
+@pytest.mark.parametrize("rig", KINDS, indirect=True)
 def test_alter_database_without_a_name(rig: Rig) -> None:
     """It is about the database of its file, as at the source that of the session."""
     rig.run(rig.step("ALTER DATABASE CHARACTER SET = utf8mb4 COLLATE = utf8mb4_general_ci", ALTER_DATABASE, "shop."))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import pytest
@@ -10,6 +11,7 @@ from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.journal import DONE, FAILED
 from storage_consumer.ports import Decision
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
+from tests.unit.copying import MemoryCopy, WithCopies
 from tests.unit.deciding import decide
 from tests.unit.driving import World, of
 
@@ -171,6 +173,56 @@ def test_view_that_gets_another_name(world: World, *, is_there: bool) -> None:
         assert [table.table for table in summary.tables if table.error] == ([] if is_there else ["d.w"])
         names = {str(name) for name, each in world.records.structures.items() if each.is_view}
         assert names == ({"d.w"} if is_there else set())
+
+
+def test_a_view_that_is_left_out_takes_no_table_along(world: World) -> None:
+    """Where a table has come to have the old name of such a view, the view's RENAME TABLE must not find it."""
+    view(world, 3)
+    world.bucket.schema("d.w", ts(4), "RENAME TABLE `d`.`v` TO `d`.`w`", RENAME, SHOWN)
+    world.bucket.schema("d.v", ts(5), f"CREATE TABLE `v` {BODY}", CREATE_TABLE)
+    world.bucket.rows("d.v", 1, row("d.v", 6, "1", '"one"'), version=ts(5))
+    world.bucket.metadata(ts(9))
+    for _ in range(2):
+        summary = world.once()
+        assert (summary.checkpoint, summary.halted, summary.waiting) == (ts(9), (), ())
+        assert re.search("d.v is no view in the target|which something else has by now", of(summary, "d.w").error)
+        assert world.rows("d.v") == [{"id": "1", "name": "one"}]
+        assert "d.w" not in {str(name) for name in world.records.structures}
+
+
+@pytest.mark.parametrize("reads", ["`u`", "`gone`"])
+def test_a_view_and_a_table_change_names(reads: str) -> None:
+    """The table's rows go on under the view's former name, whether or not the view is there."""
+    world = World()
+    world.bucket.create("d.t", "d.u")
+    view(world, 3, reads=reads)
+    world.bucket.rows("d.t", 1, row("d.t", 2, "1", '"one"'))
+    world.bucket.schema("d.tmp", ts(5), "RENAME TABLE `d`.`t` TO `d`.`tmp`", RENAME)
+    world.bucket.schema("d.t", ts(5), "RENAME TABLE `d`.`v` TO `d`.`t`", RENAME, SHOWN)
+    world.bucket.schema("d.v", ts(5), "RENAME TABLE `d`.`tmp` TO `d`.`v`", RENAME)
+    world.bucket.rows("d.v", 1, row("d.v", 6, "2", '"two"'), version=ts(5))
+    world.bucket.metadata(ts(9))
+    for _ in range(2):
+        summary = world.once()
+        assert (summary.checkpoint, summary.halted, summary.waiting) == (ts(9), (), ())
+        assert [found["id"] for found in world.rows("d.v")] == ["1", "2"]
+        views = {str(name) for name, each in world.records.structures.items() if each.is_view}
+        assert views == ({"d.t"} if reads == "`u`" else set())
+
+
+def test_view_that_the_copy_leaves_out_under_its_second_name() -> None:
+    """It is told as left out, and is no table that the copy lacks."""
+    copy = MemoryCopy(snapshot=ts(10))
+    copy.add("d.t", [("1", '"copy"')])
+    world = WithCopies(copy, initial=True)
+    world.bucket.create("d.t")
+    view(world, 3, reads="`t`")
+    world.bucket.schema("d.w", ts(4), "RENAME TABLE `d`.`v` TO `d`.`w`", RENAME, SHOWN)
+    world.bucket.metadata(ts(12))
+    world.once()
+    summary = world.once()
+    assert (summary.checkpoint, summary.halted, summary.waiting) == (ts(12), (), ())
+    assert "d.v is no view in the target" in of(summary, "d.w").error
 
 
 def test_view_that_goes_later(world: World) -> None:
