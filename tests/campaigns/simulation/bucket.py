@@ -151,6 +151,7 @@ class Bucket:
         path, content = self.sink.writes[place]
         self._shown[place] = True
         self.known.discard(path)
+        self.storage.expired -= {path}  # what is written anew is there
         self.storage.put(path, content.encode())
         self.tell(f"    {path}{_query(content)}")
 
