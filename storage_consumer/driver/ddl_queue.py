@@ -31,6 +31,12 @@ class DdlQueue:
         running = {step.identity for step, _ in self.workers.running}
         return any(step.identity in self._taken or step.identity in running for step in group)
 
+    @property
+    def at_work(self) -> set[str]:
+        """The keys of the tables of which a statement runs or waits for its turn."""
+        waiting = (step for group in self._groups for step in group)
+        return {step.origin.table_key for step in (*waiting, *(step for step, _ in self.workers.running))}
+
     def add(self, group: Sequence[DdlStep], ordered: Sequence[DdlStep]) -> None:
         """Add a group. `ordered`: its statements, and those inferred from them, in the order in which they run."""
         self._groups.append(deque(ordered))

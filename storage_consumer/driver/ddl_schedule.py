@@ -73,7 +73,7 @@ class DdlScheduler:
         released = stopped.released({i: made.decided_at for i, made in self._decisions.items()})
         for each in released:
             self._outcomes.resume(each.step)
-        self.context.manager.left_out.try_again([each.step.identity for each in released])
+        self.context.manager.left_out.try_again(self._queue.at_work, [each.step.identity for each in released])
         # Each alone: the planner puts no late statement into a group, since it is a barrier for nothing any more.
         for step in stopped.decided_late.values():
             self._enqueue([step])
@@ -85,7 +85,7 @@ class DdlScheduler:
         """
         for group in groups:
             self._enqueue(group)
-        anything = self._start_ready() or self.context.manager.left_out.try_again()
+        anything = self._start_ready() or self.context.manager.left_out.try_again(self._queue.at_work)
         # A short pause here saves a job: the rows of the tables that these statements release go with those of all others.
         while self._is_any_young() and self.ledger.should_continue():
             anything |= self.collect(_LOOK_UP)

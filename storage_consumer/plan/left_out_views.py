@@ -49,10 +49,14 @@ class LeftOutViews:
         touched = self._touches.of(step)
         self._due |= {key for key, view in self._views.items() if touched & self._touches.of(view)}
 
-    def try_again(self, decided: Collection[DdlId] = ()) -> bool:
-        """Queue those that may be made by now, or that an operator has `decided` about; return whether there were any."""
-        found = [step for key, step in self._views.items() if key in self._due or step.identity in decided]
-        self._due.clear()
+    def try_again(self, at_work: Collection[str], decided: Collection[DdlId] = ()) -> bool:
+        """Queue those that may be made by now, or that an operator has `decided` about; return whether there were any.
+
+        `at_work`: keys of views of which a later statement runs or is about to: it may end the view.
+        """
+        wanted = (step for key, step in self._views.items() if key in self._due or step.identity in decided)
+        found = [step for step in wanted if step.table_key not in at_work]
+        self._due.intersection_update(at_work)
         for step in found:
             del self._views[step.table_key]
             table = self._tables[step.table_key]
