@@ -13,7 +13,7 @@ from storage_consumer.ports import Decision
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
 from tests.unit.copying import MemoryCopy, WithCopies
 from tests.unit.deciding import decide
-from tests.unit.driving import World, of
+from tests.unit.driving import World, held, of, running
 
 DROP, ALTER, RENAME, CREATE_VIEW, DROP_VIEW = 4, 5, 14, 21, 24
 BODY = "(id INT PRIMARY KEY, name VARCHAR(20))"
@@ -236,6 +236,29 @@ def test_view_that_goes_later(world: World) -> None:
         world.bucket.metadata(ts(checkpoint))
         assert not [table for table in world.once().tables if table.error]
         assert ("d.v" in {str(name) for name in world.records.structures}) is is_there
+
+
+def test_view_whose_end_runs_when_its_table_comes(world: World) -> None:
+    """It is not made beside its own DROP, which would find nothing and leave the view to the other."""
+    view(world, 3)
+    world.bucket.metadata(ts(5))
+    works = held(world, 0)
+
+    def act(rounds: int) -> None:
+        nonlocal works
+        if rounds == 1:
+            works = held(world, 1)
+            world.bucket.schema("d.v", ts(6), "DROP VIEW `d`.`v`", DROP_VIEW, ())
+            world.bucket.schema("d.gone", ts(7), f"CREATE TABLE `gone` {BODY}", CREATE_TABLE)
+            world.bucket.metadata(ts(9))
+        elif rounds == 3:
+            works.popleft()()
+        elif rounds == 5:
+            world.stop.requested.set()
+
+    assert running(world, act).checkpoint == ts(9)
+    assert [str(name) for name, each in world.records.structures.items() if each.is_view] == []
+    assert not [effect for effect in world.records.effects if "CREATE" in effect and "VIEW" in effect]
 
 
 def test_view_that_is_replaced(world: World) -> None:
