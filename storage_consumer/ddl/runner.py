@@ -303,7 +303,7 @@ class DdlRunner:
         now = self._structure.fingerprint(started.names)
         # The same structure: it had no effect, or its effect cannot be seen. `_refuse_if_unknowable` knows the one kind that matters.
         if now == entry.structure_before:
-            self._refuse_if_unknowable(step)
+            _refuse_if_unknowable(step, self._journal)
             return None
         there = self._structure.describe([step.name])
         if why := _unlike(step.definition, there.get(step.name.folded())):
@@ -468,15 +468,16 @@ class DdlRunner:
         if answer and self._structure.fingerprint(names) == before:
             raise DdlFailed(answer)
 
-    def _refuse_if_unknowable(self, step: DdlStep) -> None:
-        """Stop the table if neither looking nor repeating is right."""
-        if step.ddl.exchanges_partition:
-            message = (
-                f"{step.name}: EXCHANGE PARTITION with version {step.version} was interrupted and the target does not "
-                "show whether it took effect. Compare the rows, and exchange the partition manually if it did not"
-            )
-            self._journal.refused(step, message)
-            raise DdlFailed(message)
+
+def _refuse_if_unknowable(step: DdlStep, journal: Journal) -> None:
+    """Stop the table if neither looking nor repeating is right."""
+    if step.ddl.exchanges_partition:
+        message = (
+            f"{step.name}: EXCHANGE PARTITION with version {step.version} was interrupted and the target does not "
+            "show whether it took effect. Compare the rows, and exchange the partition manually if it did not"
+        )
+        journal.refused(step, message)
+        raise DdlFailed(message)
 
 
 def _why_unmade(step: DdlStep, context: DdlContext, journal: Journal) -> str:
