@@ -284,6 +284,11 @@ class TableDefinition:
         return bool(self.query.strip())
 
     @property
+    def session_database(self) -> str:
+        """The database in which its statement runs; "" for none, where it makes or drops one. ALTER DATABASE may leave the name out."""
+        return self.name.schema if self.name.table or self.ddl_type == DdlKind.ALTER_SCHEMA else ""
+
+    @property
     def is_view(self) -> bool:
         """Whether it is about a view: TiDB keeps no types of its columns."""
         return bool(self.columns) and all(column.type == "UNSPECIFIED" for column in self.columns)

@@ -525,8 +525,7 @@ def _leaving_views_out(step: DdlStep, journal: Journal, moved: Sequence[TablePro
 def _replaced(step: DdlStep, decision: Decision) -> DdlAction:
     """Return what an operator wants to run instead of a statement."""
     note = f"another statement ran instead, decided by {decision.decided_by} at {decision.decided_at} UTC"
-    in_database = bool(step.name.table) or step.definition.ddl_type == DdlKind.ALTER_SCHEMA
-    return DdlAction(statement=decision.statement, schema=step.name.schema if in_database else "", notes=(note,))
+    return DdlAction(statement=decision.statement, schema=step.definition.session_database, notes=(note,))
 
 
 def _names(step: DdlStep, action: DdlAction) -> tuple[TableName, ...]:

@@ -18,7 +18,7 @@ from storage_consumer.downstream.existing_names import PartNames
 from storage_consumer.downstream.identifier_case import is_far
 from storage_consumer.errors import NotReplicable
 from storage_consumer.gate.judging import refuse_foreign, refuse_unsafe
-from storage_consumer.model import DdlKind, TableColumn, TableDefinition
+from storage_consumer.model import TableColumn, TableDefinition
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import Token, heeded, heeds_comment, quote, replace_spans, tokens
@@ -64,9 +64,7 @@ def action_for(
     if _is_bare(found) and not (server_type == "tidb" and heeds_comment(query)):
         note = "attribute of TiDB" if heeds_comment(stored) else "an ALTER TABLE without any action"
         return DdlAction(statement="", schema="", notes=(note,))
-    # ALTER DATABASE may leave out the name: then it is that of the session's.
-    in_database = bool(definition.name.table) or definition.ddl_type == DdlKind.ALTER_SCHEMA
-    schema = definition.name.schema if in_database else ""
+    schema = definition.session_database
     # Rules look for closing parentheses, so they cannot read such a text; the server's answer is the better error.
     if not found or not _is_whole(found):
         return DdlAction(statement=query, schema=schema)

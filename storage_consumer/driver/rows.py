@@ -14,7 +14,7 @@ from storage_consumer.driver.ddl_prepare import described
 from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.driver.remedies import missing_table, quarantine_ways, table_command
 from storage_consumer.errors import NotReplicable, TableError
-from storage_consumer.job.match import no_rows_of_views, table_work, unread_work
+from storage_consumer.job.match import table_work, unread_work
 from storage_consumer.job.reports import FileReport, TableOutcome, WriteReport, in_sequence, is_blocked, table_outcome
 from storage_consumer.job.shape import shape
 from storage_consumer.job.spec import FileSplit, JobSpec, Mode, Quarantine, TablePlan
@@ -154,15 +154,14 @@ class RowJobs:
         if step.early_name is not None and (step.is_early or there is None):
             there = self._known.get(step.early_name.folded())
         # Even if the target has a table of the name of a dropped one: at this time the source has none, so nothing may be written.
-        if there is not None and there.is_view and not step.dropped:
-            return unread_work(index, step, upstream, no_rows_of_views(step.name, there))
         if there is not None and not step.dropped:
             try:
                 plan = replace(table_work(index, step, there, upstream), origin=step.origin)
             except NotReplicable as fault:
                 # The copy may show the next statement's effect already, or be all that shows the structure before it. There is seldom a
                 # row between copy and statement.
-                if step.upcoming is None and not step.is_before_structure:
+                # Nor may files from before a view hold anything but repeats.
+                if step.upcoming is None and not step.is_before_structure and not there.is_view:
                     raise
                 return unread_work(index, step, upstream, str(fault))
             return self._with_quarantine(step, plan)

@@ -82,9 +82,7 @@ def _checked(sql: str) -> tuple[Token, ...]:
             continue
         depth += (token.text == "(") - (token.text == ")")
         if depth < 0 or token.text not in _SYMBOLS:
-            before = [each.upper for each in found[max(0, at - 3) : at - 1]]
-            is_of_view = before == ["DEFINER", "="] and any(each.upper == "VIEW" for each in found[at:])
-            raise NotForHere(FOREIGN_DEFINER) if is_of_view else Refusal(_unexpected(token))
+            raise _unexpected(found, at)
         # Before an operand, -- is two minus signs to every server; before anything else some server may read a comment.
         if token.text == "-" and _AMBIGUOUS.match(sql, token.start):
             raise Refusal("it has --, which some server reads as a comment")
@@ -101,7 +99,10 @@ def _may_be_name(found: Sequence[Token], at: int) -> bool:
     return "." in around or is_called
 
 
-def _unexpected(token: Token) -> str:
+def _unexpected(found: Sequence[Token], at: int) -> Refusal:
+    before = [token.upper for token in found[max(0, at - 3) : at - 1]]
+    if before == ["DEFINER", "="] and any(token.upper == "VIEW" for token in found[at:]):
+        return NotForHere(FOREIGN_DEFINER)
     reasons = {
         ";": "it is more than one statement",
         "'": "it has a string without an end",
@@ -110,4 +111,5 @@ def _unexpected(token: Token) -> str:
         ")": "its parentheses are not closed",
         "@": "it names a variable or an account",
     }
-    return reasons.get(token.text, f"TiDB's DDL has no {token.text!r}")
+    text = found[at].text
+    return Refusal(reasons.get(text, f"TiDB's DDL has no {text!r}"))

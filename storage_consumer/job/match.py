@@ -72,6 +72,7 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
     step = replace(step, definitions={place: each for place, each in step.definitions.items() if place not in former})
     newest = step.current
     protocol = upstream.protocol
+    _refuse_view(newest.name, target)
     refuse_changes(newest.name, target)
     target = _without_effect(target, step)
     become_texts = _become_texts(step)
@@ -208,12 +209,13 @@ def refuse_changes(name: TableName, target: TargetTable) -> None:
         )
 
 
-def no_rows_of_views(name: TableName, target: TargetTable) -> str:
-    """Return why no row may be written if the target has a view of that name. Files from before the view may hold repeated deliveries."""
-    return (
-        f"{name}: {target.name} is a view in the target, and rows written to it would go into other tables. TiCDC "
-        "writes no rows of views: find out who wrote these files, or give the table another name with a route"
-    )
+def _refuse_view(name: TableName, target: TargetTable) -> None:
+    """Raise `NotReplicable` if the target has a view of that name; statements may replace and drop it."""
+    if target.is_view:
+        raise NotReplicable(
+            f"{name}: {target.name} is a view in the target, and rows written to it would go into other tables. TiCDC "
+            "writes no rows of views: find out who wrote these files, or give the table another name with a route"
+        )
 
 
 def _check_order(step: RowStep, mode: Mode, protocol: Protocol) -> None:

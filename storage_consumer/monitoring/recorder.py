@@ -15,6 +15,7 @@ from storage_consumer.clock import Clock
 from storage_consumer.monitoring.report import SHOWN_TABLES, Minute, Phase, Report, Totals, Work
 from storage_consumer.monitoring.table_minutes import TableMinute, TableMinutes
 from storage_consumer.monitoring.tally import Facts, Tally
+from storage_consumer.redaction import redact
 from storage_consumer.summary import Progress, RoundSummary
 
 WINDOW = 60.0
@@ -212,7 +213,7 @@ class Recorder:
                 phase=self._phase,
                 since=self._since,
                 phase_seconds=round(self._clock.monotonic() - self._entered, 3),
-                retry=self._retry,
+                retry=redact(self._retry),
                 work=self._work(),
                 rows_per_second=round(self._rate.per_second(), 1),
                 pending_files=self._last.pending_files,

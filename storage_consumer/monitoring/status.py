@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -197,7 +197,8 @@ def judged(
         tables=tables,
         statements=snapshot.statements,
     )
-    reasons = _reasons(status, stopped, max_lag if late else None, lonely=lonely)
+    found = filter(None, (_found_by_verify(different), skew))
+    reasons = _reasons(status, stopped, max_lag if late else None, found, lonely=lonely)
     return replace(status, reasons=tuple(reasons))
 
 
@@ -210,8 +211,13 @@ def _is_retrying(snapshot: Snapshot) -> bool:
     return bool(is_reported(snapshot) and snapshot.report and snapshot.report.phase == Phase.RETRYING)
 
 
-def _reasons(status: Status, stopped: list[TableStatus], exceeded: float | None, *, lonely: bool) -> Iterator[str]:
-    """Yield why the feed is not healthy, and what else is odd. `exceeded`: the limit that the lag is beyond, if it is."""
+def _reasons(
+    status: Status, stopped: list[TableStatus], exceeded: float | None, found: Iterable[str], *, lonely: bool
+) -> Iterator[str]:
+    """Yield why the feed is not healthy, and what else is odd.
+
+    `exceeded`: the limit that the lag is beyond, if it is; `found`: what `verify` and the clocks tell.
+    """
     snapshot, report = status.snapshot, status.report
     if lonely:
         last = f"; {snapshot.last_writer} was the last" if snapshot.last_writer else ""
@@ -230,10 +236,7 @@ def _reasons(status: Status, stopped: list[TableStatus], exceeded: float | None,
     if unequal := [table for table in snapshot.tables if table.quarantined]:
         rows = sum(table.quarantined for table in unequal)
         yield f"{_some(rows, 'row')} of {_some(len(unequal), 'table')} in the quarantine: the target is not equal to the source there"
-    if different := _different(snapshot):
-        yield f"`verify` found {_some(len(different), 'table')} different: {some_of([str(each.table) for each in different.values()], _NAMED)}"
-    if skew := _skew(snapshot):
-        yield skew
+    yield from found
     if exceeded is not None:
         behind = lag_of(snapshot.slowest, snapshot.now)
         so_far = f"{span(behind)} old" if behind is not None else "not there yet"
@@ -259,6 +262,13 @@ def _different(snapshot: Snapshot) -> dict[TableName, TableResult]:
     dropped = {table.name.folded() for table in snapshot.tables if table.state == TableState.DROPPED}
     different = (each for each in snapshot.verified if each.outcome is Outcome.DIFFERENT)
     return {each.table.folded(): each for each in different if each.table.folded() not in dropped}
+
+
+def _found_by_verify(different: Mapping[TableName, TableResult]) -> str:
+    if not different:
+        return ""
+    names = some_of([str(each.table) for each in different.values()], _NAMED)
+    return f"`verify` found {_some(len(different), 'table')} different: {names}"
 
 
 def _skew(snapshot: Snapshot) -> str:

@@ -23,7 +23,7 @@ from storage_consumer.downstream.mysql_errors import described
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.errors import NotReplicable, RowRefused
 from storage_consumer.job.lossy_columns import check
-from storage_consumer.job.match import no_rows_of_views, table_work
+from storage_consumer.job.match import table_work
 from storage_consumer.job.spec import JobSpec, TablePlan, VersionPlan
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, TableVersion, folded_name
@@ -145,8 +145,6 @@ def _work(context: RoundContext, entry: AskedEntry, there: TargetTable | None) -
         definitions={place: current},
         files=(),
     )
-    if there.is_view:
-        raise NotReplicable(no_rows_of_views(table.name, there))
     # As a job does it: whoever changed the target's table since must not have the row meet another one, or be changed itself.
     work = table_work(0, step, there, upstream)
     if key_signature(work) != entry.key_columns:

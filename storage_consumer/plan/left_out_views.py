@@ -34,7 +34,7 @@ class LeftOutViews:
         self._due.add(step.table_key)
 
     def leave_out(self, step: DdlStep, why: str) -> None:
-        """Note that a view cannot be made now; it is tried again after statements on what it reads."""
+        """Note that a view cannot be made now; one that is to be created is tried again after statements on what it reads."""
         self._tables[step.table_key].pass_statement(step.version, dropped=False, why=why)
         if (former := self.former(step)) is not None:
             former.pass_statement(step.version, dropped=True)
@@ -72,15 +72,17 @@ class LeftOutViews:
 
     def former(self, step: DdlStep) -> TableConsumer | None:
         """Return what is known under the old name of a renamed view, unless a statement of the same version gives that name to something else."""
-        pair = step.ddl.renamed
-        table = None if pair is None else self._tables.get(key_of(pair[0]))
+        table = self._under_old_name(step)
         return None if table is None or table.timeline.has_statement(step.version, step.version) else table
 
     def _may_meet_another(self, step: DdlStep) -> bool:
         """Return whether the old name of a renamed view may be another's by now."""
+        table = self._under_old_name(step)
+        return table is not None and table.timeline.has_statement(step.version, MAX_TSO)
+
+    def _under_old_name(self, step: DdlStep) -> TableConsumer | None:
         pair = step.ddl.renamed
-        former = None if pair is None else self._tables.get(key_of(pair[0]))
-        return former is not None and former.timeline.has_statement(step.version, MAX_TSO)
+        return None if pair is None else self._tables.get(key_of(pair[0]))
 
     def is_last(self, step: DdlStep) -> bool:
         """Return whether nothing that has run since has made another view of it, or has ended it; what is still to come runs after it."""

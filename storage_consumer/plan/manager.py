@@ -274,11 +274,12 @@ class ConsumerManager:
         moved, pair = [], step.ddl.renamed
         gone = pair[0] if pair is not None and pair[0] != pair[1] else None
         # What is behind it has its own rows and statements to come.
-        touched = self.touches.of(step)
         if step.alters_no_table:
             # A view may have had another name.
             former = self.left_out.former(step)
-            touched = frozenset({step.table_key, *([] if former is None else [former.key])})
+            touched = frozenset({step.table_key} if former is None else {step.table_key, former.key})
+        else:
+            touched = self.touches.of(step)
         for key in () if self.stopped.is_late(step) else sorted(touched):
             # A copy: the table itself changes only in `ddl_done`. Checkpoint and status are values, so the copy moves alone.
             table = copy(self.tables[key])

@@ -62,16 +62,14 @@ class DdlStep:
         return is_of_copy(self.table_dir)
 
     @property
-    def makes_view(self) -> bool:
-        """Whether it creates a view, or gives one another name: that has no rows, so it waits for tables, and no table waits for it."""
-        return self.definition.ddl_type == DdlKind.CREATE_VIEW or (
-            self.ddl.rename is not None and self.definition.is_view
-        )
-
-    @property
     def creates_view(self) -> bool:
         """Whether it creates a view, which can be done at any later time; a rename would take whatever has the old name by then."""
-        return self.makes_view and self.ddl.rename is None
+        return self.definition.ddl_type == DdlKind.CREATE_VIEW
+
+    @property
+    def makes_view(self) -> bool:
+        """Whether it creates a view, or gives one another name: that has no rows, so it waits for tables, and no table waits for it."""
+        return self.creates_view or (self.ddl.rename is not None and self.definition.is_view)
 
     @property
     def alters_no_table(self) -> bool:

@@ -24,7 +24,9 @@ _BEFORE_LIST = frozenset(
         *("SQL_SMALL_RESULT", "SQL_BIG_RESULT", "SQL_BUFFER_RESULT", "SQL_CALC_FOUND_ROWS"),
     )
 )
+"""What may stand before the first column of a list."""
 _AFTER_ITEM = frozenset((",", "FROM", ")", "", "UNION"))
+"""What may stand after a column of a list; "" is the end."""
 
 
 def cannot_read(query: str, name: NameAt, columns: Sequence[str], result: Sequence[str]) -> bool:

@@ -43,6 +43,14 @@ def test_types_of_another_sort(kind: str, data_type: str, *, fits: bool) -> None
             table_work(0, row_step, target, UPSTREAM)
 
 
+def test_view() -> None:
+    """Nothing is written through a view, with a key or without: its rows are in other tables."""
+    target = replace(table(there("id", data_type="int"), keys=()), is_view=True)
+    for is_pk in (True, False):
+        with pytest.raises(NotReplicable, match=r"s\.t: .* is a view in the target"):
+            table_work(0, step(source(col("id", pk=is_pk))), target, UPSTREAM)
+
+
 def test_keys_that_somebody_added() -> None:
     """What was added to a table's keys by hand stops it, and is told with the way out."""
     target = replace(table(there("id", data_type="int"), keys=(unique("id"),)), key_drift="unique key over `v`")

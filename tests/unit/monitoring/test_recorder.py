@@ -7,6 +7,7 @@ import pytest
 from storage_consumer.monitoring.recorder import WINDOW, Recorder
 from storage_consumer.monitoring.report import SHOWN_TABLES, Phase, Report, Work
 from storage_consumer.summary import RoundSummary, Silent, TableSummary
+from storage_consumer.telemetry import forget_secrets, register_secret
 from storage_consumer.testing.storage import FakeClock
 
 
@@ -128,6 +129,17 @@ def test_a_retry_lasts_until_work_succeeds(recorder: Recorder, clock: FakeClock)
     ]
     assert attempt(3) == (Phase.APPLYING, 0.0, "")
     assert attempt(3, fails=False)[0] == Phase.RETRYING
+
+
+def test_an_error_has_no_secret(recorder: Recorder) -> None:
+    """What is stored of an error is blanked, as a log has it."""
+    register_secret("hunter2-of-the-recorder")
+    try:
+        recorder.failed("no way in with hunter2-of-the-recorder")
+        assert recorder.report().retry.startswith("no way in with ")
+        assert "hunter2" not in recorder.report().retry
+    finally:
+        forget_secrets()
 
 
 def test_retry_of_the_lease_alone(recorder: Recorder) -> None:
