@@ -161,7 +161,7 @@ class PlannedStructure:
         subject = names[0] if names else own
         if _is_about_view(found):
             reads = [each.within(own.schema) for each in ddl.names if each.reads and not each.qualifies]
-            self._apply_to_view(head[0], found, names or [own], reads)
+            self._apply_to_view(found, names or [own], reads, definition)
         elif head == ("CREATE", "TABLE"):
             likes = [each.within(own.schema) for each in ddl.names if each.reads]
             self._create(subject, definition, statement, likes if has_words(found, "LIKE") else [])
@@ -194,9 +194,13 @@ class PlannedStructure:
             self._databases[folded] = (named, collation)
 
     def _apply_to_view(
-        self, verb: str, found: Sequence[Token], names: Sequence[TableName], reads: Sequence[TableName]
+        self,
+        found: Sequence[Token],
+        names: Sequence[TableName],
+        reads: Sequence[TableName],
+        definition: TableDefinition,
     ) -> None:
-        if verb == "DROP":
+        if found[0].upper == "DROP":
             self._drop(names, found)
             return
         name = names[0]
@@ -204,8 +208,13 @@ class PlannedStructure:
             raise Refused(1050, f"Table '{name.table}' already exists")
         # The names of a WITH look like tables.
         _refuse_missing(self, () if has_words(found, "WITH") else reads)
+        columns = created(name, definition, "", None).table.columns
+        # An asterisk stands for what the table has by then; elsewhere a view reads columns by their names.
+        read = list(self.read(reads).values())
+        if len(reads) == len(read) == 1 and has_words(found, "AS", "SELECT", "*", "FROM"):
+            columns = read[0].columns
         self._tables[name.folded()] = PlannedTable(
-            table=TargetTable(name=name, columns=(), unique_keys=(), is_view=True)
+            table=TargetTable(name=name, columns=columns, unique_keys=(), is_view=True)
         )
 
     def _create(self, name: TableName, definition: TableDefinition, statement: str, likes: Sequence[TableName]) -> None:

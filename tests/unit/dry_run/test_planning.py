@@ -18,7 +18,7 @@ from storage_consumer.plan.table_decisions import Verb
 from storage_consumer.ports import Decision
 from storage_consumer.testing.state import MemoryState
 from storage_consumer.testing.target import FACTS, MemoryTarget
-from tests.harness.small_bucket import row, ts
+from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.unit.copying import MemoryCopy, WithCopies
 from tests.unit.deciding import decide, put, start
 from tests.unit.driving import World, of, two_tables
@@ -113,6 +113,21 @@ def test_later_statements_see_earlier_ones() -> None:
     assert ran == world.records.effects[done:]
     assert summary.halted_tables == ("shop.b",)
     assert [(each.table, each.rows) for each in plan.rows] == [("shop.a", of(summary, "shop.a").rows)]
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_a_view_over_all_columns(*, is_same: bool) -> None:
+    """It is planned as the round makes it: left out where the asterisk stands for other columns than at the source."""
+    world = two_tables()
+    columns = ID_NAME if is_same else (*ID_NAME, column("note", "INT"))
+    world.bucket.schema("shop.v", ts(4), "CREATE VIEW `shop`.`v` AS SELECT * FROM `shop`.`a`", 21, columns)
+    world.bucket.metadata(ts(9))
+    plan, summary = plan_of(world), world.once()
+    assert [each.outcome for each in plan.statements if each.table == "shop.v"] == [
+        Outcome.RUN if is_same else Outcome.SKIP
+    ]
+    assert ("shop.v" in {str(name) for name in world.records.structures}) == is_same
+    assert (plan.halts, summary.halted) == ((), ())
 
 
 def test_rows_that_stop_their_table() -> None:
