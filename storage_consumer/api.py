@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from contextlib import closing, suppress
 from types import TracebackType
 from typing import Self, Unpack
@@ -49,6 +50,7 @@ from storage_consumer.monitoring.reporting import Reporting
 from storage_consumer.monitoring.showing import Showing
 from storage_consumer.monitoring.status import Status
 from storage_consumer.operating.exported_source import exported_source
+from storage_consumer.operating.exporting import export_of_feed
 from storage_consumer.operating.looking import status_now, status_site
 from storage_consumer.operating.opened_export import opened_export
 from storage_consumer.operating.requested_load import request_load
@@ -405,7 +407,7 @@ class Consumer:
             progress=self._recorder,
             clock=self._clock,
             secrets_file=self._secrets_file,
-            loading=_loading(self._loaded, database, self._copy_ddl),
+            loading=_loading(self._loaded, database, self._copy_ddl, self._hurried.is_set),
             retry_quarantined=QuarantineRetries(state, secrets.password),
         )
 
@@ -433,8 +435,8 @@ def _ddl_runner(loaded: Loaded, worker: int, journal: Journal, server_type: str,
     return KeyDriftGuard(runner, database.structure, database.key_notes)
 
 
-def _loading(loaded: Loaded, database: TargetDatabase, ddl: Ddl) -> Loading:
-    """Return what loads tables from copies. `ddl` runs the statements of copies."""
+def _loading(loaded: Loaded, database: TargetDatabase, ddl: Ddl, ended: Callable[[], bool]) -> Loading:
+    """Return what loads tables from copies. `ddl` runs the statements of copies; `ended`: whether the run has been asked to end."""
 
     def is_ours(name: TableName) -> bool:
         return bool(database.key_notes.noted([name]))
@@ -447,4 +449,10 @@ def _loading(loaded: Loaded, database: TargetDatabase, ddl: Ddl) -> Loading:
 
     selection = Selection.of(loaded.config.selecting, loaded.config.downstream.state_schema)
 
-    return Loading(open_copy=opened_copy, ddl=ddl, has_rows=database.structure.has_rows, is_ours=is_ours)
+    return Loading(
+        open_copy=opened_copy,
+        ddl=ddl,
+        has_rows=database.structure.has_rows,
+        is_ours=is_ours,
+        make_copy=(lambda: export_of_feed(loaded, is_taken, ended)) if loaded.source is not None else None,
+    )

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from tqdm import tqdm
 
 from storage_consumer.cli.reading_source import KEYWORDS, rows_per_second_of, server_of, workers_of
-from storage_consumer.config.export_uris import export_origin
+from storage_consumer.config.export_uris import export_origin, refuse_inside
 from storage_consumer.config.load import load, load_target
-from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
 from storage_consumer.operating.exporting import Exported, ExportWishes, exported
@@ -42,23 +41,10 @@ def export_table(
     target, _, _ = load_target({key: value for key, value in options.items() if key != "upstream_uri"}, environ)
     source = server_of(own, environ, target)
     origin = export_origin(own["dump"], bucket.config.upstream)
-    _refuse_bucket(origin, bucket.config.upstream)
+    refuse_inside(origin, bucket.config.upstream)
     folder = open_folder(origin, bucket.secrets)
     with tqdm(desc=str(name), unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
         return exported(source, name, folder, _wishes(own), heard=bar.update)
-
-
-def _refuse_bucket(origin: Upstream, bucket: Upstream) -> None:
-    """Raise `ConfigError` if an export would be written among the changefeed's files."""
-    is_same_store = (origin.scheme, origin.endpoint, origin.account_name) == (
-        bucket.scheme,
-        bucket.endpoint,
-        bucket.account_name,
-    )
-    if is_same_store and f"{origin.root}/".startswith(f"{bucket.root}/"):
-        raise ConfigError(
-            f"--dump {origin.identity} is in the changefeed's own folder, where nothing may be written: give another one, beside it"
-        )
 
 
 def _wishes(own: Mapping[str, str]) -> ExportWishes:

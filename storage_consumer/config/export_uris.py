@@ -93,6 +93,25 @@ def with_time_zone(uri: str, zone: str) -> str:
     return complete
 
 
+def refuse_inside(origin: Upstream, bucket: Upstream) -> None:
+    """Raise `ConfigError` if an export would be written among the changefeed's files."""
+    is_same_store = (origin.scheme, origin.endpoint, origin.account_name) == (
+        bucket.scheme,
+        bucket.endpoint,
+        bucket.account_name,
+    )
+    if is_same_store and f"{origin.root}/".startswith(f"{bucket.root}/"):
+        raise ConfigError(
+            f"--dump {origin.identity} is in the changefeed's own folder, where nothing may be written: give another one, beside it"
+        )
+
+
+def below(uri: str, folder: str) -> str:
+    """Return the URI of a folder below that of an export."""
+    place, mark, parameters = uri.partition("?")
+    return f"{place.rstrip('/')}/{folder}{mark}{parameters}"
+
+
 def _options(uri: Uri) -> DumpOptions:
     """Return how the files are written, by Dumpling's own options."""
     plain = DumpOptions()

@@ -22,6 +22,10 @@ class Options(TypedDict, total=False):
     start_ts: int | str | None
     dump: str | None
     dump_tz: str | None
+    source: str | None
+    source_password_file: str | Path | None
+    source_password: str | None
+    no_copy: bool | str | None
     protocol: str | None
     terminator: str | None
     delimiter: str | None

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import quote
 
 from storage_consumer.config import changefeed, parsers
 from storage_consumer.config.export_uris import with_time_zone
@@ -73,6 +74,8 @@ class Loaded:
     """Settings that were accepted without effect, or assumed: to be logged once at the start."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """Keyword of a format option → who gave it; options that are missing here have to be inferred before a file is read."""
+    source: tuple[Downstream, str] | None = field(default=None, repr=False)
+    """Of which server a new feed makes an export, and its password; None for none."""
     hidden: tuple[str, ...] = field(default=(), repr=False)
     """Every text that must not be shown: the secrets, and those in the environment for the stores' own clients."""
     raw_updates: str = ""
@@ -120,6 +123,7 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
         password=_password(sources) if target else "",
         **store_secrets(sources.upstream),
     )
+    source = _source(sources, downstream) if target else None
     return Loaded(
         config=Config(
             upstream=upstream,
@@ -135,8 +139,14 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
         notices=(*notices, *_notices(sources)),
         origins=origins,
         raw_updates=raw_updates,
+        source=source[:2] if source else None,
         # Also what the stores' own clients take from the environment: their errors may quote it.
-        hidden=(*secrets.texts(), *environment_secrets(environ), *(t for hook in program.on_halt for t in hook.hidden)),
+        hidden=(
+            *secrets.texts(),
+            *environment_secrets(environ),
+            *(t for hook in program.on_halt for t in hook.hidden),
+            *(source[2] if source else ()),
+        ),
     )
 
 
@@ -166,6 +176,40 @@ def load_target(
     sources = Sources(options, environ, target=True, bucket=False)
     secrets = Secrets(password=_password(sources))
     return _downstream(sources, ""), secrets, (*secrets.texts(), *environment_secrets(environ))
+
+
+def load_source(
+    uri: str, password_file: str | None, environ: Mapping[str, str], *, frozen: bool, allow_unverified_server: bool
+) -> tuple[Downstream, str, tuple[str, ...]]:
+    """Return where the source is, its password, and all texts that must not be shown. Its URI has the form of the target's.
+
+    `frozen`: whether nothing writes to it; else it has to be a TiDB, which can be read as of a commit-ts. Raises `ConfigError`.
+    """
+    scheme = uri.partition(":")[0].lower().removesuffix("+ssl")
+    if scheme != "tidb" and not frozen:
+        raise ConfigError(
+            "--source must be a TiDB (tidb://user@host:4000/), which can be read as of a commit-ts; another server only with "
+            "--frozen, by which you promise that nothing writes to it meanwhile"
+        )
+    options = {
+        "downstream_uri": uri,
+        "downstream_password_file": password_file,
+        "allow_unverified_server": "true" if allow_unverified_server else None,
+    }
+    password = environ.get(BY_KEYWORD["source_password"].environment, "")
+    passwords = {BY_KEYWORD["downstream_password"].environment: password} if password else {}
+    try:
+        settings, secrets, hidden = load_target(
+            {name: value for name, value in options.items() if value is not None}, passwords
+        )
+    except ConfigError as error:
+        named = (
+            str(error)
+            .replace("--downstream-uri", "--source")
+            .replace("--downstream-password-file", "--source-password-file")
+        )
+        raise ConfigError(named) from None
+    return settings, secrets.password, hidden
 
 
 def load_carried(options: Mapping[str, object], environ: Mapping[str, str]) -> CarriedColumns:
@@ -248,11 +292,59 @@ def _selecting(sources: Sources, state_schema: str) -> Selecting:
 
 def _loading(sources: Sources) -> Loading:
     """Return the copy before the changes, and where these begin."""
-    given = sources.values("start_ts", "dump", "dump_tz")
-    if given["dump_tz"] and not given["dump"]:
-        raise ConfigError("--dump-tz is the zone of an export's TIMESTAMP values: it goes with --dump")
+    given = sources.values("dump", "dump_tz", "source", "no_copy")
+    dump = given["dump"]
+    if given["dump_tz"] and (given["source"] or not dump):
+        raise ConfigError(
+            "--dump-tz is the zone of an export's TIMESTAMP values: it goes with --dump, without --source"
+        )
+    if given["no_copy"] and (dump or given["source"]):
+        raise ConfigError(
+            "--no-copy says that the feed begins without a copy, and --dump or --source gives it one: give one of them"
+        )
+    if given["source"]:
+        dump = dump or _beside(sources)
+        if routed := next(filter(changefeed.routed_by_ticdc, sources.documents), None):
+            raise ConfigError(
+                f"{routed.source}: the bucket has the names of target-schema and target-table, which an export of --source lacks: export with Dumpling, "
+                "give its files these names, and begin with --dump"
+            )
+    rules = sources.settings.get("filter.rules", ([], ""))[0]
+    start = sources.find(BY_KEYWORD["start_ts"])
+    # Who gives it by hand says what the target has; a printed changefeed has it in any case.
+    printed = any(document.printed and start.origin.startswith(document.source) for document in sources.documents)
     return Loading(
-        start_ts=given["start_ts"], dump=with_time_zone(given["dump"], given["dump_tz"]) if given["dump"] else ""
+        start_ts=start.value,
+        dump=with_time_zone(dump, given["dump_tz"]) if dump else "",
+        source=mask_uri(given["source"]),
+        source_rules=tuple(map(str, rules)) if isinstance(rules, list) else (),
+        source_keyless=sources.settings.get("force-replicate", (False, ""))[0] is True,
+        no_copy=given["no_copy"] or (bool(start.value) and not printed),
+    )
+
+
+def _beside(sources: Sources) -> str:
+    """Return the URI of a folder beside the bucket's prefix; raise `ConfigError` where there is nothing beside it."""
+    upstream = sources.upstream
+    prefix = upstream.path.rstrip("/")
+    if not prefix:
+        raise ConfigError(
+            "--source: the changefeed has the whole bucket: name the folder for the export with --dump, in another bucket"
+        )
+    return f"{upstream.scheme}://{upstream.host}{quote(prefix)}-copy"
+
+
+def _source(sources: Sources, downstream: Downstream) -> tuple[Downstream, str, tuple[str, ...]] | None:
+    """Return the server of which an export is made, see `load_source`; None for none."""
+    given = sources.values("source", "source_password_file", "source_password")
+    if not given["source"]:
+        return None
+    return load_source(
+        given["source"],
+        given["source_password_file"] or None,
+        {BY_KEYWORD["source_password"].environment: given["source_password"]},
+        frozen=False,
+        allow_unverified_server=downstream.allow_unverified_server,
     )
 
 

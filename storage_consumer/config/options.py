@@ -115,7 +115,43 @@ _COPY = (
         toml=f"{OWN_TABLE}.load.start-ts",
         metavar="TSO|TIME",
         help="The changefeed's start-ts: a TSO, or a time with its zone, such as 2026-11-23T10:00:00Z. The bucket "
-        "holds the changes after it, and none from before: a new feed says so, since a source that had rows by then needs a copy too.",
+        "holds the changes after it, and none from before: a new feed says so, since a source that had rows by then needs a copy too. "
+        "Given by hand without --dump it says --no-copy as well.",
+    ),
+    Option(
+        name="source",
+        group="the copy before the changes",
+        toml=f"{OWN_TABLE}.load.source",
+        metavar="URI",
+        shown_default="none: nothing is exported",
+        help="The TiDB that the changefeed reads, as tidb://USER@HOST:4000/. A new feed exports all of its tables as of one TSO into a new folder below "
+        "--dump, or beside the bucket's prefix, and begins with that. It takes SELECT on the source, and no Dumpling; nothing is locked there. "
+        "With --config of the changefeed, its filter counts.",
+    ),
+    Option(
+        name="source-password-file",
+        group="the copy before the changes",
+        parse=parsers.path,
+        toml=f"{OWN_TABLE}.load.source-password-file",
+        metavar="FILE",
+        help="File that holds the source's password (one newline at its end is ignored).",
+    ),
+    Option(
+        name="source-password",
+        group="the copy before the changes",
+        flag=False,
+        toml="",
+        help="The source's password. There is no flag, because other users can read a command line.",
+    ),
+    Option(
+        name="no-copy",
+        group="the copy before the changes",
+        parse=parsers.boolean,
+        default=False,
+        switch=True,
+        toml=f"{OWN_TABLE}.load.no-copy",
+        help="Begin without a copy although the source had tables before the changefeed began: those that the target lacks are created from "
+        "their columns, without the rows from before and without keys but the primary one. Without it such a feed does not begin.",
     ),
     Option(
         name="dump",

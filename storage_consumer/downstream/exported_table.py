@@ -39,6 +39,10 @@ class ExportedTable:
         database = self._shown(f"SHOW CREATE DATABASE {quote(self.name.schema)}")
         return database, self._shown(f"SHOW CREATE TABLE {qualified(self.name)}")
 
+    def view(self) -> str:
+        """Return the CREATE VIEW of a view."""
+        return self._shown(f"SHOW CREATE VIEW {qualified(self.name)}")
+
     def find_key(self) -> None:
         """Find out by what ranges of rows can be read in the order in which they are stored; a table without is read in one."""
         try:

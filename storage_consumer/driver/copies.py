@@ -89,6 +89,8 @@ class Loading:
     """Whether a table of the target has any row."""
     is_ours: Callable[[TableName], bool]
     """Whether our own statements have made a table of the target what it is, as far as is known."""
+    make_copy: Callable[[], str] | None = None
+    """Exports the source, which a new feed begins with, and returns the URI of that; None: nobody asked for it."""
     copies: dict[str, OpenCopy] = field(default_factory=dict)
     """By URI."""
     loads: dict[str, Load] = field(default_factory=dict)

@@ -23,6 +23,11 @@ from storage_consumer.plan.unqualified_names import Namesake, homes, of_any_data
 from storage_consumer.ports import Target
 from storage_consumer.sql.real_names import Existing, looked_up, with_homes, with_real_names
 
+BEFORE_FEED = (
+    "no statement in the bucket creates {}, so the source had it before the changefeed began: its rows from before are in no file, nor are its "
+    "keys but the primary one, and the target lacks it"
+)
+
 
 def described(names: Iterable[TableName], manager: ConsumerManager, target: Target) -> dict[TableName, TargetTable]:
     """Return the tables that the target has, by their folded names in the bucket."""
@@ -40,6 +45,15 @@ def _existing(names: Iterable[TableName], manager: ConsumerManager, target: Targ
     targets = {name.folded(): routes.target(name).folded() for name in names}
     there = target.existing(targets.values())
     return {name: there[found] if name == found else name for name, found in targets.items() if found in there}
+
+
+def bare(steps: Iterable[DdlStep], manager: ConsumerManager, target: Target) -> list[DdlStep]:
+    """Return the structures of tables that the source had before the changefeed and the target lacks, unless they may be made from columns."""
+    wanted = [step for step in steps if step.ensure and not step.definition.is_view and not step.is_of_copy]
+    if manager.makes_bare or manager.floor or not wanted:
+        return []
+    there = described([step.name for step in wanted], manager, target)
+    return [step for step in wanted if step.name.folded() not in there]
 
 
 def in_order(group: Sequence[DdlStep], manager: ConsumerManager, target: Target) -> tuple[DdlStep, ...]:
@@ -123,6 +137,11 @@ def prepared(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep
         return replace(step, skip=skip, source=step)
     _refuse_soft_deletes(step, manager)
     _refuse_no_view(step, manager, target)
+    if bare([step], manager, target):
+        ways = manager.catalog.command("reload-done", step.name)
+        raise NotReplicable(
+            f"{BEFORE_FEED.format(f'{step.name} ({definition.path})')}. Give it a copy of the source. From an export: {ways}"
+        )
     spelled = routed(definition, selection.routes, manager.databases)
     # By the routed names: what is reserved belongs to the target. Strangers are judged by the bucket's own names, before any route.
     selection.refuse_reserved(spelled)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from storage_consumer.amounts import some_of
 from storage_consumer.driver.context import RoundContext
-from storage_consumer.driver.ddl_prepare import described
+from storage_consumer.driver.ddl_prepare import BEFORE_FEED, bare, described
 from storage_consumer.driver.ledger import RoundLedger
-from storage_consumer.errors import FilesMissing, TableError
+from storage_consumer.errors import ConfigError, FilesMissing, TableError
 from storage_consumer.model import TableDefinition, TableName, tso_of
 from storage_consumer.plan.covered import copied_at, gone_by
 from storage_consumer.plan.lifetimes import dropped_unseen
@@ -22,6 +23,12 @@ from storage_consumer.tso import may_have_expired
 
 _log = Log("intake")
 _MAY_BE_THERE = "(version {}; {} in the target): compare and drop that table manually, and this one goes on without a restart. Or leave it out: {}"
+_BEGINNINGS = (
+    "Begin with a copy of the source: --dump URI of an export, or --source tidb://USER@HOST:4000/ to have one made. Or create these tables in the "
+    "target as the source had them when the changefeed began, with their rows. With --no-copy they are created from their columns, without those rows"
+)
+_NAMED = 5
+"""Most tables that a message names."""
 _Placed = tuple[str, TableDefinition]
 """The table directory of a schema file, and its content."""
 
@@ -55,12 +62,21 @@ class Intake:
         self._let_go_of_dropped()
         self._save_moved(poll)
         self._record_covered(covered)
+        self._refuse_bare()
         self._halt_older()
         # Last, since what was read just now may have closed a gap.
         missing = manager.look_for_gaps(self.ledger.storage_checkpoint, self.context.clock.monotonic())
         for key, error in missing.items():
             self.ledger.halt(key, error, kind="gap")
         return late
+
+    def _refuse_bare(self) -> None:
+        """Raise `ConfigError` in the first round of a feed that would begin without rows and keys of tables from before it."""
+        manager = self.context.manager
+        if manager.catalog.stored_checkpoint:
+            return
+        if lacking := {str(step.name) for step in bare(manager.backlog, manager, self.context.target)}:
+            raise ConfigError(f"{BEFORE_FEED.format(some_of(sorted(lacking), _NAMED))}. {_BEGINNINGS}")
 
     def _halt_older(self) -> None:
         """Halt the tables that the copy lacks with which the feed began."""

@@ -50,14 +50,13 @@ class LoadStarts:
     context: RoundContext
     loading: Loading
 
-    def begin_feed(self, uri: str, *, by: str) -> None:
-        """Begin a new feed with all tables of a copy that the filter takes.
+    def begin_feed(self, uri: str, seen: int, *, by: str) -> None:
+        """Begin a new feed with all tables of a copy that the filter takes. `seen`: a checkpoint of the bucket from before this.
 
         Raises `ConfigError` where the copy cannot be used, where changes may lie between it and the changefeed, or where the target already
         has rows in one of its tables.
         """
         copy = self.loading.copy_at(uri)
-        seen = self.context.reader.checkpoint_now()
         future = refused_future(copy.snapshot, self.context.clock.now(), seen)
         if why := future or gap_proof(copy.snapshot, self.context.config.loading.start_ts, seen):
             raise ConfigError(f"--dump {uri}: {why}")

@@ -69,7 +69,7 @@ def missing_table(name: TableName, place: TableName, downstream: Downstream) -> 
     there = "" if place == name else f" (as {place})"
     pause, done = (table_command(verb, name, downstream) for verb in _AGAIN)
     return (
-        f"the table {name} does not exist in the target{there} at this time. If somebody dropped it, run: {pause} -- "
+        f"the table {name} does not exist in the target{there} at this time. If somebody dropped it, or the source had it before the changefeed began, run: {pause} -- "
         f"then give it a copy of the source. From an export: {done}"
     )
 

@@ -158,7 +158,10 @@ class ConsumerService:
             return False
         starts = LoadStarts(context, context.loading)
         if is_new and given.dump:
-            starts.begin_feed(given.dump, by=readable(self._me))
+            # Before an export is made: what the changefeed has written by then shows that it began before that.
+            seen = context.reader.checkpoint_now()
+            uri = context.loading.make_copy() if context.loading.make_copy is not None else given.dump
+            starts.begin_feed(uri, seen, by=readable(self._me))
             return True
         ended = starts.end_left_out(restart)
         # What was just read knows no names yet, by which a running statement would be seen to touch a table.

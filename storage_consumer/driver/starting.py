@@ -27,4 +27,5 @@ def manager_of(config: Config, restart: Restart, storage_checkpoint: int, now: f
         tells_time=config.upstream.tells_time,
         selection=selection,
         command=lambda verb, name: table_command(verb, name, config.downstream),
+        makes_bare=config.loading.no_copy,
     )

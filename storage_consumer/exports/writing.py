@@ -42,6 +42,11 @@ def table_file(name: TableName, statement: str) -> WrittenFile:
     return _statement_file(f"{_stem(name)}-schema.sql", statement)
 
 
+def view_file(name: TableName, statement: str) -> WrittenFile:
+    """Return the file of a CREATE VIEW."""
+    return _statement_file(f"{_stem(name)}-schema-view.sql", statement)
+
+
 def data_file(
     name: TableName, number: int, columns: Sequence[TableColumn], rows: Iterable[Sequence[bytes | None]]
 ) -> WrittenFile:

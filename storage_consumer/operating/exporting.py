@@ -1,4 +1,4 @@
-"""An export of one table of a live TiDB, as of one TSO: for `load --source`, where nobody wants to run Dumpling.
+"""An export of tables of a live TiDB, as of one TSO: for `load --source` and `run --source`, where nobody wants to run Dumpling.
 
 It locks nothing and writes nothing at the source. While it runs, a transaction that stays open keeps TiDB's garbage collection from the
 snapshot. The file ``metadata`` comes last, so an export that was broken off is never taken for a whole one.
@@ -7,23 +7,42 @@ snapshot. The file ``metadata`` comes last, so an export that was broken off is 
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
 from queue import SimpleQueue
+from typing import Protocol
 
+from storage_consumer.amounts import some_of
+from storage_consumer.config.export_uris import below, export_origin, refuse_inside
+from storage_consumer.config.load import Loaded
+from storage_consumer.config.reserved import is_system
+from storage_consumer.config.table_filter import table_rules
 from storage_consumer.downstream.exported_table import ExportedTable
+from storage_consumer.downstream.query import text_of
 from storage_consumer.downstream.reading import Pace, Reading
-from storage_consumer.errors import ConfigError, SnapshotLost
+from storage_consumer.errors import Abandoned, ConfigError, SnapshotLost
 from storage_consumer.exports.create_table import CreatedTable, read_create_table
-from storage_consumer.exports.writing import WrittenFile, data_file, database_file, metadata_file, table_file
+from storage_consumer.exports.writing import WrittenFile, data_file, database_file, metadata_file, table_file, view_file
 from storage_consumer.model import TableColumn, TableName
 from storage_consumer.operating.verification import Server
 from storage_consumer.sql.tokens import qualified
 from storage_consumer.storage.base import Folder
+from storage_consumer.storage.open import open_folder
+from storage_consumer.telemetry import Log
 from storage_consumer.verifying.side import KeyRange
 
+_log = Log("export")
+_KEYLESS = (
+    "not exported, since TiCDC writes tables without a key only with force-replicate: {}. If the changefeed has that, say so by --config, in a first "
+    "run; once it has written one of them, `storage-consumer load` loads it"
+)
+_NAMED = 5
+"""Most tables that a message names."""
+_TOLD_EVERY = 10.0
+"""Seconds after which it is told again how far an export is."""
 _FILE_BYTES = 16 << 20
 """About as many bytes of values as a file has."""
 _FEWEST_ROWS, _MOST_ROWS = 10, 100_000
@@ -55,17 +74,35 @@ class ExportWishes:
     """The most rows that all of them together read; 0 for any number."""
 
 
+_TABLES = "SELECT table_schema, table_name, table_type FROM information_schema.tables ORDER BY 1, 2"
+_KEYED = (
+    "SELECT s.table_schema, s.table_name FROM information_schema.statistics s LEFT JOIN information_schema.columns c ON "
+    "c.table_schema = s.table_schema AND c.table_name = s.table_name AND c.column_name = s.column_name WHERE s.non_unique = 0 "
+    "GROUP BY s.table_schema, s.table_name, s.index_name "
+    "HAVING SUM(c.is_nullable = 'NO' AND c.extra NOT LIKE '%VIRTUAL GENERATED%') = COUNT(*)"
+)
+"""Tables with a key by which TiCDC takes them: unique, over stored columns that are never NULL."""
+
+
+class Wanted(Protocol):
+    """Which tables of the source are exported, of all that there are."""
+
+    def __call__(self, name: TableName, *, is_keyed: bool) -> bool:
+        """Return whether this one is; `is_keyed`: whether it has a key by which TiCDC takes it."""
+        ...
+
+
 def exported(
     source: Server,
-    name: TableName,
+    wanted: TableName | Wanted,
     folder: Folder,
     wishes: ExportWishes,
     heard: Callable[[int], object] = lambda _: None,
 ) -> Exported:
-    """Export a table into an empty folder. `heard` is called with the rows of each file that is written.
+    """Export a table, or all tables and views that are wanted, into an empty folder. `heard` is called with the rows of each file that is written.
 
     Raises `ConfigError` where the source cannot be read as of a TSO, has no such table, or the folder holds anything; `SnapshotLost` where
-    the source's garbage collection was faster, again and again; and what storages and servers raise.
+    the source's garbage collection was faster, for one table again and again; and what storages and servers raise.
     """
     _refuse_files(folder)
     lost: list[str] = []
@@ -73,12 +110,13 @@ def exported(
     while True:
         counts: list[int] = []
         try:
-            for rows in _written(source, name, writing, wishes):
+            for rows in _written(source, wanted, writing, wishes):
                 counts.append(rows)
                 heard(rows)
         except SnapshotLost as fault:
             lost.append(str(fault))
-            if len(lost) == _ATTEMPTS:
+            # Of several, one that the newer snapshot lacks would leave its statement in the folder.
+            if len(lost) == _ATTEMPTS or not isinstance(wanted, TableName):
                 raise
             heard(-sum(counts))
             writing.begin_again()
@@ -88,19 +126,102 @@ def exported(
             return Exported(snapshot=writing.snapshot, files=files, rows=sum(counts), lost=tuple(lost))
 
 
-def _written(source: Server, name: TableName, writing: _Writing, wishes: ExportWishes) -> Iterator[int]:
+def export_of_feed(loaded: Loaded, is_taken: Callable[[TableName], bool], ended: Callable[[], bool]) -> str:
+    """Export all tables of `Loaded.source` that the filters take into a new folder below `Loading.dump`; return the URI of that.
+
+    `ended`: whether the run has been asked to end. Raises what `exported` does, and `Abandoned` once it has.
+    """
+    config, begun = loaded.config, time.monotonic()
+    assert loaded.source is not None
+    # A folder takes objects, but gives none up: what an export that was broken off has left lies in another one.
+    name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid.uuid4().hex[:8]}"
+    uri = below(config.loading.dump, name)
+    origin = export_origin(uri, config.upstream)
+    refuse_inside(origin, config.upstream)
+    try:
+        rules = table_rules(config.loading.source_rules, case=config.upstream.case_sensitive)
+    except ValueError as fault:
+        raise ConfigError(f"[filter] rules of the changefeed: {fault}") from None
+    told = read = 0
+
+    def heard(rows: int) -> None:
+        nonlocal told, read
+        read += rows
+        if ended():
+            raise Abandoned("the export was broken off")
+        if time.monotonic() - begun >= (told + 1) * _TOLD_EVERY:
+            told = int((time.monotonic() - begun) / _TOLD_EVERY)
+            _log.info("export_goes_on", rows=read)
+
+    def wanted(name: TableName, *, is_keyed: bool) -> bool:
+        if not is_taken(name) or (config.loading.source_rules and not rules.matches(name.schema, name.table)):
+            return False
+        if not (is_keyed or config.loading.source_keyless):
+            keyless.append(str(name))
+            return False
+        return True
+
+    keyless: list[str] = []
+    _log.info("export_started", path=uri)
+    source = Server(settings=loaded.source[0], password=loaded.source[1])
+    done = exported(source, wanted, open_folder(origin, loaded.secrets), ExportWishes(), heard)
+    if keyless:
+        _log.warning("notice", text=_KEYLESS.format(some_of(keyless, _NAMED)))
+    _log.info("export_finished", path=uri, checkpoint=done.snapshot, rows=done.rows, files=done.files)
+    return uri
+
+
+def _written(source: Server, wanted: TableName | Wanted, writing: _Writing, wishes: ExportWishes) -> Iterator[int]:
     """Write all files as of one snapshot; yield the rows of each."""
     pace = Pace(wishes.rows_per_second)
     started = _local_time()
-    with closing(_reading(source, pace)) as keeper:
-        writing.snapshot = _held(keeper)
-        with closing(_reading(source, pace)) as reading:
-            work = _Work.of(reading, name, writing.snapshot)
-            for file in work.head():
-                writing.put(file)
-            yield from _all(work, source, pace, writing, wishes.workers)
-        writing.empty_stale(name)
+    free: SimpleQueue[Reading] = SimpleQueue()
+    for _ in range(wishes.workers):
+        free.put(_reading(source, pace))
+    with (
+        closing(_reading(source, pace)) as keeper,
+        closing(_reading(source, pace)) as reading,
+        ThreadPoolExecutor(max_workers=wishes.workers, thread_name_prefix="export") as pool,
+    ):
+        try:
+            writing.snapshot = _held(keeper)
+            names, views = (
+                ([wanted], []) if isinstance(wanted, TableName) else _all_of(reading, writing.snapshot, wanted)
+            )
+            for name in names:
+                work = _Work.of(reading, name, writing.snapshot)
+                for file in work.head():
+                    writing.put(file)
+                yield from _rows_of(work, free, pool, writing, wishes.workers)
+                writing.empty_stale(name)
+            reading.begin_at(writing.snapshot)
+            for name in views:
+                writing.put(view_file(name, ExportedTable(reading, name).view()))
+        finally:
+            pool.shutdown(cancel_futures=True)
+            while not free.empty():
+                free.get().close()
         writing.put(metadata_file(writing.snapshot, started, _local_time()))
+
+
+def _all_of(reading: Reading, snapshot: int, wanted: Wanted) -> tuple[list[TableName], list[TableName]]:
+    """Return the tables and the views of the source that are wanted; raise `ConfigError` if there are none."""
+    reading.begin_at(snapshot)
+    keyed = {(text_of(schema), text_of(table)) for schema, table in reading.rows(_KEYED)}
+    tables: list[TableName] = []
+    views: list[TableName] = []
+    for schema, table, kind in reading.rows(_TABLES):
+        name = TableName(schema=text_of(schema), table=text_of(table))
+        if is_system(name.schema) or not wanted(
+            name, is_keyed=(name.schema, name.table) in keyed or text_of(kind) == "VIEW"
+        ):
+            continue
+        {"BASE TABLE": tables, "VIEW": views}.get(text_of(kind), []).append(name)
+    if not tables:
+        raise ConfigError(
+            "--source has no table that the filter takes, as far as its account may see them: give it SELECT on them"
+        )
+    return tables, views
 
 
 def _refuse_files(folder: Folder) -> None:
@@ -190,11 +311,10 @@ class _Work:
         yield from enumerate(self.table.ranges(min(max(rows, _FEWEST_ROWS), _MOST_ROWS)), 1)
 
 
-def _all(work: _Work, source: Server, pace: Pace, writing: _Writing, workers: int) -> Iterator[int]:
-    """Write the data files; yield the rows of each."""
-    free: SimpleQueue[Reading] = SimpleQueue()
-    for _ in range(workers):
-        free.put(_reading(source, pace))
+def _rows_of(
+    work: _Work, free: SimpleQueue[Reading], pool: ThreadPoolExecutor, writing: _Writing, workers: int
+) -> Iterator[int]:
+    """Write the data files of a table; yield the rows of each."""
 
     def written(number: int, keys: KeyRange) -> int:
         reading = free.get()
@@ -205,13 +325,7 @@ def _all(work: _Work, source: Server, pace: Pace, writing: _Writing, workers: in
         finally:
             free.put(reading)
 
-    with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="export") as pool:
-        try:
-            yield from _results((pool.submit(written, *each) for each in work.ranges()), workers * _AHEAD)
-        finally:
-            pool.shutdown(cancel_futures=True)
-            while not free.empty():
-                free.get().close()
+    yield from _results((pool.submit(written, *each) for each in work.ranges()), workers * _AHEAD)
 
 
 def _results(running: Iterable[Future[int]], most: int) -> Iterator[int]:

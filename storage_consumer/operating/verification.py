@@ -13,8 +13,8 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from storage_consumer.checkpoint.operator import StateInspector
+from storage_consumer.config.load import load_source
 from storage_consumer.config.settings import Downstream
-from storage_consumer.config.source_server import source_server
 from storage_consumer.config.table_filter import ALL_COLUMNS, CarriedColumns, TableRules, table_rules
 from storage_consumer.downstream.reading import Pace, Reading
 from storage_consumer.driver.remedies import reaching
@@ -72,7 +72,7 @@ def server_at(
 
     `target`: whether its certificate is checked counts for the source too. `frozen`: whether it need not be a TiDB.
     """
-    settings, password, hidden = source_server(
+    settings, password, hidden = load_source(
         uri, password_file, environ, frozen=frozen, allow_unverified_server=target.allow_unverified_server
     )
     for secret in hidden:

@@ -45,9 +45,14 @@ class ConsumerManager:
         tells_time: bool = True,
         selection: Selection | None = None,
         command: Commands = plain_command,
+        makes_bare: bool = True,
     ) -> None:
-        """Begin with what an earlier run left. `gap_timeout`: seconds to wait for a missing file; `tells_time`: see `TableFiles`."""
+        """Begin with what an earlier run left.
+
+        `gap_timeout`: seconds to wait for a missing file; `tells_time`: see `TableFiles`; `makes_bare`: see `Loading.no_copy`.
+        """
         self.finished_files = 0
+        self.makes_bare: Final = makes_bare
         self.left_out_files = 0
         self.skipped_files = 0
         self.selection: Final = selection or Selection()

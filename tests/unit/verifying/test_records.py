@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.config.source_server import PASSWORD_VARIABLE, source_server
+from storage_consumer.config.load import load_source
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
@@ -122,11 +122,13 @@ def test_equivalences_are_named_as_the_differences_are() -> None:
 def test_the_source_is_a_tidb() -> None:
     """Another server is taken only with a promise; the password comes from its own variable, and messages name its own flag."""
     ends = {"frozen": False, "allow_unverified_server": False}
-    settings, password, hidden = source_server("tidb://me@host/", None, {PASSWORD_VARIABLE: "secret"}, **ends)
+    settings, password, hidden = load_source(
+        "tidb://me@host/", None, {"STORAGE_CONSUMER_SOURCE_PASSWORD": "secret"}, **ends
+    )
     assert (settings.host, settings.port, settings.user, password) == ("host", 4000, "me", "secret")
     assert "secret" in hidden
     with pytest.raises(ConfigError, match="--frozen"):
-        source_server("mysql://me@host/", None, {}, **ends)
-    assert source_server("mysql://me@host/", None, {}, **{**ends, "frozen": True})[0].port == 3306
+        load_source("mysql://me@host/", None, {}, **ends)
+    assert load_source("mysql://me@host/", None, {}, **{**ends, "frozen": True})[0].port == 3306
     with pytest.raises(ConfigError, match="--source "):
-        source_server("tidb://me@host/?no-such=1", None, {}, **ends)
+        load_source("tidb://me@host/?no-such=1", None, {}, **ends)
