@@ -248,6 +248,18 @@ EVENTS: dict[str, Event] = {
         fields=("text",),
         levels=("warning",),
     ),
+    "export_started": Event(
+        meaning="A new feed exports the tables of --source into the folder `path`; what follows is loaded from there.",
+        fields=("path",),
+    ),
+    "export_goes_on": Event(
+        meaning="So many rows of --source are exported by now; said every 10 s.",
+        fields=("rows",),
+    ),
+    "export_finished": Event(
+        meaning="The export of --source is complete, as of `checkpoint`.",
+        fields=("path", "checkpoint", "rows", "files"),
+    ),
     "load_started": Event(
         meaning="A table is loaded from a copy as of `checkpoint`; nothing else of it is done meanwhile.",
         fields=("table", "checkpoint", "files", "bytes"),

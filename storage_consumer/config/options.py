@@ -119,6 +119,25 @@ _COPY = (
         "Given by hand without --dump it says --no-copy as well.",
     ),
     Option(
+        name="dump",
+        group="the copy before the changes",
+        toml=f"{OWN_TABLE}.load.dump",
+        metavar="URI",
+        shown_default="none: the target has what the source had at start-ts",
+        help="An export of the source by Dumpling or mydumper, which a new feed loads before it applies changes: file:///dir, s3://bucket/prefix, "
+        "gcs:// or azure://, read with the bucket's credentials. Options of Dumpling that change what its files mean are its parameters: "
+        "'s3://bucket/full?escape-backslash=false&csv-separator=|'. A feed that has begun keeps the copy that it began with.",
+    ),
+    Option(
+        name="dump-tz",
+        group="the copy before the changes",
+        parse=parsers.time_zone,
+        toml=f"{OWN_TABLE}.load.dump-tz",
+        metavar="ZONE",
+        shown_default="what its SQL files say: needed for TIMESTAMP columns else",
+        help="Time zone of the TIMESTAMP values in the export: that of the server's `time_zone` when Dumpling ran, if it was given none.",
+    ),
+    Option(
         name="source",
         group="the copy before the changes",
         toml=f"{OWN_TABLE}.load.source",
@@ -152,25 +171,6 @@ _COPY = (
         toml=f"{OWN_TABLE}.load.no-copy",
         help="Begin without a copy although the source had tables before the changefeed began: those that the target lacks are created from "
         "their columns, without the rows from before and without keys but the primary one. Without it such a feed does not begin.",
-    ),
-    Option(
-        name="dump",
-        group="the copy before the changes",
-        toml=f"{OWN_TABLE}.load.dump",
-        metavar="URI",
-        shown_default="none: the target has what the source had at start-ts",
-        help="An export of the source by Dumpling or mydumper, which a new feed loads before it applies changes: file:///dir, s3://bucket/prefix, "
-        "gcs:// or azure://, read with the bucket's credentials. Options of Dumpling that change what its files mean are its parameters: "
-        "'s3://bucket/full?escape-backslash=false&csv-separator=|'. A feed that has begun keeps the copy that it began with.",
-    ),
-    Option(
-        name="dump-tz",
-        group="the copy before the changes",
-        parse=parsers.time_zone,
-        toml=f"{OWN_TABLE}.load.dump-tz",
-        metavar="ZONE",
-        shown_default="what its SQL files say: needed for TIMESTAMP columns else",
-        help="Time zone of the TIMESTAMP values in the export: that of the server's `time_zone` when Dumpling ran, if it was given none.",
     ),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +15,9 @@ from storage_consumer.model import StoredObject, TableName
 from storage_consumer.operating.same_files import sequence_names
 from storage_consumer.storage.base import METADATA_BYTES, SCHEMA_FILE_BYTES, Storage
 from storage_consumer.storage.paths import parse_data_name
+
+_MOST_READ = 100
+"""Most tables whose first schema file is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +47,8 @@ class Listed:
 
     sequences: dict[str, Numbers] = field(default_factory=dict)
     """Numbers of the files that are not finished, by sequence (see `DataFile.sequence`)."""
-    first_schema_file: str = ""
+    first_schema_files: dict[str, str] = field(default_factory=dict)
+    """Folder → path of the schema file with the lowest version."""
     first_data_file: StoredObject | None = None
 
 
@@ -66,6 +71,8 @@ class BucketFacts:
     now: float
     checkpoint: int
     """The state's checkpoint; 0 without a state."""
+    from_before: tuple[str, ...] = ()
+    """Paths of schema files without a statement with which tables begin, as far as files were read."""
     left_out: tuple[str, ...] = ()
     """Directories of the tables that the filter or an operator leaves out, each with a slash at its end."""
 
@@ -98,13 +105,14 @@ def bucket_look(
     except ConfigError as error:
         # A right is missing for some file; which kind of file is asked below.
         why = str(error)
-    first = teed.listed.first_data_file
+    first, schemas = teed.listed.first_data_file, sorted(teed.listed.first_schema_files.values())
     return BucketFacts(
         bucket=bucket,
         why=why,
         listed=teed.listed,
         finished=finished,
-        schema_file=_reading(lambda: storage.read(path)) if (path := teed.listed.first_schema_file) else "",
+        schema_file=_reading(lambda: storage.read(schemas[0])) if schemas else "",
+        from_before=tuple(path for path in schemas[:_MOST_READ] if _has_no_statement(storage, path)),
         data_file=_reading(lambda: next(iter(storage.blocks(first.path, 1)), b"")) if first else "",
         upstream=upstream,
         now=now,
@@ -117,6 +125,15 @@ def beside(facts: BucketFacts, checkpoint: int, leaves_out: Callable[[TableName]
     tables = facts.bucket.tables if facts.bucket else ()
     left_out = tuple(f"{each.directory}/" for each in tables if each.name is not None and leaves_out(each.name))
     return replace(facts, checkpoint=checkpoint, left_out=left_out)
+
+
+def _has_no_statement(storage: Storage, path: str) -> bool:
+    """Return whether a schema file is a table's structure, and no statement made it. Of one that cannot be read other checks tell."""
+    try:
+        document = json.loads(storage.read(path, SCHEMA_FILE_BYTES))
+    except (ConfigError, StorageUnavailable, FileNotFoundError, FilesMissing, ValueError):
+        return False
+    return isinstance(document, dict) and bool(document.get("TableColumns")) and not document.get("Query")
 
 
 def _reading(read: Callable[[], bytes]) -> str:
@@ -156,8 +173,9 @@ class _Teed:
         folder, _, name = stored.path.rpartition("/")
         data, listed = parse_data_name(name), self.listed
         if not data:
-            if name.startswith("schema") and not listed.first_schema_file:
-                listed.first_schema_file = stored.path
+            if name.startswith("schema"):
+                # The version comes first in the name, and all TSOs have as many digits.
+                listed.first_schema_files[folder] = min(listed.first_schema_files.get(folder, stored.path), stored.path)
             return
         listed.first_data_file = listed.first_data_file or stored
         names = [*sequence_names(folder, data)]

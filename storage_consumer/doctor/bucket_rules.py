@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
+from storage_consumer.amounts import some_of
 from storage_consumer.clock import span
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.settings import Upstream
@@ -109,7 +110,7 @@ def settings(facts: BucketFacts) -> Outcome:
 
 def schema_file(facts: BucketFacts) -> Outcome:
     """Judge whether a schema file can be read."""
-    return _readable("schema file", facts.schema_file, facts.listed.first_schema_file)
+    return _readable("schema file", facts.schema_file, min(facts.listed.first_schema_files.values(), default=""))
 
 
 def data_file(facts: BucketFacts) -> Outcome:
@@ -126,6 +127,20 @@ def _readable(kind: str, fault: str, path: str) -> Outcome:
             f"{path} cannot be read: {fault}", "Allow reading (GetObject, or the file's mode), not only listing."
         )
     return ok(f"{path} can be read")
+
+
+def from_before(facts: BucketFacts) -> Outcome:
+    """Judge whether the source had tables before the changefeed began: their rows from then are in no file."""
+    if facts.checkpoint:
+        return ok("the feed has begun")
+    if facts.from_before:
+        return warn(
+            f"tables begin without a statement, so the source had them before the changefeed: {some_of(facts.from_before, _SHOWN)}. Their rows from then "
+            "are in no file",
+            "Begin with a copy of the source: run with --dump URI, or --source tidb://USER@HOST:4000/ to have one made. If the target has them, run "
+            "with --no-copy.",
+        )
+    return ok("every table that was looked at begins with a statement")
 
 
 def expiry(facts: BucketFacts) -> Outcome:
@@ -188,6 +203,7 @@ BUCKET: Mapping[str, Callable[[BucketFacts], Outcome]] = {
     "bucket-schema-file": schema_file,
     "bucket-data-file": data_file,
     "bucket-settings": settings,
+    "bucket-tables-from-before": from_before,
     "bucket-expiry": expiry,
     "bucket-missing-files": gaps,
 }

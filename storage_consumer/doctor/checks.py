@@ -47,6 +47,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "bucket-schema-file": _check("one schema file", "Fails if it can be listed but not read.", "Grant GetObject, or mend the file's mode."),
         "bucket-data-file": _check("one byte of one data file", "Fails if it can be listed but not read. Its table would halt.", "Grant GetObject, or mend the file's mode."),
         "bucket-settings": _check("the settings, beside what the files show", "Fails if they contradict each other, or if one is missing that no file shows. Warns of what is assumed.", "Give the changefeed's TOML file with `--config`, and `--tz`."),
+        "bucket-tables-from-before": _check("the first schema file of up to 100 tables", "Warns, while nothing is applied, of tables that no statement creates: their rows from before the changefeed are in no file. A first run stops.", "Begin with `--dump` or `--source`."),
         "bucket-expiry": _check("`file-expiration-days`, beside the age of the state's checkpoint", "Warns from half the expiry on, and fails beyond it: files are deleted unread.", "Raise the expiry until the program has caught up."),
         "bucket-missing-files": _check("the numbers of all files that are not finished, of tables that are not left out", "Fails if one is missing: its table would halt.", "Restore the files, or reload the tables."),
         "target-reachable": _check("a login", "Fails if the server does not answer, or refuses the login.", "Correct address, account or password."),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
+from storage_consumer.config.settings import Config
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.ledger import RoundLedger
@@ -48,7 +50,7 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
         foreseen = state.decisions.foreseen(tells_time=sources.config.upstream.tells_time)
         restart = decided(stored, foreseen)
         structure.keys_taken = with_new_keys(foreseen)
-        manager = manager_of(sources.config, restart, floor, sources.clock.now())
+        manager = manager_of(_with_copy(sources.config, restart, floor), restart, floor, sources.clock.now())
         manager.quarantined.replace(state.quarantine.entries())
         jobs = PlannedRowJobs(sources.storage, recording, lambda key: manager.tables[key].name, reads=bool(rows))
 
@@ -113,6 +115,12 @@ def _plan(  # noqa: PLR0913 - what a planned round leaves
         databases=tuple(dict.fromkeys(databases)),
         warnings=warnings,
     )
+
+
+def _with_copy(config: Config, restart: Restart, floor: int) -> Config:
+    """Return the settings of a plan, which lacks the copy that a new feed begins with."""
+    no_copy = config.loading.no_copy or bool(config.loading.dump and is_new_feed(restart, floor))
+    return replace(config, loading=replace(config.loading, no_copy=no_copy))
 
 
 def _copies(sources: PlanSources, restart: Restart, floor: int) -> Iterator[str]:

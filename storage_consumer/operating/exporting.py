@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Protocol
@@ -171,37 +171,45 @@ def export_of_feed(loaded: Loaded, is_taken: Callable[[TableName], bool], ended:
     return uri
 
 
+_Workers = tuple[ThreadPoolExecutor, SimpleQueue[Reading]]
+"""Threads, and a connection for each of them."""
+
+
 def _written(source: Server, wanted: TableName | Wanted, writing: _Writing, wishes: ExportWishes) -> Iterator[int]:
     """Write all files as of one snapshot; yield the rows of each."""
     pace = Pace(wishes.rows_per_second)
     started = _local_time()
-    free: SimpleQueue[Reading] = SimpleQueue()
-    for _ in range(wishes.workers):
-        free.put(_reading(source, pace))
     with (
         closing(_reading(source, pace)) as keeper,
         closing(_reading(source, pace)) as reading,
-        ThreadPoolExecutor(max_workers=wishes.workers, thread_name_prefix="export") as pool,
+        _workers(source, pace, wishes.workers) as workers,
     ):
+        writing.snapshot = _held(keeper)
+        names, views = ([wanted], []) if isinstance(wanted, TableName) else _all_of(reading, writing.snapshot, wanted)
+        for name in names:
+            work = _Work.of(reading, name, writing.snapshot)
+            for file in work.head():
+                writing.put(file)
+            yield from _rows_of(work, workers, writing, wishes.workers)
+            writing.empty_stale(name)
+        for name in views:
+            writing.put(view_file(name, ExportedTable(reading, name).view()))
+        writing.put(metadata_file(writing.snapshot, started, _local_time()))
+
+
+@contextmanager
+def _workers(source: Server, pace: Pace, number: int) -> Iterator[_Workers]:
+    """Give threads with their connections, which end with the block."""
+    free: SimpleQueue[Reading] = SimpleQueue()
+    for _ in range(number):
+        free.put(_reading(source, pace))
+    with ThreadPoolExecutor(max_workers=number, thread_name_prefix="export") as pool:
         try:
-            writing.snapshot = _held(keeper)
-            names, views = (
-                ([wanted], []) if isinstance(wanted, TableName) else _all_of(reading, writing.snapshot, wanted)
-            )
-            for name in names:
-                work = _Work.of(reading, name, writing.snapshot)
-                for file in work.head():
-                    writing.put(file)
-                yield from _rows_of(work, free, pool, writing, wishes.workers)
-                writing.empty_stale(name)
-            reading.begin_at(writing.snapshot)
-            for name in views:
-                writing.put(view_file(name, ExportedTable(reading, name).view()))
+            yield pool, free
         finally:
             pool.shutdown(cancel_futures=True)
             while not free.empty():
                 free.get().close()
-        writing.put(metadata_file(writing.snapshot, started, _local_time()))
 
 
 def _all_of(reading: Reading, snapshot: int, wanted: Wanted) -> tuple[list[TableName], list[TableName]]:
@@ -311,10 +319,9 @@ class _Work:
         yield from enumerate(self.table.ranges(min(max(rows, _FEWEST_ROWS), _MOST_ROWS)), 1)
 
 
-def _rows_of(
-    work: _Work, free: SimpleQueue[Reading], pool: ThreadPoolExecutor, writing: _Writing, workers: int
-) -> Iterator[int]:
-    """Write the data files of a table; yield the rows of each."""
+def _rows_of(work: _Work, workers: _Workers, writing: _Writing, number: int) -> Iterator[int]:
+    """Write the data files of a table; yield the rows of each. `number`: of workers."""
+    pool, free = workers
 
     def written(number: int, keys: KeyRange) -> int:
         reading = free.get()
@@ -325,7 +332,7 @@ def _rows_of(
         finally:
             free.put(reading)
 
-    yield from _results((pool.submit(written, *each) for each in work.ranges()), workers * _AHEAD)
+    yield from _results((pool.submit(written, *each) for each in work.ranges()), number * _AHEAD)
 
 
 def _results(running: Iterable[Future[int]], most: int) -> Iterator[int]:

@@ -154,4 +154,8 @@ if "tidb" in KINDS:  # else there is no such source
         assert found == dict.fromkeys(("orders", "items", "empty", "open_orders"), "equal"), verified.stdout
         assert target.query("SELECT COUNT(*), SUM(state = 'paid') FROM shop.orders") == ((20_000, 1),)
         assert target.query("SELECT COUNT(*) FROM shop.open_orders") == ((19_999,),)
-        assert {str(each[2]) for each in target.query("SHOW INDEX FROM shop.orders")} >= {"PRIMARY", "by_name", "one_of"}
+        assert {str(each[2]) for each in target.query("SHOW INDEX FROM shop.orders")} >= {
+            "PRIMARY",
+            "by_name",
+            "one_of",
+        }
