@@ -42,11 +42,12 @@ if TYPE_CHECKING:
     )
     from storage_consumer.frames.reading import read_changes
     from storage_consumer.model import DdlId, TableName
+    from storage_consumer.monitoring.health import Health
     from storage_consumer.monitoring.report import Phase, Report, Totals, Work
     from storage_consumer.monitoring.snapshot import Snapshot
     from storage_consumer.monitoring.snapshot import Statement as StoredStatement
     from storage_consumer.monitoring.snapshot import Table as StoredTable
-    from storage_consumer.monitoring.status import Health, Status, TableStatus
+    from storage_consumer.monitoring.status import Status, TableStatus
     from storage_consumer.operating.verification import VerifyReport
     from storage_consumer.operating.verified_table import VerifyOptions
     from storage_consumer.plan.loads import Load, LoadPhase
@@ -130,7 +131,8 @@ _MODULES = {
     "model": ("DdlId", "TableName"),
     "monitoring.report": ("Phase", "Report", "Totals", "Work"),
     "monitoring.snapshot": ("Snapshot",),
-    "monitoring.status": ("Health", "Status", "TableStatus"),
+    "monitoring.health": ("Health",),
+    "monitoring.status": ("Status", "TableStatus"),
     "operating.verification": ("VerifyReport",),
     "operating.verified_table": ("VerifyOptions",),
     "plan.loads": ("Load", "LoadPhase"),

@@ -110,6 +110,7 @@ class Consumer:
             is_writer=lambda: self.is_writer,
             statements=self.running_statements,
             processes=ProcessLook(self._loaded.config.downstream.port),
+            max_lag=self._loaded.config.monitoring.ready_lag,
             expiration_days=self._loaded.config.upstream.file_expiration_days,
         )
         page = status_site(

@@ -19,7 +19,7 @@ from storage_consumer import telemetry
 from storage_consumer.cli.bar_line import Figures, bar_format, columns
 from storage_consumer.cli.round_watch import RoundWatch
 from storage_consumer.clock import span
-from storage_consumer.monitoring.status import lag_of
+from storage_consumer.monitoring.health import lag_of
 from storage_consumer.summary import Progress, RoundSummary, RunningStatement, Silent
 
 _log = telemetry.Log("display")

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from storage_consumer import telemetry
 from storage_consumer.clock import span
-from storage_consumer.monitoring.status import lag_of
+from storage_consumer.monitoring.health import lag_of
 from storage_consumer.signals import StopSignal
 from storage_consumer.summary import Progress, RoundSummary
 

@@ -19,8 +19,9 @@ from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import ConfigError, StorageConsumerError
 from storage_consumer.monitoring.document import document
+from storage_consumer.monitoring.health import Health, lag_of
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
-from storage_consumer.monitoring.status import Health, Status, TableStatus, lag_of
+from storage_consumer.monitoring.status import Status, TableStatus
 from storage_consumer.monitoring.wording import doing, loading, moment, pending, skipped, verified
 from storage_consumer.operating.looking import status_now
 from storage_consumer.plan.finished_files import Finished

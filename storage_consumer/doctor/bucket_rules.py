@@ -12,7 +12,8 @@ from storage_consumer.config.settings import Upstream
 from storage_consumer.doctor.bucket_look import BucketFacts, MetadataFacts
 from storage_consumer.doctor.findings import Outcome, fail, not_looked_at, ok, warn
 from storage_consumer.model import is_ahead_of_clock
-from storage_consumer.monitoring.status import STALLED, lag_of
+from storage_consumer.monitoring.health import lag_of
+from storage_consumer.monitoring.status import STALLED
 from storage_consumer.poll.metadata import ahead_of_clock, parse_metadata
 from storage_consumer.telemetry import tso_time
 

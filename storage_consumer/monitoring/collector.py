@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from storage_consumer.model import physical_ms
+from storage_consumer.monitoring.health import Health
 from storage_consumer.monitoring.metric_table import METRICS, PREFIX
 from storage_consumer.monitoring.processes import Processes
 from storage_consumer.monitoring.report import Phase
@@ -42,6 +43,8 @@ class MetricSources:
     is_writer: Callable[[], bool]
     statements: Callable[[], Sequence[RunningStatement]]
     processes: Callable[[], Processes]
+    max_lag: float | None = None
+    """The most seconds that the checkpoint of all tables may lie back; None for any number."""
     expiration_days: int = 0
     """Days after which TiCDC deletes files; 0 if that is not known."""
 
@@ -61,9 +64,10 @@ class ConsumerCollector(Collector):
 
     def collect(self) -> Iterator[Family]:
         """Yield all metrics that have a value."""
-        facts = self._sources.facts()
+        facts, is_writer = self._sources.facts(), self._sources.is_writer()
         values: dict[str, _Values] = {
-            **_process(facts, is_writer=self._sources.is_writer()),
+            **_process(facts, is_writer=is_writer),
+            **(_health(facts, self._sources.max_lag) if is_writer else {}),
             **_checkpoints(facts, self._sources.expiration_days),
             **_work(facts),
             **_rounds(facts),
@@ -103,6 +107,11 @@ def _process(facts: Facts, *, is_writer: bool) -> dict[str, _Values]:
         "retrying_seconds": retrying,
         "retries_total": _with_zeros(tally.retries, _RETRIES),
     }
+
+
+def _health(facts: Facts, max_lag: float | None) -> dict[str, _Values]:
+    found = facts.health(is_writer=True, max_lag=max_lag)
+    return {"health": {health: float(health == found) for health in Health if health != Health.UNKNOWN}}
 
 
 def _checkpoints(facts: Facts, expiration_days: int) -> dict[str, _Values]:

@@ -31,6 +31,10 @@ _ABSENT = "Absent before the first round."
 METRICS: dict[str, Metric] = {
     "build_info": _gauge("Always 1; the label has the version of the program.", "version"),
     "start_time_seconds": _gauge("When the consumer started, in seconds since 1970-01-01 UTC."),
+    "health": _gauge(
+        "1 for the word that `status` has for the feed, 0 for all others; a lag beyond `--ready-lag` is `behind`. Only the writer has it.",
+        "health",
+    ),
     "phase": _gauge("1 for what the process is doing, 0 for all else.", "phase"),
     "writer": _gauge("1 if this process has the lease, 0 if not."),
     "lease_epoch": _gauge("Epoch of the lease that this process has or had; it grows with each take-over. 0 for none."),

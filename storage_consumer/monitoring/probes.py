@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from http import HTTPStatus
 
+from storage_consumer.monitoring.health import is_late, lag_of
 from storage_consumer.monitoring.http_server import Request, Response, said
 from storage_consumer.monitoring.report import Phase
-from storage_consumer.monitoring.status import lag_of
 from storage_consumer.monitoring.tally import Facts
 
 SILENCE = 180.0
@@ -53,11 +53,9 @@ class Probes:
             return f"no round has ended yet: {facts.report.phase} {facts.report.retry}".strip()
         if facts.report.phase == Phase.RETRYING:
             return f"retrying: {facts.report.retry}"
-        return _beyond(self._ready_lag, facts) if self._ready_lag is not None else ""
-
-
-def _beyond(limit: float, facts: Facts) -> str:
-    lag = lag_of(facts.last.checkpoint, facts.now)
-    if lag is None:
-        return "there is no checkpoint yet"
-    return f"the lag is {lag:.0f} s, more than {limit:g} s" if lag > limit else ""
+        if not is_late(facts.last.checkpoint, facts.now, self._ready_lag):
+            return ""
+        lag = lag_of(facts.last.checkpoint, facts.now)
+        return (
+            "there is no checkpoint yet" if lag is None else f"the lag is {lag:.0f} s, more than {self._ready_lag:g} s"
+        )

@@ -9,28 +9,32 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from storage_consumer.amounts import some_of
 from storage_consumer.clock import span
-from storage_consumer.model import TableName, physical_ms
+from storage_consumer.model import TableName
+from storage_consumer.monitoring.health import (
+    AHEAD,
+    Health,
+    Signs,
+    is_late,
+    lag_of,
+    seconds_ahead,
+    verdict,
+)
 from storage_consumer.monitoring.report import Phase, Report
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.selection import AT_A_START
 from storage_consumer.plan.table_decisions import Verb
-from storage_consumer.plan.table_state import TableState
+from storage_consumer.plan.table_state import STOPPED, TableState
 from storage_consumer.plan.table_words import OR_BY_HAND
 from storage_consumer.verifying.result import Outcome, TableResult
 
 FRESH = 30.0
 """Seconds after which a report no longer tells what its writer is doing."""
-AHEAD = 60.0
-"""Seconds that the bucket's checkpoint may lie ahead of the target's clock."""
 STALLED = 300.0
 """Seconds that the bucket's checkpoint may lie back before the source counts as stalled. TiCDC moves it every few seconds."""
-STOPPED = (TableState.HALTED, TableState.LOST, TableState.PAUSED)
-"""States in which a table stays until somebody decides."""
 _BEHIND = (*STOPPED, TableState.WAITING, TableState.LOADING)
 _WRITABLE = (
     "the target is read-only, so that no process can have the lease. Point at its primary, or make it writable; a process that "
@@ -46,26 +50,6 @@ _BEGINNING = re.compile(r"(?<!`)(?=storage-consumer (?:ddl|load|table|quarantine
 # What ends a command may stand inside of a quoted word, such as the name of a table. A word that is never closed is none of ours.
 _COMMAND = re.compile(r"(?:\$'(?:[^'\\]|\\.)*'|'[^']*'|\"[^\"]*\"|\$(?!')|[^'\"$\n.; ]++|[.; ])*?(?= -- |[.;] |\.?$)")
 _TARGET = re.compile(r" --downstream-uri ('(?:[^']|'\\'')*'|\S+)")
-
-
-class Health(StrEnum):
-    """The one word for a feed. Where several hold, the first of these counts."""
-
-    UNKNOWN = "unknown"
-    """The state does not answer, so that only an older look at it is known; `judged` never says so."""
-    NO_WRITER = "no-writer"
-    """Nobody writes: no process has the lease."""
-    RETRYING = "retrying"
-    """The bucket, the target or Spark does not answer; the last round failed and is tried again."""
-    STOPPED = "stopped"
-    """One or more tables are halted or paused; the others go on."""
-    UNEQUAL = "unequal"
-    """One or more tables are not equal to the source: the quarantine holds rows of them, or a comparison found differences."""
-    CLOCK_SKEW = "clock-skew"
-    """The bucket's checkpoint lies ahead of the clock: one of the two is wrong, so no lag means anything."""
-    BEHIND = "behind"
-    """The checkpoint is older than it may be."""
-    HEALTHY = "healthy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,11 +103,6 @@ class Status:
         return is_reported(self.snapshot)
 
 
-def lag_of(checkpoint: int, now: float) -> float | None:
-    """Return the seconds from the time of a TSO until `now`, at least 0; None for TSO 0, which means that there is none."""
-    return max(0.0, now - physical_ms(checkpoint) / 1000) if checkpoint else None
-
-
 def commands_in(text: str) -> tuple[str, ...]:
     """Return the commands of this program in a text; those in backquotes are only named."""
     # Most of ten thousand messages may hold none.
@@ -165,31 +144,24 @@ def judged(
     different = _different(snapshot)
     tables = tuple(_tables(snapshot, command, different))
     stopped = [each for each in tables if each.state in STOPPED]
-    lag = lag_of(snapshot.checkpoint, snapshot.now)
     # A table that catches up after its load counts for no checkpoint, but is behind all the same.
-    behind = lag_of(snapshot.slowest, snapshot.now)
-    late = max_lag is not None and (behind is None or behind > max_lag)
+    late = is_late(snapshot.slowest, snapshot.now, max_lag)
     skew = _skew(snapshot)
     lonely = needs_writer and not snapshot.writer
-    health = next(
-        health
-        for health, holds in (
-            (Health.NO_WRITER, lonely),
-            (Health.RETRYING, _is_retrying(snapshot)),
-            (Health.STOPPED, bool(stopped)),
-            (Health.UNEQUAL, bool(different) or any(table.quarantined for table in snapshot.tables)),
-            (Health.CLOCK_SKEW, bool(skew)),
-            (Health.BEHIND, late),
-            (Health.HEALTHY, True),
-        )
-        if holds
+    signs = Signs(
+        is_alone=lonely,
+        is_retrying=_is_retrying(snapshot),
+        has_stopped=bool(stopped),
+        is_unequal=bool(different) or any(table.quarantined for table in snapshot.tables),
+        ahead=seconds_ahead(_claimed(snapshot), snapshot.now),
+        is_late=late,
     )
     shown = (each for each in snapshot.tables if each.state != TableState.DROPPED)
     status = Status(
-        health=health,
+        health=verdict(signs),
         reasons=(),
         snapshot=snapshot,
-        lag=lag,
+        lag=lag_of(snapshot.checkpoint, snapshot.now),
         lag_running=lag_of(snapshot.checkpoint_running, snapshot.now),
         source_lag=lag_of(snapshot.storage_checkpoint, snapshot.now),
         seconds_left=_seconds_left(snapshot.report),
@@ -271,14 +243,19 @@ def _found_by_verify(different: Mapping[TableName, TableResult]) -> str:
     return f"`verify` found {_some(len(different), 'table')} different: {names}"
 
 
+def _claimed(snapshot: Snapshot) -> int:
+    """Return the bucket's checkpoint, be it believed or not."""
+    refused = snapshot.report.refused_checkpoint if snapshot.report and is_reported(snapshot) else 0
+    return refused or snapshot.storage_checkpoint
+
+
 def _skew(snapshot: Snapshot) -> str:
     """Return how far the source's clock is from ours; empty if they agree, or if the bucket's checkpoint is older than now."""
-    refused = snapshot.report.refused_checkpoint if snapshot.report and is_reported(snapshot) else 0
-    checkpoint = refused or snapshot.storage_checkpoint
-    ahead = physical_ms(checkpoint) / 1000 - snapshot.now
+    ahead = seconds_ahead(_claimed(snapshot), snapshot.now)
     if ahead <= AHEAD:
         return ""
-    then = "it is not believed, and nothing new is applied" if refused else "no lag is to be relied on"
+    is_believed = _claimed(snapshot) == snapshot.storage_checkpoint
+    then = "no lag is to be relied on" if is_believed else "it is not believed, and nothing new is applied"
     return (
         f"the bucket's checkpoint is {span(ahead)} ahead of the target's clock, so {then}: set the clock that is wrong"
     )

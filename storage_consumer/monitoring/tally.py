@@ -7,8 +7,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from storage_consumer.monitoring.report import Report
+from storage_consumer.monitoring.health import Health, Signs, is_late, seconds_ahead, verdict
+from storage_consumer.monitoring.report import Phase, Report
+from storage_consumer.plan.table_state import STOPPED
 from storage_consumer.summary import RoundSummary
+from storage_consumer.verifying.result import Outcome
 
 ROUND_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 """Upper borders, inclusive, of the buckets in which rounds are counted by their seconds."""
@@ -90,3 +93,16 @@ class Facts:
     """When it was read, in seconds since 1970-01-01 UTC."""
     compared: Mapping[str, int] = field(default_factory=dict)
     """Outcome of the last comparison with the source → number of tables."""
+
+    def health(self, *, is_writer: bool, max_lag: float | None) -> Health:
+        """Return the word for the feed, as this process knows it. `max_lag`: the most seconds that the checkpoint may lie back."""
+        return verdict(
+            Signs(
+                is_alone=not is_writer,
+                is_retrying=self.report.phase == Phase.RETRYING,
+                has_stopped=any(self.last.states.get(state, 0) for state in STOPPED),
+                is_unequal=bool(self.compared.get(Outcome.DIFFERENT, 0) or self.last.quarantined),
+                ahead=seconds_ahead(self.report.refused_checkpoint or self.source_checkpoint, self.now),
+                is_late=is_late(self.last.checkpoint, self.now, max_lag),
+            )
+        )

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from storage_consumer.clock import span
+from storage_consumer.monitoring.health import Health
 from storage_consumer.monitoring.report import Phase, Report
 from storage_consumer.monitoring.snapshot import Snapshot
-from storage_consumer.monitoring.status import Health, Status
+from storage_consumer.monitoring.status import Status
 from storage_consumer.monitoring.wording import doing, moment, pending, skipped
 
 _LOOKS = {Health.UNKNOWN: "unknown", Health.HEALTHY: "good", Health.BEHIND: "warn", Health.RETRYING: "warn"}
@@ -36,8 +37,8 @@ def headline(status: Status | None, fault: str) -> Headline:
     """Return the headline; `fault`: why there is no status, if there is none."""
     if status is None:
         return Headline(word=Health.UNKNOWN, look=_LOOKS[Health.UNKNOWN], reasons=(fault or "nothing was seen yet",))
-    look = _LOOKS.get(status.health, "bad")
-    # A healthy feed can have something odd to say too.
+    # A healthy feed can have something odd to say too, such as that the source stands still: it is not green then.
+    look = "warn" if status.health == Health.HEALTHY and status.reasons else _LOOKS.get(status.health, "bad")
     return Headline(word=status.health, look=look, reasons=status.reasons)
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 
 from storage_consumer.clock import span
+from storage_consumer.monitoring.health import lag_of
 from storage_consumer.monitoring.report import Minute
 from storage_consumer.monitoring.snapshot import JournalEntry
-from storage_consumer.monitoring.status import lag_of
 from storage_consumer.monitoring.table_minutes import KEPT, TableMinute
 from storage_consumer.telemetry import utc_time
 

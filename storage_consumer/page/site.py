@@ -13,10 +13,11 @@ from storage_consumer.clock import Clock, span
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.document import document
+from storage_consumer.monitoring.health import Health
 from storage_consumer.monitoring.http_server import Handler, Request, Response
 from storage_consumer.monitoring.report import Minute, Report
 from storage_consumer.monitoring.snapshot import JournalEntry, Snapshot
-from storage_consumer.monitoring.status import STOPPED, Health, Status
+from storage_consumer.monitoring.status import Status
 from storage_consumer.monitoring.table_minutes import TableMinute
 from storage_consumer.page.facts import facts, headline, is_own, process_facts, progress
 from storage_consumer.page.plots import lag_plot, rate_plot, table_plot
@@ -25,7 +26,7 @@ from storage_consumer.page.render import policy, rendered
 from storage_consumer.page.sharing import Seen, Shared
 from storage_consumer.page.tables import Row, listed, rows_of, table_called
 from storage_consumer.plan.table_decisions import Verb
-from storage_consumer.plan.table_state import TableState
+from storage_consumer.plan.table_state import STOPPED, TableState
 from storage_consumer.telemetry import json_text
 
 _HTML = "text/html; charset=utf-8"

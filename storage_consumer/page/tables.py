@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storage_consumer.model import TableName
+from storage_consumer.monitoring.health import lag_of
 from storage_consumer.monitoring.snapshot import Table
-from storage_consumer.monitoring.status import Status, TableStatus, lag_of
+from storage_consumer.monitoring.status import Status, TableStatus
 from storage_consumer.page.query import STATES, Query
 from storage_consumer.plan.table_state import TableState
 

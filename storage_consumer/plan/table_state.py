@@ -33,6 +33,10 @@ class TableState(StrEnum):
     """An operator leaves the table out; only shown, stored as excluded."""
 
 
+STOPPED = (TableState.HALTED, TableState.LOST, TableState.PAUSED)
+"""States in which a table stays until somebody decides."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStatus:
     """The state of one table at one moment, and the facts beside it; only its `TableConsumer` replaces it by another."""

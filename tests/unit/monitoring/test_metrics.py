@@ -50,6 +50,7 @@ def _exposition(recorder: Recorder, *, most_tables: int = 100) -> Exposition:
         is_writer=lambda: True,
         statements=lambda: (RunningStatement(table="d.a", version=7, query="DROP", seconds=2.5),),
         processes=lambda: Processes(memory={"driver": 5}, counts={"driver": 1}, connections=3),
+        max_lag=300.0,
         expiration_days=1,
     )
     return Exposition(sources, most_tables)
@@ -172,6 +173,26 @@ def test_values(recorder: Recorder) -> None:
     }
     assert {key: found.get(key) for key in expected} == expected
     assert ("table_halted", "d.a") not in found
+
+
+@pytest.mark.parametrize(
+    ("health", "changes", "checkpoint"),
+    [
+        ("healthy", {}, _TSO),
+        ("stopped", {"states": {"running": 1, "paused": 1}, "quarantined": {"d.a": 1}}, _TSO),
+        ("unequal", {"quarantined": {"d.a": 1}}, _TSO),
+        ("clock-skew", {}, _TSO + (161_000 << 18)),
+        ("behind", {"checkpoint": _TSO - (201_000 << 18)}, _TSO),
+    ],
+)
+def test_the_word_for_the_feed(recorder: Recorder, health: str, changes: dict[str, object], checkpoint: int) -> None:
+    """One word is 1, by the judgement that `status` has, and all others are 0; while a round is tried again it is `retrying`."""
+    plain = {"states": {"running": 3}, "quarantined": {}, "storage_checkpoint": checkpoint}
+    _round(recorder, _summary(**{**plain, **changes}))
+    exposition = _exposition(recorder)
+    assert {word for (name, word), value in _scraped(exposition).items() if name == "health" and value} == {health}
+    recorder.heard("retry", {"what": "round", "error": "no answer"})
+    assert {word for (name, word), value in _scraped(exposition).items() if name == "health" and value} == {"retrying"}
 
 
 def test_before_the_first_round_there_is_no_lag(recorder: Recorder) -> None:

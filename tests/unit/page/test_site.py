@@ -17,9 +17,9 @@ from storage_consumer.model import DdlId, TableName
 from storage_consumer.monitoring.http_server import Request
 from storage_consumer.monitoring.report import Phase, Totals, Work
 from storage_consumer.monitoring.snapshot import JournalEntry, Statement, Table
-from storage_consumer.monitoring.status import STOPPED as STOPPED_STATES
 from storage_consumer.monitoring.table_minutes import TableMinute
 from storage_consumer.page.site import Look
+from storage_consumer.plan.table_state import STOPPED as STOPPED_STATES
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.telemetry import forget_secrets, register_secret
 from tests.unit.monitoring.test_status import DONE, NOW, SKIP, at, report, snapshot, table

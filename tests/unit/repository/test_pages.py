@@ -16,7 +16,7 @@ from storage_consumer.config.option import Option
 from storage_consumer.config.options import BY_KEYWORD, OPTIONS
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
 from storage_consumer.downstream.state_tables import StateTables
-from storage_consumer.monitoring.status import Health
+from storage_consumer.monitoring.health import Health
 from tests.harness.pages import PAGES, REFERENCE, ROOT, blocks, inline_code
 
 PACKAGE = ROOT / "storage_consumer"
