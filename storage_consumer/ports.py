@@ -22,6 +22,7 @@ from storage_consumer.plan.quarantined import TableEntries
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_decisions import Obeyed
 from storage_consumer.summary import Progress
+from storage_consumer.verifying.result import TableResult
 
 SERIAL_SLOTS = 16
 """Slots of a window beyond those of the partitions, for tables whose write transactions queue."""
@@ -234,6 +235,9 @@ class QuarantineStore(Protocol):
     def entries(self) -> Mapping[str, TableEntries]:
         """Return what the quarantine holds, by table key."""
         ...
+
+    def doubt(self, table_key: str, result: TableResult) -> None:
+        """Store that a table may not be equal to the source, which holds until it is compared or has a copy."""
 
 
 class State(Protocol):

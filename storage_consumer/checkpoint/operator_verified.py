@@ -20,6 +20,7 @@ from storage_consumer.downstream.state_tables import (
     put,
     same_statement,
     state_tables,
+    verify_row,
 )
 from storage_consumer.model import TableName
 from storage_consumer.plan.journal import DONE, SKIPPED
@@ -67,16 +68,7 @@ class VerifiedInspector:
             if result.how != "full" or outcome is Outcome.NOT_COMPARED:
                 return
             outcome = Outcome.DIFFERENT if outcome is Outcome.UNFINISHED else outcome
-        values = {
-            "table_key": table_key,
-            "schema_name": result.table.schema,
-            "table_name": result.table.table,
-            "outcome": str(outcome),
-            "checkpoint": result.checkpoint,
-            "compared_at": func.utc_timestamp(6),
-            "document": json.dumps(result.document()),
-        }
-        self._connection.rows(put(self._kept, values))
+        self._connection.rows(put(self._kept, {**verify_row(table_key, result), "outcome": str(outcome)}))
 
     def _known(self, table_key: str) -> str:
         found = self._connection.rows(select(self._kept.c.outcome).where(self._kept.c.table_key == table_key))

@@ -10,9 +10,10 @@ from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
 from sqlalchemy.engine import Connection
 
 from storage_consumer.checkpoint.transactions import OwnedTransactions
-from storage_consumer.downstream.state_tables import StateTables
+from storage_consumer.downstream.state_tables import StateTables, put, verify_row
 from storage_consumer.plan.quarantined import TableEntries, closed_by
 from storage_consumer.plan.steps import DdlStep
+from storage_consumer.verifying.result import TableResult
 
 _DOING = "reading the quarantine"
 
@@ -58,6 +59,11 @@ class StoredQuarantine:
                 old = found.get(key, TableEntries(count=0, signatures=frozenset()))
                 found[key] = TableEntries(count=old.count + count, signatures=old.signatures | {signature})
         return found
+
+    def doubt(self, table_key: str, result: TableResult) -> None:
+        """Store that a table may not be equal to the source, which holds until it is compared or has a copy."""
+        with self._transactions.owned("storing that a table may not be equal") as connection:
+            connection.execute(put(self._tables.verified, verify_row(table_key, result)))
 
     def asked(self) -> list[AskedEntry]:
         """Return the rows that are to be tried again, the oldest first."""

@@ -6,6 +6,7 @@ connections of SQLAlchemy; `as_text` and `for_tasks` make text for those who hav
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -45,6 +46,7 @@ from sqlalchemy.sql.elements import ColumnElement, DQLDMLClauseElement
 from storage_consumer.job.spec import TaskStatements
 from storage_consumer.plan.finished_files import CHUNK, WIDTH
 from storage_consumer.plan.table_state import TableState
+from storage_consumer.verifying.result import TableResult
 
 STATE_VERSION = 6
 """Increased whenever a table changes its shape."""
@@ -205,6 +207,19 @@ def put(table: Table, values: Mapping[str, object]) -> Insert:
     # The primary key is what the row is found by, so it never changes.
     changed = {name: value for name, value in values.items() if not table.c[name].primary_key}
     return insert(table).values(dict(values)).on_duplicate_key_update(changed)
+
+
+def verify_row(table_key: str, result: TableResult) -> dict[str, object]:
+    """Return how the result of a comparison is stored, by column."""
+    return {
+        "table_key": table_key,
+        "schema_name": result.table.schema,
+        "table_name": result.table.table,
+        "outcome": str(result.outcome),
+        "checkpoint": result.checkpoint,
+        "compared_at": func.utc_timestamp(6),
+        "document": json.dumps(result.document()),
+    }
 
 
 def same_statement(one: Table, other: Table) -> ColumnElement[bool]:

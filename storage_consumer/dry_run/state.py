@@ -24,6 +24,7 @@ from storage_consumer.ports import (
     SchemaHistory,
     TableProgress,
 )
+from storage_consumer.verifying.result import TableResult
 
 _NO_STATEMENTS = TaskStatements(lock_slot="", claim_slot="", close_slot="", lock_checkpoint="", store_checkpoint="")
 """No task of a planned round begins a transaction."""
@@ -245,6 +246,9 @@ class _Quarantine:
 
     def entries(self) -> Mapping[str, TableEntries]:
         return self._stored.quarantine.entries() if self._stored else {}
+
+    def doubt(self, table_key: str, result: TableResult) -> None:
+        """Store nothing."""
 
 
 class _Decisions:

@@ -35,6 +35,8 @@ _TAKES_ONLY = {"bit": "BIT", "year": "YEAR", "enum": "ENUM", "set": "SET", "vect
 
 The text 5 is the byte 0x35 to BIT, 2005 to YEAR, and the fifth member to ENUM.
 """
+_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
+"""The shortest first."""
 _SAME_AS_TEXT = INTEGER_TYPES | {"DECIMAL", "DATE", "DATETIME", "TIME"}
 _MEMBERS = re.compile(r"(?:enum|set)\(('(?:[^'\\]|'')*'(?:,'(?:[^'\\]|'')*')*)\)", re.IGNORECASE)
 """A column type whose members are written without backslashes."""
@@ -255,6 +257,14 @@ def _padding(column: TableColumn, there: TargetColumn) -> tuple[str, int] | None
         return ("unpadded", length) if unpadded else ("blanks", length) if shorter else None
     longest = _longest(column) * (1 if column.type.lower() in _BYTES_OF_TEXT else BYTES_OF_A_CHARACTER)
     return ("bytes of blanks", length) if kind in _BYTES_OF_TEXT and longest > length > 0 else None
+
+
+def is_shorter(column: TableColumn, there: TargetColumn) -> bool:
+    """Return whether the target's column cannot hold the longest texts, or the largest integers, of the source's."""
+    if column.type.lower() in _INTEGERS and there.data_type in _INTEGERS:
+        return _INTEGERS.index(there.data_type) < _INTEGERS.index(column.type.lower())
+    is_known = bool(column.precision) or column.type.lower() in _BYTES_OF_TEXT
+    return is_known and is_text(column.type) and 0 < (there.length or 0) < _longest(column)
 
 
 def _longest(column: TableColumn) -> int:

@@ -19,6 +19,7 @@ from storage_consumer.job.key_forms import KeyForms, key_forms, lasting_form
 from storage_consumer.job.lossy_columns import (
     BYTES_OF_A_CHARACTER,
     is_its_text,
+    is_shorter,
     is_text,
     limits,
     narrowed,
@@ -352,6 +353,18 @@ def _misfit(layout: RowLayout, target: TargetTable) -> str:
     if unknown := sorted(needed - carried - layout.unselected):
         return f"the target's table has columns that the rows do not carry: {', '.join(unknown)}; drop them as the source did"
     return ""
+
+
+def altered(definition: TableDefinition, target: TargetTable, upstream: Upstream) -> str:
+    """Return which columns the target's table lacks, or holds in less room than the source, so that values may have been lost; "" for none."""
+    layout, there = row_layout(definition, target.virtual, upstream), {folded_name(c.name): c for c in target.columns}
+    left_out = layout.unselected | {*hidden_columns(layout.columns)}
+    pairs = [(c, there.get(name)) for c in layout.columns if (name := folded_name(c.name)) not in left_out]
+    found = [f"lacks the column {column.name}" for column, own in pairs if own is None]
+    found += [
+        f"has less room in {column.name} than the source" for column, own in pairs if own and is_shorter(column, own)
+    ]
+    return " and ".join(found)
 
 
 def _key(step: RowStep, layout: RowLayout, target: TargetTable) -> list[tuple[str, int | None]]:

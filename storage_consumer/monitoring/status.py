@@ -237,10 +237,15 @@ def _different(snapshot: Snapshot) -> dict[TableName, TableResult]:
 
 
 def _found_by_verify(different: Mapping[TableName, TableResult]) -> str:
-    if not different:
-        return ""
-    names = some_of([str(each.table) for each in different.values()], _NAMED)
-    return f"`verify` found {_some(len(different), 'table')} different: {names}"
+    """Return what comparisons found, and which tables nobody has compared since their structure was changed in the target."""
+    found = [str(each.table) for each in different.values() if each.checkpoint]
+    doubted = [str(each.table) for each in different.values() if not each.checkpoint]
+    texts = [f"`verify` found {_some(len(found), 'table')} different: {some_of(found, _NAMED)}"] if found else []
+    if doubted:
+        texts.append(
+            f"{_some(len(doubted), 'table')} changed in the target, whose rows are in doubt until `verify` or a copy: {some_of(doubted, _NAMED)}"
+        )
+    return "; ".join(texts)
 
 
 def _claimed(snapshot: Snapshot) -> int:
@@ -304,7 +309,7 @@ def _tables(
                 lag=lag_of(checkpoint, snapshot.now),
                 reason=reason,
                 decision=_decision(table) if is_open else "",
-                next_steps=(*_next_steps(table, state, reason, command), *(_healing(result) if result else ())),
+                next_steps=(*_next_steps(table, state, reason, command), *_healing(result, state)),
             )
         )
     yield from sorted(found, key=lambda each: (order.get(each.state, len(order)), str(each.name)))
@@ -349,14 +354,19 @@ def _unequal(table: Table, result: TableResult | None) -> str:
     )
     found = ""
     if result is not None:
+        if not result.checkpoint:
+            return "; ".join(filter(None, (refused, result.reason)))
         what = [_some(result.different_rows, "row")] if result.different_rows else []
         what += ["its structure"] if result.structure else []
         found = f"`verify` found {' and '.join(what) or 'it'} different as of {result.checkpoint}"
     return "; ".join(filter(None, (refused, found)))
 
 
-def _healing(result: TableResult) -> tuple[str, ...]:
+def _healing(result: TableResult | None, state: TableState) -> tuple[str, ...]:
     """Return the commands that make a table equal again; what a person has to do in between stands beside them in `verify`."""
+    # What halted a table that is in doubt names them.
+    if result is None or (state in STOPPED and not result.checkpoint):
+        return ()
     return tuple(line for line in result.heal.split("\n") if line and not line.startswith("#"))
 
 

@@ -28,6 +28,7 @@ from storage_consumer.testing.operator import (
     unsettled,
 )
 from storage_consumer.testing.records import TargetRecords
+from storage_consumer.verifying.result import TableResult
 
 _ENDED_BY_A_LOAD = ("pause", "reload-done")
 NO_STATEMENTS = TaskStatements(lock_slot="", claim_slot="", close_slot="", lock_checkpoint="", store_checkpoint="")
@@ -62,9 +63,17 @@ class MemoryState:
 class MemoryQuarantine:
     """The twin of `checkpoint.quarantine.StoredQuarantine`: twins refuse no row."""
 
+    def __init__(self) -> None:
+        """Begin without a doubt."""
+        self.doubted: dict[str, TableResult] = {}
+
     def entries(self) -> Mapping[str, TableEntries]:
         """Return nothing."""
         return {}
+
+    def doubt(self, table_key: str, result: TableResult) -> None:
+        """Keep it."""
+        self.doubted[table_key] = result
 
 
 class OwnedRecords:

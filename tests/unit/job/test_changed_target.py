@@ -8,7 +8,9 @@ import pytest
 
 from storage_consumer.config.settings import CsvOptions, Upstream
 from storage_consumer.errors import NotReplicable
-from storage_consumer.job.match import table_work
+from storage_consumer.job.match import altered, table_work
+from storage_consumer.job.target_table import TargetColumn
+from storage_consumer.model import TableColumn
 from tests.unit.job.test_match import col, source, step, table, there, unique
 
 UPSTREAM = Upstream(scheme="file", root="/b", protocol="csv", csv=CsvOptions(include_commit_ts=True), time_zone="UTC")
@@ -56,3 +58,24 @@ def test_keys_that_somebody_added() -> None:
     target = replace(table(there("id", data_type="int"), keys=(unique("id"),)), key_drift="unique key over `v`")
     with pytest.raises(NotReplicable, match=r"s\.t: somebody changed .*unique key over `v`.*Undo the change"):
         table_work(0, step(source(col("id", pk=True))), target, UPSTREAM)
+
+
+@pytest.mark.parametrize(
+    ("column", "own", "why"),
+    [
+        (col("v", "VARCHAR", precision=80), there("v", data_type="varchar", length=80), ""),
+        (col("v", "VARCHAR", precision=80), there("v", data_type="varchar", length=20), "has less room in v"),
+        (col("v", "VARCHAR", precision=80), there("v", data_type="tinytext", length=255), ""),
+        (col("v", "MEDIUMTEXT"), there("v", data_type="text", length=65_535), "has less room in v"),
+        (col("v", "VARCHAR"), there("v", data_type="varchar", length=20), ""),
+        (col("v", "BIGINT"), there("v", data_type="int"), "has less room in v"),
+        (col("v", "INT"), there("v", data_type="bigint"), ""),
+        (col("v", "INT"), there("w", data_type="int"), "lacks the column v"),
+        (col("_tidb_softdelete_time", "TIMESTAMP"), there("w", data_type="int"), ""),
+    ],
+)
+def test_what_may_have_been_lost(column: TableColumn, own: TargetColumn, why: str) -> None:
+    """A column that is gone or narrower in the target may have lost values; one that the source's rows do not need has not."""
+    target = table(there("id", data_type="int"), own, keys=(unique("id"),))
+    assert altered(source(col("id", pk=True), column), target, UPSTREAM).startswith(why)
+    assert bool(altered(source(col("id", pk=True), column), target, UPSTREAM)) == bool(why)

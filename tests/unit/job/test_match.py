@@ -24,9 +24,12 @@ def source(*columns: TableColumn, version: int = 100, query: str = "CREATE TABLE
     return replace(definition("s/t", version, query), columns=columns)
 
 
-def col(name: str, kind: str = "INT", *, pk: bool = False, nullable: bool | None = None) -> TableColumn:
+def col(
+    name: str, kind: str = "INT", *, pk: bool = False, nullable: bool | None = None, precision: int | None = None
+) -> TableColumn:
     """A column of the schema file."""
-    return TableColumn(name=name, type=kind, is_pk=pk, nullable=not pk if nullable is None else nullable)
+    is_nullable = not pk if nullable is None else nullable
+    return TableColumn(name=name, type=kind, is_pk=pk, nullable=is_nullable, precision=precision)
 
 
 def there(name: str, **facts: object) -> TargetColumn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
 import pytest
 
@@ -351,6 +352,11 @@ def test_what_verify_found() -> None:
     def found(name: str, outcome: Outcome = Outcome.DIFFERENT) -> TableResult:
         it = TableName(schema="d", table=name)
         return TableResult(table=it, target=it, outcome=outcome, checkpoint=7, differing=2, missing=1, heal=heal)
+
+    doubted = replace(found("a"), checkpoint=0, reason="the target's table lacks the column v")
+    seen = status(snapshot(table("a"), verified=(doubted,)), max_lag=5)
+    assert (seen.health, seen.tables[0].reason) == (Health.UNEQUAL, doubted.reason)
+    assert seen.reasons[0].startswith("1 table changed in the target, whose rows are in doubt")
 
     seen = status(snapshot(table("a"), table("b"), verified=(found("a"), found("b", Outcome.EQUAL))), max_lag=5)
     assert (seen.health, seen.reasons[0]) == (Health.UNEQUAL, "`verify` found 1 table different: d.a")
