@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -100,7 +100,7 @@ class TargetStructure:
         ):
             sizes = {"digits": fraction if scale is None else scale, "length": length}
             columns[schema, table].append(replace(_column(facts), column_type=text_of(column_type), **sizes))
-        keys = _unique_keys(query, where, names, shows_expressions=self._has_expressions())
+        keys, counts = _indexes(query, where, names, shows_expressions=self._has_expressions())
         views = query(f"SELECT table_schema, table_name FROM information_schema.views WHERE {where}", names)
         return {
             TableName(schema=schema, table=table).folded(): TargetTable(
@@ -108,6 +108,7 @@ class TargetStructure:
                 columns=tuple(found),
                 unique_keys=tuple(key for key in keys.get((schema, table), ()) if isinstance(key, UniqueKey)),
                 expression_keys=tuple(key for key in keys.get((schema, table), ()) if isinstance(key, str)),
+                indexes=counts[schema, table],
                 is_view=(schema, table) in views,
             )
             for (schema, table), found in columns.items()
@@ -216,22 +217,27 @@ def _column(facts: Sequence[Any]) -> TargetColumn:
     )
 
 
-def _unique_keys(
+def _indexes(
     query: Query, where: str, names: list[str], *, shows_expressions: bool
-) -> dict[tuple[str, str], list[UniqueKey | str]]:
-    """Return the unique indexes of each table, the primary key first; of one with a part over an expression, what it is over."""
+) -> tuple[dict[tuple[str, str], list[UniqueKey | str]], Counter[tuple[str, str]]]:
+    """Return the unique indexes of each table, the primary key first (of one with a part over an expression, what it is over), and how many it has in all."""
     parts: dict[tuple[str, str], dict[str, list[tuple[str, int | None, bool]]]] = defaultdict(lambda: defaultdict(list))
+    counts = Counter[tuple[str, str]]()
     # TiDB names the column of such a part NULL, as a text.
     expression = "expression" if shows_expressions else "NULL"
-    for schema, table, index, column, sub_part, computed in query(
-        f"SELECT table_schema, table_name, index_name, column_name, sub_part, {expression} FROM information_schema.statistics "
-        f"WHERE non_unique = 0 AND {where} "
+    for schema, table, index, column, sub_part, computed, non_unique, place in query(
+        f"SELECT table_schema, table_name, index_name, column_name, sub_part, {expression}, non_unique, seq_in_index "
+        f"FROM information_schema.statistics WHERE {where} "
         "ORDER BY table_schema, table_name, index_name <> 'PRIMARY', index_name, seq_in_index",
         names,
     ):
-        part = text_of(column if computed is None else computed)
-        parts[schema, table][index].append((part, None if sub_part is None else int(sub_part), computed is not None))
-    return {name: [_unique_key(*each) for each in indexes.items()] for name, indexes in parts.items()}
+        counts[schema, table] += int(place) == 1
+        if not int(non_unique):
+            part = text_of(column if computed is None else computed)
+            parts[schema, table][index].append(
+                (part, None if sub_part is None else int(sub_part), computed is not None)
+            )
+    return {name: [_unique_key(*each) for each in indexes.items()] for name, indexes in parts.items()}, counts
 
 
 def _unique_key(index: str, parts: Sequence[tuple[str, int | None, bool]]) -> UniqueKey | str:

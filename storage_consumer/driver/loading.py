@@ -17,7 +17,7 @@ from storage_consumer.driver.ddl_prepare import described, prepared
 from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.driver.remedies import copy_again
 from storage_consumer.errors import ConfigError, NotReplicable, TableError
-from storage_consumer.exports.create_table import binary_columns, unique_keys
+from storage_consumer.exports.create_table import binary_columns, index_count, unique_keys
 from storage_consumer.job.match import table_work
 from storage_consumer.job.target_table import TargetTable, UniqueKey
 from storage_consumer.model import (
@@ -213,7 +213,8 @@ class LoadJobs:
         # Nothing is known of the keys, collations, expressions and triggers of one that somebody else made.
         if not self.loading.is_ours(there.name):
             return False
-        if _tells_less_apart(there, wanted.query):
+        # One that lacks an index, as a table that was made from its columns, does not get it by the rows.
+        if _tells_less_apart(there, wanted.query) or there.indexes < index_count(wanted.query):
             return False
         # Before it is emptied: such as one with another primary key.
         with suppress(NotReplicable):

@@ -111,6 +111,15 @@ def unique_keys(statement: str) -> tuple[dict[str, int | None], ...]:
     return *own, *(key for first, last in parts if (key := _unique_key(found[first:last])) is not None)
 
 
+def index_count(statement: str) -> int:
+    """Return how many indexes any server has of a statement as SHOW CREATE TABLE gives it; raise `ValueError` if it is none."""
+    found = tokens(statement)
+    opening = find_words(found, "(")
+    parts = elements(found, opening, _end_of(found, opening))
+    plain = sum(found[first].kind == "word" and found[first].upper in ("KEY", "INDEX") for first, _ in parts)
+    return len(unique_keys(statement)) + plain
+
+
 def binary_columns(statement: str) -> frozenset[str]:
     """Return the folded names of the columns whose texts a statement compares by their bytes: it names a collation that does.
 

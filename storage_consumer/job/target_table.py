@@ -57,6 +57,8 @@ class TargetTable:
     """The unique keys, the primary key first if there is one."""
     expression_keys: tuple[str, ...] = ()
     """What each unique index with a part over an expression is over, as the server shows it."""
+    indexes: int = 0
+    """How many indexes it has, unique or not."""
     key_drift: str = ""
     """What others added to its unique keys since our last statement; empty if nothing."""
     unseen: str = ""

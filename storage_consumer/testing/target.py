@@ -131,7 +131,9 @@ class MemoryTarget:
         )
         key = tuple(c.name for c in columns if not c.nullable)
         keys = (UniqueKey(name="PRIMARY", columns=key, prefixes=(None,) * len(key)),) if key else ()
-        self._records.structures[name.folded()] = TargetTable(name=name, columns=columns, unique_keys=keys)
+        self._records.structures[name.folded()] = TargetTable(
+            name=name, columns=columns, unique_keys=keys, indexes=len(keys)
+        )
 
     def _there(self, name: TableName) -> TargetTable:
         if found := self._records.structures.get(name.folded()):

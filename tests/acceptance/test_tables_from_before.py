@@ -40,6 +40,21 @@ def bucket(tmp_path: Path) -> SmallBucket:
     return found
 
 
+def exported(folder: Path, rows: str = "(1,'one')", at: int = 4) -> Path:
+    """An export of d.t with the row from before and what else it has by tick `at`."""
+    folder.mkdir()
+    (folder / "metadata").write_text(
+        f"Started dump at: 2026-11-21 00:00:00\nSHOW MASTER STATUS:\n\tLog: tidb-binlog\n\tPos: {ts(at)}\n\tGTID:\n\n"
+        "Finished dump at: 2026-11-21 00:00:01\n",
+        encoding="utf-8",
+    )
+    create = "CREATE TABLE `t` (\n  `id` INT NOT NULL,\n  `name` VARCHAR(20),\n  PRIMARY KEY (`id`),\n  KEY `n` (`name`)\n);\n"
+    (folder / "d-schema-create.sql").write_text("CREATE DATABASE `d`;\n", encoding="utf-8")
+    (folder / "d.t-schema.sql").write_text(create, encoding="utf-8")
+    (folder / "d.t.000000000.sql").write_text(f"INSERT INTO `t` VALUES\n{rows};\n", encoding="utf-8")
+    return folder
+
+
 def test_it_does_not_begin_without_their_rows(bucket: SmallBucket, mariadb: DatabaseServer, tmp_path: Path) -> None:
     """Exit code 2 names both ways on, the target has no table of the feed, and `plan` says the same; with --no-copy it begins."""
     with program(arguments(bucket, mariadb, "--once"), tmp_path / "log") as running:
@@ -54,6 +69,15 @@ def test_it_does_not_begin_without_their_rows(bucket: SmallBucket, mariadb: Data
     with program(arguments(bucket, mariadb, "--once", "--no-copy"), tmp_path / "log2") as running:
         assert running.end() == 0
     assert mariadb.query("SELECT * FROM d.t") == ((2, "two"),)
+    # A copy brings the index too, though the columns are those of the table that is there.
+    export = exported(tmp_path / "export", "(1,'one'),(2,'two')", at=10)
+    bucket.metadata(ts(11))
+    asked = command("load", "--table", "d.t", "--dump", export.as_uri(), "--replace", server=mariadb)
+    assert (asked.returncode, asked.stderr) == (0, "")
+    with program(arguments(bucket, mariadb, "--once"), tmp_path / "log3") as running:
+        assert running.end() == 0
+    assert mariadb.query("SELECT * FROM d.t ORDER BY 1") == ((1, "one"), (2, "two"))
+    assert "n" in {str(found[2]) for found in mariadb.query("SHOW INDEX FROM d.t")}
 
 
 def test_a_table_that_shows_later_halts_until_it_has_a_copy(
@@ -71,17 +95,7 @@ def test_a_table_that_shows_later_halts_until_it_has_a_copy(
         assert "the source had it before the changefeed began" in str(halted["error"])
         pause = str(halted["error"]).partition("run: ")[2].partition(" -- ")[0]
         assert typed(pause).code == 0
-        export = tmp_path / "export"
-        export.mkdir()
-        (export / "metadata").write_text(
-            f"Started dump at: 2026-11-21 00:00:00\nSHOW MASTER STATUS:\n\tLog: tidb-binlog\n\tPos: {ts(4)}\n\tGTID:\n\n"
-            "Finished dump at: 2026-11-21 00:00:01\n",
-            encoding="utf-8",
-        )
-        create = "CREATE TABLE `t` (\n  `id` INT NOT NULL,\n  `name` VARCHAR(20),\n  PRIMARY KEY (`id`),\n  KEY `n` (`name`)\n);\n"
-        (export / "d-schema-create.sql").write_text("CREATE DATABASE `d`;\n", encoding="utf-8")
-        (export / "d.t-schema.sql").write_text(create, encoding="utf-8")
-        (export / "d.t.000000000.sql").write_text("INSERT INTO `t` VALUES\n(1,'one');\n", encoding="utf-8")
+        export = exported(tmp_path / "export")
         asked = command("load", "--table", "d.t", "--dump", export.as_uri(), "--replace", server=mariadb)
         assert (asked.returncode, asked.stderr) == (0, "")
         wait_until("healthy", lambda: command("status", server=mariadb).returncode == 0)
