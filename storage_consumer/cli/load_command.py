@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
@@ -33,6 +34,8 @@ _OF_TABLES = ("pause", "resume")
 """Actions that are decisions about the table."""
 _OWN = ("action", "table", "dump", "dump_tz", "at", "replace", "all", "json", "upstream_uri", *KEYWORDS)
 _INDENT = " " * 4
+_OBEYED_WITHIN, _LOOK_EVERY = 60.0, 0.5
+"""Seconds for which a decision is waited for, and between two looks."""
 
 
 def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
@@ -90,10 +93,19 @@ def _refuse_unbegun(load: Load, action: str) -> None:
 
 
 def _refuse_moving(desk: StateInspector, name: TableName) -> None:
-    """Raise `ConfigError` if changes of a table are being applied: it would soon be ahead of the export that is about to be made."""
-    found = next((row for row in desk.tables.all() if row.stored.table_key == key_of(name)), None)
-    if found is None:
-        return
+    """Raise `ConfigError` if changes of a table are being applied: it would soon be ahead of the export that is about to be made.
+
+    A pause that was typed just now is waited for as long as a process writes.
+    """
+    deadline = time.monotonic() + _OBEYED_WITHIN
+    while True:
+        found = next((row for row in desk.tables.all() if row.stored.table_key == key_of(name)), None)
+        if found is None:
+            return
+        is_open = found.decision is not None and found.decision.verb == "pause" and not found.obeyed
+        if not is_open or time.monotonic() > deadline or not desk.status.snapshot().writer:
+            break
+        time.sleep(_LOOK_EVERY)
     stored, decision = found.stored, found.decision
     if decision is not None and decision.verb == "pause" and not found.obeyed:
         raise ConfigError(

@@ -21,7 +21,7 @@ from tests.acceptance.test_ddl_verbs import run_arguments
 from tests.contract.test_verify import EVERY_TYPE, INSERT, ROWS
 from tests.harness.program import command, program
 from tests.harness.servers import KINDS, DatabaseServer
-from tests.harness.small_bucket import SmallBucket, row, ts
+from tests.harness.small_bucket import ID_NAME, SmallBucket, row, ts
 from tests.harness.waiting import wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
@@ -92,6 +92,27 @@ if "tidb" in KINDS:  # else there is no such source
         assert command("load", "--all", server=mariadb).stdout.count(f" UTC by {getpass.getuser()}@") == len(TABLES)
         assert found == {str(TableName(schema="shop", table=table)): "equal" for table in TABLES}, verified.stdout
         assert mariadb.query("SELECT COUNT(*) FROM shop.words") == ((3600,),)
+
+    def test_pause_and_load_typed_one_after_the_other(
+        mariadb: DatabaseServer, source: DatabaseServer, tmp_path: Path
+    ) -> None:
+        """As `verify` prints them: the load waits until the running consumer has obeyed the pause, and the table is that of the source."""
+        bucket = SmallBucket(root=tmp_path / "bucket")
+        bucket.schema("shop", ts(1), "CREATE DATABASE `shop`", 1)
+        bucket.schema("shop.empty", ts(2), "CREATE TABLE `empty` (id INT PRIMARY KEY)", 3, ID_NAME[:1])
+        bucket.metadata(ts(3))
+        (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
+        source.query("INSERT INTO shop.empty VALUES (7)")
+        reach = ["--source", f"tidb://root@127.0.0.1:{source.port}/", "--upstream-uri", bucket.uri]
+        with program([*run_arguments(bucket, mariadb), "--flush-interval", "5s"], tmp_path / "log") as running:
+            running.wait_for("round_finished", checkpoint=ts(3))
+            assert command("table", "pause", "--table", "shop.empty", server=mariadb).returncode == 0
+            export = (tmp_path / "export").as_uri()
+            asked = command("load", "--table", "shop.empty", "--dump", export, "--replace", *reach, server=mariadb)
+            assert (asked.returncode, asked.stderr) == (0, "")
+            bucket.metadata(source.tso())
+            wait_until("it has caught up", lambda: "1 ended" in command("load", server=mariadb).stdout)
+        assert mariadb.query("SELECT * FROM shop.empty") == ((7,),)
 
     @pytest.mark.parametrize(("table", "rows"), [("words", 3600), ("loose", 1500), ("empty", 0)])
     def test_many_files(
