@@ -38,7 +38,7 @@ from storage_consumer.model import (
 from storage_consumer.operating.opened_export import opened_export
 from storage_consumer.plan.steps import key_of
 from storage_consumer.spark.source.opening import at_worker, held_for_bucket, told
-from storage_consumer.spark.source.options import PARTITION_BYTES
+from storage_consumer.spark.source.options import CORES, PARTITION_BYTES
 from storage_consumer.spark.source.partitions import packed
 from storage_consumer.spark.source.types import RESERVED, SEQUENCE, sequence
 from storage_consumer.sql.parse import parsed
@@ -287,7 +287,7 @@ class _Rows:
                 mapped[work.structure.version] = self._mapped(work.structure, step.version)
                 files.append(work)
         commit_range = CommitRange(low=window.low, high=window.high)
-        for some in packed(files, PARTITION_BYTES):
+        for some in packed(files, PARTITION_BYTES, CORES):
             yield Part(upstream=upstream, commit_range=commit_range, files=tuple(some), mapped=mapped)
 
     def _mapped_later(self, structure: Structure, high: int) -> Mapping[str, Origin]:
@@ -313,7 +313,7 @@ class _Rows:
         structure = structure_under(layout, below.origin.time_zone, frozenset(), 0)
         mapped = {0: self._mapped(structure, below.snapshot)}
         files = [_exported(structure, stored, number) for number, stored in enumerate(below.files, 1)]
-        for some in packed(files, PARTITION_BYTES):
+        for some in packed(files, PARTITION_BYTES, CORES):
             yield Part(upstream=below.origin, commit_range=_EVERYTHING, files=tuple(some), mapped=mapped)
 
     def _mapped(self, structure: Structure, version: int) -> Mapping[str, Origin]:

@@ -39,7 +39,7 @@ class TicdcReader(DataSourceReader):
             window = feed.window(low, high)
             if self.options.table is not None:
                 window = replace(window, statements=())
-            return partitions_of(window, self.schema, self.options.partition_bytes) or [nothing]
+            return partitions_of(window, self.schema, self.options.partition_bytes, self.options.cores) or [nothing]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a task's files."""

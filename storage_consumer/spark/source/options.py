@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
@@ -19,7 +20,7 @@ Evolution = Literal["fail", "ignore", "rescue"]
 _OWN = (
     *("path", "table", "startingVersion", "startingTimestamp", "endingVersion", "endingTimestamp", "columns"),
     *("updateImages", "schemaEvolution", "invalidDates", "maxFilesPerTrigger", "maxBytesPerTrigger"),
-    *("maxPartitionBytes", "statements"),
+    *("maxPartitionBytes", "minPartitions", "statements"),
 )
 _BUCKET = (
     *("config", "filter", "protocol", "terminator", "delimiter", "quote", "null", "include_commit_ts", "tz"),
@@ -40,6 +41,8 @@ _AS_THEY_ARE = ("terminator", "delimiter", "quote", "null")
 _ELSEWHERE = ("versionasof", "timestampasof", "base")
 _UNITS = {"k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30, "b": 0, "": 0}
 PARTITION_BYTES = 64 << 20
+CORES = os.cpu_count() or 1
+"""Of the driver's machine: a data source cannot ask its session for more."""
 LATEST = "latest"
 """Begin a stream with what commits from now on."""
 
@@ -71,7 +74,9 @@ class SourceOptions:
     max_bytes: int = 0
     """Most bytes of a micro-batch's files, about; 0: no limit."""
     partition_bytes: int = PARTITION_BYTES
-    """Bytes of files that one task reads, about."""
+    """Most bytes of files that one task reads, about."""
+    cores: int = 1
+    """Among how many tasks the files of a batch are shared, where they are enough."""
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -107,6 +112,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         max_files=_size(given, "maxFilesPerTrigger", 0),
         max_bytes=_size(given, "maxBytesPerTrigger", 0),
         partition_bytes=_size(given, "maxPartitionBytes", PARTITION_BYTES),
+        cores=max(1, _size(given, "minPartitions", CORES)),
     )
 
 

@@ -117,7 +117,7 @@ class MicroBatches:
                 files=tuple(span.work for span in spans),
                 statements=self._statements(start["statements"], end["statements"]),
             )
-            return partitions_of(window, self.schema, self.options.partition_bytes)
+            return partitions_of(window, self.schema, self.options.partition_bytes, self.options.cores)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a task's files."""
