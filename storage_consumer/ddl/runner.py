@@ -217,8 +217,9 @@ class DdlRunner:
         if collation is None and not ours and (name.table or step.definition.ddl_type == DdlKind.ALTER_SCHEMA):
             defaults = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
             statement = f"CREATE DATABASE IF NOT EXISTS {quote(name.schema)} {defaults}"
+            action = DdlAction(statement=statement, schema="")
             try:
-                self._execution.execute_ddl(statement, "", step.version)
+                self._run_beside(_Started(step=step, action=action, context=context, names=()), statement)
             except DdlFailed as fault:
                 raise _refusal(step, statement, fault, context) from fault
         return collation
@@ -267,6 +268,13 @@ class DdlRunner:
     def _fence(self, started: _Started) -> None:
         """Stop former owners from running anything under this lock. If one is running a statement, wait for it rather than kill it."""
         self._wait_while(started, "a statement of a former owner", lambda: not self._execution.fence_ddl())
+
+    def _run_beside(self, started: _Started, statement: str, ignorable: frozenset[int] = frozenset()) -> None:
+        """Run another statement than the step's own. Raise `LeaseLost` before it if another process has the lease."""
+        self._fence(started)
+        # After the fence, which took the lock even from the next owner: what that one has made since is not to be touched.
+        self._journal.entry(started.step)
+        self._execution.execute_ddl(statement, "", started.step.version, ignorable)
 
     def _wait_while(self, started: _Started, statement: str, is_so: Callable[[], bool]) -> None:
         """Wait while `is_so`. Raise `TargetUnavailable` if that takes longer than the patience, `Abandoned` if asked to end."""
@@ -331,9 +339,8 @@ class DdlRunner:
             return
         # It is not there where an earlier run was killed right after this.
         if there is not None:
-            self._fence(started)
             drop = f"DROP VIEW {quote(step.name.schema)}.{quote(step.name.table)}"
-            self._execution.execute_ddl(drop, "", step.version, _NOTHING_THERE)
+            self._run_beside(started, drop, _NOTHING_THERE)
         raise DdlFailed(
             f"{step.name}: the view of {step.definition.path} has the columns {', '.join(wanted)} at the source, and here it would have "
             f"{', '.join(found) or 'others'}: a table behind its * is another one than it was. Run it with its columns written out: "
@@ -372,7 +379,7 @@ class DdlRunner:
             try:
                 answer, seconds = self._sent(started, before, ignorable)
                 # No fingerprint is empty, so "" accepts the answer whatever the structure.
-                self._refuse_if_not_ours(answer.ignored, started.names, before if checked else "")
+                _refuse_if_not_ours(answer.ignored, started.names, before if checked else "", self._structure)
                 if early and answer.ignored:
                     _refuse_if_unlike(step, answer.ignored, self._structure)
             except DdlFailed as fault:
@@ -413,9 +420,8 @@ class DdlRunner:
         sent = Sent(statement=text, structure_before=self._structure.fingerprint(started.names))
         self._journal.record(step, PLANNED, run=sent, note="; ".join(following.notes))
         for statement in following.first:
-            self._fence(started)
             try:
-                self._execution.execute_ddl(statement, "", step.version, ALREADY_DONE)
+                self._run_beside(started, statement, ALREADY_DONE)
             except DdlFailed as refused:
                 self._journal.record(step, FAILED, note=str(refused), run=Outcome(answer=str(refused)))
                 raise _refusal(step, statement, refused, started.context) from refused
@@ -460,14 +466,6 @@ class DdlRunner:
         _log.warning("ddl_blocked", table=str(step.name), version=step.version, error=str(fault), blockers=who)
         return TargetBusy(message)
 
-    def _refuse_if_not_ours(self, answer: str, names: Sequence[TableName], before: str) -> None:
-        """Refuse an "already done" from the server unless the structure has changed since the interrupted statement began.
-
-        What was there before is not that statement's work, and the rest of the statement has not been done.
-        """
-        if answer and self._structure.fingerprint(names) == before:
-            raise DdlFailed(answer)
-
 
 def _refuse_if_unknowable(step: DdlStep, journal: Journal) -> None:
     """Stop the table if neither looking nor repeating is right."""
@@ -489,6 +487,15 @@ def _why_unmade(step: DdlStep, context: DdlContext, journal: Journal) -> str:
         return "it never appeared in the bucket"
     entry = journal.entry(context.made_by) if context.made_by is not None else None
     return "the statement that creates it was not run" if entry is not None and entry.state in (SKIPPED, FAILED) else ""
+
+
+def _refuse_if_not_ours(answer: str, names: Sequence[TableName], before: str, structure: Structure) -> None:
+    """Refuse an "already done" from the server unless the structure has changed since the interrupted statement began.
+
+    What was there before is not that statement's work, and the rest of the statement has not been done.
+    """
+    if answer and structure.fingerprint(names) == before:
+        raise DdlFailed(answer)
 
 
 def _refuse_if_unlike(step: DdlStep, answer: str, structure: Structure) -> None:

@@ -7,6 +7,7 @@ from typing import Literal
 
 import pytest
 
+from storage_consumer.errors import LeaseLost
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.journal import DONE, FAILED
 from storage_consumer.ports import Decision
@@ -259,6 +260,28 @@ def test_view_whose_end_runs_when_its_table_comes(world: World) -> None:
     assert running(world, act).checkpoint == ts(9)
     assert [str(name) for name, each in world.records.structures.items() if each.is_view] == []
     assert not [effect for effect in world.records.effects if "CREATE" in effect and "VIEW" in effect]
+
+
+def test_view_that_the_next_owner_has_replaced(world: World) -> None:
+    """A process that was paused before it looked at its view's columns takes nothing away of what the next one has made."""
+    world.bucket.schema("d.u", ts(2), "CREATE TABLE `u` (id INT PRIMARY KEY, name VARCHAR(20), note INT)", CREATE_TABLE)
+    replaced = "CREATE OR REPLACE VIEW `d`.`v` AS SELECT * FROM `d`."
+    world.bucket.schema("d.v", ts(3), f"{replaced}`t`", CREATE_VIEW, ID_NAME)
+    world.bucket.metadata(ts(5))
+
+    def tick(call: str) -> None:
+        if call == "after MemoryTarget.execute_ddl" and world.records.effects[-1] == f"{replaced}`t`":
+            world.tick = str
+            world.clock.advance(100)
+            world.bucket.schema("d.v", ts(6), f"{replaced}`u`", CREATE_VIEW, WIDER)
+            world.bucket.metadata(ts(9))
+            assert not world.once().halted
+
+    world.tick = tick
+    with pytest.raises(LeaseLost):
+        world.once()
+    there = world.records.structures[TableName(schema="d", table="v")]
+    assert [column.name for column in there.columns] == ["id", "name", "note"]
 
 
 def test_view_that_is_replaced(world: World) -> None:
