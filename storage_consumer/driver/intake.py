@@ -57,7 +57,7 @@ class Intake:
             poll.data_files,
         )
         # Not before all files are dispatched: whether a copy holds a statement depends on others of its version.
-        covered = manager.covered()
+        covered = manager.covered(self.ledger.storage_checkpoint)
         self._pass_over()
         self._let_go_of_dropped()
         self._save_moved(poll)

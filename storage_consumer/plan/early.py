@@ -6,7 +6,7 @@ leaves it, while the statement's version is still to come. A copy from there hol
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from storage_consumer.model import CommitRange, DdlId, DdlKind, TableDefinition, physical_ms
@@ -143,6 +143,7 @@ class Unbased:
         self._based = based
         self._found: dict[str, TableDefinition] = {}
         self._stated: dict[str, TableDefinition] = {}
+        self._views: list[DdlStep] = []
 
     def takes(self, key: str, definition: TableDefinition) -> bool:
         """Keep a structure that nothing in the bucket creates; return False if its table may be created from it."""
@@ -159,6 +160,12 @@ class Unbased:
             return
         if known is None or known.version < definition.version:
             self._stated[key] = definition
+
+    def beside_views(self, taken: Sequence[DdlStep], storage_checkpoint: int) -> list[DdlStep]:
+        """Return these statements, those that make views only once the bucket is beyond the copy: until then it may show their end before that."""
+        steps, is_behind = [*self._views, *taken], storage_checkpoint <= self._floor
+        self._views = [step for step in steps if is_behind and step.makes_view]
+        return [step for step in steps if not (is_behind and step.makes_view)]
 
     def lacks_view(self, step: DdlStep, table: TableConsumer) -> bool:
         """Return whether a statement makes a view that was there when the copy was made, and that the copy leaves out.

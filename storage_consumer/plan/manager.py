@@ -137,10 +137,10 @@ class ConsumerManager:
         ends = self.lifetimes.ends_of(table)
         return not table.status.excluded and table.timeline.needs_table_before(step.definition, ends)
 
-    def covered(self) -> list[DdlStep]:
+    def covered(self, storage_checkpoint: int) -> list[DdlStep]:
         """Return statements that came since the last call and whose effects are in copies of their tables; the others are queued."""
         done: list[DdlStep] = []
-        while taken := self.backlog.take_copied():
+        while taken := self.unbased.beside_views(self.backlog.take_copied(), storage_checkpoint):
             copied = self._renames.of(taken)
             # With those that are queued: a rename of the same version may be the one that hands a name on.
             waiting = [step for step in chain(copied, self.backlog) if gives_away(step) and not step.makes_view]

@@ -266,6 +266,23 @@ def test_views_that_the_copy_leaves_out_are_created_by_their_statements(*, dropp
     assert names_in(world, "shop.a")["4"] == "new"
 
 
+@pytest.mark.parametrize("end", ["", "DROP VIEW `other`.`seen`", "DROP DATABASE `other`"])
+def test_views_of_a_bucket_that_is_behind_the_copy(end: str) -> None:
+    """Whether a view was there when the copy was made shows only once the bucket is beyond that; until then it is not created."""
+    world = shop()
+    view = VIEW.replace("`shop`.`seen`", "`other`.`seen`")
+    world.bucket.schema("other.seen", ts(3), view, CREATE_VIEW, (column("id", "UNSPECIFIED"),))
+    world.bucket.metadata(ts(5))
+    assert not world.once().halted
+    if end:
+        place, kind = ("other.seen", DROP_VIEW) if "VIEW" in end else ("other", 2)
+        world.bucket.schema(place, ts(5), end, kind, ())
+    world.bucket.metadata(ts(9))
+    for _ in range(2):
+        assert not world.once().halted
+        assert ("other.seen" in map(str, world.records.structures)) == (not end)
+
+
 def test_a_view_that_the_copy_leaves_out_and_that_is_dropped_later() -> None:
     """One that could not be made before its DROP is not made by a later start, though what it reads has come."""
     world = shop()

@@ -65,7 +65,7 @@ class Replay:
         manager.new_round(now=1)
         manager.dispatch(made, {d.path: "s/t" for d in made}, files)
         manager.note_listed(0)
-        assert not any((manager.covered(), manager.refuse_places(), manager.look_for_gaps(end, 0.0)))
+        assert not any((manager.covered(end), manager.refuse_places(), manager.look_for_gaps(end, 0.0)))
         manager.catalog.taken_over()
         manager.sequences.rewound()
         while wave := manager.next_wave(end, is_stable=False):
@@ -177,7 +177,8 @@ def test_a_queue_of_another_table_costs_nothing() -> None:
         def one_round(definition: TableDefinition = new, manager: ConsumerManager = manager) -> None:
             manager.new_round(now=1)
             manager.dispatch([definition], {definition.path: "s/u"}, [])
-            assert not any((manager.covered(), manager.refuse_places(), manager.look_for_gaps(definition.version, 0.0)))
+            upto = definition.version
+            assert not any((manager.covered(upto), manager.refuse_places(), manager.look_for_gaps(upto, 0.0)))
             (group,) = manager.next_wave(definition.version + 1, is_stable=False).ddls
             manager.ddl_done(group[0])
             assert "version 10, held up by s.t (halted)" in manager.stuck(definition.version + 1)[key("s/t")]
