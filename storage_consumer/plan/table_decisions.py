@@ -14,6 +14,7 @@ from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import DROPPED_UNSEEN, WAS_LEFT_OUT, copy_commands, table_flag
 from storage_consumer.sql.parse import parse_ddl
+from storage_consumer.sql.tokens import has_words, tokens
 
 Verb = Literal["pause", "resume", "skip", "reload-done", "accept-keys", "moved"]
 _PAUSED = ("paused by ", "held by ")
@@ -148,10 +149,15 @@ def no_commit_ts(whose: str) -> str:
 
 
 def may_touch(query: str, name: TableName, table: TableName) -> bool:
-    """Return whether a statement of `name`, a table or a database, may touch `table`; any mention of its name counts, so rather too often."""
-    own, other = name.folded(), table.folded()
+    """Return whether a statement of `name`, a table or a database, may touch `table`; any mention of its name counts, so rather too often.
+
+    A view changes nothing of what it reads.
+    """
+    own, other, found = name.folded(), table.folded(), tokens(query)
     if not own.table:
         return other.schema == own.schema
+    if found and found[0].upper == "CREATE" and has_words(found, "VIEW", depth=0):
+        return own == other
     # In backquotes, as TiCDC writes names, a backquote in a name is doubled.
     spelled = (other.table, other.table.replace("`", "``"))
     return own == other or (bool(other.table) and any(text in folded_name(query) for text in spelled))

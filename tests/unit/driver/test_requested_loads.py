@@ -362,6 +362,23 @@ def test_a_load_does_not_end_while_a_statement_that_may_touch_its_table_runs() -
     assert names_in(world, "shop.a") == {"1": "copy", "2": "copy"}
 
 
+def test_a_load_does_not_wait_for_a_view_that_reads_its_table() -> None:
+    """A process that was killed had sent it while the table was paused; the view waits for the load, and changes no copy."""
+    world = feed()
+    world.once()
+    world.request("shop.a", replaces=True)
+    killed_at(world, "before MemoryLoads.finish")
+    decide(world, "pause")
+    view = "CREATE VIEW `shop`.`v` AS SELECT * FROM `shop`.`a`"
+    world.bucket.schema("shop.v", ts(11), view, 21, ID_NAME)
+    world.bucket.metadata(ts(20))
+    killed_at(world, "after MemoryTarget.execute_ddl")
+    decide(world, "resume")
+    summary = world.once()
+    assert (summary.halted, summary.waiting, phase(world)) == ((), (), LoadPhase.DONE)
+    assert "shop.v" in map(str, world.records.structures)
+
+
 def without_commit_ts(world: WithCopies) -> None:
     """Have the rows of the bucket carry no commit-ts."""
     world.upstream = replace(world.upstream, csv=CsvOptions(), allow_missing_commit_ts=True)

@@ -30,6 +30,17 @@ def test_a_statement_of_another_table_that_names_it(name: str) -> None:
     assert not may_touch("TRUNCATE TABLE `other`", other, TableName(schema="s", table=f"{name}2"))
 
 
+def test_a_view() -> None:
+    """It changes nothing of what it reads."""
+    view, table = TableName(schema="s", table="v"), TableName(schema="s", table="t")
+    query = "CREATE OR REPLACE ALGORITHM = UNDEFINED DEFINER = CURRENT_USER SQL SECURITY DEFINER VIEW `s`.`v` AS SELECT * FROM `s`.`t`"
+    assert may_touch(query, view, view)
+    assert not may_touch(query, view, table)
+    assert may_touch(
+        "ALTER TABLE `v` EXCHANGE PARTITION `p` WITH TABLE view", view, TableName(schema="s", table="view")
+    )
+
+
 @pytest.mark.parametrize("verb", ["pause", "skip"])
 def test_a_table_that_the_source_has_dropped(verb: Verb) -> None:
     """It can neither be paused nor skipped: it would be one that stands still, or runs again, and is not there."""
