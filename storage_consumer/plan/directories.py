@@ -205,12 +205,12 @@ class Catalog:
         return _COPY.format(self.command("reload-done", name))
 
     def look_at_copies(self, *, again: bool) -> None:
-        """Stop waiting for what copies hold; unless `again`, create all tables that lack something or are held, in the bucket or not."""
+        """Stop waiting for what copies hold; unless `again`, create all tables that lack something, are held or are behind, in the bucket or not."""
         restart = self._restart
         if not again:
-            # What a table lacks stays known even if no file shows the table any more.
+            # What a table lacks stays known even if no file shows the table any more; and one that is behind catches up.
             lacking = {key for key, copies in restart.copies.items() if copies.is_of_note(self.sequences)}
-            for key in restart.lost.keys() | restart.held.keys() | lacking:
+            for key in restart.lost.keys() | restart.held.keys() | lacking | (restart.behind - self._retired):
                 # Of one that is left out from now on nothing is missed.
                 if (
                     key in restart.targets

@@ -242,6 +242,24 @@ def test_drop_that_the_copy_holds(caplog: pytest.LogCaptureFixture, *, stays: bo
     assert world.once().halted == ()
 
 
+def test_a_name_that_no_file_shows_goes_on_after_a_pause() -> None:
+    """A cycle of renames needs it in between; once it is resumed it is not behind what others are told."""
+    world = World()
+    world.bucket.create("d.a", "d.b")
+    world.bucket.schema("d.b", ts(4), "RENAME TABLE `d`.`a` TO `d`.`b`", RENAME)
+    world.bucket.schema("d.a", ts(4), "RENAME TABLE `d`.`tmp` TO `d`.`a`", RENAME)
+    world.bucket.metadata(ts(6))
+    assert not world.once().halted
+    decide(world, "pause", table="tmp", schema="d")
+    world.bucket.metadata(ts(9))
+    assert of(world.once(), "d.tmp").state == "paused"
+    decide(world, "resume", table="tmp", schema="d")
+    world.bucket.metadata(ts(12))
+    assert world.once().checkpoint == ts(12)
+    stored = world.records.tables["`d`.`tmp`"]
+    assert (stored.state, stored.checkpoint, stored.follows) == ("running", ts(12), True)
+
+
 def test_copy_of_rows_without_time_is_refused() -> None:
     """Where rows carry no commit ts none can be known to be in a copy: it is refused, and the table stands still."""
     world = World()
