@@ -41,18 +41,20 @@ class DdlBacklog:
     def take(self, step: DdlStep, table: TableConsumer) -> bool:
         """Queue a statement, or a structure, of a table unless it ran; return whether it came too late to run in its place."""
         ran = step.identity in self._ran
+        # A view at exactly its checkpoint may have been left out there, and what comes after it may have begun.
+        place = step.version - 1 if step.creates_view and not table.status.excluded else step.version
         # The copy may hold its effects: the manager decides once all definitions are in.
         if step.version <= table.copies.copied_at and not ran:
             # A copy brings its own table, so a structure is no longer needed.
             self._copied += [] if step.ensure else [step]
-        elif ddl_is_pending(step.version, table.checkpoint, journalled=ran):
+        elif ddl_is_pending(place, table.checkpoint, journalled=ran):
             if _may_be_held(step, table):
                 self._copied.append(step)
             else:
                 self._queue(step)
         # Once the copy that is being written is there, it is taken again, and that one holds it.
         elif not (table.status.loading and step.version <= table.loaded_from):
-            return not (step.ensure or table.status.excluded or ran) and step.version < table.checkpoint
+            return not (step.ensure or table.status.excluded or ran) and place < table.checkpoint
         return False
 
     def _queue(self, step: DdlStep) -> None:

@@ -54,9 +54,10 @@ class LeftOutViews:
 
         `at_work`: keys of views of which a later statement runs or is about to: it may end the view.
         """
-        wanted = (step for key, step in self._views.items() if key in self._due or step.identity in decided)
+        wanted = [step for key, step in self._views.items() if key in self._due or step.identity in decided]
+        at_work = {*at_work, *self._in_doubt()} if wanted else at_work
         found = [step for step in wanted if step.table_key not in at_work]
-        self._due.intersection_update(at_work)
+        self._due = {step.table_key for step in wanted if step.table_key in at_work}
         for step in found:
             del self._views[step.table_key]
             table = self._tables[step.table_key]
@@ -69,6 +70,12 @@ class LeftOutViews:
         if found:
             self._touches.update(self._backlog.take_queued(), ())
         return bool(found)
+
+    def _in_doubt(self) -> set[str]:
+        """Return the keys of tables of which an earlier run began a statement: what the target has of them shows whether it took effect."""
+        begun = [step for step in self._backlog if step.identity in self._backlog.started]
+        # What only reads a view tells nothing of it.
+        return {key for step in begun for key in ((step.table_key,) if step.creates_view else self._touches.of(step))}
 
     def former(self, step: DdlStep) -> TableConsumer | None:
         """Return what is known under the old name of a renamed view, unless a statement of the same version gives that name to something else."""

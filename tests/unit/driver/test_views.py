@@ -14,6 +14,7 @@ from storage_consumer.ports import Decision
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
 from tests.unit.copying import MemoryCopy, WithCopies
 from tests.unit.deciding import decide
+from tests.unit.driver.test_requested_loads import killed_at
 from tests.unit.driving import World, held, of, running
 
 DROP, ALTER, RENAME, CREATE_VIEW, DROP_VIEW = 4, 5, 14, 21, 24
@@ -260,6 +261,30 @@ def test_view_whose_end_runs_when_its_table_comes(world: World) -> None:
     assert running(world, act).checkpoint == ts(9)
     assert [str(name) for name, each in world.records.structures.items() if each.is_view] == []
     assert not [effect for effect in world.records.effects if "CREATE" in effect and "VIEW" in effect]
+
+
+@pytest.mark.parametrize("later", ["DROP VIEW `d`.`v`", "CREATE OR REPLACE VIEW `d`.`v` AS SELECT * FROM `d`.`u`"])
+@pytest.mark.parametrize("by_earlier_run", [True, False])
+def test_view_whose_next_statement_was_interrupted(world: World, later: str, *, by_earlier_run: bool) -> None:
+    """It is not made before that has its outcome: with the view there it would look as if it had taken effect."""
+    world.bucket.create("d.u")
+    world.bucket.metadata(ts(2))
+    world.once()
+    decide(world, "pause", table="t", schema="d")
+    world.bucket.schema("d.t", ts(3), "ALTER TABLE `t` ADD COLUMN `note` INT", ALTER, WIDER)
+    world.bucket.schema("d.v", ts(4), "CREATE VIEW `d`.`v` AS SELECT * FROM `d`.`t`", CREATE_VIEW, WIDER)
+    if by_earlier_run:
+        world.bucket.metadata(ts(5))
+        assert "here it would have id, name" in of(world.once(), "d.v").error
+    kind, columns = (DROP_VIEW, ()) if "DROP" in later else (CREATE_VIEW, ID_NAME)
+    world.bucket.schema("d.v", ts(6), later, kind, columns)
+    world.bucket.metadata(ts(9))
+    # After the view's statement and its own DROP.
+    killed_at(world, "before MemoryTarget.execute_ddl", 3)
+    decide(world, "resume", table="t", schema="d")
+    assert not [table for table in world.once().tables if table.error]
+    views = [each for each in world.records.structures.values() if each.is_view]
+    assert [[column.name for column in each.columns] for each in views] == ([["id", "name"]] if columns else [])
 
 
 def test_view_that_the_next_owner_has_replaced(world: World) -> None:
