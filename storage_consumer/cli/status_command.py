@@ -171,8 +171,11 @@ def _table_lines(table: TableStatus) -> Iterator[str]:
     yield from wrapped(reason, "  ") if reason else ()
     if table.decision:
         yield f"  decided: {table.decision}"
-    # Not wrapped: it is to be pasted.
-    yield from (f"  next: {step}" for step in table.next_steps)
+    for step in table.next_steps:
+        if words := table.meanings.get(step):
+            yield f"  {words}:"
+        # Not wrapped: it is to be pasted.
+        yield f"  next: {step}"
 
 
 def _of_table(status: Status, table: Table) -> list[str]:

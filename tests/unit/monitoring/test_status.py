@@ -124,6 +124,7 @@ def test_halted_table() -> None:
     (shown,) = found.tables
     assert (str(shown.name), shown.state, shown.lag, shown.reason) == ("d.a", "halted", 60, error)
     assert shown.next_steps == (DONE, SKIP)
+    assert shown.meanings == {DONE: "if you ran it manually", SKIP: "to skip it"}
 
 
 @pytest.mark.parametrize("flag", ["", " --table d.a"])

@@ -90,7 +90,7 @@ def test_overview(feed: Feed) -> None:
         ", 1h00m ago without stopped tables",
         "pending 12 files",
         "skipped 4 duplicates",
-        f"the target refused it. {DONE} {SKIP}",
+        f"the target refused it. if you ran it manually: {DONE} to skip it: {SKIP}",
         "waiting d.late",
         "a file is missing",
         "failed d.a",
