@@ -73,7 +73,9 @@ class TableStatus:
         """Return what commands are for, as far as the reason says it: command → words such as ``to skip it``."""
         ways = self.reason.rpartition("Next steps: ")[2].rstrip(".").split(" -- ")
         found = (way.rpartition(": ") for way in ways)
-        return {command: words for words, _, command in found if words and command in self.next_steps}
+        return {
+            command: words.rpartition(". ")[2] for words, _, command in found if words and command in self.next_steps
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
