@@ -455,5 +455,5 @@ def _loading(loaded: Loaded, database: TargetDatabase, ddl: Ddl, ended: Callable
         ddl=ddl,
         has_rows=database.structure.has_rows,
         is_ours=is_ours,
-        make_copy=(lambda: export_of_feed(loaded, is_taken, ended)) if loaded.source is not None else None,
+        make_copy=(lambda judge: export_of_feed(loaded, is_taken, ended, judge)) if loaded.source is not None else None,
     )

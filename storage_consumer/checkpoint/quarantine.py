@@ -13,7 +13,7 @@ from storage_consumer.checkpoint.transactions import OwnedTransactions
 from storage_consumer.downstream.state_tables import StateTables, put, verify_row
 from storage_consumer.plan.quarantined import TableEntries, closed_by
 from storage_consumer.plan.steps import DdlStep
-from storage_consumer.verifying.result import TableResult
+from storage_consumer.verifying.result import Outcome, TableResult
 
 _DOING = "reading the quarantine"
 
@@ -63,7 +63,11 @@ class StoredQuarantine:
     def doubt(self, table_key: str, result: TableResult) -> None:
         """Store that a table may not be equal to the source, which holds until it is compared or has a copy."""
         with self._transactions.owned("storing that a table may not be equal") as connection:
-            connection.execute(put(self._tables.verified, verify_row(table_key, result)))
+            kept = self._tables.verified
+            known = connection.execute(select(kept.c.outcome).where(kept.c.table_key == table_key)).scalar()
+            # What a comparison found says more.
+            if known != Outcome.DIFFERENT:
+                connection.execute(put(kept, verify_row(table_key, result)))
 
     def asked(self) -> list[AskedEntry]:
         """Return the rows that are to be tried again, the oldest first."""

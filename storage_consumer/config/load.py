@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from storage_consumer.config import changefeed, parsers
-from storage_consumer.config.export_uris import with_time_zone
+from storage_consumer.config.export_uris import OF_DUMPLING, parse_export, with_time_zone
 from storage_consumer.config.filter_and_routes import routed_to_reserved, taken_from_reserved
 from storage_consumer.config.hooks import Hook
 from storage_consumer.config.option import ENVIRONMENT_PREFIX, OWN_TABLE
@@ -304,6 +304,10 @@ def _loading(sources: Sources) -> Loading:
         )
     if given["source"]:
         dump = dump or _beside(sources)
+        if foreign := sorted(OF_DUMPLING & parse_export(dump).parameters.keys()):
+            raise ConfigError(
+                f"--dump: {', '.join(foreign)}: these say how Dumpling wrote files, and --source writes them in its own way"
+            )
         if routed := next(filter(changefeed.routed_by_ticdc, sources.documents), None):
             raise ConfigError(
                 f"{routed.source}: the bucket has the names of target-schema and target-table, which an export of --source lacks: export with Dumpling, "
@@ -319,7 +323,7 @@ def _loading(sources: Sources) -> Loading:
         source=mask_uri(given["source"]),
         source_rules=tuple(map(str, rules)) if isinstance(rules, list) else (),
         source_keyless=sources.settings.get("force-replicate", (False, ""))[0] is True,
-        no_copy=given["no_copy"] or (bool(start.value) and not printed),
+        no_copy=given["no_copy"] or bool(start.value and not (printed or dump)),
     )
 
 
@@ -339,6 +343,8 @@ def _source(sources: Sources, downstream: Downstream) -> tuple[Downstream, str, 
     given = sources.values("source", "source_password_file", "source_password")
     if not given["source"]:
         return None
+    if not given["source"].lower().startswith(("tidb://", "tidb+ssl://")):
+        raise ConfigError("--source must be a TiDB (tidb://user@host:4000/), which can be read as of a commit-ts")
     return load_source(
         given["source"],
         given["source_password_file"] or None,
@@ -382,6 +388,10 @@ def _notices(sources: Sources) -> list[str]:
         notices.append("file-index-width, file-index-digit: accepted; file numbers of any width are read")
     if sources.find(BY_KEYWORD["enable_profiling"]).value:
         notices.append("--enable-profiling: accepted; no profiling port is opened")
+    if sources.find(BY_KEYWORD["source"]).value and not (sources.documents or sources.find(BY_KEYWORD["filter"]).value):
+        notices.append(
+            "--source: without --config of the changefeed, or --filter, tables that the changefeed leaves out are exported too, and nothing will ever change them"
+        )
     notices += _file_notices(sources)
     for name in sorted(sources.environ):
         # A misspelt variable has no effect, and nothing else would show that.

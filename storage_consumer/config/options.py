@@ -144,7 +144,7 @@ _COPY = (
         metavar="URI",
         shown_default="none: nothing is exported",
         help="The TiDB that the changefeed reads, as tidb://USER@HOST:4000/. A new feed exports all of its tables as of one TSO into a new folder below "
-        "--dump, or beside the bucket's prefix, and begins with that. It takes SELECT on the source, and no Dumpling; nothing is locked there. "
+        "--dump, or beside the bucket's prefix, and begins with that. It takes SELECT and SHOW VIEW on the source, and no Dumpling; nothing is locked there. "
         "With --config of the changefeed, its filter counts.",
     ),
     Option(
@@ -170,7 +170,8 @@ _COPY = (
         switch=True,
         toml=f"{OWN_TABLE}.load.no-copy",
         help="Begin without a copy although the source had tables before the changefeed began: those that the target lacks are created from "
-        "their columns, without the rows from before and without keys but the primary one. Without it such a feed does not begin.",
+        "their columns, without the rows from before and without keys but the primary one. Without it such a feed does not begin. "
+        "Leave it in the command line: such a table may show first with a change of much later.",
     ),
 )
 

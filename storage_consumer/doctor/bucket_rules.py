@@ -134,12 +134,13 @@ def from_before(facts: BucketFacts) -> Outcome:
     """Judge whether the source had tables before the changefeed began: their rows from then are in no file."""
     if facts.checkpoint:
         return ok("the feed has begun")
-    if facts.from_before:
+    taken = [path for path in facts.from_before if not (facts.left_out and path.startswith(facts.left_out))]
+    if taken:
         return warn(
-            f"tables begin without a statement, so the source had them before the changefeed: {some_of(facts.from_before, _SHOWN)}. Their rows from then "
+            f"tables begin without a statement, so the source had them before the changefeed: {some_of(taken, _SHOWN)}. Their rows from then "
             "are in no file",
-            "Begin with a copy of the source: run with --dump URI, or --source tidb://USER@HOST:4000/ to have one made. If the target has them, run "
-            "with --no-copy.",
+            "Begin with a copy of the source: run with --dump URI, or --source tidb://USER@HOST:4000/ to have one made. If the target has these tables with "
+            "their rows, nothing is to be done.",
         )
     return ok("every table that was looked at begins with a statement")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -89,8 +89,9 @@ class Loading:
     """Whether a table of the target has any row."""
     is_ours: Callable[[TableName], bool]
     """Whether our own statements have made a table of the target what it is, as far as is known."""
-    make_copy: Callable[[], str] | None = None
-    """Exports the source, which a new feed begins with, and returns the URI of that; None: nobody asked for it."""
+    make_copy: Callable[[Callable[[Sequence[TableName]], object]], str] | None = None
+    """Exports the source, which a new feed begins with, and returns the URI of that, after it has given the names of all tables to a function
+    that may raise; None: nobody asked for it."""
     copies: dict[str, OpenCopy] = field(default_factory=dict)
     """By URI."""
     loads: dict[str, Load] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_queue import DdlQueue
 from storage_consumer.driver.ddl_workers import Outcome
+from storage_consumer.driver.doubts import with_doubt
 from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.driver.remedies import ways_on
 from storage_consumer.driver.rows import RowJobs
@@ -120,9 +121,13 @@ class DdlOutcomes:
     def _stop(self, step: DdlStep, error: str, *, kind: HaltKind = "ddl", late: bool = False) -> None:
         """Halt what a statement holds up until an operator decides about it, and log the next steps."""
         self.context.manager.stopped.note(step, late=late)
-        way = ways_on(step, self.context.config.downstream)
+        text = f"{error}. {ways_on(step, self.context.config.downstream)}"
+        own = self.context.manager.tables.get(step.table_key)
+        before = own.timeline.in_force(own.checkpoint) if own is not None else None
+        if kind == "ddl" and step.name.table and before is not None and not step.ddl.creates_table:
+            text = with_doubt(text, step.name, before, self.context)
         for key in self.context.manager.touches.held_up(step):
-            self.ledger.halt(key, f"{error}. {way}", kind=kind)
+            self.ledger.halt(key, text, kind=kind)
         self.queue.let_go(step)
 
 

@@ -49,11 +49,23 @@ def _existing(names: Iterable[TableName], manager: ConsumerManager, target: Targ
 
 def bare(steps: Iterable[DdlStep], manager: ConsumerManager, target: Target) -> list[DdlStep]:
     """Return the structures of tables that the source had before the changefeed and the target lacks, unless they may be made from columns."""
-    wanted = [step for step in steps if step.ensure and not step.definition.is_view and not step.is_of_copy]
-    if manager.makes_bare or manager.floor or not wanted:
+    if manager.makes_bare or manager.floor:
+        return []
+    wanted = [
+        step
+        for step in steps
+        if step.ensure and not (step.definition.is_view or step.is_of_copy) and not _goes_away(step, manager)
+    ]
+    if not wanted:
         return []
     there = described([step.name for step in wanted], manager, target)
     return [step for step in wanted if step.name.folded() not in there]
+
+
+def _goes_away(step: DdlStep, manager: ConsumerManager) -> bool:
+    """Return whether a later statement of the bucket ends the table of a structure, so that its rows from before do not matter."""
+    end = manager.lifetimes.ends_of(manager.tables[step.table_key]).after(step.version)
+    return end is not None and manager.lifetimes.renamed_to(step.table_key, end) is None
 
 
 def in_order(group: Sequence[DdlStep], manager: ConsumerManager, target: Target) -> tuple[DdlStep, ...]:

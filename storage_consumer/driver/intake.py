@@ -58,11 +58,12 @@ class Intake:
         )
         # Not before all files are dispatched: whether a copy holds a statement depends on others of its version.
         covered = manager.covered(self.ledger.storage_checkpoint)
+        # Before anything is stored of a table: by that a feed would have begun.
+        self._refuse_bare()
         self._pass_over()
         self._let_go_of_dropped()
         self._save_moved(poll)
         self._record_covered(covered)
-        self._refuse_bare()
         self._halt_older()
         # Last, since what was read just now may have closed a gap.
         missing = manager.look_for_gaps(self.ledger.storage_checkpoint, self.context.clock.monotonic())
@@ -75,7 +76,8 @@ class Intake:
         manager = self.context.manager
         if manager.catalog.stored_checkpoint:
             return
-        if lacking := {str(step.name) for step in bare(manager.backlog, manager, self.context.target)}:
+        due = [step for step in manager.backlog if step.version <= self.ledger.storage_checkpoint]
+        if lacking := {str(step.name) for step in bare(due, manager, self.context.target)}:
             raise ConfigError(f"{BEFORE_FEED.format(some_of(sorted(lacking), _NAMED))}. {_BEGINNINGS}")
 
     def _halt_older(self) -> None:

@@ -6,7 +6,7 @@ And which end since they can't go on.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from storage_consumer.amounts import some_of
@@ -49,6 +49,26 @@ class LoadStarts:
 
     context: RoundContext
     loading: Loading
+
+    def made(self, make_copy: Callable[[Callable[[Sequence[TableName]], object]], str], seen: int) -> str:
+        """Have an export made, and return its URI; raise `ConfigError` for what it could not be used with, before it is made."""
+        config = self.context.config
+        if not config.upstream.tells_time:
+            raise ConfigError(
+                f"--source: {no_commit_ts('the bucket')}. Or begin with an export as of the changefeed's very start-ts, by --dump"
+            )
+        if not (seen or config.loading.start_ts):
+            raise ConfigError(
+                "--source: the bucket has no checkpoint yet, so nothing shows that the changefeed has begun. Wait for `metadata`, or give --start-ts"
+            )
+
+        def judge(names: Sequence[TableName]) -> None:
+            try:
+                self._refuse_rows(names, _IN_FEED)
+            except TableError as fault:
+                raise ConfigError(f"--source: {fault}") from fault
+
+        return make_copy(judge)
 
     def begin_feed(self, uri: str, seen: int, *, by: str) -> None:
         """Begin a new feed with all tables of a copy that the filter takes. `seen`: a checkpoint of the bucket from before this.
@@ -290,5 +310,7 @@ def is_new_feed(restart: Restart, storage_checkpoint: int) -> bool:
     begun = any(load.phase != LoadPhase.REQUESTED for load in restart.loads.values())
     # The statements of copies are none of the feed: the databases of one are created before it begins.
     ran = any(not is_of_copy(identity.table_dir) for identity in restart.journalled)
-    nothing = not (restart.checkpoint or restart.tables or restart.floor or begun or ran)
+    # A table at 0 was only listed, or halted before anything of it was applied.
+    moved = any(restart.tables.values())
+    nothing = not (restart.checkpoint or moved or restart.floor or begun or ran)
     return nothing and not storage_checkpoint

@@ -11,10 +11,11 @@ from storage_consumer.config.table_filter import table_rules
 from storage_consumer.decode import decoder_for
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_prepare import described
+from storage_consumer.driver.doubts import with_doubt
 from storage_consumer.driver.ledger import RoundLedger
-from storage_consumer.driver.remedies import missing_table, quarantine_ways, reaching, table_command
+from storage_consumer.driver.remedies import missing_table, quarantine_ways, table_command
 from storage_consumer.errors import NotReplicable, TableError
-from storage_consumer.job.match import altered, table_work, unread_work
+from storage_consumer.job.match import table_work, unread_work
 from storage_consumer.job.reports import FileReport, TableOutcome, WriteReport, in_sequence, is_blocked, table_outcome
 from storage_consumer.job.shape import shape
 from storage_consumer.job.spec import FileSplit, JobSpec, Mode, Quarantine, TablePlan
@@ -25,16 +26,10 @@ from storage_consumer.order.key_digest import key_signature
 from storage_consumer.plan.steps import DdlStep, RowStep
 from storage_consumer.plan.table_state import HaltKind, TableState
 from storage_consumer.telemetry import Log
-from storage_consumer.verifying.healing import heal_command
-from storage_consumer.verifying.result import Outcome, TableResult
 
 _EXCHANGED = (
     "{} was exchanged or removed while the copy of {} was loaded. Put it back, or begin again with a copy as of now or later. "
     "From an export: {}"
-)
-_ALTERED = (
-    "The target's table {}: if somebody changed it there, what was cut or dropped is lost, and does not come back with the structure. Give the table a "
-    "copy of the source, or let it go on and compare it (`storage-consumer verify`)"
 )
 _log = Log("round")
 QUARANTINED = "row: quarantined, since the target refused it"
@@ -280,23 +275,9 @@ class RowJobs:
         return True
 
     def _halt(self, step: RowStep, error: str, kind: HaltKind, *, save: bool = True) -> None:
-        """Halt a table. Where the target's table is not what the source's is, what it held is in doubt until a comparison or a copy."""
-        manager, name = self.context.manager, step.name
-        # As it is by now: what is known may be of before somebody changed it.
-        there = described([name], manager, self.context.target).get(name.folded()) if kind != "file" else None
-        if (
-            there is not None
-            and not step.origin
-            and (why := altered(step.current, there, self.context.config.upstream))
-        ):
-            result = TableResult(
-                table=name, target=there.name, outcome=Outcome.DIFFERENT, structure=(why,), reason=_ALTERED.format(why)
-            )
-            heal = heal_command(result, reaching(self.context.config.downstream))
-            self.context.state.quarantine.doubt(step.table_key, replace(result, heal=heal))
-            error = (
-                f"{error.rstrip('.')}. {result.reason}. From an export: {manager.catalog.command('reload-done', name)}"
-            )
+        """Halt a table; one of whose files something is wrong says nothing of the target."""
+        if kind != "file" and not step.origin:
+            error = with_doubt(error, step.name, step.current, self.context)
         self.ledger.halt(step.table_key, error, kind=kind, save=save)
 
     def _finish(self, step: RowStep, outcome: TableOutcome) -> None:

@@ -160,7 +160,7 @@ class ConsumerService:
         if is_new and given.dump:
             # Before an export is made: what the changefeed has written by then shows that it began before that.
             seen = context.reader.checkpoint_now()
-            uri = context.loading.make_copy() if context.loading.make_copy is not None else given.dump
+            uri = given.dump if context.loading.make_copy is None else starts.made(context.loading.make_copy, seen)
             starts.begin_feed(uri, seen, by=readable(self._me))
             return True
         ended = starts.end_left_out(restart)

@@ -50,7 +50,7 @@ def view_file(name: TableName, statement: str) -> WrittenFile:
 def data_file(
     name: TableName, number: int, columns: Sequence[TableColumn], rows: Iterable[Sequence[bytes | None]]
 ) -> WrittenFile:
-    """Return a data file of a table. `number`: from 1; `rows`: the values of `columns` as the server sends them in texts, None for NULL."""
+    """Return a data file of a table. `number`: from 0; `rows`: the values of `columns` as the server sends them in texts, None for NULL."""
     kinds = ["bytes" if holds_bytes(c) else "number" if grammar(c, "dump-sql") else "text" for c in columns]
     names = ",".join(quote(column.name) for column in columns)
     opening = f"INSERT INTO {quote(name.table)} ({names}) VALUES\n".encode()

@@ -259,12 +259,14 @@ def _padding(column: TableColumn, there: TargetColumn) -> tuple[str, int] | None
     return ("bytes of blanks", length) if kind in _BYTES_OF_TEXT and longest > length > 0 else None
 
 
-def is_shorter(column: TableColumn, there: TargetColumn) -> bool:
-    """Return whether the target's column cannot hold the longest texts, or the largest integers, of the source's."""
+def is_lossy(column: TableColumn, there: TargetColumn) -> bool:
+    """Return whether the target's column cannot hold each value of the source's as it is."""
     if column.type.lower() in _INTEGERS and there.data_type in _INTEGERS:
         return _INTEGERS.index(there.data_type) < _INTEGERS.index(column.type.lower())
-    is_known = bool(column.precision) or column.type.lower() in _BYTES_OF_TEXT
-    return is_known and is_text(column.type) and 0 < (there.length or 0) < _longest(column)
+    if is_text(column.type) and not (column.precision or column.type.lower() in _BYTES_OF_TEXT):
+        return False
+    shorter = is_text(column.type) and 0 < (there.length or 0) < _longest(column)
+    return shorter or any(True for _ in _rules(column, there))
 
 
 def _longest(column: TableColumn) -> int:

@@ -19,7 +19,7 @@ from storage_consumer.job.key_forms import KeyForms, key_forms, lasting_form
 from storage_consumer.job.lossy_columns import (
     BYTES_OF_A_CHARACTER,
     is_its_text,
-    is_shorter,
+    is_lossy,
     is_text,
     limits,
     narrowed,
@@ -362,9 +362,10 @@ def altered(definition: TableDefinition, target: TargetTable, upstream: Upstream
     pairs = [(c, there.get(name)) for c in layout.columns if (name := folded_name(c.name)) not in left_out]
     found = [f"lacks the column {column.name}" for column, own in pairs if own is None]
     found += [
-        f"has less room in {column.name} than the source" for column, own in pairs if own and is_shorter(column, own)
+        f"has less room in {column.name} than the source" for column, own in pairs if own and is_lossy(column, own)
     ]
-    return " and ".join(found)
+    other = "" if found or left_out else other_families(layout, target)
+    return " and ".join(found) or (f"is another one: {other}" if other else "")
 
 
 def _key(step: RowStep, layout: RowLayout, target: TargetTable) -> list[tuple[str, int | None]]:

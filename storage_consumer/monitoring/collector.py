@@ -67,7 +67,7 @@ class ConsumerCollector(Collector):
         facts, is_writer = self._sources.facts(), self._sources.is_writer()
         values: dict[str, _Values] = {
             **_process(facts, is_writer=is_writer),
-            **(_health(facts, self._sources.max_lag) if is_writer else {}),
+            **(_health(facts, self._sources.max_lag) if is_writer and facts.report.totals.rounds else {}),
             **_checkpoints(facts, self._sources.expiration_days),
             **_work(facts),
             **_rounds(facts),
@@ -126,6 +126,7 @@ def _checkpoints(facts: Facts, expiration_days: int) -> dict[str, _Values]:
     if facts.source_checkpoint:
         at = physical_ms(facts.source_checkpoint) / 1000
         found["source_checkpoint_timestamp_seconds"] = at
+        found["source_ahead_seconds"] = max(0.0, facts.ahead)
         # As of when it was read: during a long round nobody reads it, and TiCDC is not behind for that.
         found["source_lag_seconds"] = max(0.0, facts.source_read_at - at)
     return found

@@ -32,7 +32,7 @@ METRICS: dict[str, Metric] = {
     "build_info": _gauge("Always 1; the label has the version of the program.", "version"),
     "start_time_seconds": _gauge("When the consumer started, in seconds since 1970-01-01 UTC."),
     "health": _gauge(
-        "1 for the word that `status` has for the feed, 0 for all others; a lag beyond `--ready-lag` is `behind`. Only the writer has it.",
+        "1 for the word that `status` has for the feed, 0 for all others; a lag beyond `--ready-lag` is `behind`. Only the writer has it, after its first round.",
         "health",
     ),
     "phase": _gauge("1 for what the process is doing, 0 for all else.", "phase"),
@@ -57,6 +57,9 @@ METRICS: dict[str, Metric] = {
     "source_lag_seconds": _gauge(
         "How old the bucket's checkpoint-ts was when it was last read, at the beginning of a round: what TiCDC itself is behind. It is "
         "part of the other lags. Absent before it is read."
+    ),
+    "source_ahead_seconds": _gauge(
+        "How far the bucket's checkpoint-ts, be it believed or not, is ahead of this machine's clock; 0 if it is not. Absent before it is read."
     ),
     "source_file_expiration_seconds": _gauge(
         "Age at which TiCDC deletes files, read or not, as the changefeed's file says. Absent where it does not."

@@ -94,6 +94,11 @@ class Facts:
     compared: Mapping[str, int] = field(default_factory=dict)
     """Outcome of the last comparison with the source → number of tables."""
 
+    @property
+    def ahead(self) -> float:
+        """Seconds by which the bucket's checkpoint, be it believed or not, is ahead of the clock; negative behind it."""
+        return seconds_ahead(self.report.refused_checkpoint or self.source_checkpoint, self.now)
+
     def health(self, *, is_writer: bool, max_lag: float | None) -> Health:
         """Return the word for the feed, as this process knows it. `max_lag`: the most seconds that the checkpoint may lie back."""
         return verdict(
@@ -102,7 +107,7 @@ class Facts:
                 is_retrying=self.report.phase == Phase.RETRYING,
                 has_stopped=any(self.last.states.get(state, 0) for state in STOPPED),
                 is_unequal=bool(self.compared.get(Outcome.DIFFERENT, 0) or self.last.quarantined),
-                ahead=seconds_ahead(self.report.refused_checkpoint or self.source_checkpoint, self.now),
+                ahead=self.ahead,
                 is_late=is_late(self.last.checkpoint, self.now, max_lag),
             )
         )

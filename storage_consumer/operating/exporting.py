@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -24,11 +24,12 @@ from storage_consumer.downstream.exported_table import ExportedTable
 from storage_consumer.downstream.query import text_of
 from storage_consumer.downstream.reading import Pace, Reading
 from storage_consumer.errors import Abandoned, ConfigError, SnapshotLost
-from storage_consumer.exports.create_table import CreatedTable, read_create_table
+from storage_consumer.exports.create_table import CreatedTable, is_temporary, read_create_table
 from storage_consumer.exports.writing import WrittenFile, data_file, database_file, metadata_file, table_file, view_file
 from storage_consumer.model import TableColumn, TableName
 from storage_consumer.operating.verification import Server
-from storage_consumer.sql.tokens import qualified
+from storage_consumer.sql.table_names import table_names
+from storage_consumer.sql.tokens import qualified, tokens
 from storage_consumer.storage.base import Folder
 from storage_consumer.storage.open import open_folder
 from storage_consumer.telemetry import Log
@@ -43,6 +44,8 @@ _NAMED = 5
 """Most tables that a message names."""
 _TOLD_EVERY = 10.0
 """Seconds after which it is told again how far an export is."""
+_KEPT_BY = 60.0
+"""Seconds after which the connection that keeps the snapshot says something again."""
 _FILE_BYTES = 16 << 20
 """About as many bytes of values as a file has."""
 _FEWEST_ROWS, _MOST_ROWS = 10, 100_000
@@ -84,6 +87,9 @@ _KEYED = (
 """Tables with a key by which TiCDC takes them: unique, over stored columns that are never NULL."""
 
 
+Judge = Callable[[Sequence[TableName]], object]
+
+
 class Wanted(Protocol):
     """Which tables of the source are exported, of all that there are."""
 
@@ -98,8 +104,11 @@ def exported(
     folder: Folder,
     wishes: ExportWishes,
     heard: Callable[[int], object] = lambda _: None,
+    judge: Judge = lambda _: None,
 ) -> Exported:
-    """Export a table, or all tables and views that are wanted, into an empty folder. `heard` is called with the rows of each file that is written.
+    """Export a table, or all tables and views that are wanted, into an empty folder.
+
+    `heard` is called with the rows of each file that is written, and `judge` first, with the names of all tables: it may raise.
 
     Raises `ConfigError` where the source cannot be read as of a TSO, has no such table, or the folder holds anything; `SnapshotLost` where
     the source's garbage collection was faster, for one table again and again; and what storages and servers raise.
@@ -110,7 +119,7 @@ def exported(
     while True:
         counts: list[int] = []
         try:
-            for rows in _written(source, wanted, writing, wishes):
+            for rows in _written(source, wanted, writing, wishes, judge):
                 counts.append(rows)
                 heard(rows)
         except SnapshotLost as fault:
@@ -126,10 +135,12 @@ def exported(
             return Exported(snapshot=writing.snapshot, files=files, rows=sum(counts), lost=tuple(lost))
 
 
-def export_of_feed(loaded: Loaded, is_taken: Callable[[TableName], bool], ended: Callable[[], bool]) -> str:
+def export_of_feed(
+    loaded: Loaded, is_taken: Callable[[TableName], bool], ended: Callable[[], bool], judge: Judge
+) -> str:
     """Export all tables of `Loaded.source` that the filters take into a new folder below `Loading.dump`; return the URI of that.
 
-    `ended`: whether the run has been asked to end. Raises what `exported` does, and `Abandoned` once it has.
+    `ended`: whether the run has been asked to end; `judge`: see `exported`. Raises what `exported` does, and `Abandoned` once it has.
     """
     config, begun = loaded.config, time.monotonic()
     assert loaded.source is not None
@@ -164,7 +175,7 @@ def export_of_feed(loaded: Loaded, is_taken: Callable[[TableName], bool], ended:
     keyless: list[str] = []
     _log.info("export_started", path=uri)
     source = Server(settings=loaded.source[0], password=loaded.source[1])
-    done = exported(source, wanted, open_folder(origin, loaded.secrets), ExportWishes(), heard)
+    done = exported(source, wanted, open_folder(origin, loaded.secrets), ExportWishes(), heard, judge)
     if keyless:
         _log.warning("notice", text=_KEYLESS.format(some_of(keyless, _NAMED)))
     _log.info("export_finished", path=uri, checkpoint=done.snapshot, rows=done.rows, files=done.files)
@@ -175,7 +186,9 @@ _Workers = tuple[ThreadPoolExecutor, SimpleQueue[Reading]]
 """Threads, and a connection for each of them."""
 
 
-def _written(source: Server, wanted: TableName | Wanted, writing: _Writing, wishes: ExportWishes) -> Iterator[int]:
+def _written(
+    source: Server, wanted: TableName | Wanted, writing: _Writing, wishes: ExportWishes, judge: Judge
+) -> Iterator[int]:
     """Write all files as of one snapshot; yield the rows of each."""
     pace = Pace(wishes.rows_per_second)
     started = _local_time()
@@ -185,15 +198,24 @@ def _written(source: Server, wanted: TableName | Wanted, writing: _Writing, wish
         _workers(source, pace, wishes.workers) as workers,
     ):
         writing.snapshot = _held(keeper)
-        names, views = ([wanted], []) if isinstance(wanted, TableName) else _all_of(reading, writing.snapshot, wanted)
+        asked = time.monotonic()
+        names, views = ([wanted], {}) if isinstance(wanted, TableName) else _all_of(reading, writing.snapshot, wanted)
+        judge(names)
+        # First, since another right is needed for them.
+        for name, statement in views.items():
+            writing.put(view_file(name, statement))
         for name in names:
-            work = _Work.of(reading, name, writing.snapshot)
+            if (work := _Work.of(reading, name, writing.snapshot)) is None:
+                continue
             for file in work.head():
                 writing.put(file)
-            yield from _rows_of(work, workers, writing, wishes.workers)
+            for rows in _rows_of(work, workers, writing, wishes.workers):
+                yield rows
+                # The server closes a connection that is silent for hours, and with it the snapshot may go.
+                if time.monotonic() - asked > _KEPT_BY:
+                    keeper.rows("SELECT 1")
+                    asked = time.monotonic()
             writing.empty_stale(name)
-        for name in views:
-            writing.put(view_file(name, ExportedTable(reading, name).view()))
         writing.put(metadata_file(writing.snapshot, started, _local_time()))
 
 
@@ -212,24 +234,47 @@ def _workers(source: Server, pace: Pace, number: int) -> Iterator[_Workers]:
                 free.get().close()
 
 
-def _all_of(reading: Reading, snapshot: int, wanted: Wanted) -> tuple[list[TableName], list[TableName]]:
-    """Return the tables and the views of the source that are wanted; raise `ConfigError` if there are none."""
+def _all_of(reading: Reading, snapshot: int, wanted: Wanted) -> tuple[list[TableName], dict[TableName, str]]:
+    """Return the tables of the source that are wanted, and the statements of the views over them; raise `ConfigError` if there are none."""
     reading.begin_at(snapshot)
     keyed = {(text_of(schema), text_of(table)) for schema, table in reading.rows(_KEYED)}
-    tables: list[TableName] = []
-    views: list[TableName] = []
+    kinds: dict[str, list[TableName]] = {"BASE TABLE": [], "VIEW": []}
     for schema, table, kind in reading.rows(_TABLES):
         name = TableName(schema=text_of(schema), table=text_of(table))
-        if is_system(name.schema) or not wanted(
-            name, is_keyed=(name.schema, name.table) in keyed or text_of(kind) == "VIEW"
-        ):
-            continue
-        {"BASE TABLE": tables, "VIEW": views}.get(text_of(kind), []).append(name)
+        # Sequences and temporary tables are no tables with rows of their own.
+        found = kinds.get(text_of(kind))
+        if found is not None and not is_system(name.schema):
+            is_keyed = found is kinds["VIEW"] or (name.schema, name.table) in keyed
+            found += [name] if wanted(name, is_keyed=is_keyed) else []
+    tables, views = kinds.values()
     if not tables:
         raise ConfigError(
             "--source has no table that the filter takes, as far as its account may see them: give it SELECT on them"
         )
-    return tables, views
+    return tables, _over(tables, {name: ExportedTable(reading, name).view() for name in views})
+
+
+def _over(tables: Iterable[TableName], views: Mapping[TableName, str]) -> dict[TableName, str]:
+    """Return the views that read nothing but these tables, and one another: any other could not be created."""
+    there, kept = {name.folded() for name in tables}, dict[TableName, str]()
+    while True:
+        more = {
+            name: statement
+            for name, statement in views.items()
+            if name not in kept
+            and all(
+                each.within(name.schema).folded() in there
+                for each in table_names(tokens(statement))
+                if each.reads and not each.qualifies
+            )
+        }
+        if not more:
+            break
+        kept |= more
+        there |= {name.folded() for name in more}
+    if left := [str(name) for name in views if name not in kept]:
+        _log.warning("notice", text=f"not exported, since they read what is not: the views {some_of(left, _NAMED)}")
+    return kept
 
 
 def _refuse_files(folder: Folder) -> None:
@@ -298,14 +343,21 @@ class _Work:
     snapshot: int
 
     @classmethod
-    def of(cls, reading: Reading, name: TableName, snapshot: int) -> _Work:
-        """Look at the table as of the snapshot."""
+    def of(cls, reading: Reading, name: TableName, snapshot: int) -> _Work | None:
+        """Look at the table as of the snapshot; None for a temporary one, whose rows are those of one session."""
         reading.begin_at(snapshot)
         table = ExportedTable(reading, name)
         database, statement = table.statements()
+        if is_temporary(statement):
+            return None
         reading.refuse_ignored(snapshot, qualified(table.name))
         table.find_key()
-        created = read_create_table(statement)
+        try:
+            created = read_create_table(statement)
+        except ValueError as fault:
+            raise ConfigError(
+                f"the statement of {name} cannot be read: {fault}. Leave it out with --filter, or export with Dumpling"
+            ) from fault
         return cls(table=table, database=database, statement=statement, created=created, snapshot=snapshot)
 
     def head(self) -> Iterator[WrittenFile]:
@@ -316,7 +368,7 @@ class _Work:
     def ranges(self) -> Iterator[tuple[int, KeyRange]]:
         """Yield the ranges of the files, with their numbers."""
         rows = int(_FILE_BYTES / self.table.row_bytes(self.created.carried))
-        yield from enumerate(self.table.ranges(min(max(rows, _FEWEST_ROWS), _MOST_ROWS)), 1)
+        yield from enumerate(self.table.ranges(min(max(rows, _FEWEST_ROWS), _MOST_ROWS)))
 
 
 def _rows_of(work: _Work, workers: _Workers, writing: _Writing, number: int) -> Iterator[int]:

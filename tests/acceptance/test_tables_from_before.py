@@ -80,6 +80,19 @@ def test_it_does_not_begin_without_their_rows(bucket: SmallBucket, mariadb: Data
     assert "n" in {str(found[2]) for found in mariadb.query("SHOW INDEX FROM d.t")}
 
 
+def test_it_begins_with_the_copy_that_it_asked_for(
+    bucket: SmallBucket, mariadb: DatabaseServer, tmp_path: Path
+) -> None:
+    """After the stop nothing is left of the run, so the same command with --dump begins with that: rows of both, and the index."""
+    with program(arguments(bucket, mariadb, "--once"), tmp_path / "log") as running:
+        assert running.end() == 2
+    words = ("--once", "--dump", exported(tmp_path / "export").as_uri(), "--start-ts", str(ts(3)))
+    with program(arguments(bucket, mariadb, *words), tmp_path / "log2") as running:
+        assert running.end() == 0, running.text()
+    assert mariadb.query("SELECT * FROM d.t ORDER BY 1") == ((1, "one"), (2, "two"))
+    assert "n" in {str(found[2]) for found in mariadb.query("SHOW INDEX FROM d.t")}
+
+
 def test_a_table_that_shows_later_halts_until_it_has_a_copy(
     bucket: SmallBucket, mariadb: DatabaseServer, tmp_path: Path
 ) -> None:
@@ -110,6 +123,9 @@ if "tidb" in KINDS:  # else there is no such source
         "CREATE TABLE empty (id INT PRIMARY KEY)",
         "CREATE TABLE loose (a INT)",
         "CREATE VIEW open_orders AS SELECT * FROM orders WHERE state = 'open'",
+        "CREATE VIEW loose_view AS SELECT * FROM loose",
+        "CREATE SEQUENCE seq",
+        "CREATE GLOBAL TEMPORARY TABLE passing (id INT PRIMARY KEY) ON COMMIT DELETE ROWS",
     )
 
     def source_of(tidb: DatabaseServer, folder: Path) -> SmallBucket:
@@ -154,9 +170,12 @@ if "tidb" in KINDS:  # else there is no such source
         target: DatabaseServer = request.getfixturevalue(kind if kind != "tidb" else "another_tidb")
         bucket = source_of(tidb, tmp_path)
         words = ("--source", f"tidb://root@127.0.0.1:{tidb.port}/")
-        for number, seconds in enumerate((3.0, 9.0, 10.5, 12.0, 14.0)):
+        # Within the export, right after it, within the load, and soon after that; all of them twice, at other instants.
+        for number, event in enumerate(("export_started", "export_finished", "load_started", "round_finished") * 2):
             with program(arguments(bucket, target, *words), tmp_path / f"log {number}") as running:
-                time.sleep(seconds)
+                begun = number > 1 and any(path.name == "metadata" for path in tmp_path.glob("bucket-copy/*/metadata"))
+                running.wait_for("round_finished" if begun and event.startswith("export") else event)
+                time.sleep(0.15 * number)
                 running.signal_all(SIGKILL)
         with program(arguments(bucket, target, *words), tmp_path / "log") as running:
             wait_until("loaded", lambda: "  loading  " not in command("load", server=target).stdout)

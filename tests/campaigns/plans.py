@@ -59,7 +59,9 @@ def kinds_of_statements(server: DatabaseServer, folder: Path) -> list[str]:
     for kind in ALL:
         kind.write(bucket)
     bucket.metadata(ts(_END))
-    with Consumer(upstream_uri=bucket.uri, downstream_uri=server.uri, config=CONFIG, tz="UTC") as consumer:
+    with Consumer(
+        upstream_uri=bucket.uri, downstream_uri=server.uri, config=CONFIG, no_copy=True, tz="UTC"
+    ) as consumer:
         return planned_and_run(consumer, server)
 
 

@@ -35,7 +35,7 @@ def fill(bucket: SmallBucket, query: str = "", kind: int = 0) -> None:
 
 def why(bucket: SmallBucket, server: DatabaseServer) -> str:
     """Why the table does not run."""
-    return of(once(bucket, server, tz="UTC"), TABLE).error or ""
+    return of(once(bucket, server, tz="UTC", no_copy=True), TABLE).error or ""
 
 
 def say(server: DatabaseServer, verb: str, *more: str) -> None:
@@ -65,11 +65,11 @@ def test_the_way_on(bucket: SmallBucket, mariadb: DatabaseServer, spark: SparkSe
     bucket.schema("d.u", ts(40), "RENAME TABLE `d`.`t` TO `d`.`u`", 14, more)
     bucket.schema("d.u", ts(50), "DROP TABLE `u`", 4, more)
     bucket.metadata(ts(45))
-    summary = once(bucket, mariadb, tz="UTC")
+    summary = once(bucket, mariadb, tz="UTC", no_copy=True)
     assert [(each.table, each.error) for each in summary.tables if each.error] == []
     assert len(content(mariadb, "d.u")) == 3
     bucket.metadata(ts(60))
-    assert once(bucket, mariadb, tz="UTC").halted == ()
+    assert once(bucket, mariadb, tz="UTC", no_copy=True).halted == ()
 
 
 @PROTOCOLS

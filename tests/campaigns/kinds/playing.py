@@ -59,7 +59,9 @@ def play(server: DatabaseServer, kinds: Sequence[Kind], folder: Path) -> dict[st
     for kind in kinds:
         kind.write(bucket)
     bucket.metadata(ts(_END))
-    with Consumer(upstream_uri=bucket.uri, downstream_uri=server.uri, config=CONFIG, tz="UTC") as consumer:
+    with Consumer(
+        upstream_uri=bucket.uri, downstream_uri=server.uri, config=CONFIG, no_copy=True, tz="UTC"
+    ) as consumer:
         summary = consumer.run_once()
     structure = shapes(server)
     journal = _journal(server)
