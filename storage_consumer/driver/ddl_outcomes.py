@@ -123,7 +123,7 @@ class DdlOutcomes:
         self.context.manager.stopped.note(step, late=late)
         text = f"{error}. {ways_on(step, self.context.config.downstream)}"
         own = self.context.manager.tables.get(step.table_key)
-        before = own.timeline.in_force(own.checkpoint) if own is not None else None
+        before = own.timeline.structure_at(step.version - 1) if own is not None else None
         if kind == "ddl" and step.name.table and before is not None and not step.ddl.creates_table:
             text = with_doubt(text, step.name, before, self.context)
         for key in self.context.manager.touches.held_up(step):

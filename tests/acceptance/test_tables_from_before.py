@@ -170,11 +170,11 @@ if "tidb" in KINDS:  # else there is no such source
         target: DatabaseServer = request.getfixturevalue(kind if kind != "tidb" else "another_tidb")
         bucket = source_of(tidb, tmp_path)
         words = ("--source", f"tidb://root@127.0.0.1:{tidb.port}/")
-        # Within the export, right after it, within the load, and soon after that; all of them twice, at other instants.
-        for number, event in enumerate(("export_started", "export_finished", "load_started", "round_finished") * 2):
+        # Within the export, right after it, within the load, and after that; once more, later each time.
+        for number, event in enumerate(("export_started", "export_finished", "load_started", "load_finished") * 2):
             with program(arguments(bucket, target, *words), tmp_path / f"log {number}") as running:
-                begun = number > 1 and any(path.name == "metadata" for path in tmp_path.glob("bucket-copy/*/metadata"))
-                running.wait_for("round_finished" if begun and event.startswith("export") else event)
+                past = (event, "ddl_started", "round_finished")
+                wait_until(event, lambda running=running, past=past: any(map(running.events, past)))  # type: ignore[misc]
                 time.sleep(0.15 * number)
                 running.signal_all(SIGKILL)
         with program(arguments(bucket, target, *words), tmp_path / "log") as running:
