@@ -198,7 +198,6 @@ def _written(
         _workers(source, pace, wishes.workers) as workers,
     ):
         writing.snapshot = _held(keeper)
-        asked = time.monotonic()
         names, views = ([wanted], {}) if isinstance(wanted, TableName) else _all_of(reading, writing.snapshot, wanted)
         judge(names)
         # First, since another right is needed for them.
@@ -209,14 +208,20 @@ def _written(
                 continue
             for file in work.head():
                 writing.put(file)
-            for rows in _rows_of(work, workers, writing, wishes.workers):
-                yield rows
-                # The server closes a connection that is silent for hours, and with it the snapshot may go.
-                if time.monotonic() - asked > _KEPT_BY:
-                    keeper.rows("SELECT 1")
-                    asked = time.monotonic()
+            yield from _keeping(keeper, _rows_of(work, workers, writing, wishes.workers))
             writing.empty_stale(name)
         writing.put(metadata_file(writing.snapshot, started, _local_time()))
+
+
+def _keeping(keeper: Reading, counts: Iterable[int]) -> Iterator[int]:
+    """Yield what is given, while the connection that keeps the snapshot says something now and then: a server closes one that is silent for hours."""
+    keeper.rows("SELECT 1")
+    asked = time.monotonic()
+    for rows in counts:
+        yield rows
+        if time.monotonic() - asked > _KEPT_BY:
+            keeper.rows("SELECT 1")
+            asked = time.monotonic()
 
 
 @contextmanager
