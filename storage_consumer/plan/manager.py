@@ -16,7 +16,7 @@ from storage_consumer.plan.early import Early, Unbased, beside_copies
 from storage_consumer.plan.left_out_views import LeftOutViews
 from storage_consumer.plan.lifetimes import Lifetimes, is_dropped_after
 from storage_consumer.plan.located_renames import LocatedRenames
-from storage_consumer.plan.planner import Position, ready_ddls, target_of, whole_groups
+from storage_consumer.plan.planner import Position, ready_ddls, standing_still, target_of, whole_groups
 from storage_consumer.plan.quarantined import QuarantinedTables
 from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.shared_names import collisions
@@ -210,10 +210,10 @@ class ConsumerManager:
 
         Tables without files in their commit range advance immediately.
         """
-        for table in self.tables.values():
-            if table.status.blocked:
-                self.touches.hold_up_nobody(table)
+        blocked = [key for key, table in self.tables.items() if table.status.blocked]
         pending = self.touches.pending()
+        for key in (*blocked, *(standing_still(pending, self._positions()) if blocked else ())):
+            self.touches.hold_up_nobody(key)
         steps = []
         for table in self.tables.values():
             if table.status.blocked:
@@ -228,7 +228,11 @@ class ConsumerManager:
                 table.advance(target)
         if steps:
             return Wave(rows=tuple(steps), ddls=())
-        positions = {
+        return Wave(rows=(), ddls=ready_ddls(pending, self._positions(), storage_checkpoint, is_stable=is_stable))
+
+    def _positions(self) -> dict[str, Position]:
+        """Return where every table is, by key."""
+        return {
             key: Position(
                 checkpoint=t.checkpoint,
                 blocked=t.status.blocked,
@@ -238,7 +242,6 @@ class ConsumerManager:
             )
             for key, t in self.tables.items()
         }
-        return Wave(rows=(), ddls=ready_ddls(pending, positions, storage_checkpoint, is_stable=is_stable))
 
     def stuck(self, storage_checkpoint: int, *, is_stable: bool = False) -> dict[str, str]:
         """Return tables that a finished round could not bring to the storage checkpoint, since a DDL before it did not run.

@@ -8,7 +8,7 @@ tables have all arrived.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -130,12 +130,12 @@ def ready_ddls(
     barrier = pending.barriers
     # No other version can run: each of its DDL has an earlier one before it.
     first = (v for v in set(barrier.values()) if ddl_is_stored(v, storage_checkpoint, is_stable=is_stable))
-    ready = []
+    ready, still = [], standing_still(pending, positions)
     for version in sorted(first):
         steps = [
             ddl.step
             for ddl in whole_groups(pending.at(version))
-            if all(_arrived(t, ddl.step, barrier, positions) for t in ddl.touches)
+            if all(_arrived(t, ddl.step, barrier, positions, still) for t in ddl.touches)
             and not any(key in positions and positions[key].stopped for key in ddl.stops)
             and not _meets_load(ddl, positions)
         ]
@@ -144,14 +144,36 @@ def ready_ddls(
     return tuple(ready)
 
 
-def _arrived(key: str, step: DdlStep, barrier: Mapping[str, int], positions: Mapping[str, Position]) -> bool:
+def standing_still(pending: PendingDdls, positions: Mapping[str, Position]) -> set[str]:
+    """Return the tables, by key, that are blocked, and those before a DDL that waits for one of these; one that is being loaded goes on."""
+    found = {
+        key for key, position in positions.items() if position.blocked and (position.stopped or not position.loading)
+    }
+
+    def holds(key: str, version: int) -> bool:
+        begins_later = key in positions and version < positions[key].first
+        return key in found and not (begins_later and pending.barriers[key] == version)
+
+    # By version, since a DDL waits only for earlier ones.
+    for version in sorted(set(pending.barriers.values())) if found else ():
+        for ddl in whole_groups(pending.at(version)):
+            keys = {ddl.step.table_key} if ddl.step.alters_no_table else ddl.touches
+            if any(holds(key, version) for key in keys) or any(
+                key in positions and positions[key].stopped for key in ddl.stops
+            ):
+                found |= {key for key in keys if pending.barriers[key] == version}
+    return found
+
+
+def _arrived(
+    key: str, step: DdlStep, barrier: Mapping[str, int], positions: Mapping[str, Position], still: Collection[str]
+) -> bool:
     """Return whether a table is right before a DDL; an unknown one is if no earlier DDL touches it.
 
     What alters no table waits for none that stands still, or others would wait with it; one that is being loaded goes on.
     """
     version, position = step.version, positions.get(key)
-    stands_still = position is not None and position.blocked and (position.stopped or not position.loading)
-    if step.alters_no_table and stands_still and key != step.table_key:
+    if step.alters_no_table and key in still and key != step.table_key:
         return True
     if barrier[key] != version:
         return False

@@ -104,12 +104,12 @@ class Touches:
         taken = [key for key in sorted(named) if not self._catalog.tables[key].status.excluded]
         return taken or [step.table_key]
 
-    def hold_up_nobody(self, table: TableConsumer) -> None:
-        """Let tables go on that wait for a view of a table that stands still."""
+    def hold_up_nobody(self, key: str) -> None:
+        """Let tables go on that wait for a view of a table, by key, that stands still."""
         pending = self.pending()
-        for ddl in pending.views(table.key):
+        for ddl in pending.views(key):
             if len(ddl.touches) > 1:
-                self._all()[ddl.step.identity] = frozenset({table.key})
+                self._all()[ddl.step.identity] = frozenset({key})
                 pending.add(self._with_touches(ddl.step, self._all()))
 
     def forget(self, step: DdlStep) -> None:

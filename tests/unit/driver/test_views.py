@@ -335,6 +335,29 @@ def test_view_over_a_table_that_is_halted(world: World) -> None:
     assert "d.v" in {str(name) for name in world.records.structures}
 
 
+@pytest.mark.parametrize("of_view", [False, True])
+def test_view_behind_a_table_that_is_halted(*, of_view: bool) -> None:
+    """Nor do other tables wait where a statement on what the view reads waits for such a table, or one that comes before the view."""
+    world = World()
+    world.bucket.create("d.t", "d.u", "e.u")
+    halted = "e.u" if of_view else "d.u"
+    world.bucket.schema(halted, ts(3), "ALTER TABLE `u` DROP COLUMN `never`", 6)
+    if of_view:
+        world.bucket.schema("e", ts(4), "DROP DATABASE `e`", 2, ())
+        world.bucket.schema("e", ts(5), "CREATE DATABASE `e`", 1)
+        query = "CREATE VIEW `e`.`v` AS SELECT `id` FROM `d`.`t`"
+        world.bucket.schema("e.v", ts(6), query, CREATE_VIEW, SHOWN)
+    else:
+        world.bucket.schema("d.old", ts(4), "RENAME TABLE `d`.`u` TO `d`.`old`", RENAME)
+        view(world, 6, reads="`d`.`t` JOIN `d`.`old`")
+    world.bucket.rows("d.t", 1, row("d.t", 7, "1", '"one"'))
+    world.bucket.metadata(ts(9))
+    summary = world.once()
+    assert [table.table for table in summary.halted] == [halted]
+    assert of(summary, "d.t").checkpoint == ts(9)
+    assert world.rows("d.t") == [{"id": "1", "name": "one"}]
+
+
 def test_view_that_stands_still(world: World) -> None:
     """A view whose statement may not run at all halts alone."""
     world.bucket.schema("d.v", ts(3), "CREATE VIEW `d`.`v` AS SELECT LOAD_FILE('x') FROM `d`.`t`", CREATE_VIEW, SHOWN)
