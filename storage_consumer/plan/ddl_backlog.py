@@ -44,9 +44,9 @@ class DdlBacklog:
         # A view at exactly its checkpoint may have been left out there, and what comes after it may have begun.
         place = step.version - 1 if step.creates_view and not table.status.excluded else step.version
         # The copy may hold its effects: the manager decides once all definitions are in.
-        if step.version <= table.copies.copied_at and not ran:
-            # A copy brings its own table, so a structure is no longer needed.
-            self._copied += [] if step.ensure else [step]
+        if step.version <= table.copies.copied_at:
+            # A copy brings its own table, so a structure is no longer needed. Nor does what is done wait for one that is being written.
+            self._copied += [] if step.ensure or ran else [step]
         elif ddl_is_pending(place, table.checkpoint, journalled=ran):
             if _may_be_held(step, table):
                 self._copied.append(step)

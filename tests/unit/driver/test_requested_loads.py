@@ -379,6 +379,26 @@ def test_a_load_does_not_wait_for_a_view_that_reads_its_table() -> None:
     assert "shop.v" in map(str, world.records.structures)
 
 
+def test_a_statement_that_a_copy_holds_does_not_wait_for_its_load() -> None:
+    """Nor does the next one; where a killed process has sent that, the load waits for its end."""
+    copy = MemoryCopy(snapshot=ts(5))
+    copy.add("shop.a", [("1", '"copy"')])
+    world = WithCopies(copy, initial=True)
+    world.bucket.create("shop.c")
+    world.bucket.schema("shop.a", ts(4), "RENAME TABLE `shop`.`c` TO `shop`.`a`", RENAME)
+    world.bucket.metadata(ts(6))
+    killed_at(world, "before MemoryLoads.finish")
+    decide(world, "pause")
+    again = "CREATE TABLE `shop`.`c` (id INT PRIMARY KEY, name VARCHAR(20) COMMENT 'as in a')"
+    world.bucket.schema("shop.c", ts(8), again, CREATE, ID_NAME)
+    world.bucket.metadata(ts(20))
+    killed_at(world, "after MemoryTarget.execute_ddl")
+    decide(world, "resume")
+    summary = world.once()
+    assert (summary.checkpoint, summary.halted, summary.waiting) == (ts(20), (), ())
+    assert names_in(world, "shop.a") == {"1": "copy"}
+
+
 def without_commit_ts(world: WithCopies) -> None:
     """Have the rows of the bucket carry no commit-ts."""
     world.upstream = replace(world.upstream, csv=CsvOptions(), allow_missing_commit_ts=True)
