@@ -319,7 +319,9 @@ class Judge:
         if any(map(self._lacks_files, summary.tables)):
             raise Refused
         if stopped:
-            self._may_halt(stopped, summary.storage_checkpoint if part_of_version else 0)
+            # Another row may have a unique value by then: the table goes on with the first run that goes further.
+            if not (0 < until < summary.storage_checkpoint and all(self._is_ahead(table, until) for table in stopped)):
+                self._may_halt(stopped, summary.storage_checkpoint if part_of_version else 0)
             return
         waiting = {table.table: table.error for table in summary.tables if table.state == "waiting"}
         for name, uid in self._watched():
@@ -401,15 +403,21 @@ class Judge:
         # A copy may be of a later moment than what the bucket shows.
         reached = max(self.told, tick_of(max(self.loaded.highest, self._records.floor)))
         pictures = [m.picture for one in known for m in one.moments if m.picture is not None and m.tick <= reached]
-        keys = {key for key, each in self._records.tables.items() if f"{each.schema}.{each.table}" == table.table}
-        is_open = any(
-            key in keys and not is_settled(upto, table.checkpoint) for key, upto in self._records.writes.items()
-        )
+        keys, writes = self._keys(table), self._records.writes
+        is_open = any(key in keys and not is_settled(upto, table.checkpoint) for key, upto in writes.items())
         rows = [row for picture in pictures for row in picture.rows]
         return any(
             picture.shape.is_torn(picture.rows) or (is_open and picture.shape.is_respelled(rows))
             for picture in pictures
         )
+
+    def _is_ahead(self, table: TableSummary, until: int) -> bool:
+        """Whether a table lacks room for a row, and an interrupted run may have written rows of it from after the end of this one."""
+        noted = max((self._records.writes.get(key, 0) for key in self._keys(table)), default=0)
+        return " was not written, for the target holds " in table.error and noted > until
+
+    def _keys(self, table: TableSummary) -> set[str]:
+        return {key for key, each in self._records.tables.items() if f"{each.schema}.{each.table}" == table.table}
 
     def says_why(self, summary: RoundSummary) -> None:
         """Where tables stand for good, one of them is halted, with an error that an operator sees."""
