@@ -212,7 +212,7 @@ class ConsumerManager:
         """
         blocked = [key for key, table in self.tables.items() if table.status.blocked]
         pending = self.touches.pending()
-        for key in (*blocked, *(standing_still(pending, self._positions()) if blocked else ())):
+        for key in (*blocked, *(standing_still(pending, _positions(self.tables)) if blocked else ())):
             self.touches.hold_up_nobody(key)
         steps = []
         for table in self.tables.values():
@@ -228,20 +228,7 @@ class ConsumerManager:
                 table.advance(target)
         if steps:
             return Wave(rows=tuple(steps), ddls=())
-        return Wave(rows=(), ddls=ready_ddls(pending, self._positions(), storage_checkpoint, is_stable=is_stable))
-
-    def _positions(self) -> dict[str, Position]:
-        """Return where every table is, by key."""
-        return {
-            key: Position(
-                checkpoint=t.checkpoint,
-                blocked=t.status.blocked,
-                first=begins_at(t),
-                loading=t.status.loading,
-                stopped=t.status.stopped,
-            )
-            for key, t in self.tables.items()
-        }
+        return Wave(rows=(), ddls=ready_ddls(pending, _positions(self.tables), storage_checkpoint, is_stable=is_stable))
 
     def stuck(self, storage_checkpoint: int, *, is_stable: bool = False) -> dict[str, str]:
         """Return tables that a finished round could not bring to the storage checkpoint, since a DDL before it did not run.
@@ -356,3 +343,17 @@ class ConsumerManager:
     def pending_files(self) -> int:
         """Number of listed files that are not finished."""
         return sum(table.files.pending for table in self.tables.values())
+
+
+def _positions(tables: Mapping[str, TableConsumer]) -> dict[str, Position]:
+    """Return where every table is, by key."""
+    return {
+        key: Position(
+            checkpoint=t.checkpoint,
+            blocked=t.status.blocked,
+            first=begins_at(t),
+            loading=t.status.loading,
+            stopped=t.status.stopped,
+        )
+        for key, t in tables.items()
+    }
