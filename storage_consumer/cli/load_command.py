@@ -106,12 +106,12 @@ def _refuse_moving(desk: StateInspector, name: TableName) -> None:
         if not is_open or time.monotonic() > deadline or not desk.status.snapshot().writer:
             break
         time.sleep(_LOOK_EVERY)
-    stored, decision = found.stored, found.decision
-    if decision is not None and decision.verb == "pause" and not found.obeyed:
+    if is_open:
         raise ConfigError(
             f"{name} is to be paused, and no consumer has obeyed that yet: a running one does in its next round. Start one, with --once if it "
             "is to end, and then run this again"
         )
+    stored = found.stored
     if stored.state in (TableState.RUNNING, TableState.WAITING) or is_skipped(stored.state, stored.error):
         goes_on = "is passed over" if stored.state == TableState.EXCLUDED else "goes on"
         raise ConfigError(

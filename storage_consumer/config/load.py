@@ -320,7 +320,6 @@ def _loading(sources: Sources) -> Loading:
     return Loading(
         start_ts=start.value,
         dump=with_time_zone(dump, given["dump_tz"]) if dump else "",
-        source=mask_uri(given["source"]),
         source_rules=tuple(map(str, rules)) if isinstance(rules, list) else (),
         source_keyless=sources.settings.get("force-replicate", (False, ""))[0] is True,
         no_copy=given["no_copy"] or bool(start.value and not (printed or dump)),

@@ -284,8 +284,6 @@ class Loading:
     """The changefeed's start-ts: it writes every change with a higher commit-ts, and no other; 0: not given."""
     dump: str = ""
     """URI of an export of the source, with how it was written, and without secrets; empty: none."""
-    source: str = ""
-    """URI, without password, of the TiDB of which a new feed makes an export below `dump`; empty: none."""
     source_rules: tuple[str, ...] = ()
     """Rules of the changefeed's own filter, by which the export leaves out what the bucket will never have; empty: every table."""
     source_keyless: bool = False
