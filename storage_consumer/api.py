@@ -39,7 +39,7 @@ from storage_consumer.dry_run.hearing import Heard
 from storage_consumer.dry_run.planning import planned
 from storage_consumer.dry_run.result import Plan
 from storage_consumer.dry_run.sources import PlanSources
-from storage_consumer.errors import ConfigError, TransientError
+from storage_consumer.errors import TransientError
 from storage_consumer.inspection.inspector import completed, inspect
 from storage_consumer.inspection.result import Bucket
 from storage_consumer.model import TableName
@@ -49,7 +49,6 @@ from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.monitoring.reporting import Reporting
 from storage_consumer.monitoring.showing import Showing
 from storage_consumer.monitoring.status import Status
-from storage_consumer.operating.exported_source import exported_source
 from storage_consumer.operating.exporting import export_of_feed
 from storage_consumer.operating.looking import status_now, status_site
 from storage_consumer.operating.opened_export import opened_export
@@ -237,35 +236,21 @@ class Consumer:
     def verify(
         self,
         *,
-        source: str = "",
+        source: str,
         source_password_file: str | None = None,
         frozen: bool = False,
-        against: str = "",
         stop: threading.Event | None = None,
         **options: Unpack[VerifyOptions],
     ) -> VerifyReport:
         """Compare the target with its source, both as of one commit-ts for each table: what ``storage-consumer verify`` does.
 
-        `source` is the URI of the TiDB that the changefeed reads, or with `frozen` of any server that nobody writes to; `against` is the
-        URI of an export instead. `options` are the fields of `Wishes`. It may be called beside a running consumer, also from another
-        thread; once `stop` is set it raises `Abandoned`. Raises `ConfigError`, and `TransientError` if a server or store does not answer.
+        `source` is the URI of the TiDB that the changefeed reads, or with `frozen` of any server that nobody writes to.
+        `options` are the fields of `Wishes`. It may be called beside a running consumer, also from another thread; once `stop` is set it raises `Abandoned`. Raises `ConfigError`, and `TransientError` if a server or store does not answer.
         """
         wishes, loaded = Wishes(**options), self._loaded
         target = Server(settings=loaded.config.downstream, password=loaded.secrets.password)
         upstream = loaded.config.upstream
         carried = CarriedColumns(selectors=upstream.column_selectors, case_sensitive=upstream.case_sensitive)
-        if bool(source) == bool(against):
-            raise ConfigError(
-                "verify compares either with a server (source) or with an export (against): give one of the two"
-            )
-        if against:
-            return verified(
-                target,
-                exported_source(*opened_export(against, upstream, loaded.secrets)),
-                wishes,
-                carried=carried,
-                stop=stop,
-            )
         server = server_at(source, source_password_file, os.environ, target.settings, frozen=frozen)
         return verified(target, live(server, is_frozen=frozen), wishes, carried=carried, stop=stop)
 

@@ -188,18 +188,15 @@ remote --spark-master, and may run beside a consumer. Of bucket and target one m
     ),
     Verb(
         name="verify",
-        usage="--source tidb://USER@HOST:4000/|--against URI --downstream-uri URI [--table RULE] [--quick|--sample N] [--json] [option …]",
+        usage="--source tidb://USER@HOST:4000/ --downstream-uri URI [--table RULE] [--quick] [--json] [option …]",
         summary="compare the target with the source, while both go on",
         description="""\
 Compares tables with the TiDB that the changefeed reads, both as of the same commit-ts: a snapshot of the target in a moment at which no
 job writes the table, and the source as of the table's checkpoint. Structures and all rows are compared, by checksums that the servers
-compute. It writes nothing but its result into the state, needs SELECT on the source, and may run beside a consumer. With --against, an
-export by Dumpling or mydumper stands for the source.""",
+compute. It writes nothing but its result into the state, needs SELECT on the source, and may run beside a consumer.""",
         examples=(
             "verify --source tidb://reader@tidb:4000/ --downstream-uri mysql://root@127.0.0.1:3306/",
-            "verify --table 'shop.*' --sample 10 --source tidb://reader@tidb:4000/ --downstream-uri mysql://root@127.0.0.1:3306/",
-            "verify --against s3://bucket/full --upstream-uri s3://bucket/feed --downstream-uri mysql://root@127.0.0.1:3306/",
-            "verify --every 1h --rows-per-second 20000 --source tidb://reader@tidb:4000/ --downstream-uri mysql://root@127.0.0.1:3306/",
+            "verify --table 'shop.*' --quick --source tidb://reader@tidb:4000/ --downstream-uri mysql://root@127.0.0.1:3306/",
         ),
         flags=(
             Flag(
@@ -210,27 +207,11 @@ export by Dumpling or mydumper stands for the source.""",
             ),
             SOURCE_PASSWORD_FILE,
             Flag(
-                name="--against",
-                metavar="URI",
-                help="An export to compare with instead, as --dump of `run` takes it: the tables that are at exactly its TSO. It is read with "
-                "the credentials of the bucket that --upstream-uri names, if that is given.",
-            ),
-            Flag(
-                name="--dump-tz",
-                metavar="ZONE",
-                help="Time zone of the export's TIMESTAMP values, where its files do not say it.",
-            ),
-            Flag(
                 name="--table",
                 metavar="RULE",
                 help="Only these tables, by their names at the source: a rule in the filter's language, such as shop.orders or 'shop.*'.",
             ),
             Flag(name="--quick", help="Only count rows and compare structures."),
-            Flag(
-                name="--sample",
-                metavar="N%",
-                help="Compare so many percent of the chunks of each table, chosen at random.",
-            ),
             Flag(name="--workers", metavar="N", help="How many tables to compare at a time; 2 if left out."),
             Flag(
                 name="--rows-per-second",
@@ -248,7 +229,6 @@ export by Dumpling or mydumper stands for the source.""",
                 metavar="DURATION",
                 help="How long to wait for a moment at which no job writes a table; 5m if left out.",
             ),
-            Flag(name="--every", metavar="DURATION", help="Compare again, so long after the last begin, until Ctrl-C."),
             JSON,
         ),
         options=of_the_target("upstream-uri"),

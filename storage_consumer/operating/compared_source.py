@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from storage_consumer.config.reserved import is_system
 from storage_consumer.downstream.compared_table import ComparedTable
 from storage_consumer.downstream.query import text_of
@@ -12,66 +10,29 @@ from storage_consumer.errors import SnapshotLost
 from storage_consumer.model import TableName
 from storage_consumer.sql.tokens import qualified
 from storage_consumer.verifying.cut import TableLook
-from storage_consumer.verifying.layout import LaidOutSide, TableLayout, layout_of
+from storage_consumer.verifying.layout import LaidOutSide
 from storage_consumer.verifying.side import TableShape
-from storage_consumer.verifying.structure import StructureFound, compared
 
 
 class NotComparable(Exception):
     """The table cannot be compared now; the message says why."""
 
 
-class ComparedSource(Protocol):
-    """One worker's way to the source of the tables."""
-
-    shows_early: bool
-    """Whether it may show the effect of a statement before its version, so that another cut may find fewer differences."""
-    is_partial: bool
-    """Whether the source may have tables that are not in it."""
-    notes: tuple[str, ...]
-    """What should be known of every comparison with it."""
-
-    def opened(self, look: TableLook) -> tuple[LaidOutSide, TableShape] | None:
-        """Return a table as of the checkpoint of a look, and its structure there; None if there is none.
-
-        Raises `NotComparable`, and what reading raises.
-        """
-        ...
-
-    def structure(self, here: TableShape, there: TableShape) -> StructureFound:
-        """Return what differs in the structures of source and target."""
-        ...
-
-    def layout(self, here: TableShape, there: TableShape) -> TableLayout:
-        """Return what is compared of the rows."""
-        ...
-
-    def tables(self, ts: int) -> frozenset[TableName]:
-        """Return the tables with rows of their own that there are at a commit-ts; none where that cannot be known any more."""
-        ...
-
-    def end(self) -> None:
-        """End what keeps others from going on; another look may follow."""
-        ...
-
-    def close(self) -> None:
-        """Give up whatever is open."""
-        ...
-
-
-class LiveSource:
-    """A server, see `ComparedSource`. Only a TiDB can be read as of a commit-ts."""
+class ComparedSource:
+    """One worker's way to the source of the tables. Only a TiDB can be read as of a commit-ts."""
 
     def __init__(self, reading: Reading, *, is_frozen: bool) -> None:
         """Read on this connection; `is_frozen`: whether nothing writes to the server, so that it is read as it is."""
         self._reading = reading
         self._is_frozen = is_frozen
         self.shows_early = not is_frozen
-        self.is_partial = False
-        self.notes: tuple[str, ...] = ()
+        """Whether it may show the effect of a statement before its version, so that another cut may find fewer differences."""
 
     def opened(self, look: TableLook) -> tuple[LaidOutSide, TableShape] | None:
-        """Read as of the table's checkpoint from now on; see `ComparedSource.opened`."""
+        """Return a table as of the checkpoint of a look, and its structure there; None if there is none.
+
+        Raises `NotComparable`, and what reading raises.
+        """
         table = ComparedTable(self._reading, look.table)
         here = self._structure(table) if self._is_frozen else self._structure_at(table, look)
         return (table, here) if here is not None else None
@@ -96,16 +57,8 @@ class LiveSource:
             self._reading.refuse_ignored(look.checkpoint, qualified(table.name))
         return here
 
-    def structure(self, here: TableShape, there: TableShape) -> StructureFound:
-        """Return what differs in the structures."""
-        return compared(here, there)
-
-    def layout(self, here: TableShape, there: TableShape) -> TableLayout:
-        """Return what is compared of the rows."""
-        return layout_of(here, there)
-
     def tables(self, ts: int) -> frozenset[TableName]:
-        """Return the tables that there are; see `ComparedSource.tables`."""
+        """Return the tables with rows of their own at a commit-ts; none where that cannot be known any more."""
         try:
             if self._is_frozen:
                 self._reading.begin()
@@ -122,7 +75,7 @@ class LiveSource:
         return frozenset(name for name in names if not is_system(name.schema))
 
     def end(self) -> None:
-        """End the snapshot."""
+        """End the snapshot, which keeps others from going on; another look may follow."""
         self._reading.end()
 
     def close(self) -> None:

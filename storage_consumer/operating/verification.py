@@ -20,7 +20,7 @@ from storage_consumer.downstream.reading import Pace, Reading
 from storage_consumer.driver.remedies import reaching
 from storage_consumer.errors import Abandoned, ConfigError, StorageConsumerError, TransientError
 from storage_consumer.model import TableName
-from storage_consumer.operating.compared_source import ComparedSource, LiveSource
+from storage_consumer.operating.compared_source import ComparedSource
 from storage_consumer.operating.verified_table import JUDGED_EVERY, Desk, Ends, TableVerification, Wishes
 from storage_consumer.plan.steps import key_of
 from storage_consumer.telemetry import register_secret
@@ -29,11 +29,9 @@ from storage_consumer.verifying.healing import heal_command
 from storage_consumer.verifying.result import Outcome, TableResult
 
 _AGAIN = 2
-_MODES = {"full": "leave out --quick and --sample", "sample": "add --sample", "quick": "add --quick"}
-"""Mode of a comparison → how to ask for it."""
 T = TypeVar("T")
-OpensSource = Callable[[Pace, threading.Event], ComparedSource]
-"""Makes what a worker compares with; it keeps the pace, and ends early once the event is set."""
+OpensSource = Callable[[Pace], ComparedSource]
+"""Makes what a worker compares with; it keeps the pace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +80,7 @@ def server_at(
 
 def live(source: Server, *, is_frozen: bool) -> OpensSource:
     """Return what compares with a server. `is_frozen`: whether nothing writes to it, so that it need not be a TiDB."""
-    return lambda pace, _: LiveSource(Reading(source.settings, source.password, "source", pace), is_frozen=is_frozen)
+    return lambda pace: ComparedSource(Reading(source.settings, source.password, "source", pace), is_frozen=is_frozen)
 
 
 class _SharedDesk(Desk):
@@ -174,7 +172,7 @@ def _interrupted(results: Iterable[TableResult], how: str) -> tuple[str, dict[st
         first = broken_off[0]
         raise ConfigError(
             f"--resume: the comparison that was broken off in {first.table} was of another mode, {first.how}. To go on with it, "
-            f"{_MODES[first.how]} (in Python, how={first.how!r}); to begin a new comparison, leave out --resume"
+            f"{'add' if first.how == 'quick' else 'leave out'} --quick (in Python, how={first.how!r}); to begin a new comparison, leave out --resume"
         )
     return run, {str(result.table): result for result in found if result.run == run}
 
@@ -188,7 +186,7 @@ def verified(
     stop: threading.Event | None = None,
     heard: Callable[[TableResult], None] = lambda _: None,
 ) -> VerifyReport:
-    """Compare the tables of a feed with their source, and return what was found, by name. `source` is what `live` returns, or another.
+    """Compare the tables of a feed with their source, and return what was found, by name. `source` is what `live` returns.
 
     `carried`: which columns the feed has of each table; the others are not compared.
     `heard` is called with each result as soon as it is there, from any thread. Raises `ConfigError` and `TransientError`; what is known
@@ -213,7 +211,7 @@ def verified(
             desk.put(key, result)
         done += _all(_Run(target, source, wishes, carried, desk, stop, heard), open_tables)
         # The newest cut: what was created until then has come to the state, or comes at once.
-        there = _tables_at(source, max(result.checkpoint for result in done), stop)
+        there = _tables_at(source, max(result.checkpoint for result in done))
         known_now, rules = desk.known(), _rules(wishes)
         unknown = (name for name in there if key_of(name) not in known_now and rules.matches(name.schema, name.table))
         return VerifyReport(
@@ -224,11 +222,11 @@ def verified(
         )
 
 
-def _tables_at(source: OpensSource, ts: int, stop: threading.Event) -> frozenset[TableName]:
+def _tables_at(source: OpensSource, ts: int) -> frozenset[TableName]:
     """Return the tables of the source at a commit-ts; none if no table could be compared."""
     if not ts:
         return frozenset()
-    with closing(source(Pace(), stop)) as one:
+    with closing(source(Pace())) as one:
         return one.tables(ts)
 
 
@@ -252,7 +250,7 @@ def _all(run: _Run, tables: Mapping[str, TableResult]) -> list[TableResult]:
     everyone = []
     for _ in range(min(run.wishes.workers, len(tables))):
         ends = Ends(
-            run.source(paces[0], run.stop),
+            run.source(paces[0]),
             Reading(run.target.settings, run.target.password, "target", paces[1]),
         )
         everyone.append(ends)

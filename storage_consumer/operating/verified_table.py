@@ -17,13 +17,13 @@ from storage_consumer.downstream.reading import Reading
 from storage_consumer.errors import Abandoned, TableError, TransientError
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, folded_name, physical_ms
 from storage_consumer.operating.compared_source import ComparedSource, NotComparable
-from storage_consumer.verifying.comparing import Comparison, Found, Sample
+from storage_consumer.verifying.comparing import Comparison, Found
 from storage_consumer.verifying.cut import TableLook, is_compared, moves_on, obstacle
 from storage_consumer.verifying.healing import NOT_AT_SOURCE
-from storage_consumer.verifying.layout import LaidOutSide, TableLayout, without
+from storage_consumer.verifying.layout import LaidOutSide, TableLayout, layout_of, without
 from storage_consumer.verifying.result import Outcome, Span, TableResult
 from storage_consumer.verifying.side import Key, TableShape, fingerprint
-from storage_consumer.verifying.structure import StructureFound
+from storage_consumer.verifying.structure import StructureFound, compared
 
 _PAUSE = 0.03
 """Seconds between two looks for a moment at which a table is at rest."""
@@ -51,9 +51,7 @@ class Wishes:
 
     tables: str = ""
     """Rules in the filter's language; empty for all tables."""
-    how: Literal["full", "sample", "quick"] = "full"
-    sample: float = 100.0
-    """Percent of the chunks that are compared."""
+    how: Literal["full", "quick"] = "full"
     workers: int = 2
     """How many tables are compared at a time."""
     rows_per_second: float = 50_000.0
@@ -64,17 +62,12 @@ class Wishes:
     wait: float = 300.0
     """Seconds to wait for a moment at which a table is at rest."""
 
-    def again(self) -> Wishes:
-        """Return the same for another run."""
-        return replace(self, resume=False)
-
 
 class VerifyOptions(TypedDict, total=False):
     """The fields of `Wishes`, as keywords."""
 
     tables: str
-    how: Literal["full", "sample", "quick"]
-    sample: float
+    how: Literal["full", "quick"]
     workers: int
     rows_per_second: float
     chunk_rows: int
@@ -328,15 +321,13 @@ class TableVerification:
         folded = {*map(folded_name, left_out)}
         # Statements reach the target whole, so it may have these columns, without the source's values.
         lacking = folded - {folded_name(column.name) for column in there.columns}
-        structure = self.ends.source.structure(without(here, lacking), there)
+        structure = compared(without(here, lacking), there)
         shapes = (without(here, folded), without(there, folded))
         return _Cut(look, structure, _Both(source, target, shapes), tuple(left_out))
 
     def _lacking(self, *, is_here: bool, is_there: bool) -> StructureFound:
         """Return what it means that a side lacks the table."""
         found = StructureFound()
-        if is_there and self.ends.source.is_partial:
-            raise NotComparable("the export does not hold it")
         if is_here != is_there:
             found.differences.append("the target lacks the table" if is_here else NOT_AT_SOURCE)
         return found
@@ -362,7 +353,7 @@ class TableVerification:
             self.result,
             structure=tuple(cut.structure.differences),
             alike=tuple(sorted(cut.structure.used)),
-            notes=(*_notes(cut), *self.ends.source.notes),
+            notes=tuple(_notes(cut)),
         )
         both, layout = cut.both, self._layout(cut)
         if both is None or layout is None:
@@ -394,14 +385,13 @@ class TableVerification:
             only = f"it is a view only {'at the source' if views[0] else 'in the target'}"
             self.result = replace(self.result, structure=(*self.result.structure, only))
             return None
-        layout = self.ends.source.layout(*cut.both.shapes)
+        layout = layout_of(*cut.both.shapes)
         return layout if layout.columns else None
 
     def _compare_rows(self, look: TableLook, comparison: Comparison) -> None:
         after = None if self.result.after is None else tuple(map(bytes.fromhex, self.result.after))
         self._looked = time.monotonic()
-        lot = f"{self.result.run} {self.table_key}"
-        for step in comparison.run(self.wishes.chunk_rows, after, Sample(self.wishes.sample, lot)):
+        for step in comparison.run(self.wishes.chunk_rows, after):
             self._note(look.checkpoint, step.rows, step.after)
             if step.after is None:
                 return

@@ -7,7 +7,6 @@ whether both sort keys alike.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -53,25 +52,7 @@ class Step:
     after: Key | None
     """Its last key; None at the end of the table."""
     rows: int
-    """Rows of the source in it; 0 if the sample left it out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Which chunks are compared. One lot takes the same chunks again, and another lot others."""
-
-    percent: float = 100.0
-    lot: str = ""
-
-    def takes(self, after: Key | None) -> bool:
-        """Return whether the chunk behind a key is compared. The first one (None) always is: equality of nothing would mean nothing."""
-        if after is None:
-            return True
-        drawn = hashlib.sha256(repr((self.lot, after)).encode()).digest()
-        return int.from_bytes(drawn[:7]) * 100 < self.percent * 2**56
-
-
-_ALL = Sample()
+    """Rows of the source in it."""
 
 
 class Comparison:
@@ -88,8 +69,8 @@ class Comparison:
         self._extra: set[Key] = set()
         """Keys that only the target has: where it sorts otherwise than the source, it may show a row in several chunks."""
 
-    def run(self, chunk_rows: int, after: Key | None = None, sample: Sample = _ALL) -> Iterator[Step]:
-        """Compare the rows behind a key, of all chunks or of a sample; yield after each chunk."""
+    def run(self, chunk_rows: int, after: Key | None = None) -> Iterator[Step]:
+        """Compare the rows behind a key; yield after each chunk."""
         if not self._layout.is_ranged:
             yield Step(None, self._as_bag())
             return
@@ -98,7 +79,7 @@ class Comparison:
             rest = KeyRange(above=() if low is None else (low,))
             high = self._source.boundary(rest, chunk_rows)
             chunk = rest if high is None else rest.before(high)
-            yield Step(high, self._chunk(chunk) if sample.takes(low) else 0)
+            yield Step(high, self._chunk(chunk))
             if high is None:
                 return
             low = high

@@ -58,7 +58,7 @@ class TableResult:
     outcome: Outcome
     checkpoint: int = 0
     """The commit-ts at which both sides were read; the last one, if `spans` has several."""
-    how: Literal["full", "sample", "quick"] = "full"
+    how: Literal["full", "quick"] = "full"
     rows: int = 0
     """Rows of the source that were compared."""
     differing: int = 0

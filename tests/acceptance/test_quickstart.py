@@ -44,7 +44,6 @@ def test_the_bucket_alone(mariadb: DatabaseServer, tmp_path: Path) -> None:
 
 
 def test_with_a_copy(mariadb: DatabaseServer, tmp_path: Path) -> None:
-    """The export as of the second step is loaded and compared, and the three steps behind it follow."""
+    """The export as of the second step is loaded, and the three steps behind it follow."""
     told = shown(mariadb, tmp_path, "--exports", str(EXPORTS))
     assert [line[:6] for line in told.splitlines() if line.startswith("step ")] == [f"step {n}" for n in range(2, 6)]
-    assert sum(" equal, " in line for line in told.splitlines()) == 4

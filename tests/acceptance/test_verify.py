@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.test_ddl_verbs import run_arguments
-from tests.harness.program import ROOT, command, program
+from tests.harness.program import command, program
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
-from tests.harness.small_export import export
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
 
@@ -75,65 +72,15 @@ def test_beside_a_program_that_works(
     assert json.loads(verify(source, mariadb, "--json", "--quick", "--table", "d.a").stdout)["unknown"] == []
     found = json.loads(verify(source, mariadb, "--json", "--table", "d.b", "--quick").stdout)
     assert (found["equal"], [table["how"] for table in found["tables"]]) == (True, ["quick"])
-    (sampled,) = json.loads(verify(source, mariadb, "--json", "--table", "d.b", "--sample", "100%").stdout)["tables"]
-    assert (sampled["how"], sampled["rows"], sampled["checkpoint"]) == ("sample", 1, ts(3))
     unclear = verify(source, mariadb, "--table", "d")
     assert (unclear.returncode, "--table: the rule 'd' cannot be read" in unclear.stderr) == (2, True)
-
-
-def test_again_and_again(mariadb: DatabaseServer, source: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:
-    """With --every one result follows another, until Ctrl-C; the exit code is the last one's."""
-    with program([*run_arguments(bucket, mariadb), "--once"], tmp_path / "log") as running:
-        running.wait_for("stopped")
-    words = ["verify", "--frozen", "--every", "1s", "--source", source.uri, "--downstream-uri", mariadb.uri]
-    with subprocess.Popen(
-        [sys.executable, "-m", "storage_consumer", *words], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    ) as repeating:
-        assert repeating.stdout is not None
-        seen = 0
-        while seen < 2:
-            seen += "2 equal" in repeating.stdout.readline()
-        repeating.send_signal(signal.SIGINT)
-        assert repeating.wait(30) == 0
-
-
-def test_against_an_export(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:
-    """A target that was run up to the export's TSO is compared with its files; beyond it, that is refused with a way on."""
-    folder = export(tmp_path / "full", 2, {"a": ["(1,'one')"], "b": ["(1,'one')"], "old": ["(1,'one')"]})
-    arguments = [*run_arguments(bucket, mariadb), "--once"]
-    words = ["verify", "--against", folder.as_uri()]
-    with program([*arguments, "--until", str(ts(2))], tmp_path / "log") as running:
-        running.wait_for("stopped")
-    equal = command(*words, "--upstream-uri", bucket.uri, server=mariadb)
-    assert (equal.returncode, equal.stderr) == (0, "")
-    assert "equal: d.a, 1 rows, at " in equal.stdout
-    assert "an export shows a structure only as a statement" in " ".join(equal.stdout.split())
-    assert "not in the bucket: d.old. The source has them" in equal.stdout
-    mariadb.query("UPDATE d.a SET name = 'One'")
-    mariadb.query("DELETE FROM d.b")
-    different = command(*words, server=mariadb)
-    assert different.returncode == 4
-    assert "differs: id = '1': name is 'One', at the source 'one'" in different.stdout
-    assert "missing: id = '1'" in different.stdout
-    with program(arguments, tmp_path / "log2") as running:
-        running.wait_for("stopped")
-    later = command(*words, "--json", server=mariadb)
-    reasons = {table["reason"] for table in json.loads(later.stdout)["tables"]}
-    assert later.returncode == 1
-    assert all("take a newer export" in reason for reason in reasons)
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         ((), "verify needs --source"),
-        (("--against", "file:///no/such/export", "--source", "tidb://root@127.0.0.1:1/"), "leave out --source"),
-        (("--against", "file:///no/such/export", "--every", "1h"), "leave out --every"),
-        (("--against", "s3://bucket/export?secret-access-key=x"), "storage-consumer: --against s3://bucket/export"),
-        (("--source", "tidb://root@127.0.0.1:1/", "--dump-tz", "UTC"), "--dump-tz goes with --against"),
         (("--source", "mysql://root@127.0.0.1:1/"), "only with --frozen"),
-        (("--source", "tidb://root@127.0.0.1:1/", "--sample", "0"), "--sample: "),
-        (("--source", "tidb://root@127.0.0.1:1/", "--sample", "5", "--quick"), "give one of the two"),
         (("--source", "tidb://root@127.0.0.1:1/", "--workers", "many"), "--workers: "),
         (("--source", "tidb://root@127.0.0.1:1/", "--source-password-file", "/no/such/file"), "--source-password-file"),
     ],
@@ -147,7 +94,7 @@ def test_wrong_arguments(mariadb: DatabaseServer, words: tuple[str, ...], told: 
 def test_resumed_in_another_mode(
     mariadb: DatabaseServer, source: DatabaseServer, bucket: SmallBucket, tmp_path: Path
 ) -> None:
-    """A full comparison that was broken off is not ended by a sample, nor by the numbers of rows: code 2, and the way on."""
+    """A full comparison that was broken off is not ended by the numbers of rows: code 2, and the way on."""
     with program([*run_arguments(bucket, mariadb), "--once"], tmp_path / "log") as running:
         running.wait_for("stopped")
     verify(source, mariadb)
@@ -155,9 +102,8 @@ def test_resumed_in_another_mode(
         "UPDATE storage_consumer.verify_results SET outcome = 'unfinished', "
         'document = REPLACE(document, \'"outcome": "equal"\', \'"outcome": "unfinished"\')'
     )
-    for words in (("--quick",), ("--sample", "1")):
-        done = verify(source, mariadb, "--resume", *words)
-        assert (done.returncode, "leave out --quick and --sample" in done.stderr) == (2, True), done.stderr
+    done = verify(source, mariadb, "--resume", "--quick")
+    assert (done.returncode, "leave out --quick" in done.stderr) == (2, True), done.stderr
     assert "2 equal; 2 rows" in verify(source, mariadb, "--resume").stdout
 
 

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from storage_consumer.checkpoint.operator import StateInspector
-from storage_consumer.config.settings import Downstream, Secrets
-from storage_consumer.model import TableName
-from storage_consumer.operating.exported_source import exported_source
-from storage_consumer.operating.exporting import ExportWishes, exported
-from storage_consumer.operating.opened_export import NO_BUCKET, opened_export
-from storage_consumer.operating.verification import Server, verified
-from storage_consumer.operating.verified_table import Wishes
-from storage_consumer.storage.local import LocalStorage
 from storage_consumer.verifying.result import Outcome, TableResult
-from tests.contract.verify_rigs import SOURCE, VerifyRig
+from tests.contract.verify_rigs import VerifyRig
 from tests.harness.servers import KINDS
 
 pytestmark = pytest.mark.server
@@ -138,26 +129,3 @@ def test_a_difference_stays_until_another_comparison_is_finished(rig: VerifyRig)
         ):
             desk.verified.put(rig.key("t"), replace(found, outcome=outcome))
             assert [each.outcome for each in desk.verified.standing()] == [told]
-
-
-if "tidb" in KINDS:  # else there is nothing that `export` reads
-
-    @pytest.mark.parametrize("other", ["FLOAT", "JSON", "INT"])
-    def test_long_blobs_against_an_export(rig: VerifyRig, tmp_path: Path, other: str) -> None:
-        """The beginning of a BLOB is one of bytes on both sides, also where it is UTF-8 by chance."""
-        rig.both(f"CREATE TABLE t (id INT PRIMARY KEY, b BLOB, o {other})")
-        rows = [(1, "ä".encode() * 200), (2, "表".encode() * 200), (3, b"x" * 300)]
-        rig.both("INSERT INTO t VALUES (%s, %s, '1')", rows=rows)
-        made = exported(
-            Server(settings=Downstream(port=rig.source.port)),
-            TableName(schema=SOURCE, table="t"),
-            LocalStorage(str(tmp_path)),
-            ExportWishes(),
-            lambda _: None,
-        )
-        rig.at_rest("t", at=made.snapshot)
-        if other == "INT":
-            rig.at_target("UPDATE t SET o = 2 WHERE id = 3")
-        source = exported_source(*opened_export(tmp_path.as_uri(), NO_BUCKET, Secrets()))
-        (found,) = verified(Server(settings=rig.settings), source, Wishes(wait=1)).tables
-        assert [each.key["id"] for each in found.differences] == (["3"] if other == "INT" else [])

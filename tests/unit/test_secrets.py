@@ -66,7 +66,6 @@ TAKING = (
     ("run", *TARGET, "--upstream-uri"),
     ("load", *TARGET, "--table", "d.t", "--dump"),
     ("load", *TARGET, *BUCKET, "--table", "d.t", "--source"),
-    ("verify", *TARGET, *BUCKET, "--against"),
     ("verify", *TARGET, "--source"),
     ("verify", *TARGET, "--source", "mysql://u@127.0.0.1:1/", "--upstream-uri"),
     ("rebind", *TARGET, "--upstream-uri"),

@@ -12,7 +12,6 @@ from storage_consumer.config.load import load_source
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
-from storage_consumer.verifying.comparing import Sample
 from storage_consumer.verifying.cut import TableLook, obstacle
 from storage_consumer.verifying.healing import NOT_AT_SOURCE, heal_command
 from storage_consumer.verifying.result import Outcome, RowDifference, Span, TableResult, result_from
@@ -40,16 +39,6 @@ def test_stored_and_read_again() -> None:
     document = json.loads(json.dumps(RESULT.document()))
     assert result_from(document) == RESULT
     assert result_from({**document, "new": 1}) == RESULT
-
-
-def test_a_sample() -> None:
-    """It has about so many percent of the chunks: always the same ones of one lot, and other ones of another."""
-    keys = [None, *((b"%d" % number,) for number in range(2_000))]
-    taken = {lot: [key for key in keys if Sample(10.0, lot).takes(key)] for lot in ("a", "b")}
-    assert taken["a"] == [key for key in keys if Sample(10.0, "a").takes(key)]
-    assert taken["a"] != taken["b"]
-    assert all(120 < len(some) < 280 for some in taken.values())
-    assert all(Sample().takes(key) for key in keys)
 
 
 @pytest.mark.parametrize(
