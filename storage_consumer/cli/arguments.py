@@ -147,7 +147,7 @@ def parse(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
                 f"`{words[0]} {former}` is called `{words[0]} {present}` now; see {PROGRAM} {words[0]} --help"
             )
     # Unknown words are judged below, where the nearest known one can be named.
-    parsed, rest = _parser(verb, brief=brief).parse_known_args(words)
+    parsed, rest = _parser(*([verb] if verb else []), brief=brief).parse_known_args(words)
     assert verb is not None  # the flags that stand alone print, and end the program
     for word in rest:
         # Without its value, which may be a secret.
@@ -236,8 +236,13 @@ def flags_of(option: Option) -> tuple[str, ...]:
     return tuple(f"--{name}" for name in (option.name, *option.aliases)) if option.flag else ()
 
 
-def _parser(asked: Verb | None, *, brief: bool = False) -> argparse.ArgumentParser:
-    """Return the parser of the whole command line; only the command that is asked for has its flags.
+def whole_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line, with the flags of each command."""
+    return _parser(*VERBS.values())
+
+
+def _parser(*asked: Verb, brief: bool = False) -> argparse.ArgumentParser:
+    """Return the parser of the whole command line; only the commands that are asked for have their flags.
 
     `brief`: its help is the list of commands and where to go on.
     """
@@ -261,7 +266,7 @@ def _parser(asked: Verb | None, *, brief: bool = False) -> argparse.ArgumentPars
             usage=f"{PROGRAM} {verb.name} {verb.usage}",
             allow_abbrev=False,
         )
-        if verb is asked:
+        if verb in asked:
             _fill(made, verb)
     return parser
 
