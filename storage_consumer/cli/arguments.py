@@ -16,7 +16,7 @@ from typing import NoReturn
 from storage_consumer import __version__
 from storage_consumer.cli.exit_codes import listed
 from storage_consumer.cli.layout import columns
-from storage_consumer.cli.screen import WHEN, Wish, write
+from storage_consumer.cli.screen import write
 from storage_consumer.cli.verb import Verb
 from storage_consumer.cli.verbs import PROGRAM, RUN, VERBS, verb_named
 from storage_consumer.config.option import GROUPS, OWN_TABLE, PRECEDENCE, Option
@@ -65,7 +65,6 @@ _COMMAND_LINE = re.compile(rf" {{8,}}| +({PROGRAM}|export) ")
 _ITEM = re.compile(r" +(\d+|[a-z-]+(?=  )) +")
 """What a line of a list begins with: a code, or a word with a gap behind it."""
 _NEW_LINE = re.compile(rf"{_COMMAND_LINE.pattern}|{_ITEM.pattern}")
-_SCREEN_FLAG = re.compile(r"--?(no-pager|(?P<color>color)(?P<value>=.*)?)", re.DOTALL)
 _GO_FLAG = re.compile(r"-[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*(=.*)?", re.DOTALL)
 
 
@@ -117,8 +116,8 @@ class _Parser(argparse.ArgumentParser):
     """An argparse parser whose errors are `ConfigError`s."""
 
     def _print_message(self, message: str, file: object = None) -> None:  # noqa: ARG002 - standard output for all that is printed
-        """Show help through the pager where it is long; a reader that goes away early is no error."""
-        write(message, os.environ, is_document=True, may_page=True)
+        """Show help; a reader that goes away early is no error."""
+        write(message, os.environ, is_document=True)
 
     def error(self, message: str) -> NoReturn:
         """Raise `ConfigError` instead of printing usage and exiting."""
@@ -166,17 +165,6 @@ def _not_taken(verb: Verb, name: str) -> str:
     return f"there is no {what} `{name}`{did_you_mean(name, flags)}"
 
 
-def command_first(argv: Sequence[str]) -> list[str]:
-    """Return the words with the flags of the screen behind the command; they may stand before it, as in ``git --no-pager log``."""
-    words, flags = list(argv), list[str]()
-    while words and (found := _SCREEN_FLAG.fullmatch(words[0])):
-        takes_next = found["color"] is not None and not found["value"]
-        flags += words[: 2 if takes_next else 1]
-        del words[: 2 if takes_next else 1]
-    # Without a command there is no answer, and `run` takes no such flags: its parser names the fault.
-    return [words[0], *flags, *words[1:]] if words and not words[0].startswith("-") else list(argv)
-
-
 def asks_to_run(argv: Sequence[str]) -> bool:
     """Return whether a command line, even one that can't be parsed, asks for `run`."""
     return not argv or argv[0].startswith("-") or argv[0] == "run"
@@ -195,15 +183,15 @@ def said(argv: Sequence[str], *keywords: str) -> dict[str, object]:
     return found
 
 
-def screen_wish(argv: Sequence[str]) -> Wish:
-    """Return what a command line, even one that can't be parsed, says of colours and of the pager."""
+def color_said(argv: Sequence[str]) -> str:
+    """Return what a command line, even one that can't be parsed, says of colours; empty for nothing."""
     words = [f"-{word}" if _GO_FLAG.fullmatch(word) else word for word in argv]
     color = ""
     for word, following in pairwise([*words, ""]):
         flag, equals, value = word.partition("=")
         if flag == "--color":
             color = value if equals else following
-    return Wish(color=color if color in WHEN else "auto", pager="--no-pager" not in words)
+    return color
 
 
 def version_text() -> str:

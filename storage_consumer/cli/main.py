@@ -41,7 +41,7 @@ PATIENCE = 4.0
 _LOOK_UP = 0.5
 """Seconds for which the main thread waits at a time."""
 
-_FOR_ALL = ("color", "no_pager", "log_level", "log_file", "log_format")
+_FOR_ALL = ("color", "log_level", "log_file", "log_format")
 """Options of a command that are heeded here, and are nothing to the command itself."""
 
 
@@ -69,14 +69,14 @@ ConsumerFactory = Callable[..., AbstractContextManager[Runnable]]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program with these arguments (None: those of the process); return its `ExitCode`."""
-    given = arguments.command_first(sys.argv[1:] if argv is None else argv)
+    given = list(sys.argv[1:] if argv is None else argv)
     for secret in (found for word in given for found in secrets_in(word)):
         # Register before anything is logged: a message about a wrong argument may quote it.
         telemetry.register_secret(secret)
     # Where the log goes has to be known even for a line that does not parse: the error is written there.
     options: Mapping[str, object] = arguments.said(given, "log_level", "log_file", "log_format")
     verb = RUN if arguments.asks_to_run(given) else given[0]
-    screen.wish(arguments.screen_wish(given))
+    screen.use_color(arguments.color_said(given))
     try:
         verb, parsed = arguments.parse(given)
         # Commands that show something print it; only `run` writes a log.
@@ -154,7 +154,7 @@ def _answered(verb: str, options: Mapping[str, object]) -> int:
         is_document = "json" in options
         # A document was redacted text by text when it was made, so that it stays one.
         text = answer.text if is_document else telemetry.redact(answer.text)
-        screen.write(telemetry.lines_escaped(text), os.environ, is_document=is_document, may_page=VERBS[verb].is_paged)
+        screen.write(telemetry.lines_escaped(text), os.environ, is_document=is_document)
     except Exception as error:  # noqa: BLE001 - an error of any kind becomes a sentence and an exit code
         return failures.told_of_verb(error, wish)
     return answer.code

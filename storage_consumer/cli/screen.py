@@ -1,31 +1,19 @@
-"""Standard output and standard error as people see them: colours, a pager for long answers, and readers that go away early."""
+"""Standard output and standard error as people see them: colours, and readers that go away early."""
 
 from __future__ import annotations
 
-import math
 import os
 import re
-import shlex
-import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TextIO
-
-import wcwidth
 
 from storage_consumer.errors import StorageConsumerError
 
 WHEN = ("auto", "always", "never")
 """Values of --color."""
-PAGER = "STORAGE_CONSUMER_PAGER"
-"""The environment variable that beats PAGER."""
-_USUAL = "less -FRX"
 _USUAL_SIZE = (80, 24)
-_NOT_FOUND = (126, 127)
-"""How a shell ends if it cannot start a program."""
 _RED, _YELLOW, _GREEN, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[1m", "\x1b[0m"
 _WORDS = {
     _RED: (
@@ -56,22 +44,13 @@ _ALTERNATIVES = "|".join(map(re.escape, sorted(_COLOURS, key=len, reverse=True))
 _STATE = re.compile(rf"(?:(?<=^)(?P<blanks> *)|(?<=  ))(?P<word>{_ALTERNATIVES})(?=:|  |$)", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What the command line says of the screen."""
-
-    color: str = "auto"
-    """One of `WHEN`."""
-    pager: bool = True
+_color = "auto"
 
 
-_wish = Wish()
-
-
-def wish(given: Wish) -> None:
-    """Heed a wish from now on."""
-    global _wish  # noqa: PLW0603 - there is one screen
-    _wish = given
+def use_color(when: str) -> None:
+    """Colour the screen from now on as --color says; any word but those of `WHEN` is "auto"."""
+    global _color  # noqa: PLW0603 - there is one screen
+    _color = when if when in WHEN else "auto"
 
 
 def is_terminal(stream: TextIO | None) -> bool:
@@ -101,8 +80,8 @@ def size_of(stream: TextIO, environ: Mapping[str, str]) -> tuple[int, int]:
 
 def is_coloured(stream: TextIO | None, environ: Mapping[str, str]) -> bool:
     """Return whether colours go to a stream: by --color, then NO_COLOR, then CLICOLOR_FORCE or FORCE_COLOR, and then if it is a terminal."""
-    if _wish.color != "auto":
-        return _wish.color == "always"
+    if _color != "auto":
+        return _color == "always"
     if environ.get("NO_COLOR"):
         return False
     if any(environ.get(name, "0") not in ("", "0") for name in ("CLICOLOR_FORCE", "FORCE_COLOR")):
@@ -115,10 +94,10 @@ def painted(text: str) -> str:
     return _STATE.sub(lambda found: f"{found['blanks'] or ''}{_COLOURS[found['word']]}{found['word']}{_PLAIN}", text)
 
 
-def write(text: str, environ: Mapping[str, str], *, is_document: bool = False, may_page: bool = False) -> bool:
+def write(text: str, environ: Mapping[str, str], *, is_document: bool = False) -> bool:
     """Write a text to standard output; return whether anybody still reads it.
 
-    A document gets no colours. `may_page`: through a pager, if it is longer than the terminal. Raises `StorageConsumerError` if it cannot
+    A document gets no colours. Raises `StorageConsumerError` if it cannot
     be written for another reason than a reader that went away.
     """
     if sys.stdout is None:
@@ -129,8 +108,6 @@ def write(text: str, environ: Mapping[str, str], *, is_document: bool = False, m
         sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace")  # type: ignore[union-attr] # likewise
     if not is_document and is_coloured(sys.stdout, environ):
         text = painted(text)
-    if may_page and _wish.pager and _is_long(text, environ) and _paged(text, environ):
-        return True
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -159,40 +136,3 @@ def _let_go() -> None:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
         os.close(null)
-
-
-def _is_long(text: str, environ: Mapping[str, str]) -> bool:
-    """Return whether a text does not fit on the terminal; False if there is none."""
-    if not is_smart(sys.stdout, environ):
-        return False
-    columns, height = size_of(sys.stdout, environ)
-    room = height - 1  # for the prompt
-    for line in text.splitlines():
-        room -= max(1, math.ceil(wcwidth.width(line) / columns))
-        if room < 0:
-            return True
-    return False
-
-
-def _paged(text: str, environ: Mapping[str, str]) -> bool:
-    """Show a text in the pager; return False if that cannot be started. A pager that is left early has shown enough."""
-    command = next((environ[name] for name in (PAGER, "PAGER") if name in environ), _USUAL)
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return False
-    if not words or words == ["cat"] or ("=" not in words[0] and shutil.which(words[0]) is None):
-        return False
-    # What `less` does if nobody says otherwise: end if the text fits, show colours, and leave the text on the screen.
-    environment = {"LESS": "FRX", **os.environ}
-    process = subprocess.Popen(["/bin/sh", "-c", command], stdin=subprocess.PIPE, env=environment)  # noqa: S603 - the user's own pager
-    assert process.stdin is not None
-    # Ctrl-C is the pager's: it ends a search there, and not the pager.
-    with suppress(BrokenPipeError, KeyboardInterrupt):
-        process.stdin.write(text.encode(sys.stdout.encoding, "backslashreplace"))
-    with suppress(BrokenPipeError, KeyboardInterrupt):
-        process.stdin.close()
-    while process.poll() is None:
-        with suppress(KeyboardInterrupt):
-            process.wait()
-    return process.returncode not in _NOT_FOUND

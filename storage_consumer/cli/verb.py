@@ -43,8 +43,6 @@ class Verb:
     flags: tuple[Flag, ...] = ()
     options: tuple[Option, ...] = ()
     """What it takes of the table of options, in that order."""
-    is_paged: bool = False
-    """Whether an answer that is longer than the terminal goes through a pager: that of a command which only reads."""
     without_action: str = ""
     """Help of the action, where something else than the first one is done if none is named."""
     module: str = ""

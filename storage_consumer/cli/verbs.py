@@ -57,7 +57,6 @@ from which file), not decidable, or contradicting what was given. It ends with a
         examples=("inspect --upstream-uri file:///data/bucket",),
         flags=(JSON,),
         options=of_the_bucket(),
-        is_paged=True,
         module="inspect_command",
     ),
     Verb(
@@ -133,7 +132,6 @@ the state in the target alone, so it works while the program is down. Its exit c
             JSON,
         ),
         options=of_the_target(),
-        is_paged=True,
         module="status_command",
     ),
     Verb(
@@ -159,7 +157,6 @@ change, what would be skipped, and what would halt. It needs rights to read only
             JSON,
         ),
         options=OPTIONS,
-        is_paged=True,
         module="plan_command",
     ),
     Verb(
@@ -183,7 +180,6 @@ remote --spark-master, and may run beside a consumer. Of bucket and target one m
             JSON,
         ),
         options=OPTIONS,
-        is_paged=True,
         module="doctor_command",
     ),
     Verb(
@@ -232,7 +228,6 @@ compute. It writes nothing but its result into the state, needs SELECT on the so
             JSON,
         ),
         options=of_the_target("upstream-uri"),
-        is_paged=True,
         module="verify_command",
     ),
     *DECISIONS,
@@ -258,7 +253,6 @@ entry in the journal. Without --table: one line per table. It needs no bucket an
             JSON,
         ),
         options=of_the_target(),
-        is_paged=True,
         module="history_command",
     ),
     Verb(
@@ -354,7 +348,6 @@ SCREEN_FLAGS = (
         metavar="auto|always|never",
         help="When state words are coloured; auto: on a terminal, unless NO_COLOR is set.",
     ),
-    Flag(name="--no-pager", help="Do not show a long answer through a pager."),
 )
 """Flags of each command but `run`, which has no answer."""
 VERBS: Mapping[str, Verb] = MappingProxyType(

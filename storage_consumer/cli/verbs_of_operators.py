@@ -45,7 +45,6 @@ without a restart; a stopped one obeys when it starts. Repeating a decision chan
             JSON,
         ),
         options=of_the_target(),
-        is_paged=True,
         module="ddl_command",
     ),
     Verb(
@@ -106,7 +105,6 @@ the state schema. A running consumer obeys in its next round, without a restart;
             JSON,
         ),
         options=of_the_target(),
-        is_paged=True,
         module="table_command",
     ),
     Verb(
@@ -176,7 +174,6 @@ other tables go on, and the table goes on where the export ends, without a gap o
             JSON,
         ),
         options=of_the_target("upstream-uri"),
-        is_paged=True,
         module="load_command",
     ),
     Verb(
@@ -205,7 +202,6 @@ that its source changes meanwhile leaves the quarantine by itself.""",
             JSON,
         ),
         options=of_the_target(),
-        is_paged=True,
         module="quarantine_command",
     ),
 )

@@ -27,10 +27,10 @@ WIDTHS = (40, 80, 120, 200)
 
 def shown(columns: int, *words: str) -> list[str]:
     """The lines that a command writes to a terminal of this width, before the terminal wraps any."""
-    kept = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR", "PAGER")}
+    kept = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
     with terminal(columns) as screen:
         process = subprocess.Popen(
-            [sys.executable, "-m", "storage_consumer", *words, "--no-pager", "--color=never"],
+            [sys.executable, "-m", "storage_consumer", *words, "--color=never"],
             cwd=ROOT,
             env={**kept, "TERM": "xterm"},
             stdout=screen.stream,

@@ -8,7 +8,7 @@ import shlex
 
 import pytest
 
-from storage_consumer.cli.arguments import command_first, parse
+from storage_consumer.cli.arguments import parse
 from storage_consumer.cli.verb import Verb
 from storage_consumer.cli.verbs import RUN, VERBS
 from storage_consumer.config.option import PRECEDENCE, Option
@@ -184,20 +184,3 @@ def test_every_command_has_its_code() -> None:
     for verb in VERBS.values():
         if verb.name != RUN:
             assert callable(importlib.import_module(f"storage_consumer.cli.{verb.module}").answer)
-
-
-@pytest.mark.parametrize(
-    ("given", "meant"),
-    [
-        (["--no-pager", "tso", "1"], ["tso", "--no-pager", "1"]),
-        (["--color", "never", "-no-pager", "tso"], ["tso", "--color", "never", "-no-pager"]),
-        (["--color=always", "tso"], ["tso", "--color=always"]),
-        (["--color"], ["--color"]),
-        (["--no-pager", "--once"], ["--no-pager", "--once"]),
-        (["tso", "--color", "never"], ["tso", "--color", "never"]),
-        ([], []),
-    ],
-)
-def test_flags_of_the_screen_before_the_command(given: list[str], meant: list[str]) -> None:
-    """They mean what they mean behind it; where no command follows, the line stays as it is."""
-    assert command_first(given) == meant

@@ -1,4 +1,4 @@
-"""The program on a terminal and in a pipe: colours, the pager, and readers that go away early."""
+"""The program on a terminal and in a pipe: colours, and readers that go away early."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.harness.terminal import terminal
 from tests.harness.waiting import wait_until
 
 _RED = "\x1b[31m"
-_NOT_HERE = ("NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR", "PAGER", "LESS", "COLUMNS", "LINES", "TERM")
+_NOT_HERE = ("NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR", "COLUMNS", "LINES", "TERM")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ def bucket(tmp_path: Path) -> str:
 )
 def test_colours_on_a_terminal(bucket: str, given: dict[str, str], words: tuple[str, ...], is_red: bool) -> None:  # noqa: FBT001 - a variant
     """State words are coloured, unless the environment or the command line says otherwise; a document never is."""
-    ended = on_terminal("inspect", "--upstream-uri", bucket, "--no-pager", *words, **given)
+    ended = on_terminal("inspect", "--upstream-uri", bucket, *words, **given)
     assert ended.code == 0
     assert (_RED + "missing" in ended.screen, "\x1b" in ended.screen) == (is_red, is_red)
 
@@ -124,49 +124,6 @@ def test_colours_in_a_pipe(bucket: str) -> None:
     assert (wrong.code, "did you mean `--color`?" in wrong.errors, "\x1b" in wrong.errors) == (2, True, False)
     assert in_pipe("tso", "x", CLICOLOR_FORCE="1").errors.startswith(f"{_RED}storage-consumer\x1b[0m: ")
     assert "choose from auto, always, never" in in_pipe("tso", "--color", "sometimes").errors
-
-
-def test_pager(tmp_path: Path) -> None:
-    """What is longer than the terminal goes through the pager of the environment, ours before the usual one, as `sh` runs it."""
-    shown = tmp_path / "shown"
-    long = in_pipe("run", "--help", COLUMNS="80").screen
-    for given in (
-        {"PAGER": f"cat > '{shown}'"},
-        {"PAGER": "false", "STORAGE_CONSUMER_PAGER": f"cat > '{shown}'"},
-    ):
-        ended = on_terminal("run", "--help", **given)
-        assert (ended.code, ended.screen, ended.errors) == (0, "", "")
-        assert shown.read_text(encoding="utf-8") == long
-        shown.unlink()
-    on_terminal("tso", "1", PAGER=f"cat > '{shown}'")
-    assert not shown.exists()
-
-
-@pytest.mark.parametrize("pager", ["", "cat", "no-such-pager", "'", "VARIABLE=x no-such-pager"])
-def test_pager_that_is_none(pager: str) -> None:
-    """Without a pager, or with one that cannot be started, the text is on the terminal."""
-    ended = on_terminal("run", "--help", PAGER=pager)
-    assert (ended.code, "usage: storage-consumer run" in ended.screen) == (0, True)
-    assert "Traceback" not in ended.errors
-
-
-def test_nobody_wants_the_pager() -> None:
-    """--no-pager, a pipe and a dumb terminal have none."""
-    for ended in (
-        on_terminal("status", "--help", "--no-pager", PAGER="false"),
-        on_terminal("status", "--help", PAGER="false", TERM="dumb"),
-        in_pipe("status", "--help", PAGER="false"),
-    ):
-        assert (ended.code, "usage: storage-consumer status" in ended.screen) == (0, True)
-
-
-@pytest.mark.parametrize("pager", ["true", "head -n 1", "exit 3", "kill -9 $$"])
-def test_pager_that_is_left_early(pager: str) -> None:
-    """The answer's own exit code stays, and nothing is said."""
-    words = ["tso", *(str(number << 18) for number in range(10**12, 10**12 + 5000))]
-    ended = on_terminal("run", "--help", PAGER=pager)
-    assert (ended.code, ended.errors) == (0, "")
-    assert on_terminal(*words, PAGER="false").code == 0
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -224,7 +181,7 @@ def test_output_that_cannot_be_written() -> None:
 
 
 def test_every_command_takes_them() -> None:
-    """Each command but `run` has --color and --no-pager in its help."""
+    """Each command but `run` has --color in its help."""
     for verb in VERBS.values():
         names = {flag.name for flag in verb.flags}
-        assert ({"--color", "--no-pager"} <= names) == (verb.name != RUN)
+        assert ("--color" in names) == (verb.name != RUN)
