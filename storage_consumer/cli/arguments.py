@@ -140,11 +140,6 @@ def parse(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
         # TiCDC's own consumer has flags and no verbs, so its command line fits.
         words.insert(0, RUN)
     verb = None if words[0].startswith("-") else verb_named(words[0])
-    for former, present in verb.former_actions if verb else ():
-        if words[1:2] == [former]:
-            raise ConfigError(
-                f"`{words[0]} {former}` is called `{words[0]} {present}` now; see {PROGRAM} {words[0]} --help"
-            )
     # Unknown words are judged below, where the nearest known one can be named.
     parsed, rest = _parser(*([verb] if verb else []), brief=brief).parse_known_args(words)
     assert verb is not None  # the flags that stand alone print, and end the program

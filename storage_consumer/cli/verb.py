@@ -36,8 +36,6 @@ class Verb:
     """Words after the program's name."""
     actions: tuple[tuple[str, str], ...] = ()
     """Word and meaning, for a command that does one of several things; the first one is done if none is named."""
-    former_actions: tuple[tuple[str, str], ...] = ()
-    """Word that earlier versions had, and what it is called now."""
     words: str = ""
     """Placeholder of the words that it takes beside flags, any number of them; empty if it takes none."""
     flags: tuple[Flag, ...] = ()

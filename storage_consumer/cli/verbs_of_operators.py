@@ -91,7 +91,6 @@ the state schema. A running consumer obeys in its next round, without a restart;
             ),
             ("moved", "you renamed it in the target to --to, because the routes have changed"),
         ),
-        former_actions=(("hold", "pause"),),
         flags=(
             TABLE,
             Flag(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
@@ -28,7 +28,7 @@ from storage_consumer.config.settings import (
     Tuning,
     Upstream,
 )
-from storage_consumer.config.sources import Given, Sources, known_options
+from storage_consumer.config.sources import Sources, known_options
 from storage_consumer.config.stores import environment_secrets
 from storage_consumer.config.table_filter import CarriedColumns
 from storage_consumer.config.upstream import (
@@ -41,7 +41,6 @@ from storage_consumer.config.upstream import (
     weaker_promise,
 )
 from storage_consumer.config.uris import UNNEEDED, default_port, mask_uri, store_secrets
-from storage_consumer.config.zone_names import others_of
 from storage_consumer.errors import ConfigError
 
 __all__ = ["Loaded", "Program", "load", "mask_uri", "with_files_read"]
@@ -220,7 +219,7 @@ def load_carried(options: Mapping[str, object], environ: Mapping[str, str]) -> C
 def _time_zone(sources: Sources) -> tuple[str, list[str]]:
     given = sources.find(BY_KEYWORD["tz"])
     if given.value != "System":
-        return str(given.value), [*_other_zones(given)]
+        return str(given.value), []
     try:
         zone = parsers.system_zone(sources.environ)
     except ValueError as error:
@@ -228,16 +227,6 @@ def _time_zone(sources: Sources) -> tuple[str, list[str]]:
     return zone, [
         f"{given.origin}: System is this host's time zone, {zone}; what counts is the zone of the TiCDC servers"
     ]
-
-
-def _other_zones(given: Given) -> Iterator[str]:
-    """Yield a notice if a zone's name is also what others call their time; it means what it means to TiCDC's own --tz."""
-    others = others_of(given.value)
-    if others:
-        yield (
-            f"{given.origin}: {given.value} is taken as the zone of that name, as TiCDC's own --tz does; if the "
-            f"servers' zone uses this name only for part of the year, give that zone: {', '.join(others)}"
-        )
 
 
 def _downstream(sources: Sources, time_zone: str) -> Downstream:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storage_consumer.config.reserved import is_system
-from storage_consumer.config.zone_names import is_zone, meant_by
 from storage_consumer.instants import parse_instant
 
 Parser = Callable[[object], object]
@@ -32,6 +31,8 @@ _ESCAPE = re.compile(r"\\(t|r|n|x[0-9A-Fa-f]{2})")
 _ESCAPED = {"t": "\t", "r": "\r", "n": "\n"}
 _LONGEST = 20
 """Digits of the largest 64-bit number."""
+_LONGEST_ABBREVIATION = 5
+_NO_ZONES = frozenset({"localtime", "posixrules", "Factory"})
 _MAX_OFFSET_MINUTES = 14 * 60
 
 
@@ -210,12 +211,28 @@ def time_zone(value: object) -> str:
     offset = _OFFSET.fullmatch(given)
     if offset:
         return _offset(offset, given)
-    if is_zone(given):
+    if _is_zone(given):
         return given
     expected = f"a time zone like UTC, Asia/Shanghai, +08:00 or System is expected, not {given!r}"
-    if meant := meant_by(given):
-        raise ValueError(f"{expected}, an abbreviation that does not identify the zone; it may mean {', '.join(meant)}")
+    if given.isalpha() and len(given) <= _LONGEST_ABBREVIATION:
+        # The nearest name would be that of another zone.
+        raise ValueError(f"{expected}: an abbreviation does not identify a zone")
     raise ValueError(f"{expected}{did_you_mean(given, zoneinfo.available_timezones())}")
+
+
+def _is_zone(name: str) -> bool:
+    """Return whether this is the name of a zone.
+
+    The database has other files too: a copy of this host's zone, clocks that count leap seconds.
+    """
+    if name in _NO_ZONES or name.startswith("right/"):
+        return False
+    try:
+        zoneinfo.ZoneInfo(name)
+    # A folder of zones, such as Europe, raises an OSError.
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True
 
 
 def _offset(match: re.Match[str], given: str) -> str:

@@ -6,7 +6,6 @@ bound on connections, on the size of a request and on the seconds that a silent 
 
 from __future__ import annotations
 
-import errno
 import gzip
 import ipaddress
 import socket
@@ -21,7 +20,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from storage_consumer.errors import ConfigError
-from storage_consumer.monitoring.port_owner import port_owner
 from storage_consumer.telemetry import Log, lines_escaped, redact
 
 CONNECTIONS = 32
@@ -87,7 +85,7 @@ class HttpServer:
             family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
             self._server = _Server(family, address, dict(routes))
         except OSError as fault:
-            raise ConfigError(_refusal(listen, port, fault)) from fault
+            raise ConfigError(_refusal(listen, fault)) from fault
         self._thread = threading.Thread(
             # Looks every so many seconds whether it is to end.
             target=lambda: self._server.serve_forever(poll_interval=0.2),
@@ -121,11 +119,7 @@ def joined_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _refusal(listen: str, port: int, fault: OSError) -> str:
-    # With any other fault somebody may listen on that port too, at another address.
-    owner = port_owner(port) if fault.errno == errno.EADDRINUSE else ""
-    if owner:
-        return f"--metrics-listen {listen}: the port is taken by {owner}. Stop that, or give another port"
+def _refusal(listen: str, fault: OSError) -> str:
     return (
         f"--metrics-listen {listen}: nothing can listen there: {fault.strerror or fault}. Give another address or port"
     )

@@ -160,5 +160,8 @@ def test_a_port_that_is_taken_ends_the_program_before_anything_is_touched(
             check=False,
         )
     assert done.returncode == 2
-    assert f"--metrics-listen 127.0.0.1:{port}: the port is taken by process" in done.stdout + done.stderr
+    assert (
+        f"--metrics-listen 127.0.0.1:{port}: nothing can listen there: Address already in use"
+        in done.stdout + done.stderr
+    )
     assert mariadb.query("SHOW DATABASES LIKE 'storage_consumer'") == ()

@@ -119,7 +119,6 @@ def test_state_that_is_dropped_and_made_anew(mariadb: DatabaseServer, bucket: Sm
     [
         (["table", "pause"], "needs --table"),
         (["table", "skip"], "needs --table"),
-        (["table", "hold", "--table", "d.a"], "is called `table pause` now"),
         (["table", "reload-done", "--table", "d.a"], "--at, the TSO"),
         (["table", "resume", "--table", "d.a", "--at", "1"], "--at, the TSO"),
         (["table", "reload-done", "--table", "d.a", "--at", "x"], "a TSO or a time with its zone"),

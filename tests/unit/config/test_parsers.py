@@ -56,12 +56,23 @@ def test_an_offset_gets_two_digits_for_its_hours() -> None:
 
 
 @pytest.mark.parametrize(
-    "zone", ["+25:00", "-14:00", "+08:60", "+0800", "", "../etc/passwd", "/etc/localtime", "Mars/Base"]
+    "zone",
+    [
+        *("+25:00", "-14:00", "+08:60", "+0800", "", "../etc/passwd", "/etc/localtime"),
+        *("Mars/Base", "Europe", "localtime", "posixrules", "right/UTC", "Factory"),
+    ],
 )
 def test_what_is_no_zone_is_refused(zone: str) -> None:
     """A zone that the host's database lacks, a path or an impossible offset is an error."""
     with pytest.raises(ValueError, match="time zone"):
         parsers.time_zone(zone)
+
+
+@pytest.mark.parametrize("word", ["CST", "cst", "IST", "CEST"])
+def test_an_abbreviation_is_no_zone(word: str) -> None:
+    """Several zones may share it, and no zone that only looks alike is proposed."""
+    with pytest.raises(ValueError, match=r"an abbreviation does not identify a zone$"):
+        parsers.time_zone(word)
 
 
 def test_a_misspelt_zone_gets_its_nearest_name() -> None:

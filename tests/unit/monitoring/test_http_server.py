@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import http.client
-import os
 import socket
 import time
 from collections.abc import Iterator
@@ -187,11 +186,9 @@ def test_many_who_come_at_once_are_let_in(server: HttpServer) -> None:
     assert len(errors) == len(clients)
 
 
-def test_a_port_that_is_taken_is_refused_with_its_owner(server: HttpServer) -> None:
-    """The message names the option, the address and the process that listens there."""
-    with pytest.raises(
-        ConfigError, match=rf"--metrics-listen {server.address}: the port is taken by process {os.getpid()} "
-    ):
+def test_a_port_that_is_taken_is_refused(server: HttpServer) -> None:
+    """The message names the option, the address and what the system says."""
+    with pytest.raises(ConfigError, match=rf"--metrics-listen {server.address}: .*Address already in use"):
         HttpServer(server.address, {})
 
 
