@@ -26,7 +26,7 @@ class Blocks(Protocol):
 
 
 class Storage(Blocks, Protocol):
-    """The few operations that the program needs; the modules beside this one implement them, `testing.storage.MemoryStorage` is their twin.
+    """The few operations that the program needs; the modules beside this one implement them.
 
     Paths are relative to the root that the adapter was opened with. All methods raise `StorageUnavailable` when the
     storage does not answer, and `FileNotFoundError` when one named object does not exist.

@@ -14,10 +14,10 @@ from storage_consumer.storage.gcs import GcsStorage
 from storage_consumer.storage.object_store import Bucket
 from storage_consumer.storage.open import open_folder
 from storage_consumer.storage.s3 import S3Storage
-from storage_consumer.testing.storage import MemoryStorage
 from tests.harness.azure_server import ACCOUNT, AzureServer
 from tests.harness.gcs_server import GcsServer
 from tests.harness.s3_server import S3Server, S3User
+from tests.harness.twins.storage import MemoryStorage
 
 
 class Rig(Protocol):

@@ -13,8 +13,8 @@ from storage_consumer.job.spec import JobSpec
 from storage_consumer.model import TableDefinition, TableName, TableVersion
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.ports import TableProgress
-from storage_consumer.testing.state import MemoryState
 from tests.harness.servers import DatabaseServer, quoted
+from tests.harness.twins.state import MemoryState
 
 BUCKET = "file:///some/bucket"
 

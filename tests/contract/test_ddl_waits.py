@@ -15,9 +15,9 @@ from storage_consumer.errors import DdlFailed, TargetBusy
 from storage_consumer.model import TableName
 from storage_consumer.plan.journal import DONE, PLANNED, STARTED
 from storage_consumer.ports import Decision
-from storage_consumer.testing.storage import FakeClock
 from tests.contract.test_ddl_runner import ALTER, CREATE, Rig, rig
 from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.twins.storage import FakeClock
 
 __all__ = ["rig"]
 pytestmark = [pytest.mark.server, pytest.mark.slow]

@@ -22,8 +22,8 @@ from storage_consumer.poll.reader import StorageReader
 from storage_consumer.storage.local import LocalStorage, _open_at_once
 from storage_consumer.storage.paths import left_out
 from storage_consumer.storage.unchanged_folders import keeps_time
-from storage_consumer.testing.storage import FakeClock
 from tests.contract.rigs import LocalRig, listed
+from tests.harness.twins.storage import FakeClock
 
 V = 449000000000000001
 SCHEMA, DATA = f"s/t/meta/schema_{V}_0000000001.json", f"s/t/{V}/CDC000001.csv"

@@ -16,11 +16,11 @@ from storage_consumer.errors import MalformedSchemaFile
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
 from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED
 from storage_consumer.plan.steps import key_of
-from storage_consumer.testing.records import TargetRecords
-from storage_consumer.testing.state import MemoryState
-from storage_consumer.testing.storage import FakeClock
 from tests.contract.state_rigs import Rig, real_rig, statement
 from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.twins.records import TargetRecords
+from tests.harness.twins.state import MemoryState
+from tests.harness.twins.storage import FakeClock
 
 NAME = TableName(schema="Sh`op", table="a.b %s 表")
 COLUMNS = (

@@ -13,11 +13,11 @@ from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import CHUNK, EVERYTHING, Finished
 from storage_consumer.plan.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED, Sent
-from storage_consumer.testing.records import TargetRecords
-from storage_consumer.testing.state import MemoryState
-from storage_consumer.testing.storage import FakeClock
 from tests.contract.state_rigs import BUCKET, Rig, progress, real_rig, statement
 from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.twins.records import TargetRecords
+from tests.harness.twins.state import MemoryState
+from tests.harness.twins.storage import FakeClock
 
 LAST = (1 << 64) - 1
 """The highest TSO."""

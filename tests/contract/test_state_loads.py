@@ -14,11 +14,11 @@ from storage_consumer.plan.loads import Load, LoadPhase, end_of
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import State
-from storage_consumer.testing.records import TargetRecords
-from storage_consumer.testing.state import MemoryState
-from storage_consumer.testing.storage import FakeClock
 from tests.contract.state_rigs import Rig, progress, real_rig, statement
 from tests.harness.servers import KINDS
+from tests.harness.twins.records import TargetRecords
+from tests.harness.twins.state import MemoryState
+from tests.harness.twins.storage import FakeClock
 
 HIGH = (1 << 63) + 5
 """A TSO beyond what a signed integer holds."""

@@ -19,11 +19,11 @@ from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table_decisions import TableDecision, Verb
 from storage_consumer.ports import Decision
-from storage_consumer.testing.records import TargetRecords
-from storage_consumer.testing.state import MemoryState
-from storage_consumer.testing.storage import FakeClock
 from tests.contract.state_rigs import Rig, progress, real_rig, statement
 from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.twins.records import TargetRecords
+from tests.harness.twins.state import MemoryState
+from tests.harness.twins.storage import FakeClock
 
 KEY = key_of(TableName(schema="shop", table="a"))
 Decide = Callable[..., None]

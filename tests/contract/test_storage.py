@@ -15,9 +15,9 @@ from storage_consumer.poll.inventory import Inventory
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.storage.base import Storage
 from storage_consumer.storage.open import open_storage
-from storage_consumer.testing.storage import FakeClock
 from tests.contract.rigs import LocalRig, MemoryRig, Rig, S3Rig, listed
 from tests.harness.small_bucket import CREATE_TABLE, SchemaFile, schema_document
+from tests.harness.twins.storage import FakeClock
 
 V1, V2 = 449000000000000001, 449000000000000002
 ODD_NAMES = ["é ü/😀", "100%/50% off", "we\"ird'one/q?x#y&z=1", "a+b/c d", "x*[1]/{y}", "back`tick/~"]

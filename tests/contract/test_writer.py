@@ -25,12 +25,12 @@ from storage_consumer.job.spec import Fold, JobSpec, Mode, TablePlan, WireColumn
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.order.keys import Action, Run
 from storage_consumer.pipeline import RowWriter
-from storage_consumer.testing.records import TargetRecords
-from storage_consumer.testing.state import MemoryState
-from storage_consumer.testing.storage import FakeClock
-from storage_consumer.testing.writer import FencedWriter
 from tests.contract.state_rigs import BUCKET, fenced_spec
 from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.twins.records import TargetRecords
+from tests.harness.twins.state import MemoryState
+from tests.harness.twins.storage import FakeClock
+from tests.harness.twins.writer import FencedWriter
 from tests.unit.halves import NAME, as_events, as_runs, table
 
 Image = tuple[str | None, ...]

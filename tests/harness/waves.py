@@ -33,12 +33,12 @@ from storage_consumer.plan.steps import DdlStep
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.ports import DdlContext, TableProgress
 from storage_consumer.summary import Progress, Silent
-from storage_consumer.testing.records import TargetRecords
-from storage_consumer.testing.state import MemoryState
-from storage_consumer.testing.storage import MemoryPipeline, MemoryStorage, in_place
-from storage_consumer.testing.target import FACTS, MemoryTarget
 from tests.harness.corpora import METADATA, Corpus, Cut
 from tests.harness.expectations import has_commit_ts
+from tests.harness.twins.records import TargetRecords
+from tests.harness.twins.state import MemoryState
+from tests.harness.twins.storage import MemoryPipeline, MemoryStorage, in_place
+from tests.harness.twins.target import FACTS, MemoryTarget
 from tests.unit.driving import PatientClock, Stop
 
 WAYS = ("steps", "whole", "restarts")

@@ -15,8 +15,8 @@ from storage_consumer.monitoring.http_server import Request
 from storage_consumer.monitoring.processes import ProcessLook
 from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.summary import RoundSummary, Silent, TableSummary
-from storage_consumer.testing.storage import FakeClock
 from tests.harness.program import ROOT
+from tests.harness.twins.storage import FakeClock
 
 pytestmark = pytest.mark.slow
 _KEPT = Path.home() / ".cache" / "storage-consumer" / "prometheus"

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from storage_consumer.model import TableName
 from storage_consumer.plan.journal import DdlAnswer
-from storage_consumer.testing.records import TargetRecords
-from storage_consumer.testing.target import _NAME, MemoryTarget, _Refused
+from tests.harness.twins.records import TargetRecords
+from tests.harness.twins.target import _NAME, MemoryTarget, _Refused
 from tests.property.renaming_source import BORDER
 
 

@@ -27,7 +27,7 @@ from storage_consumer.order.buffer import Buffer, Place
 from storage_consumer.order.changes import listed_keys, unpacked
 from storage_consumer.order.keys import Key, compares_texts
 from storage_consumer.pipeline import write_bucket
-from storage_consumer.testing.storage import MemoryWriter
+from tests.harness.twins.storage import MemoryWriter
 from tests.unit.decode.encoders import OPTIONS, Row, canal_line, canal_message, csv_change, layout
 from tests.unit.halves import events, table
 

@@ -13,7 +13,7 @@ from storage_consumer.errors import StorageUnavailable
 from storage_consumer.model import StoredObject
 from storage_consumer.poll.findings import Findings
 from storage_consumer.poll.inventory import Inventory
-from storage_consumer.testing.storage import MemoryStorage
+from tests.harness.twins.storage import MemoryStorage
 
 FIRST = 449000000000000000
 LONG_AFTER = 470000000000000000

@@ -29,8 +29,8 @@ from storage_consumer.pipeline import read_files, write_bucket
 from storage_consumer.plan.file_sequence import FileSequences
 from storage_consumer.plan.steps import RowStep
 from storage_consumer.plan.table import TableConsumer
-from storage_consumer.testing.storage import MemoryWriter
 from tests.harness.splits import cut_anywhere
+from tests.harness.twins.storage import MemoryWriter
 from tests.property.histories import NAME, SHAPES, START, TABLE_DIR, WORDS, Shape, Sink, Source, same, sources
 from tests.unit.decode.encoders import OPTIONS, column
 

@@ -14,7 +14,7 @@ from storage_consumer.exports.create_table import binary_columns, read_create_ta
 from storage_consumer.exports.export import read_export
 from storage_consumer.exports.names import read_name
 from storage_consumer.model import folded_name
-from storage_consumer.testing.storage import MemoryStorage
+from tests.harness.twins.storage import MemoryStorage
 from tests.unit.exports.test_create_table import TYPES
 from tests.unit.exports.test_export import PLACE, VIEW, objects, schema
 

@@ -24,10 +24,10 @@ from storage_consumer.model import (
 from storage_consumer.plan.loads import Load, clock_of
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import key_of
-from storage_consumer.testing.storage import MemoryPipeline, MemoryStorage
-from storage_consumer.testing.target import FACTS
-from storage_consumer.testing.writer import FencedWriter
 from tests.harness.small_bucket import ts
+from tests.harness.twins.storage import MemoryPipeline, MemoryStorage
+from tests.harness.twins.target import FACTS
+from tests.harness.twins.writer import FencedWriter
 from tests.unit.driving import UPSTREAM, World
 
 URI = "file:///copy"

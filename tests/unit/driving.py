@@ -18,12 +18,12 @@ from storage_consumer.model import TableName
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.summary import RoundSummary, Silent, TableSummary
-from storage_consumer.testing.records import Row, TargetRecords
-from storage_consumer.testing.state import MemoryState
-from storage_consumer.testing.storage import FakeClock, MemoryPipeline, MemoryStorage, in_place
-from storage_consumer.testing.target import FACTS, MemoryTarget
-from storage_consumer.testing.writer import FencedWriter
 from tests.harness.small_bucket import SmallBucket, row, ts
+from tests.harness.twins.records import Row, TargetRecords
+from tests.harness.twins.state import MemoryState
+from tests.harness.twins.storage import FakeClock, MemoryPipeline, MemoryStorage, in_place
+from tests.harness.twins.target import FACTS, MemoryTarget
+from tests.harness.twins.writer import FencedWriter
 
 UPSTREAM = Upstream(scheme="file", root="/bucket", protocol="csv", csv=CsvOptions(include_commit_ts=True))
 CANAL_UPSTREAM = Upstream(scheme="file", root="/bucket", protocol="canal-json", enable_tidb_extension=True)

@@ -22,7 +22,7 @@ from storage_consumer.order.changes import Changes
 from storage_consumer.order.keyless import Events
 from storage_consumer.order.keys import Action, Run
 from storage_consumer.pipeline import read_files, write_bucket
-from storage_consumer.testing.storage import MemoryWriter
+from tests.harness.twins.storage import MemoryWriter
 from tests.unit.building import data_file
 from tests.unit.decode.encoders import OPTIONS, Row, canal_line, canal_message, csv_change, layout
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from storage_consumer.clock import Clock, SystemClock
-from storage_consumer.testing.storage import FakeClock
+from tests.harness.twins.storage import FakeClock
 
 
 @pytest.mark.parametrize("clock", [SystemClock(), FakeClock()])

@@ -16,7 +16,7 @@ from storage_consumer.job.spec import Fold, KeyPart, Mode, VersionPlan
 from storage_consumer.order import buffer
 from storage_consumer.order.buffer import CHANGES, NOTICE, REPORT
 from storage_consumer.pipeline import write_bucket
-from storage_consumer.testing.storage import MemoryWriter
+from tests.harness.twins.storage import MemoryWriter
 from tests.unit.decode.encoders import OPTIONS, Row
 from tests.unit.halves import LAYOUT, NAME, WIRE, Files, errors, row, table
 

@@ -13,7 +13,7 @@ from storage_consumer.model import TableName
 from storage_consumer.order.buffer import Place
 from storage_consumer.order.keys import Run
 from storage_consumer.pipeline import FEW_ROWS, write_bucket
-from storage_consumer.testing.storage import MemoryWriter
+from tests.harness.twins.storage import MemoryWriter
 from tests.unit.halves import Files, row, table
 
 

@@ -1,4 +1,4 @@
-"""The twins that are shipped for tests keep to the rules of what they stand for."""
+"""The twins keep to the rules of what they stand for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from storage_consumer.errors import RowRefused
 from storage_consumer.job.spec import Mode
-from storage_consumer.testing.storage import MemoryWriter
+from tests.harness.twins.storage import MemoryWriter
 from tests.unit.halves import NAME, as_events, as_runs, table
 
 

@@ -15,11 +15,11 @@ from storage_consumer.plan.loads import clock_of
 from storage_consumer.plan.steps import key_of
 from storage_consumer.poll.schema_file import parse_schema_file
 from storage_consumer.sql.tokens import quote
-from storage_consumer.testing.storage import MemoryStorage
 from tests.campaigns.simulation.names import Name, sql
 from tests.campaigns.simulation.shapes import EXTRA, Image, create_body, csv_line, schema_columns
 from tests.campaigns.simulation.source import DATABASES, Picture, Source
 from tests.harness.small_bucket import SchemaFile, schema_document, ts
+from tests.harness.twins.storage import MemoryStorage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,6 @@ from storage_consumer.errors import (
 from storage_consumer.plan.table_decisions import TableDecision, Verb, shown_state
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.summary import RoundSummary
-from storage_consumer.testing.operator import unobeyed
-from storage_consumer.testing.storage import FakeClock
 from tests.campaigns.simulation.bucket import Bucket
 from tests.campaigns.simulation.counts import Counts
 from tests.campaigns.simulation.faults import Crash, some_faults
@@ -38,6 +36,8 @@ from tests.campaigns.simulation.sink import Habits, Sink
 from tests.campaigns.simulation.source import DATABASES, Source, Statement
 from tests.campaigns.simulation.twins import Differs, LaggingStorage, Records, Refused
 from tests.harness.small_bucket import ts
+from tests.harness.twins.operator import unobeyed
+from tests.harness.twins.storage import FakeClock
 
 _LIMITED = 0.2
 """Share of processes that end somewhere before everything is done."""

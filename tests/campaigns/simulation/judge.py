@@ -14,7 +14,6 @@ from storage_consumer.plan.table_decisions import TableDecision, is_skipped
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.poll.metadata import RESTART_MS
 from storage_consumer.summary import RoundSummary, TableSummary
-from storage_consumer.testing.records import Row
 from storage_consumer.tso import is_settled
 from tests.campaigns.simulation.left_out import LeftOut
 from tests.campaigns.simulation.loaded import Loaded, tick_of
@@ -23,6 +22,7 @@ from tests.campaigns.simulation.shapes import NULL, Image
 from tests.campaigns.simulation.source import Change, Moment, Picture, Source, Table
 from tests.campaigns.simulation.twins import Differs, InDoubt, Records, Refused, Torn, Unread
 from tests.harness.small_bucket import ts
+from tests.harness.twins.records import Row
 
 _STORES = frozenset(("MemoryProgress.save", "MemoryJournal.record", "MemoryLease.open_window", "MemoryJournal.refused"))
 _STORES |= frozenset(f"MemoryLoads.{call}" for call in ("begin", "refuse", "advance", "finish", "joined"))

@@ -17,8 +17,8 @@ from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.table_decisions import StoredTable, TableDecision
 from storage_consumer.plan.table_state import TableStatus
-from storage_consumer.testing.writer import FencedWriter
 from tests.campaigns.simulation.remembered import everywhere
+from tests.harness.twins.writer import FencedWriter
 
 
 def _floor_too_low(stack: ExitStack) -> None:

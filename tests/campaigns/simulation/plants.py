@@ -37,13 +37,13 @@ from storage_consumer.plan.table import Checkpoints, TableConsumer, checkpoints
 from storage_consumer.plan.table_files import TableFiles
 from storage_consumer.plan.table_version import TableVersionConsumer
 from storage_consumer.poll import same_feed
-from storage_consumer.testing import operator, writer
-from storage_consumer.testing.records import Row, TargetRecords
-from storage_consumer.testing.state import MemoryLease
-from storage_consumer.testing.writer import FencedWriter
 from tests.campaigns.simulation.load_plants import LOAD_PLANTS
 from tests.campaigns.simulation.remembered import everywhere
 from tests.campaigns.simulation.twins import OwnedTarget
+from tests.harness.twins import operator, writer
+from tests.harness.twins.records import Row, TargetRecords
+from tests.harness.twins.state import MemoryLease
+from tests.harness.twins.writer import FencedWriter
 
 
 def _mark_before_rows(stack: ExitStack) -> None:

@@ -28,9 +28,6 @@ from storage_consumer.plan.steps import DdlStep
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.ports import Lease
 from storage_consumer.summary import RoundSummary, Silent
-from storage_consumer.testing.state import MemoryState
-from storage_consumer.testing.storage import FakeClock
-from storage_consumer.testing.target import FACTS
 from tests.campaigns.simulation.faults import Crash, Fault, fits, no_answer
 from tests.campaigns.simulation.judge import Judge
 from tests.campaigns.simulation.sink import Habits
@@ -43,6 +40,9 @@ from tests.campaigns.simulation.twins import (
     RetryingPipeline,
 )
 from tests.harness.small_bucket import ts
+from tests.harness.twins.state import MemoryState
+from tests.harness.twins.storage import FakeClock
+from tests.harness.twins.target import FACTS
 from tests.unit.driving import Stop, each_watched
 
 UPSTREAMS: Mapping[Protocols, Upstream] = {

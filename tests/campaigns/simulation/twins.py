@@ -29,13 +29,13 @@ from storage_consumer.pipeline import RowWriter, file_blocks, read_files, write_
 from storage_consumer.plan.journal import DdlAnswer
 from storage_consumer.storage.base import Storage
 from storage_consumer.summary import Progress
-from storage_consumer.testing.records import Row, TargetRecords
-from storage_consumer.testing.storage import MemoryPipeline, MemoryStorage
-from storage_consumer.testing.target import _NAME, MemoryTarget, _Refused
-from storage_consumer.testing.writer import FencedWriter as Writer
 from tests.campaigns.simulation.exports import Exports
 from tests.campaigns.simulation.places import Places
 from tests.harness.splits import cut_anywhere
+from tests.harness.twins.records import Row, TargetRecords
+from tests.harness.twins.storage import MemoryPipeline, MemoryStorage
+from tests.harness.twins.target import _NAME, MemoryTarget, _Refused
+from tests.harness.twins.writer import FencedWriter as Writer
 
 ATTEMPTS = 3
 """How often a task is tried."""

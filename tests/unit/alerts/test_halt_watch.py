@@ -10,7 +10,7 @@ import pytest
 from storage_consumer.alerts.document import MOST_TABLES, About, Document, next_step
 from storage_consumer.alerts.halt_watch import HaltWatch
 from storage_consumer.summary import RoundSummary, Silent, TableSummary
-from storage_consumer.testing.storage import FakeClock
+from tests.harness.twins.storage import FakeClock
 
 ABOUT = About(
     version="1.2", host="db1", pid=7, upstream="s3://b/p", downstream="t:3306", state_schema="storage_consumer"

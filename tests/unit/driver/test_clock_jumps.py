@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from storage_consumer.errors import LeaseHeld, StorageUnavailable
-from storage_consumer.testing.state import MemoryState
 from tests.harness.small_bucket import row, ts
+from tests.harness.twins.state import MemoryState
 from tests.unit.driving import _BEGIN, World, numbers, of, one_table
 
 HOUR, YEAR = 3_600.0, 365 * 86_400.0

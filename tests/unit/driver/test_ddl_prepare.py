@@ -8,8 +8,8 @@ import pytest
 
 from storage_consumer.model import DdlId
 from storage_consumer.plan.journal import DONE, JournalEntry
-from storage_consumer.testing.target import MemoryTarget
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
+from tests.harness.twins.target import MemoryTarget
 from tests.unit.driving import World, of
 
 OTHER = (ID_NAME[0], column("note", "INT"))

@@ -14,9 +14,9 @@ from storage_consumer.driver.ddl_workers import WORKERS
 from storage_consumer.errors import DdlFailed, TargetBusy, TargetUnavailable
 from storage_consumer.model import TableName
 from storage_consumer.ports import Decision
-from storage_consumer.testing.storage import in_place
-from storage_consumer.testing.target import MemoryTarget
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
+from tests.harness.twins.storage import in_place
+from tests.harness.twins.target import MemoryTarget
 from tests.unit.driving import World, held, numbers, of, running
 
 WIDER = (*ID_NAME, column("more", "INT"))

@@ -10,7 +10,7 @@ from storage_consumer.driver.ddl_workers import WORKERS, DdlWorkers
 from storage_consumer.errors import TargetUnavailable
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.ports import DdlContext, TableProgress
-from storage_consumer.testing.storage import FakeClock
+from tests.harness.twins.storage import FakeClock
 from tests.unit.building import CREATE, definition
 
 CONTEXT = DdlContext(database_is_ours=True, table_was_seen=False)

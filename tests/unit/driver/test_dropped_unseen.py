@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.config.settings import Selecting
-from storage_consumer.testing.target import MemoryTarget
 from tests.harness.small_bucket import CREATE_TABLE, row, ts
+from tests.harness.twins.target import MemoryTarget
 from tests.unit.driver.test_requested_loads import DROP
 from tests.unit.driving import World, numbers, of, two_tables
 

@@ -18,7 +18,7 @@ from storage_consumer.errors import NoMetadata, StorageUnavailable
 from storage_consumer.inspection.places import likely_places
 from storage_consumer.storage.base import Storage
 from storage_consumer.storage.open import open_storage
-from storage_consumer.testing.storage import FakeClock, MemoryStorage
+from tests.harness.twins.storage import FakeClock, MemoryStorage
 from tests.unit.driving import Stop
 
 GOOD = b'{"checkpoint-ts":449000000000000001}'

@@ -21,8 +21,8 @@ from storage_consumer.errors import (
     TargetUnavailable,
 )
 from storage_consumer.summary import RoundSummary
-from storage_consumer.testing.state import MemoryState
 from tests.harness.small_bucket import ts
+from tests.harness.twins.state import MemoryState
 from tests.unit.driving import World, one_table, running
 
 TTL = 30.0

@@ -13,9 +13,9 @@ from storage_consumer.errors import DdlFailed
 from storage_consumer.model import TableName
 from storage_consumer.plan.journal import DdlAnswer
 from storage_consumer.summary import RoundSummary
-from storage_consumer.testing.records import TargetRecords
-from storage_consumer.testing.target import MemoryTarget
 from tests.harness.small_bucket import ID_NAME, column, row, ts
+from tests.harness.twins.records import TargetRecords
+from tests.harness.twins.target import MemoryTarget
 from tests.unit.driving import World, numbers, of, running
 
 pytestmark = pytest.mark.slow

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from storage_consumer.testing.target import MemoryTarget
 from tests.harness.small_bucket import row, ts
+from tests.harness.twins.target import MemoryTarget
 from tests.unit.deciding import copied, decide
 from tests.unit.driving import World, numbers, two_tables
 

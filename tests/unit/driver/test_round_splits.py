@@ -17,9 +17,9 @@ from storage_consumer.order.buffer import Place
 from storage_consumer.order.keys import Run
 from storage_consumer.pipeline import file_blocks, read_files, write_bucket
 from storage_consumer.summary import Progress
-from storage_consumer.testing.storage import MemoryPipeline
-from storage_consumer.testing.writer import FencedWriter
 from tests.harness.small_bucket import row
+from tests.harness.twins.storage import MemoryPipeline
+from tests.harness.twins.writer import FencedWriter
 from tests.unit.driving import World, of, two_tables
 
 ROWS = tuple(row("shop.a", 3, str(number), f'"{number}"') for number in range(2, 12))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from storage_consumer.model import TableName
-from storage_consumer.testing.target import MemoryTarget
 from tests.harness.small_bucket import row, ts
+from tests.harness.twins.target import MemoryTarget
 from tests.unit.copying import MemoryCopy, WithCopies, names_in
 
 RENAME = 14

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from storage_consumer.plan.steps import key_of
-from storage_consumer.testing.target import MemoryTarget
 from tests.harness.small_bucket import row, ts
+from tests.harness.twins.target import MemoryTarget
 from tests.unit.deciding import NAME, copied, decide, start
 from tests.unit.driving import numbers, of, running
 

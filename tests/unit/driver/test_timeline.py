@@ -9,9 +9,9 @@ import pytest
 
 from storage_consumer.errors import DdlFailed, TargetBusy
 from storage_consumer.plan.journal import DdlAnswer
-from storage_consumer.testing.records import TargetRecords
-from storage_consumer.testing.target import MemoryTarget
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
+from tests.harness.twins.records import TargetRecords
+from tests.harness.twins.target import MemoryTarget
 from tests.unit.driving import World, held, numbers, of, running
 
 CREATE_DATABASE, DROP_DATABASE, DROP, ALTER, TRUNCATE, RENAME, CREATE_VIEW, ALTER_DATABASE = 1, 2, 4, 5, 11, 14, 21, 26

@@ -16,9 +16,9 @@ from storage_consumer.model import TableName
 from storage_consumer.plan.journal import FAILED
 from storage_consumer.plan.table_decisions import Verb
 from storage_consumer.ports import Decision
-from storage_consumer.testing.state import MemoryState
-from storage_consumer.testing.target import FACTS, MemoryTarget
 from tests.harness.small_bucket import ID_NAME, column, row, ts
+from tests.harness.twins.state import MemoryState
+from tests.harness.twins.target import FACTS, MemoryTarget
 from tests.unit.copying import MemoryCopy, WithCopies
 from tests.unit.deciding import decide, put, start
 from tests.unit.driving import World, of, two_tables

@@ -10,7 +10,7 @@ import pytest
 from storage_consumer.errors import ExportRefused
 from storage_consumer.exports.export import Export, read_export
 from storage_consumer.model import DdlKind, TableName
-from storage_consumer.testing.storage import MemoryStorage
+from tests.harness.twins.storage import MemoryStorage
 from tests.unit.exports.test_metadata import POS, text
 
 HEAD = "/*!40014 SET FOREIGN_KEY_CHECKS=0*/;\n/*!40101 SET NAMES binary*/;\n"

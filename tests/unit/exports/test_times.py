@@ -8,7 +8,7 @@ import pytest
 
 from storage_consumer.errors import ExportRefused, ExportUnfinished
 from storage_consumer.exports.export import Export, read_export
-from storage_consumer.testing.storage import MemoryStorage
+from tests.harness.twins.storage import MemoryStorage
 from tests.unit.exports.test_export import TABLE, objects, rows, schema
 from tests.unit.exports.test_metadata import POS
 

@@ -13,8 +13,8 @@ from storage_consumer.feed.records import Change, Event, Statement
 from storage_consumer.feed.undoing import undone
 from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
 from storage_consumer.storage.open import open_storage
-from storage_consumer.testing.storage import FakeClock, MemoryStorage
 from tests.harness.small_bucket import SmallBucket, ts
+from tests.harness.twins.storage import FakeClock, MemoryStorage
 
 LETTERS = {INSERT: "I", UPDATE: "U", DELETE: "D", PARTIAL_DELETE: "P"}
 

@@ -21,8 +21,8 @@ from storage_consumer.feed.history import history_at
 from storage_consumer.feed.records import Change, Statement
 from storage_consumer.feed.render_sql import statements
 from storage_consumer.model import TableName
-from storage_consumer.testing.storage import MemoryStorage
 from tests.harness.small_bucket import ID_NAME, SmallBucket, column, row, ts
+from tests.harness.twins.storage import MemoryStorage
 from tests.unit.feed.building import everything, feed_of, told, undone_of
 
 ADD = "ALTER TABLE `a` ADD COLUMN `more` INT"

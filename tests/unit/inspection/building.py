@@ -9,7 +9,7 @@ from storage_consumer.config.load import load
 from storage_consumer.inspection.inspector import inspect
 from storage_consumer.inspection.result import Bucket, Setting
 from storage_consumer.poll.schema_file import schema_checksum
-from storage_consumer.testing.storage import MemoryStorage
+from tests.harness.twins.storage import MemoryStorage
 
 V = 449_000_000_000_000_001
 TS = V + 100

@@ -11,7 +11,7 @@ from storage_consumer.cli.inspect_command import answer, as_document, as_text, c
 from storage_consumer.config.load import load
 from storage_consumer.errors import ConfigError
 from storage_consumer.inspection.inspector import completed
-from storage_consumer.testing.storage import MemoryStorage
+from tests.harness.twins.storage import MemoryStorage
 from tests.unit.inspection.building import (
     CREATE,
     ID_NAME,

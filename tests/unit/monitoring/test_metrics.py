@@ -23,7 +23,7 @@ from storage_consumer.monitoring.processes import Processes, ProcessLook
 from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.redaction import forget_secrets, register_secret
 from storage_consumer.summary import RoundSummary, RunningStatement, Silent, TableSummary
-from storage_consumer.testing.storage import FakeClock
+from tests.harness.twins.storage import FakeClock
 
 _CONF = Path(__file__).resolve().parents[3] / "conf"
 _NAMED = re.compile(rf"{PREFIX}\w+")

@@ -8,7 +8,7 @@ from storage_consumer.monitoring.http_server import Request
 from storage_consumer.monitoring.probes import SILENCE, Probes
 from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.summary import RoundSummary, Silent
-from storage_consumer.testing.storage import FakeClock
+from tests.harness.twins.storage import FakeClock
 
 _AT = 1_700_000_000
 _TSO = _AT * 1000 << 18

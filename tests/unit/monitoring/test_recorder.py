@@ -8,7 +8,7 @@ from storage_consumer.monitoring.recorder import WINDOW, Recorder
 from storage_consumer.monitoring.report import SHOWN_TABLES, Phase, Report, Work
 from storage_consumer.summary import RoundSummary, Silent, TableSummary
 from storage_consumer.telemetry import forget_secrets, register_secret
-from storage_consumer.testing.storage import FakeClock
+from tests.harness.twins.storage import FakeClock
 
 
 class Heard(Silent):

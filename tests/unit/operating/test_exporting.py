@@ -9,7 +9,7 @@ from storage_consumer.errors import StorageUnavailable
 from storage_consumer.model import TableName
 from storage_consumer.operating.exporting import ExportWishes, exported
 from storage_consumer.operating.verification import Server
-from storage_consumer.testing.storage import MemoryStorage
+from tests.harness.twins.storage import MemoryStorage
 
 
 def test_a_store_that_does_not_answer_is_not_taken_for_an_empty_folder() -> None:

@@ -11,7 +11,7 @@ from storage_consumer.monitoring.snapshot import JournalEntry, Snapshot
 from storage_consumer.monitoring.status import judged
 from storage_consumer.monitoring.table_minutes import TableMinute
 from storage_consumer.page.site import Look, Site, Sources
-from storage_consumer.testing.storage import FakeClock
+from tests.harness.twins.storage import FakeClock
 from tests.unit.monitoring.test_status import NOW, report
 
 

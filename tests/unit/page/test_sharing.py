@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from storage_consumer.clock import SystemClock
 from storage_consumer.errors import TargetUnavailable
 from storage_consumer.page.sharing import FIRST_PATIENCE, KEPT, PATIENCE, Shared
-from storage_consumer.testing.storage import FakeClock
+from tests.harness.twins.storage import FakeClock
 
 
 def test_fifty_viewers_cause_one_look() -> None:

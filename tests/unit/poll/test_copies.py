@@ -14,8 +14,8 @@ from storage_consumer.model import TableDefinition, TableName
 from storage_consumer.poll.reader import Poll, StorageReader
 from storage_consumer.storage.local import LocalStorage
 from storage_consumer.storage.paths import COPY
-from storage_consumer.testing.storage import FakeClock, MemoryStorage
 from tests.harness.small_bucket import CREATE_TABLE, SchemaFile, row, schema_document, ts
+from tests.harness.twins.storage import FakeClock, MemoryStorage
 
 V = ts(1)
 UPSTREAM = Upstream(scheme="file", root="/bucket", protocol="csv")

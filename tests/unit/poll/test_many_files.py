@@ -13,7 +13,7 @@ from storage_consumer.plan.finished_files import EVERYTHING, Digests, Finished, 
 from storage_consumer.poll import inventory
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.storage.paths import CONTRADICTS_DATE, UNKNOWN
-from storage_consumer.testing.storage import FakeClock, MemoryStorage
+from tests.harness.twins.storage import FakeClock, MemoryStorage
 from tests.unit.poll.bucket import V1, V2, Bucket
 
 NEW = 20

@@ -8,7 +8,7 @@ from storage_consumer.errors import StorageUnavailable
 from storage_consumer.model import CLOCK_MARGIN_MS, DAY_MS
 from storage_consumer.poll.metadata import RESTART_MS, parse_metadata
 from storage_consumer.poll.reader import ODD_METADATA
-from storage_consumer.testing.storage import FakeClock, MemoryStorage
+from tests.harness.twins.storage import FakeClock, MemoryStorage
 from tests.unit.poll.test_reader import DATA, SCHEMA, V, metadata, reader
 
 

@@ -13,7 +13,7 @@ from storage_consumer.errors import ConfigError, FilesMissing, MalformedSchemaFi
 from storage_consumer.model import StoredObject, TableDefinition
 from storage_consumer.poll.reader import ReadSchemaFile, StorageReader
 from storage_consumer.poll.schema_file import schema_checksum
-from storage_consumer.testing.storage import FakeClock, MemoryStorage
+from tests.harness.twins.storage import FakeClock, MemoryStorage
 
 V = 449000000000000001
 SCHEMA = f"shop/t/meta/schema_{V}_0000000001.json"

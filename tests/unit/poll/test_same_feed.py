@@ -15,7 +15,7 @@ from storage_consumer.poll.metadata import RESTART_MS
 from storage_consumer.poll.reader import Poll, StorageReader
 from storage_consumer.poll.same_feed import refuse_ahead_of_clock
 from storage_consumer.storage.paths import SchemaPath, parse_data_name, parse_other
-from storage_consumer.testing.storage import FakeClock, MemoryStorage
+from tests.harness.twins.storage import FakeClock, MemoryStorage
 
 HOUR = 3_600_000 << 18
 START = 449_000_000_000_000_000

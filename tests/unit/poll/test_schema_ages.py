@@ -12,8 +12,8 @@ from storage_consumer.model import TableColumn, TableDefinition
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.poll.schema_file import parse_schema_file, schema_checksum
 from storage_consumer.storage.local import LocalStorage
-from storage_consumer.testing.storage import FakeClock
 from tests.harness.corpora import FIXTURES
+from tests.harness.twins.storage import FakeClock
 
 V = 449000000000000001
 FILE = """{

@@ -10,7 +10,7 @@ from storage_consumer.config.settings import Upstream
 from storage_consumer.model import DdlKind
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.poll.schema_file import schema_checksum
-from storage_consumer.testing.storage import FakeClock, MemoryStorage
+from tests.harness.twins.storage import FakeClock, MemoryStorage
 from tests.unit.inspection.building import look
 
 V1, V2 = 449000000000000001, 449000000000000500

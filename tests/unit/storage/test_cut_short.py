@@ -14,7 +14,7 @@ from storage_consumer.model import StoredObject
 from storage_consumer.pipeline import file_blocks
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.storage.base import whole
-from storage_consumer.testing.storage import FakeClock, MemoryStorage
+from tests.harness.twins.storage import FakeClock, MemoryStorage
 from tests.unit.building import data_file
 
 ROWS = b'"I","t","s",1,1\n"I","t","s",2,2\n"I","t","s",3,3\n'

@@ -26,7 +26,7 @@ from storage_consumer.plan.table_decisions import (
 )
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import TableProgress
-from storage_consumer.testing.records import TargetRecords
+from tests.harness.twins.records import TargetRecords
 
 
 def restart_of(records: TargetRecords) -> Restart:

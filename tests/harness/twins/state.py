@@ -18,7 +18,8 @@ from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_decisions import Foreseen, Obeyed, TableDecision
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import Decision, TableProgress
-from storage_consumer.testing.operator import (
+from storage_consumer.verifying.result import TableResult
+from tests.harness.twins.operator import (
     apply_decisions,
     follow,
     foresee_decisions,
@@ -27,8 +28,7 @@ from storage_consumer.testing.operator import (
     unobeyed,
     unsettled,
 )
-from storage_consumer.testing.records import TargetRecords
-from storage_consumer.verifying.result import TableResult
+from tests.harness.twins.records import TargetRecords
 
 _ENDED_BY_A_LOAD = ("pause", "reload-done")
 NO_STATEMENTS = TaskStatements(lock_slot="", claim_slot="", close_slot="", lock_checkpoint="", store_checkpoint="")

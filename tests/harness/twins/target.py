@@ -15,7 +15,7 @@ from storage_consumer.plan.journal import DdlAnswer
 from storage_consumer.ports import ServerInfo
 from storage_consumer.sql.table_names import table_names
 from storage_consumer.sql.tokens import Token, tokens
-from storage_consumer.testing.records import TargetRecords
+from tests.harness.twins.records import TargetRecords
 
 FACTS = ServerInfo(server_type="mysql", version="in memory", max_packet=1 << 24, load_data=False)
 

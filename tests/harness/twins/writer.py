@@ -15,7 +15,7 @@ from storage_consumer.job.spec import JobSpec, TablePlan
 from storage_consumer.order.keyless import Events
 from storage_consumer.order.keys import Action, Run
 from storage_consumer.ports import TableProgress
-from storage_consumer.testing.records import Row, TargetRecords
+from tests.harness.twins.records import Row, TargetRecords
 
 Same = Callable[[str, str], str]
 """Maps a column's name and a text of it to what is equal for texts that are one to the target."""
@@ -164,7 +164,7 @@ def _remove(rows: list[Row], row: Row, keys: Collection[Sequence[str]]) -> None:
         rows[:] = [there for there in rows if not any(_is_one(there, row, key) for key in keys)]
 
 
-def _as_it_is(column: str, text: str) -> str:  # noqa: ARG001 - as `Same` has it
+def _as_it_is(column: str, text: str) -> str:
     return text
 
 

@@ -1,4 +1,4 @@
-"""In-memory twins of the clock, the storage, the row writer and the job, for tests of this program and of programs around it."""
+"""In-memory twins of the clock, the storage, the row writer and the job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from storage_consumer.pipeline import RowWriter, file_blocks, read_files, write_
 from storage_consumer.storage.base import Storage
 from storage_consumer.storage.paths import left_out
 from storage_consumer.summary import Progress
-from storage_consumer.testing.writer import write_blocks
+from tests.harness.twins.writer import write_blocks
 
 Row = dict[str, str | None]
 """A row of `MemoryWriter`: column name → wire text."""
