@@ -28,6 +28,9 @@ BEFORE_FEED = (
     "keys but the primary one, and the target lacks it"
 )
 
+_CHANGES_A_TABLE = frozenset((("ALTER", "TABLE"), ("TRUNCATE",), ("CREATE", "INDEX"), ("CREATE", "UNIQUE")))
+"""Beginnings of statements that a table has to be there for."""
+
 
 def described(names: Iterable[TableName], manager: ConsumerManager, target: Target) -> dict[TableName, TargetTable]:
     """Return the tables that the target has, by their folded names in the bucket."""
@@ -47,19 +50,38 @@ def _existing(names: Iterable[TableName], manager: ConsumerManager, target: Targ
     return {name: there[found] if name == found else name for name, found in targets.items() if found in there}
 
 
-def bare(steps: Iterable[DdlStep], manager: ConsumerManager, target: Target) -> list[DdlStep]:
-    """Return the structures of tables that the source had before the changefeed and the target lacks, unless they may be made from columns."""
+def bare(steps: Sequence[DdlStep], manager: ConsumerManager, target: Target) -> list[TableName]:
+    """Return the tables of these steps that the source had before the changefeed and the target lacks.
+
+    None where they may be made from columns: the first statement of such a table finds none then.
+    """
     if manager.makes_bare or manager.floor:
         return []
+    made = {pair[1].folded() for step in steps if (pair := step.ddl.renamed) is not None}
     wanted = [
-        step
+        (step, name)
         for step in steps
-        if step.ensure and not (step.definition.is_view or step.is_of_copy) and not _goes_away(step, manager)
+        if not (step.definition.is_view or step.is_of_copy)
+        and (name := _from_before(step, manager)) is not None
+        and name.folded() not in made
+        and not _goes_away(step, manager)
     ]
     if not wanted:
         return []
-    there = described([step.name for step in wanted], manager, target)
-    return [step for step in wanted if step.name.folded() not in there]
+    there = described([name for _, name in wanted], manager, target)
+    return [name for _, name in wanted if name.folded() not in there]
+
+
+def _from_before(step: DdlStep, manager: ConsumerManager) -> TableName | None:
+    """Return the table that a step needs and no earlier file of the bucket shows; None if there is none."""
+    rename = step.ddl.rename
+    name = step.name if rename is None else rename.old
+    if step.ensure:
+        return name
+    if rename is None and not _CHANGES_A_TABLE.intersection({step.ddl.head[:1], step.ddl.head}):
+        return None
+    table = manager.tables.get(key_of(name))
+    return name if table is None or table.timeline.structure_at(step.version - 1) is None else None
 
 
 def _goes_away(step: DdlStep, manager: ConsumerManager) -> bool:
@@ -149,10 +171,10 @@ def prepared(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep
         return replace(step, skip=skip, source=step)
     _refuse_soft_deletes(step, manager)
     _refuse_no_view(step, manager, target)
-    if bare([step], manager, target):
+    if lacking_rows := bare([step], manager, target):
         ways = manager.catalog.command("reload-done", step.name)
         raise NotReplicable(
-            f"{BEFORE_FEED.format(f'{step.name} ({definition.path})')}. Give it a copy of the source. From an export: {ways}"
+            f"{BEFORE_FEED.format(f'{lacking_rows[0]} ({definition.path})')}. Give it a copy of the source. From an export: {ways}"
         )
     spelled = routed(definition, selection.routes, manager.databases)
     # By the routed names: what is reserved belongs to the target. Strangers are judged by the bucket's own names, before any route.
