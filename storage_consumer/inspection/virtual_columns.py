@@ -26,7 +26,8 @@ def stored_columns(query: str) -> frozenset[str]:
 
 def _generated(query: str, *, stored: bool) -> frozenset[str]:
     found = tokens(query)
-    if any(token.upper == "VIEW" for token in found[:6]):
+    # Each may be a name behind the other: `view` is no reserved word.
+    if next((token.upper for token in found if token.upper in ("TABLE", "VIEW")), "") != "TABLE":
         return frozenset()
     names = (
         _column(found, at)
