@@ -25,7 +25,7 @@ from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
-from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
+from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED
 from storage_consumer.plan.table_decisions import is_skipped
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import TableProgress
@@ -57,10 +57,13 @@ class StoredProgress:
             noted = tables.journal.c
             journal = connection.execute(
                 select(noted.table_dir, noted.version, noted.checksum, noted.state).where(
-                    noted.state.in_((DONE, SKIPPED, STARTED))
+                    noted.state.in_((DONE, SKIPPED, STARTED, FAILED))
                 )
             ).all()
         self._copies = dict(copies)
+        by_state = defaultdict[str, set[DdlId]](set)
+        for row in journal:
+            by_state[row.state].add(DdlId(row.table_dir, row.version, row.checksum))
         restart = Restart(
             checkpoint=feed.checkpoint_running,
             lowest=feed.checkpoint,
@@ -78,8 +81,9 @@ class StoredProgress:
             skipped={row.table_key: row.error for row in progress if is_skipped(row.state, row.error)},
             lost={row.table_key: row.error for row in progress if row.state == TableState.LOST},
             done=done,
-            journalled=frozenset(DdlId(r.table_dir, r.version, r.checksum) for r in journal if r.state != STARTED),
-            started=frozenset(DdlId(r.table_dir, r.version, r.checksum) for r in journal if r.state == STARTED),
+            journalled=frozenset(by_state[DONE] | by_state[SKIPPED]),
+            started=frozenset(by_state[STARTED]),
+            refused=frozenset(by_state[FAILED]),
         )
         return restart, feed.storage_checkpoint
 

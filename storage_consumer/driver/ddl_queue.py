@@ -32,10 +32,10 @@ class DdlQueue:
         return any(step.identity in self._taken or step.identity in running for step in group)
 
     @property
-    def at_work(self) -> set[str]:
-        """The keys of the tables of which a statement runs or waits for its turn."""
+    def at_work(self) -> list[DdlStep]:
+        """The statements that run or wait for their turn."""
         waiting = (step for group in self._groups for step in group)
-        return {step.origin.table_key for step in (*waiting, *(step for step, _ in self.workers.running))}
+        return [step.origin for step in (*waiting, *(step for step, _ in self.workers.running))]
 
     def add(self, group: Sequence[DdlStep], ordered: Sequence[DdlStep]) -> None:
         """Add a group. `ordered`: its statements, and those inferred from them, in the order in which they run."""

@@ -23,9 +23,18 @@ LATE = (
 class DdlBacklog:
     """The statements that have not run, and first structures without one, which the target must have."""
 
-    def __init__(self, journalled: Collection[DdlId], started: frozenset[DdlId]) -> None:
-        """Begin with what the journal says: the statements that are done, and those that were started and may have taken effect."""
+    def __init__(
+        self,
+        journalled: Collection[DdlId],
+        started: frozenset[DdlId],
+        refused: Collection[DdlId],
+    ) -> None:
+        """Begin with what the journal says: the statements that are done, started or refused.
+
+        Those that were started may have taken effect, and those that were refused had none.
+        """
         self.started: Final = started
+        self._refused = refused
         self._pending: dict[DdlId, DdlStep] = {}
         # Those that are structures.
         self._structures: dict[DdlId, DdlStep] = {}
@@ -41,8 +50,10 @@ class DdlBacklog:
     def take(self, step: DdlStep, table: TableConsumer) -> bool:
         """Queue a statement, or a structure, of a table unless it ran; return whether it came too late to run in its place."""
         ran = step.identity in self._ran
-        # A view at exactly its checkpoint may have been left out there, and what comes after it may have begun.
-        place = step.version - 1 if step.creates_view and not table.status.excluded else step.version
+        # Left out at exactly its checkpoint, a view has had its turn: what follows may have begun.
+        refused = step.identity in self._refused
+        left_out = step.makes_view and refused and not table.status.excluded
+        place = step.version - left_out
         # The copy may hold its effects: the manager decides once all definitions are in.
         if step.version <= table.copies.copied_at:
             # A copy brings its own table, so a structure is no longer needed. Nor does what is done wait for one that is being written.

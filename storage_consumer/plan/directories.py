@@ -94,6 +94,8 @@ class Restart:
     """Identities of the DDL that are done, or skipped by decision."""
     started: frozenset[DdlId] = frozenset()
     """Identities of the DDL that were sent to the target and may have taken effect."""
+    refused: frozenset[DdlId] = frozenset()
+    """Identities of the DDL that had no effect, since the target or the program refused them."""
 
 
 class Catalog:

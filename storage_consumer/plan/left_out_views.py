@@ -49,21 +49,23 @@ class LeftOutViews:
         touched = self._touches.of(step)
         self._due |= {key for key, view in self._views.items() if touched & self._touches.of(view)}
 
-    def try_again(self, at_work: Collection[str], decided: Collection[DdlId] = ()) -> bool:
+    def try_again(self, at_work: Collection[DdlStep], decided: Collection[DdlId] = ()) -> bool:
         """Queue those that may be made by now, or that an operator has `decided` about; return whether there were any.
 
-        `at_work`: keys of views of which a later statement runs or is about to: it may end the view.
+        `at_work`: statements that run or are about to. A later one of a view may end it, so
+        that the view waits for it. A view's own is queued again, so that what comes after it waits.
         """
         wanted = [step for key, step in self._views.items() if key in self._due or step.identity in decided]
-        at_work = {*at_work, *self._in_doubt()} if wanted else at_work
-        found = [step for step in wanted if step.table_key not in at_work]
-        self._due = {step.table_key for step in wanted if step.table_key in at_work}
+        own = {step.identity for step in at_work}
+        busy = {step.table_key for step in at_work} | self._in_doubt() if wanted else set()
+        found = [step for step in wanted if step.identity in own or step.table_key not in busy]
+        self._due = {step.table_key for step in wanted if step not in found}
         for step in found:
             del self._views[step.table_key]
             table = self._tables[step.table_key]
             if table.status.excluded or not self.is_last(step):
                 continue
-            if self._may_meet_another(step):
+            if step.identity not in own and self._may_meet_another(step):
                 table.pass_statement(step.version, dropped=False, why=_OTHER.format(step.name, step.definition.path))
             else:
                 self._backlog.put_back(step)

@@ -59,7 +59,7 @@ class ConsumerManager:
         self.catalog: Final = Catalog(restart, tells_time=tells_time, selection=self.selection, command=command)
         self.tables: Final[Mapping[str, TableConsumer]] = self.catalog.tables
         self.sequences: Final = self.catalog.sequences
-        self.backlog: Final = DdlBacklog(restart.journalled, restart.started)
+        self.backlog: Final = DdlBacklog(restart.journalled, restart.started, restart.refused)
         self.lifetimes: Final = Lifetimes()
         self.touches: Final = Touches(self.backlog, self.catalog, self.selection.routes, self.lifetimes)
         self.stopped: Final = StoppedDdl()
@@ -153,7 +153,9 @@ class ConsumerManager:
             alone = (step for step in copied if step not in made and (step.makes_view or not gives_away(step)))
             found = [step for step in alone if is_covered(step, self.tables, self.touches.of)] + together
             for step in copied:
-                if step not in found:
+                if step in made:
+                    self.left_out.take(step)
+                elif step not in found:
                     self.backlog.put_back(step)
                     self.touches.renew()
             count_as_copied(found, together, (self.backlog, self.catalog, self.touches))

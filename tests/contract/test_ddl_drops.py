@@ -21,19 +21,25 @@ NEVER_SEEN = (DROP_VIEW, "VIEW", "shop.v"), (DROP, "TABLE", "shop.v"), (DROP_DAT
 
 @pytest.mark.parametrize(("kind", "what", "name"), NEVER_SEEN)
 def test_drop_of_what_was_never_seen(rig: Rig, kind: int, what: str, name: str) -> None:
-    """A DROP of what the bucket never showed is done where the target lacks it too; of something known it is refused."""
+    """A DROP of what the bucket never showed is done where the target lacks it too.
+
+    Of something known it is refused, unless that is a view.
+    """
     step, error = rig.step(f"DROP {what} {name}", kind, name), r"error (1008|1051|4092)"
     assert re.search(error, rig.run(step, seen=False))
     assert (rig.journalled(step), rig.moved(step)) == (DONE, True)
+    known = rig.step(step.definition.query, kind, name)
+    if kind == DROP_VIEW:
+        assert re.search(f"there is no such view: .*{error}", rig.run(known))
+        return
     with pytest.raises(DdlFailed, match=error):
-        rig.run(rig.step(step.definition.query, kind, name))
+        rig.run(known)
 
 
 @pytest.mark.parametrize("rig", KINDS, indirect=True)
 @pytest.mark.parametrize(
     ("made", "dropped", "kind", "name"),
     [
-        ("CREATE VIEW `v` AS SELECT 1", "DROP VIEW `shop`.`v`", DROP_VIEW, "shop.v"),
         ("CREATE TABLE `t` (`id` INT)", "DROP TABLE `t`", DROP, "shop.t"),
         ("CREATE DATABASE `other`", "DROP DATABASE `other`", DROP_DATABASE, "other"),
     ],

@@ -183,7 +183,7 @@ def test_checkpoints_never_fall(rig: Rig) -> None:
 
 
 def test_load_gives_back_what_was_saved(rig: Rig) -> None:
-    """Tables, sequences and statements come back by their exact names; of statements only those that are resolved."""
+    """Tables, sequences and all statements that were tried come back by their exact names."""
     state = rig.owner()
     long = "s" * 64 + "/" + "表" * 64
     tables = [
@@ -216,6 +216,7 @@ def test_load_gives_back_what_was_saved(rig: Rig) -> None:
         done=sequences,
         journalled=frozenset({DdlId(ODD, LAST, 2), DdlId(ODD, LAST, 3)}),
         started=frozenset({DdlId(ODD, LAST, 1)}),
+        refused=frozenset({DdlId(ODD, LAST, 4)}),
     )
 
 

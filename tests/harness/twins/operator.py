@@ -8,7 +8,7 @@ from dataclasses import replace
 from storage_consumer.model import TableName
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.directories import Restart
-from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
+from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED
 from storage_consumer.plan.loads import OPEN, LoadPhase
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_decisions import (
@@ -65,6 +65,7 @@ def restart_of(records: TargetRecords) -> Restart:
         },
         journalled=frozenset(i for i, entry in records.journal.items() if entry.state in (DONE, SKIPPED)),
         started=frozenset(i for i, entry in records.journal.items() if entry.state == STARTED),
+        refused=frozenset(i for i, entry in records.journal.items() if entry.state == FAILED),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -15,7 +16,7 @@ from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
 from tests.unit.copying import MemoryCopy, WithCopies
 from tests.unit.deciding import decide
 from tests.unit.driver.test_requested_loads import killed_at
-from tests.unit.driving import World, held, of, running
+from tests.unit.driving import Stop, World, held, of, running
 
 DROP, ALTER, RENAME, CREATE_VIEW, DROP_VIEW = 4, 5, 14, 21, 24
 BODY = "(id INT PRIMARY KEY, name VARCHAR(20))"
@@ -285,6 +286,119 @@ def test_view_whose_next_statement_was_interrupted(world: World, later: str, *, 
     assert not [table for table in world.once().tables if table.error]
     views = [each for each in world.records.structures.values() if each.is_view]
     assert [[column.name for column in each.columns] for each in views] == ([["id", "name"]] if columns else [])
+
+
+def gone_by_hand(world: World) -> None:
+    """Have somebody create the table d.gone."""
+    name, structures = TableName(schema="d", table="gone"), world.records.structures
+    structures[name] = replace(structures[TableName(schema="d", table="t")], name=name)
+
+
+def views_of(world: World) -> list[str]:
+    """The views in the target, in order."""
+    return sorted(str(name) for name, each in world.records.structures.items() if each.is_view)
+
+
+def effects_on_views(world: World) -> list[str]:
+    """The first and the last word of each statement that took effect on a view."""
+    words = [effect.split() for effect in world.records.effects if "VIEW" in effect]
+    return [f"{found[0]} {found[-1]}" for found in words]
+
+
+@pytest.mark.parametrize("was_left_out", [False, True])
+def test_view_that_is_made_while_the_state_is_read(world: World, *, was_left_out: bool) -> None:
+    """Its DROP waits: it would find nothing, and the statement that still runs would make it."""
+    world.bucket.create("d.u")
+    world.bucket.metadata(ts(2))
+    if was_left_out:
+        view(world, 3)
+        world.bucket.metadata(ts(5))
+    world.once()
+    works = held(world, 1)
+    if was_left_out:
+        gone_by_hand(world)
+    else:
+        view(world, 3, reads="`d`.`t`")
+        world.bucket.metadata(ts(5))
+
+    def act(rounds: int) -> None:
+        if rounds == 1:
+            world.bucket.schema("d.v", ts(6), "DROP VIEW `d`.`v`", DROP_VIEW, ())
+            world.bucket.metadata(ts(9))
+            decide(world, "resume", table="u", schema="d")
+        elif rounds == 3:
+            works.popleft()()
+        elif rounds == 5:
+            world.stop.requested.set()
+
+    summary = running(world, act)
+    assert (summary.checkpoint, summary.halted) == (ts(9), ())
+    reads = "`d`.`gone`" if was_left_out else "`d`.`t`"
+    assert effects_on_views(world) == [f"CREATE {reads}", "DROP `d`.`v`"]
+
+
+def test_view_whose_next_statement_may_not_run_yet(world: World) -> None:
+    """The last statement that may run makes it, while the one at exactly the checkpoint waits."""
+    view(world, 3)
+    view(world, 9, reads="`d`.`t`", replaces=True)
+    world.bucket.metadata(ts(9))
+
+    def act(_: int) -> None:
+        world.stop.requested.set()
+
+    made: list[str] = []
+    for checkpoint, new in ((9, []), (9, ["CREATE `d`.`gone`"]), (12, ["CREATE `d`.`t`"])):
+        world.bucket.metadata(ts(checkpoint))
+        world.stop = Stop()
+        summary = running(world, act)
+        made += new
+        assert ([table.table for table in summary.tables if table.error] == []) is bool(made)
+        assert effects_on_views(world) == made
+        gone_by_hand(world)
+
+
+def test_view_from_before_the_copy_whose_end_was_interrupted() -> None:
+    """It is not made before its DROP has its outcome."""
+    copy = MemoryCopy(snapshot=ts(10))
+    copy.add("d.t", [("1", '"copy"')])
+    world = WithCopies(copy, initial=True)
+    world.bucket.create("d.t")
+    view(world, 3)
+    world.bucket.metadata(ts(12))
+    assert of(world.once(), "d.v").error
+    world.bucket.schema("d.v", ts(13), "DROP VIEW `d`.`v`", DROP_VIEW, ())
+    world.bucket.metadata(ts(20))
+    # After the view's own statement.
+    killed_at(world, "before MemoryTarget.execute_ddl", 2)
+    gone_by_hand(world)
+    assert not [table for table in world.once().tables if table.error]
+    assert views_of(world) == []
+
+
+def test_rename_of_a_view_that_was_left_out_at_the_checkpoint(world: World) -> None:
+    """It takes no other view along that has come to have the old name since."""
+    world.bucket.schema("d.w", ts(4), "RENAME TABLE `d`.`v` TO `d`.`w`", RENAME, SHOWN)
+    world.bucket.metadata(ts(4))
+    assert "d.v is no view in the target" in of(world.once(), "d.w").error
+    view(world, 6, reads="`d`.`t`")
+    world.bucket.metadata(ts(9))
+    killed_at(world, "after MemoryTarget.execute_ddl")
+    summary = world.once()
+    assert (summary.checkpoint, summary.halted, summary.waiting) == (ts(9), (), ())
+    assert views_of(world) == ["d.v"]
+
+
+def test_view_that_somebody_has_dropped(world: World) -> None:
+    """Its DROP has nothing to do, and holds up nothing."""
+    view(world, 3, reads="`d`.`t`")
+    world.bucket.metadata(ts(5))
+    world.once()
+    del world.records.structures[TableName(schema="d", table="v")]
+    world.bucket.schema("d.v", ts(6), "DROP VIEW `d`.`v`", DROP_VIEW, ())
+    world.bucket.metadata(ts(9))
+    summary = world.once()
+    assert (summary.checkpoint, summary.halted, summary.waiting) == (ts(9), (), ())
+    assert [entry.note for entry in world.records.journal.values() if "no such view" in entry.note]
 
 
 def test_view_that_the_next_owner_has_replaced(world: World) -> None:
