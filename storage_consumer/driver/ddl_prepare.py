@@ -5,6 +5,7 @@ The bucket's names are used everywhere but in the target: `described` and `prepa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -57,13 +58,14 @@ def bare(steps: Sequence[DdlStep], manager: ConsumerManager, target: Target) -> 
     """
     if manager.makes_bare or manager.floor:
         return []
-    made = {pair[1].folded() for step in steps if (pair := step.ddl.renamed) is not None}
+    # Of several renames of one version, as in a swap, no file may show the name in between.
+    renames = Counter(step.version for step in steps if step.ddl.renamed is not None)
     wanted = [
         (step, name)
         for step in steps
         if not (step.definition.is_view or step.is_of_copy)
         and (name := _from_before(step, manager)) is not None
-        and name.folded() not in made
+        and (step.ddl.renamed is None or renames[step.version] == 1)
         and not _goes_away(step, manager)
     ]
     if not wanted:
