@@ -137,11 +137,14 @@ class RunningStatement:
 class Progress(Protocol):
     """Receives the progress of a round. It is called from the driver's threads, must not raise, and must return quickly."""
 
-    def round_started(self, *, files: int, size: int, storage_checkpoint: int) -> None:
-        """Show that a round begins: `files` data files with `size` bytes in all are to be read."""
+    def round_started(self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0) -> None:
+        """Show that a round begins.
 
-    def advanced(self, *, files: int, rows: int) -> None:
-        """Count `files` more files that were read, with `rows` row changes."""
+        `files` data files with `size` bytes in all are to be read, and `statements` are to run.
+        """
+
+    def advanced(self, *, files: int = 0, rows: int = 0, statements: int = 0) -> None:
+        """Count `files` more files that were read, with `rows` row changes, and `statements` that are done."""
 
     def ddl(self, *, table: str, query: str) -> None:
         """Show that a statement is about to run."""
@@ -153,10 +156,10 @@ class Progress(Protocol):
 class Silent:
     """A `Progress` that shows nothing."""
 
-    def round_started(self, *, files: int, size: int, storage_checkpoint: int) -> None:
+    def round_started(self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0) -> None:
         """Show nothing."""
 
-    def advanced(self, *, files: int, rows: int) -> None:
+    def advanced(self, *, files: int = 0, rows: int = 0, statements: int = 0) -> None:
         """Show nothing."""
 
     def ddl(self, *, table: str, query: str) -> None:

@@ -341,11 +341,11 @@ EVENTS: dict[str, Event] = {
     "round_started": Event(meaning="The next round begins to poll the bucket.", fields=("number",), levels=("debug",)),
     "round_progress": Event(
         meaning="A round, or a statement beside it, takes long; said every 30 seconds. `phase`: whether it lists the "
-        "bucket (`poll`), applies rows, or waits for a statement. `bytes` are those of all `files`; `expected_end` goes "
-        "by the files that are left. `query` is the longest-running of the `statements` that run.",
+        "bucket (`poll`), applies rows, or waits for a statement. `bytes` are those of all `files`; `ddls` "
+        "are the statements that it has to run; `expected_end` goes by the files and statements that are left. `query` is the longest-running of the `statements` that run.",
         fields=(
-            *("phase", "seconds", "files_done", "files", "bytes", "rows", "rows_per_second", "seconds_left"),
-            *("expected_end", "storage_checkpoint", "statements", "table", "version", "query", "statement_seconds"),
+            *("phase", "seconds", "files_done", "files", "bytes", "rows", "rows_per_second", "storage_checkpoint"),
+            *("ddls_done", "ddls", "seconds_left", "expected_end", "statements", "table", "version", "query", "statement_seconds"),
         ),
     ),
     "until_reached": Event(

@@ -23,6 +23,9 @@ class Figures:
 
     files: int = 0
     done: int = 0
+    """Files read."""
+    statements: int = 0
+    statements_done: int = 0
     passed: str = ""
     """Time since its start."""
     left: str = ""
@@ -33,6 +36,16 @@ class Figures:
     """Empty if no checkpoint is known."""
     statement: str = ""
     """Which statement was started last; empty if none was."""
+
+    @property
+    def steps(self) -> int:
+        """Files and statements."""
+        return self.files + self.statements
+
+    @property
+    def steps_done(self) -> int:
+        """Those of them that are done."""
+        return self.done + self.statements_done
 
 
 def columns(stream: TextIO) -> int:
@@ -58,8 +71,10 @@ def bar_format(figures: Figures, width: int) -> str:
 
 def _layouts(figures: Figures) -> Iterator[tuple[str, str]]:
     """Yield what comes before and behind the bar, the fullest line first; nothing comes behind where there is no bar."""
-    percentage = f"{figures.done * 100 // max(figures.files, 1):3}%"
-    files, left = f"{figures.done}/{figures.files} files", f"{figures.left} left"
+    percentage = f"{figures.steps_done * 100 // max(figures.steps, 1):3}%"
+    statements = f"{figures.statements_done}/{figures.statements} statements" if figures.statements else ""
+    files = _joined(statements, f"{figures.done}/{figures.files} files" if figures.files else "")
+    left = f"{figures.left} left"
     statement = disp_trim(figures.statement, _LONGEST_STATEMENT)
     full = _joined(f"{figures.passed}<{figures.left}", statement, figures.rows, figures.rate, figures.lag)
     yield f"catching up: {percentage}|", f"| {files} [{full}]"

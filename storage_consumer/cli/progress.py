@@ -24,7 +24,7 @@ from storage_consumer.summary import Progress, RoundSummary, RunningStatement, S
 
 _log = telemetry.Log("display")
 MANY_FILES = 50
-"""Number of files from which a round shows its bar immediately."""
+"""Number of files and statements from which a round shows its bar immediately."""
 _NAMED = 10
 """Number of halted tables that a line names."""
 _LOGGED_AGAIN = 600.0
@@ -104,15 +104,15 @@ class Reporter:
         self._round_logged_at = 0.0
         self._lock = threading.Lock()
 
-    def round_started(self, *, files: int, size: int, storage_checkpoint: int) -> None:
+    def round_started(self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0) -> None:
         """Begin to watch the round, and pass the call on."""
-        self._watch.started(files=files, size=size, storage_checkpoint=storage_checkpoint)
-        self._inner.round_started(files=files, size=size, storage_checkpoint=storage_checkpoint)
+        for each in (self._watch.started, self._inner.round_started):
+            each(files=files, size=size, storage_checkpoint=storage_checkpoint, statements=statements)
 
-    def advanced(self, *, files: int, rows: int) -> None:
+    def advanced(self, *, files: int = 0, rows: int = 0, statements: int = 0) -> None:
         """Count, and pass the call on."""
-        self._watch.advanced(files=files, rows=rows)
-        self._inner.advanced(files=files, rows=rows)
+        for each in (self._watch.advanced, self._inner.advanced):
+            each(files=files, rows=rows, statements=statements)
 
     def ddl(self, *, table: str, query: str) -> None:
         """Pass the call on."""
@@ -172,7 +172,7 @@ class Reporter:
 
 
 class Bar:
-    """A `Progress` on a terminal: files, rows, rows/s, lag of the checkpoint behind the wall clock, time left.
+    """A `Progress` on a terminal: statements, files, rows, rows/s, lag of the checkpoint behind the wall clock, time left.
 
     It appears only while a round takes long, and leaves nothing on the screen. It fits the terminal's width, also after a
     resize, and uses no colours. Calls may come from any thread. A terminal that is gone ends the bar, and nothing else.
@@ -203,25 +203,27 @@ class Bar:
         self._checkpoint = 0
         self._storage_checkpoint = 0
 
-    def round_started(self, *, files: int, size: int, storage_checkpoint: int) -> None:  # noqa: ARG002 - files are the scale
+    def round_started(self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0) -> None:  # noqa: ARG002 - files and statements are the scale
         """Prepare a bar if there is anything to do."""
         with self._drawing():
             self._close()
             self._rows, self._started, self._storage_checkpoint = 0, time.monotonic(), storage_checkpoint
-            self._figures = Figures(files=files)
-            if not files:
+            self._figures = Figures(files=files, statements=statements)
+            if not self._figures.steps:
                 return
             # It never draws by itself: how long it waits to be shown, and what the line holds, is decided here.
-            self._bar = tqdm(total=files, file=self._stream, leave=False, delay=math.inf, miniters=1)
+            self._bar = tqdm(total=self._figures.steps, file=self._stream, leave=False, delay=math.inf, miniters=1)
             telemetry.around_writes(self._aside)
             self._draw()
 
-    def advanced(self, *, files: int, rows: int) -> None:
+    def advanced(self, *, files: int = 0, rows: int = 0, statements: int = 0) -> None:
         """Move the bar."""
         with self._drawing():
             self._rows += rows
+            done, ran = self._figures.done + files, self._figures.statements_done + statements
+            self._figures = replace(self._figures, done=done, statements_done=ran)
             if self._bar is not None:
-                self._bar.n += files
+                self._bar.n = self._figures.steps_done
                 self._draw(at_most_every=self._every)
 
     def ddl(self, *, table: str, query: str) -> None:  # noqa: ARG002 - a statement can be longer than a line
@@ -288,7 +290,7 @@ class Bar:
 
     def _is_due(self) -> bool:
         """Return whether the bar may be on the screen by now."""
-        patience = 0.0 if self._figures.files >= self._many_files else self._patience
+        patience = 0.0 if self._figures.steps >= self._many_files else self._patience
         return self._bar is not None and time.monotonic() - self._started >= patience
 
     @contextmanager
@@ -313,9 +315,8 @@ class Bar:
         lag = f"lag {span(known)}" if known is not None else f"lag >{span(least)}" if least is not None else ""
         return replace(
             self._figures,
-            done=int(bar.n),
             passed=span(passed),
-            left=span(passed * (self._figures.files - bar.n) / bar.n) if bar.n else "?",
+            left=span(passed * (self._figures.steps - bar.n) / bar.n) if bar.n else "?",
             rows=f"{self._rows:,} rows",
             rate=f"{self._rows / passed:,.0f} rows/s",
             lag=lag,

@@ -29,9 +29,12 @@ class _Round:
     files: int = 0
     size: int = 0
     storage_checkpoint: int = 0
+    ddls: int = 0
+    """Statements to run."""
     done: int = 0
     """Files read."""
     rows: int = 0
+    ddls_done: int = 0
     has_advanced: bool = True
     """Whether files were read since the last line."""
 
@@ -55,20 +58,22 @@ class RoundWatch:
         elif name == "retry" and fields.get("what") == "round":
             self.finished()
 
-    def started(self, *, files: int, size: int, storage_checkpoint: int) -> None:
-        """Note that the bucket was polled: `files` with `size` bytes in all are to be read."""
+    def started(self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0) -> None:
+        """Note that the bucket was polled: see `Progress.round_started`."""
         with self._lock:
             running = self._round or self._begin()
             running.polled = True
             running.files, running.size, running.storage_checkpoint = files, size, storage_checkpoint
+            running.ddls = statements
 
-    def advanced(self, *, files: int, rows: int) -> None:
-        """Count what was read."""
+    def advanced(self, *, files: int = 0, rows: int = 0, statements: int = 0) -> None:
+        """Count what was done."""
         with self._lock:
             if self._round is not None:
                 self._round.done += files
                 self._round.rows += rows
-                self._round.has_advanced = True
+                self._round.ddls_done += statements
+                self._round.has_advanced |= bool(files or rows)
 
     def finished(self) -> None:
         """Note that no round runs."""
@@ -124,9 +129,12 @@ class RoundWatch:
             "rows_per_second": round(running.rows / max(age, 0.001)),
             "storage_checkpoint": running.storage_checkpoint,
         }
-        # By files: what is left takes as long for each as what is done. Nothing is known before the first.
-        if 0 < running.done < running.files:
-            left = age * (running.files - running.done) / running.done
+        if running.ddls:
+            fields |= {"ddls_done": running.ddls_done, "ddls": running.ddls}
+        done, steps = running.done + running.ddls_done, running.files + running.ddls
+        # Each file and statement that is left takes as long as those that are done. Nothing is known before the first.
+        if 0 < done < steps:
+            left = age * (steps - done) / done
             fields |= {"seconds_left": round(left), "expected_end": utc_time(self._now() + left)}
         return fields
 

@@ -93,6 +93,8 @@ class DdlOutcomes:
             self.resume(step)
             _log.info("ddl_settled", **fields)
         else:
+            # One inferred from others was never among those that were to run.
+            self.context.progress.advanced(statements=not step.inferred)
             _log.info("ddl_finished", **fields, note=outcome.note, seconds=round(outcome.seconds, 3))
 
     def _leave_out(self, step: DdlStep, why: str) -> None:

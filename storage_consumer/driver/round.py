@@ -32,10 +32,13 @@ def run_round(
         ledger.storage_checkpoint = checkpoint = max(poll.checkpoint, ledger.storage_checkpoint)
         ledger.refused_checkpoint = poll.refused_checkpoint
         late = Intake(context, ledger).take(poll)
-    context.progress.round_started(
-        files=manager.pending_files, size=manager.pending_bytes, storage_checkpoint=checkpoint
-    )
     reach = ledger.reach
+    context.progress.round_started(
+        files=manager.pending_files,
+        size=manager.pending_bytes,
+        storage_checkpoint=checkpoint,
+        statements=manager.backlog.upto(reach),
+    )
     # Statements at exactly the checkpoint may still be missing from the bucket. One of them that ran shows that all were stored.
     is_stable = (
         take_last_ddl or reach < checkpoint or checkpoint == stable_checkpoint or manager.backlog.is_half_done(reach)

@@ -159,6 +159,8 @@ def _rounds(facts: Facts) -> dict[str, _Values]:
         "round_seconds": work.seconds if work else 0.0,
         "round_files": work.files if work else 0,
         "round_files_done": work.files_done if work else 0,
+        "round_statements": work.statements if work else 0,
+        "round_statements_done": work.statements_done if work else 0,
     }
 
 

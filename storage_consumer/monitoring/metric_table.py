@@ -85,6 +85,8 @@ METRICS: dict[str, Metric] = {
     "round_seconds": _gauge("For how long the running round has been applying; 0 between rounds."),
     "round_files": _gauge("Files that the running round has to read; 0 between rounds."),
     "round_files_done": _gauge("Files of these that are read."),
+    "round_statements": _gauge("DDL statements that the running round has to run; 0 between rounds."),
+    "round_statements_done": _gauge("Statements of these that are done."),
     "pending_files": _gauge(
         "Files with rows beyond the storage checkpoint, or not yet read, at the end of the last round."
     ),

@@ -30,13 +30,15 @@ class _Round:
     began: float
     files: int
     size: int
+    statements: int
     files_done: int = 0
     rows: int = 0
+    statements_done: int = 0
 
     @property
     def left(self) -> int:
-        """How many files are still to be read."""
-        return self.files - self.files_done
+        """How many files are still to be read, and statements to run."""
+        return self.files + self.statements - self.files_done - self.statements_done
 
 
 @dataclass(slots=True)
@@ -75,7 +77,7 @@ class Recorder:
         self._phase = Phase.STARTING
         self._retry = ""
         self._least_left = math.inf
-        """Fewest files that a round had left which had to be retried, since the retries began."""
+        """Fewest files and statements that a round had left which had to be retried, since the retries began."""
         self._round: _Round | None = None
         self._moved_at = 0.0
         self._rate = _Rate()
@@ -95,29 +97,32 @@ class Recorder:
 
     # what happens
 
-    def round_started(self, *, files: int, size: int, storage_checkpoint: int) -> None:
+    def round_started(self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0) -> None:
         """Begin a round."""
         with self._lock:
             self._begin(Phase.APPLYING)
             self._moved_at = self._clock.monotonic()
             self._source = (storage_checkpoint, self._clock.now())
-            self._round = _Round(self._moved_at, files, size)
-        self._inner.round_started(files=files, size=size, storage_checkpoint=storage_checkpoint)
+            self._round = _Round(self._moved_at, files, size, statements)
+        self._inner.round_started(
+            files=files, size=size, storage_checkpoint=storage_checkpoint, statements=statements
+        )
 
-    def advanced(self, *, files: int, rows: int) -> None:
-        """Count files and rows."""
+    def advanced(self, *, files: int = 0, rows: int = 0, statements: int = 0) -> None:
+        """Count files, rows and statements."""
         with self._lock:
             now = self._clock.monotonic()
             if self._round is not None:
                 self._round.files_done += files
                 self._round.rows += rows
+                self._round.statements_done += statements
                 if self._round.left < self._least_left:
                     self._enter(Phase.APPLYING)
             self._read += rows
             self._tally.files += files
             self._rate.add(self._moved_at, now, rows)
             self._moved_at = now
-        self._inner.advanced(files=files, rows=rows)
+        self._inner.advanced(files=files, rows=rows, statements=statements)
 
     def ddl(self, *, table: str, query: str) -> None:
         """Pass the call on."""
@@ -258,4 +263,6 @@ class Recorder:
             bytes=running.size,
             files_done=running.files_done,
             rows=running.rows,
+            statements=running.statements,
+            statements_done=running.statements_done,
         )

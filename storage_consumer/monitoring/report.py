@@ -42,6 +42,19 @@ class Work:
     files_done: int = 0
     rows: int = 0
     """Row changes read so far."""
+    statements: int = 0
+    """DDL statements that it has to run."""
+    statements_done: int = 0
+
+    @property
+    def steps(self) -> int:
+        """Files and statements."""
+        return self.files + self.statements
+
+    @property
+    def steps_done(self) -> int:
+        """Those of them that are done."""
+        return self.files_done + self.statements_done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

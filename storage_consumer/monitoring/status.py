@@ -390,8 +390,8 @@ def _counted(table: Table, snapshot: Snapshot) -> str:
 
 
 def _seconds_left(report: Report | None) -> float | None:
-    """Return the seconds until the running round ends, if every file takes as long as those that were read."""
+    """Return the seconds until the running round ends, if each file and statement takes as long as those done."""
     work = report.work if report else None
-    if work is None or not work.files_done or not work.files:
+    if work is None or not work.steps_done or not work.steps:
         return None
-    return work.seconds * max(0, work.files - work.files_done) / work.files_done
+    return work.seconds * max(0, work.steps - work.steps_done) / work.steps_done

@@ -78,4 +78,4 @@ def is_own(process: Report, snapshot: Snapshot) -> bool:
 def progress(status: Status) -> Bar | None:
     """Return how far the running round is; None if none runs, or it has nothing to read."""
     work = status.report.work if status.report and status.is_reported else None
-    return Bar(done=work.files_done, of=work.files) if work and work.files else None
+    return Bar(done=work.steps_done, of=work.steps) if work and work.steps else None

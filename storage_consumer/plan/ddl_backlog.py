@@ -47,6 +47,10 @@ class DdlBacklog:
         """Yield what has not run."""
         return iter(self._pending.values())
 
+    def upto(self, reach: int) -> int:
+        """Return how many have not run up to a commit-ts, inclusive."""
+        return sum(step.version <= reach for step in self)
+
     def take(self, step: DdlStep, table: TableConsumer) -> bool:
         """Queue a statement, or a structure, of a table unless it ran; return whether it came too late to run in its place."""
         ran = step.identity in self._ran

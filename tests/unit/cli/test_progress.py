@@ -76,6 +76,20 @@ def test_the_bar_shows_files_rows_rate_and_lag() -> None:
         assert part in shown
 
 
+def test_the_bar_shows_how_many_statements_are_done() -> None:
+    """A first run over many tables creates them before it reads a file, and the bar moves with that."""
+    stream = Terminal()
+    bar = _bar(stream)
+    bar.round_started(files=40, size=10, storage_checkpoint=0, statements=60)
+    for _ in range(30):
+        bar.advanced(statements=1)
+    assert " 30%|" in stream.getvalue()
+    assert "30/60 statements, 0/40 files [" in stream.getvalue()
+    bar.advanced(files=40, rows=40)
+    assert " 70%|" in stream.getvalue()
+    bar.round_finished(RoundSummary())
+
+
 def test_the_bar_leaves_nothing_behind() -> None:
     """After the round the line is empty again."""
     stream = Terminal()
@@ -284,13 +298,13 @@ class Noting(Silent):
         """Nothing was called yet."""
         self.calls: list[str] = []
 
-    def round_started(self, *, files: int, size: int, storage_checkpoint: int) -> None:
+    def round_started(self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0) -> None:
         """A round begins."""
-        self.calls.append(f"started {files} {size} {storage_checkpoint}")
+        self.calls.append(f"started {files} {size} {storage_checkpoint} {statements}")
 
-    def advanced(self, *, files: int, rows: int) -> None:
+    def advanced(self, *, files: int = 0, rows: int = 0, statements: int = 0) -> None:
         """Files were read."""
-        self.calls.append(f"advanced {files} {rows}")
+        self.calls.append(f"advanced {files} {rows} {statements}")
 
     def ddl(self, *, table: str, query: str) -> None:
         """A statement runs."""
@@ -306,11 +320,12 @@ def test_a_round_is_one_line_and_is_passed_on(caplog: pytest.LogCaptureFixture) 
     caplog.set_level(logging.INFO, logger="storage_consumer")
     inner = Noting()
     reporter = Reporter(inner, lambda: NOW)
-    reporter.round_started(files=1, size=2, storage_checkpoint=3)
+    reporter.round_started(files=1, size=2, storage_checkpoint=3, statements=4)
     reporter.advanced(files=1, rows=7)
+    reporter.advanced(statements=1)
     reporter.ddl(table="a.b", query="x")
     reporter.round_finished(RoundSummary(rows=7, checkpoint=_tso(NOW - 1)))
-    assert inner.calls == ["started 1 2 3", "advanced 1 7", "ddl a.b x", "finished 7"]
+    assert inner.calls == ["started 1 2 3 4", "advanced 1 7 0", "advanced 0 0 1", "ddl a.b x", "finished 7"]
     assert len(caplog.messages) == 1
     assert caplog.messages[0].startswith("round_finished rows=7 ")
 

@@ -79,6 +79,15 @@ def test_a_line_says_how_far_how_fast_and_until_when() -> None:
     assert "expected_end" not in (watched.after(30) or {})
 
 
+def test_a_line_says_how_many_statements_are_done() -> None:
+    """A first run over many tables runs nothing but statements for minutes: the end goes by these too."""
+    watched = Watched()
+    watched.watch.started(files=2000, size=4096, storage_checkpoint=9, statements=2000)
+    watched.watch.advanced(statements=1000)
+    line = watched.after(30, _statement(1)) or {}
+    assert (line["ddls_done"], line["ddls"], line["seconds_left"]) == (1000, 2000, 90)
+
+
 def test_a_line_names_the_statement_that_takes_longest() -> None:
     """In a round that only waits for it, beside rows, and after the round; a long text is cut."""
     watched = Watched()
@@ -124,7 +133,7 @@ def test_lines_have_declared_fields_only(caplog: pytest.LogCaptureFixture) -> No
     reporter.statements = lambda: (_statement(40),)
     said: list[set[str]] = []
     remove = telemetry.listen(lambda name, _, fields: said.append(set(fields)) if name == "round_progress" else None)
-    reporter.round_started(files=2, size=1, storage_checkpoint=9)
+    reporter.round_started(files=2, size=1, storage_checkpoint=9, statements=1)
     reporter.advanced(files=1, rows=1)
     passed[0] = 30
     reporter.tick()

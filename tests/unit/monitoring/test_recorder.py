@@ -18,13 +18,13 @@ class Heard(Silent):
         """Nothing arrived yet."""
         self.calls: list[str] = []
 
-    def round_started(self, *, files: int, size: int, storage_checkpoint: int) -> None:
+    def round_started(self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0) -> None:
         """Remember the call."""
-        self.calls.append(f"started {files} {size} {storage_checkpoint}")
+        self.calls.append(f"started {files} {size} {storage_checkpoint} {statements}")
 
-    def advanced(self, *, files: int, rows: int) -> None:
+    def advanced(self, *, files: int = 0, rows: int = 0, statements: int = 0) -> None:
         """Remember the call."""
-        self.calls.append(f"advanced {files} {rows}")
+        self.calls.append(f"advanced {files} {rows} {statements}")
 
     def ddl(self, *, table: str, query: str) -> None:
         """Remember the call."""
@@ -51,11 +51,12 @@ def test_all_calls_are_passed_on(clock: FakeClock) -> None:
     """A bar or a user's own `Progress` gets what it would get without the recorder."""
     inner = Heard()
     recorder = Recorder(inner, clock, "")
-    recorder.round_started(files=3, size=10, storage_checkpoint=7)
+    recorder.round_started(files=3, size=10, storage_checkpoint=7, statements=2)
     recorder.advanced(files=1, rows=5)
+    recorder.advanced(statements=1)
     recorder.ddl(table="d.a", query="DROP")
     recorder.round_finished(RoundSummary(rows=5))
-    assert inner.calls == ["started 3 10 7", "advanced 1 5", "ddl d.a DROP", "finished 5"]
+    assert inner.calls == ["started 3 10 7 2", "advanced 1 5 0", "advanced 0 0 1", "ddl d.a DROP", "finished 5"]
 
 
 def test_how_long_a_phase_lasts(recorder: Recorder, clock: FakeClock) -> None:
@@ -129,6 +130,19 @@ def test_a_retry_lasts_until_work_succeeds(recorder: Recorder, clock: FakeClock)
     ]
     assert attempt(3) == (Phase.APPLYING, 0.0, "")
     assert attempt(3, fails=False)[0] == Phase.RETRYING
+
+
+def test_a_round_that_only_runs_statements(recorder: Recorder, clock: FakeClock) -> None:
+    """Its work says how many are done of how many, and each of them is progress for one that is retried."""
+    recorder.round_started(files=9, size=1, storage_checkpoint=1, statements=4)
+    recorder.advanced(statements=1)
+    recorder.heard("retry", {"what": "round", "error": "too many connections"})
+    recorder.round_started(files=9, size=1, storage_checkpoint=1, statements=3)
+    assert recorder.report().phase == Phase.RETRYING
+    clock.advance(4)
+    recorder.advanced(statements=1)
+    assert recorder.report().phase == Phase.APPLYING
+    assert recorder.report().work == Work(seconds=4, files=9, bytes=1, statements=3, statements_done=1)
 
 
 def test_an_error_has_no_secret(recorder: Recorder) -> None:

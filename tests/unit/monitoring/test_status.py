@@ -280,13 +280,14 @@ def test_source_that_stands_still() -> None:
     [
         (Work(seconds=10, files=100, bytes=1, files_done=20), 40.0),
         (Work(seconds=10, files=100, bytes=1), None),
+        (Work(seconds=10, files=100, bytes=1, statements=100, statements_done=40), 40.0),
         (Work(seconds=10, files=0, bytes=0), None),
         (Work(seconds=10, files=5, bytes=1, files_done=7), 0.0),
         (None, None),
     ],
 )
 def test_time_left(work: Work | None, seconds: float | None) -> None:
-    """The rest takes as long for each file as those that were read; before the first one nobody knows."""
+    """The rest takes as long for each file and statement as those that were read; before the first one nobody knows."""
     assert status(snapshot(report=report(Phase.APPLYING, work=work))).seconds_left == seconds
 
 
