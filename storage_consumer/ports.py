@@ -22,7 +22,6 @@ from storage_consumer.plan.quarantined import TableEntries
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_decisions import Obeyed
 from storage_consumer.summary import Progress
-from storage_consumer.verifying.result import TableResult
 
 SERIAL_SLOTS = 16
 """Slots of a window beyond those of the partitions, for tables whose write transactions queue."""
@@ -236,8 +235,15 @@ class QuarantineStore(Protocol):
         """Return what the quarantine holds, by table key."""
         ...
 
-    def doubt(self, table_key: str, result: TableResult) -> None:
-        """Store that a table may not be equal to the source, which holds until it is compared or has a copy."""
+
+class VerifiedStore(Protocol):
+    """What is known of tables that may not be equal to the source; see `checkpoint.verified`."""
+
+    def doubt(self, table_key: str, document: Mapping[str, object]) -> None:
+        """Store that a table may not be equal to the source, which holds until it is compared or has a copy.
+
+        `document`: what `TableResult.document` returns.
+        """
 
 
 class State(Protocol):
@@ -271,6 +277,11 @@ class State(Protocol):
     @property
     def quarantine(self) -> QuarantineStore:
         """Which rows the target refused."""
+        ...
+
+    @property
+    def verified(self) -> VerifiedStore:
+        """Which tables may not be equal to the source."""
         ...
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -45,6 +46,8 @@ class RoundSummary:
     """Commit ts (inclusive) up to which every table is applied, halted ones included; tables that are left out do not count."""
     checkpoint_running: int = 0
     """The same for the tables that are not halted; never less than `checkpoint`."""
+    joining: tuple[int, ...] = ()
+    """Commit ts (inclusive) up to which the tables are applied that catch up after their loads; `checkpoint` leaves them out."""
     storage_checkpoint: int = 0
     """The checkpoint-ts of the bucket's ``metadata`` at the start of the round; an earlier one while that is not to be believed."""
     refused_checkpoint: int = 0
@@ -100,6 +103,11 @@ class RoundSummary:
         )
 
     @property
+    def slowest(self) -> int:
+        """Commit ts (inclusive) up to which all tables are applied that are not left out and not being loaded."""
+        return slowest(self.checkpoint, self.joining)
+
+    @property
     def halted(self) -> tuple[TableSummary, ...]:
         """The tables that stopped with an error."""
         return tuple(table for table in self.tables if table.state == "halted")
@@ -118,6 +126,11 @@ class RoundSummary:
     def waiting(self) -> tuple[TableSummary, ...]:
         """The tables that could not reach the storage checkpoint in this round, but may in a later one."""
         return tuple(table for table in self.tables if table.state == "waiting")
+
+
+def slowest(checkpoint: int, joining: Iterable[int]) -> int:
+    """Return the lower of the checkpoint of the whole and those of the tables that catch up after their loads."""
+    return min([checkpoint, *joining])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

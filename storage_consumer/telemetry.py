@@ -345,7 +345,17 @@ EVENTS: dict[str, Event] = {
         "are the statements that it has to run; `expected_end` goes by the files and statements that are left. `query` is the longest-running of the `statements` that run.",
         fields=(
             *("phase", "seconds", "files_done", "files", "bytes", "rows", "rows_per_second", "storage_checkpoint"),
-            *("ddls_done", "ddls", "seconds_left", "expected_end", "statements", "table", "version", "query", "statement_seconds"),
+            *(
+                "ddls_done",
+                "ddls",
+                "seconds_left",
+                "expected_end",
+                "statements",
+                "table",
+                "version",
+                "query",
+                "statement_seconds",
+            ),
         ),
     ),
     "until_reached": Event(

@@ -52,13 +52,13 @@ class HaltWatch:
 
     # as a Progress
 
-    def round_started(self, *, files: int, size: int, storage_checkpoint: int) -> None:
+    def round_started(self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0) -> None:
         """Pass the call on."""
-        self._inner.round_started(files=files, size=size, storage_checkpoint=storage_checkpoint)
+        self._inner.round_started(files=files, size=size, storage_checkpoint=storage_checkpoint, statements=statements)
 
-    def advanced(self, *, files: int, rows: int) -> None:
+    def advanced(self, *, files: int = 0, rows: int = 0, statements: int = 0) -> None:
         """Pass the call on."""
-        self._inner.advanced(files=files, rows=rows)
+        self._inner.advanced(files=files, rows=rows, statements=statements)
 
     def ddl(self, *, table: str, query: str) -> None:
         """Pass the call on."""

@@ -27,6 +27,7 @@ class OperatorConnection:
     def __init__(self, downstream: Downstream, password: str, readable: Collection[int]) -> None:
         """Connect; raise `ConfigError` if there is no state of a `readable` version."""
         self.schema = downstream.state_schema
+        self.address = downstream.address
         self.tables = state_tables(downstream.state_schema)
         # With a limit: a person waits for the answer, and a lock may be held for long.
         self._connection = connect(downstream, password, read_timeout=_READ_TIMEOUT)

@@ -11,6 +11,7 @@ from storage_consumer.checkpoint.operator_loads import LoadInspector
 from storage_consumer.checkpoint.operator_quarantine import QuarantineInspector
 from storage_consumer.checkpoint.operator_tables import TableInspector, last_report, seconds_between
 from storage_consumer.checkpoint.operator_verified import VerifiedInspector
+from storage_consumer.downstream.session import kind_of
 from storage_consumer.driver.lease_holder import readable
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import DdlId, TableName
@@ -42,12 +43,13 @@ class StatusInspector:
             seconds_between("expires_at", "UTC_TIMESTAMP(6)"),
             text("UNIX_TIMESTAMP(NOW(6))"),
             text("@@GLOBAL.read_only"),
+            text("VERSION()"),
         ).join_from(self._tables.feed, self._tables.lease, true())
         found = self._connection.rows(query)
         if not found:
             message = f"the state schema {self._connection.schema} is not bound to a bucket yet: `storage-consumer run` binds it"
             raise ConfigError(message)
-        ((upstream, checkpoint, running, storage, holder, expired, now, read_only),) = found
+        ((upstream, checkpoint, running, storage, holder, expired, now, read_only, version),) = found
         report, age = last_report(self._connection)
         return Snapshot(
             now=float(now),
@@ -63,6 +65,8 @@ class StatusInspector:
             statements=tuple(self._statements()),
             loads=tuple(row.load for row in LoadInspector(self._connection).all()),
             verified=tuple(VerifiedInspector(self._connection).standing()),
+            target=self._connection.address,
+            server=f"{kind_of(version)} {version}",
             report=report,
             report_age=age,
         )

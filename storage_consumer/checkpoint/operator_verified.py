@@ -12,6 +12,7 @@ from sqlalchemy.sql.elements import DQLDMLClauseElement
 
 from storage_consumer.checkpoint.decisions import begun_statements, last_that_may_touch
 from storage_consumer.checkpoint.operator_connection import OperatorConnection
+from storage_consumer.checkpoint.verified import standing
 from storage_consumer.downstream.reading import Reading
 from storage_consumer.downstream.state_tables import (
     EVERY_TABLE,
@@ -31,6 +32,8 @@ from storage_consumer.verifying.cut import TableLook
 from storage_consumer.verifying.result import Outcome, TableResult, result_from
 
 Rows = Callable[[DQLDMLClauseElement], list[tuple[Any, ...]]]
+_BEFORE = "before"
+"""In the document of a comparison that is not finished: that of what was known to be different before."""
 
 
 class VerifiedInspector:
@@ -43,19 +46,21 @@ class VerifiedInspector:
 
     def all(self) -> list[TableResult]:
         """Return the last result of each table, by name."""
-        return [result for result, _ in self._results()]
+        return [result_from(document) for document, _ in self._results()]
 
     def standing(self) -> list[TableResult]:
-        """Return the same, with a difference that was found as one until another comparison is finished."""
-        return [replace(result, outcome=outcome) for result, outcome in self._results()]
+        """Return the same, where what a comparison that is not finished found does not count yet, but what was known before it."""
+        return [
+            replace(result_from(document.get(_BEFORE, document)), outcome=outcome)
+            for document, outcome in self._results()
+        ]
 
-    def _results(self) -> list[tuple[TableResult, Outcome]]:
+    def _results(self) -> list[tuple[dict[str, Any], Outcome]]:
         """Return the last result of each table, and the outcome that counts, by name."""
         if not self._connection.has(self._kept):
             return []
-        kept = self._kept.c
-        query = select(kept.document, kept.outcome).order_by(kept.schema_name, kept.table_name)
-        return [(result_from(json.loads(text)), Outcome(outcome)) for text, outcome in self._connection.rows(query)]
+        found = self._connection.rows(standing(self._connection.tables))
+        return [(json.loads(text), Outcome(outcome)) for text, outcome in found]
 
     def put(self, table_key: str, result: TableResult) -> None:
         """Store the result of a table, in place of its last one.
@@ -63,16 +68,21 @@ class VerifiedInspector:
         What a sample or the numbers of rows do not show is no news, and neither is a comparison that did not come about: a difference that
         all rows have shown stays. It counts as one, too, while another comparison is not finished.
         """
-        outcome = result.outcome
-        if outcome is not Outcome.DIFFERENT and self._known(table_key) == Outcome.DIFFERENT:
-            if result.how != "full" or outcome is Outcome.NOT_COMPARED:
+        row, known = verify_row(table_key, result), self._different(table_key)
+        if known and result.outcome is not Outcome.DIFFERENT:
+            if result.how != "full" or result.outcome is Outcome.NOT_COMPARED:
                 return
-            outcome = Outcome.DIFFERENT if outcome is Outcome.UNFINISHED else outcome
-        self._connection.rows(put(self._kept, {**verify_row(table_key, result), "outcome": str(outcome)}))
+            if result.outcome is Outcome.UNFINISHED:
+                before = known.get(_BEFORE, known)
+                row |= {"outcome": Outcome.DIFFERENT, "document": json.dumps(result.document() | {_BEFORE: before})}
+        self._connection.rows(put(self._kept, row))
 
-    def _known(self, table_key: str) -> str:
-        found = self._connection.rows(select(self._kept.c.outcome).where(self._kept.c.table_key == table_key))
-        return str(found[0][0]) if found else ""
+    def _different(self, table_key: str) -> dict[str, Any]:
+        """Return the document of a table that is known not to be equal, or may not be; empty for any other."""
+        kept = self._kept.c
+        query = select(kept.document).where(kept.table_key == table_key, kept.outcome == Outcome.DIFFERENT)
+        found = self._connection.rows(query)
+        return dict(json.loads(found[0][0])) if found else {}
 
     def next_statement(self, table: TableName, low: int, high: int) -> int:
         """Return the version of the first known statement from `low` to `high` (both inclusive) that may touch a table; 0 for none.

@@ -10,10 +10,9 @@ from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
 from sqlalchemy.engine import Connection
 
 from storage_consumer.checkpoint.transactions import OwnedTransactions
-from storage_consumer.downstream.state_tables import StateTables, put, verify_row
+from storage_consumer.downstream.state_tables import StateTables
 from storage_consumer.plan.quarantined import TableEntries, closed_by
 from storage_consumer.plan.steps import DdlStep
-from storage_consumer.verifying.result import Outcome, TableResult
 
 _DOING = "reading the quarantine"
 
@@ -59,15 +58,6 @@ class StoredQuarantine:
                 old = found.get(key, TableEntries(count=0, signatures=frozenset()))
                 found[key] = TableEntries(count=old.count + count, signatures=old.signatures | {signature})
         return found
-
-    def doubt(self, table_key: str, result: TableResult) -> None:
-        """Store that a table may not be equal to the source, which holds until it is compared or has a copy."""
-        with self._transactions.owned("storing that a table may not be equal") as connection:
-            kept = self._tables.verified
-            known = connection.execute(select(kept.c.outcome).where(kept.c.table_key == table_key)).scalar()
-            # What a comparison found says more.
-            if known != Outcome.DIFFERENT:
-                connection.execute(put(kept, verify_row(table_key, result)))
 
     def asked(self) -> list[AskedEntry]:
         """Return the rows that are to be tried again, the oldest first."""

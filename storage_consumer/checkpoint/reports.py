@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlalchemy import delete, func, insert, select, update
 
 from storage_consumer.checkpoint.transactions import OwnedTransactions
+from storage_consumer.checkpoint.verified import standing
 from storage_consumer.downstream.state_tables import put
 from storage_consumer.monitoring.report import Minute
 
@@ -33,7 +34,7 @@ class StoredReports:
         report, epoch = self._tables.report, self._transactions.epoch
         if not epoch:
             return {}
-        found = self._tables.verified.c.outcome
+        found = standing(self._tables).order_by(None).subquery().c.outcome
         with self._transactions.shared(_DOING) as connection:
             new = {"epoch": epoch, "written_at": func.utc_timestamp(6), "document": document}
             done = connection.execute(update(report).where(report.c.epoch <= epoch).values(**new))

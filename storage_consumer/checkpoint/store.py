@@ -17,6 +17,7 @@ from storage_consumer.checkpoint.reports import StoredReports
 from storage_consumer.checkpoint.schema_history import StoredHistory
 from storage_consumer.checkpoint.state_schema import StateSchema
 from storage_consumer.checkpoint.transactions import OwnedTransactions
+from storage_consumer.checkpoint.verified import StoredVerified
 from storage_consumer.config.settings import Downstream
 
 
@@ -35,6 +36,7 @@ class StateStore:
         self.loads = StoredLoads(self.transactions, self.decisions)
         self.reports = StoredReports(self.transactions)
         self.quarantine = StoredQuarantine(self.transactions)
+        self.verified = StoredVerified(self.transactions)
 
     def open(self, upstream: str) -> None:
         """Create the state schema if it does not exist; `lease.acquire` migrates one of an older version.

@@ -16,6 +16,7 @@ from typing import Never, TextIO
 from tqdm import tqdm
 
 from storage_consumer import telemetry
+from storage_consumer.amounts import seconds_left
 from storage_consumer.cli.bar_line import Figures, bar_format, columns
 from storage_consumer.cli.round_watch import RoundWatch
 from storage_consumer.clock import span
@@ -263,7 +264,7 @@ class Bar:
             return
         self._drawn_at = now
         self._fit(bar)
-        bar.bar_format = bar_format(self._shown(bar), self._width)
+        bar.bar_format = bar_format(self._shown(), self._width)
         # Our own lock is held; tqdm would keep its own for ever if the terminal is gone.
         bar.refresh(nolock=True)
 
@@ -305,7 +306,7 @@ class Bar:
             with self._drawing():
                 self._draw()
 
-    def _shown(self, bar: tqdm[Never]) -> Figures:
+    def _shown(self) -> Figures:
         """Return the figures of now; before the checkpoint is known, the bucket's lag is a lower limit."""
         # The first call may come in the same instant as the start.
         passed = max(time.monotonic() - self._started, 0.001)
@@ -313,10 +314,12 @@ class Bar:
         # The target is never ahead of the bucket.
         least = lag_of(self._storage_checkpoint, self._now())
         lag = f"lag {span(known)}" if known is not None else f"lag >{span(least)}" if least is not None else ""
+        figures = self._figures
+        left = seconds_left(passed, (figures.done, figures.files), (figures.statements_done, figures.statements))
         return replace(
-            self._figures,
+            figures,
             passed=span(passed),
-            left=span(passed * (self._figures.steps - bar.n) / bar.n) if bar.n else "?",
+            left=span(left) if left is not None else "?",
             rows=f"{self._rows:,} rows",
             rate=f"{self._rows / passed:,.0f} rows/s",
             lag=lag,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from storage_consumer.amounts import seconds_left
 from storage_consumer.summary import RunningStatement
 from storage_consumer.telemetry import Log, utc_time
 
@@ -131,10 +132,7 @@ class RoundWatch:
         }
         if running.ddls:
             fields |= {"ddls_done": running.ddls_done, "ddls": running.ddls}
-        done, steps = running.done + running.ddls_done, running.files + running.ddls
-        # Each file and statement that is left takes as long as those that are done. Nothing is known before the first.
-        if 0 < done < steps:
-            left = age * (steps - done) / done
+        if left := seconds_left(age, (running.done, running.files), (running.ddls_done, running.ddls)):
             fields |= {"seconds_left": round(left), "expected_end": utc_time(self._now() + left)}
         return fields
 

@@ -55,22 +55,23 @@ class Notifier:
         self._watchdog = _watchdog_seconds(environ)
         self._round = ""
         self._reached = ""
-        self._files, self._files_read = 0, 0
+        self._files, self._statements, self._done = 0, 0, (0, 0)
         self._has_failed = False
 
     # as a Progress
 
-    def round_started(self, *, files: int, size: int, storage_checkpoint: int) -> None:
-        """Note how many files the round has."""
-        self._files, self._files_read = files, 0
-        self._round = f"round: 0 of {files} files" if files else ""
-        self._inner.round_started(files=files, size=size, storage_checkpoint=storage_checkpoint)
+    def round_started(self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0) -> None:
+        """Note how many files and statements the round has."""
+        self._files, self._statements, self._done = files, statements, (0, 0)
+        self._round = self._work()
+        self._inner.round_started(files=files, size=size, storage_checkpoint=storage_checkpoint, statements=statements)
 
-    def advanced(self, *, files: int, rows: int) -> None:
-        """Note how many of them were read."""
-        self._files_read += files
-        self._round = f"round: {self._files_read} of {self._files} files"
-        self._inner.advanced(files=files, rows=rows)
+    def advanced(self, *, files: int = 0, rows: int = 0, statements: int = 0) -> None:
+        """Note how many of them are done."""
+        read, ran = self._done
+        self._done = read + files, ran + statements
+        self._round = self._work()
+        self._inner.advanced(files=files, rows=rows, statements=statements)
 
     def ddl(self, *, table: str, query: str) -> None:
         """Note the table whose statement runs."""
@@ -128,6 +129,13 @@ class Notifier:
         known = [part for part in (self._reached, self._round) if part]
         # A table can have any name.
         return telemetry.escaped(telemetry.redact("; ".join(known) or "first round"))
+
+    def _work(self) -> str:
+        """Return how much of the round is done; empty if it has nothing to do."""
+        read, ran = self._done
+        of = ((ran, self._statements, "statements"), (read, self._files, "files"))
+        done = ", ".join(f"{number} of {every} {what}" for number, every, what in of if every)
+        return f"round: {done}" if done else ""
 
     def send(self, *assignments: str) -> None:
         """Send these assignments as one datagram. A failure is logged once, and stops nothing."""

@@ -18,11 +18,12 @@ from storage_consumer.config.load import load_target
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import ConfigError, StorageConsumerError
+from storage_consumer.monitoring import wording
 from storage_consumer.monitoring.document import document
 from storage_consumer.monitoring.health import Health, lag_of
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
 from storage_consumer.monitoring.status import Status, TableStatus
-from storage_consumer.monitoring.wording import doing, loading, moment, pending, skipped, verified
+from storage_consumer.monitoring.wording import moment
 from storage_consumer.operating.looking import status_now
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.table_words import is_meant, refuse_several
@@ -124,25 +125,9 @@ def _chosen(snapshot: Snapshot, name: str) -> Table:
 
 def _lines(status: Status, *, everything: bool) -> list[str]:
     """Return the status of the whole feed."""
-    snapshot = status.snapshot
     lines = wrapped(_headline(status), further="  ")
     lines += [line for reason in status.reasons[status.health != Health.HEALTHY :] for line in wrapped(reason, "  ")]
-    known = {
-        "bucket": snapshot.upstream,
-        "writer": snapshot.writer or "nobody",
-        "doing": doing(status),
-        "checkpoint": moment(snapshot.checkpoint, status.lag),
-        "": f"{moment(snapshot.checkpoint_running, status.lag_running)} without stopped tables"
-        if snapshot.checkpoint_running != snapshot.checkpoint
-        else "",
-        "at source": moment(snapshot.storage_checkpoint, status.source_lag),
-        "tables": ", ".join(f"{count:,} {state}" for state, count in status.counts.items()) or "none yet",
-        "loading": loading(snapshot.loads),
-        "pending": pending(status.report),
-        "skipped": skipped(status.report),
-        "verified": verified(snapshot.verified),
-    }
-    lines += facts(known)
+    lines += facts(wording.facts(status))
     for table in status.tables if everything else status.tables[:_SHOWN]:
         lines += ["", *_table_lines(table)]
     lines += _more(len(status.tables), "table", everything=everything)

@@ -30,7 +30,8 @@ def with_doubt(error: str, name: TableName, structure: TableDefinition, context:
         return error
     reason, downstream = _ALTERED.format(why), context.config.downstream
     found = TableResult(table=name, target=there.name, outcome=Outcome.DIFFERENT, structure=(why,), reason=reason)
-    context.state.quarantine.doubt(key_of(name), replace(found, heal=heal_command(found, reaching(downstream))))
+    found = replace(found, heal=heal_command(found, reaching(downstream)))
+    context.state.verified.doubt(key_of(name), found.document())
     copies = context.manager.catalog.command("reload-done", name)
     ways = f"to give it a copy, from an export: {copies}"
     head, mark, steps = error.rpartition(" Next steps: ")

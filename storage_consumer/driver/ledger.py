@@ -262,6 +262,7 @@ class RoundLedger:
             written=self.written,
             checkpoint=reached.lowest,
             checkpoint_running=reached.running,
+            joining=tuple(table.checkpoint for table in manager.tables.values() if table.status.joining),
             storage_checkpoint=self.storage_checkpoint,
             refused_checkpoint=self.refused_checkpoint,
             seconds=self.context.clock.monotonic() - self.began,

@@ -191,7 +191,7 @@ class _Sizes(Silent):
         self._jobs = jobs
         self._wish = wish
 
-    def round_started(self, *, files: int, size: int, storage_checkpoint: int) -> None:  # noqa: ARG002 - of the port
+    def round_started(self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0) -> None:  # noqa: ARG002 - of the port
         """Read a little without being asked to."""
         if self._wish is None:
             self._jobs.reads = size <= _SMALL

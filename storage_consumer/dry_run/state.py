@@ -24,7 +24,6 @@ from storage_consumer.ports import (
     SchemaHistory,
     TableProgress,
 )
-from storage_consumer.verifying.result import TableResult
 
 _NO_STATEMENTS = TaskStatements(lock_slot="", claim_slot="", close_slot="", lock_checkpoint="", store_checkpoint="")
 """No task of a planned round begins a transaction."""
@@ -78,6 +77,7 @@ class PlannedState:
         self.history = _History(stored)
         self.decisions = _Decisions(stored)
         self.quarantine = _Quarantine(stored)
+        self.verified = _Verified()
         self.loads = _Loads()
 
     def open(self, upstream: str) -> None:
@@ -247,7 +247,9 @@ class _Quarantine:
     def entries(self) -> Mapping[str, TableEntries]:
         return self._stored.quarantine.entries() if self._stored else {}
 
-    def doubt(self, table_key: str, result: TableResult) -> None:
+
+class _Verified:
+    def doubt(self, table_key: str, document: Mapping[str, object]) -> None:
         """Store nothing."""
 
 

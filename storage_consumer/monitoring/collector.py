@@ -127,8 +127,7 @@ def _checkpoints(facts: Facts, expiration_days: int) -> dict[str, _Values]:
         at = physical_ms(facts.source_checkpoint) / 1000
         found["source_checkpoint_timestamp_seconds"] = at
         found["source_ahead_seconds"] = max(0.0, facts.ahead)
-        # As of when it was read: during a long round nobody reads it, and TiCDC is not behind for that.
-        found["source_lag_seconds"] = max(0.0, facts.source_read_at - at)
+        found["source_lag_seconds"] = facts.source_lag or 0.0
     return found
 
 

@@ -27,6 +27,7 @@ def document(
         "time": utc_time(snapshot.now),
         "state_schema": snapshot.state_schema,
         "bucket": snapshot.upstream,
+        "target": {"address": snapshot.target, "server": snapshot.server},
         "writer": snapshot.writer,
         "last_writer": snapshot.last_writer,
         "checkpoint": _mark(snapshot.checkpoint, status.lag),

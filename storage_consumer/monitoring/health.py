@@ -10,6 +10,9 @@ from storage_consumer.model import physical_ms
 AHEAD = 60.0
 """Seconds that the bucket's checkpoint may lie ahead of the clock."""
 
+OVERDUE = 600.0
+"""Seconds that the tables which are not stopped may lie back further than the bucket's checkpoint did when it was read, unless a limit is given."""
+
 
 class Health(StrEnum):
     """The one word for a feed. Where several hold, the first of these counts."""
@@ -75,3 +78,12 @@ def is_late(checkpoint: int, now: float, limit: float | None) -> bool:
     """Return whether a checkpoint is older than `limit` seconds, or not there yet; without a limit it never is."""
     lag = lag_of(checkpoint, now)
     return limit is not None and (lag is None or lag > limit)
+
+
+def beyond_source(running: int, now: float, source_lag: float | None) -> float | None:
+    """Return the seconds by which the tables that are not stopped lie back further than the bucket's checkpoint when it was read.
+
+    More than `OVERDUE` is late where no limit is given, and what the alert ``StorageConsumerLag`` fires at. None: not known.
+    """
+    lag = lag_of(running, now)
+    return None if lag is None or source_lag is None else lag - source_lag

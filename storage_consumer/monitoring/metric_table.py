@@ -32,7 +32,7 @@ METRICS: dict[str, Metric] = {
     "build_info": _gauge("Always 1; the label has the version of the program.", "version"),
     "start_time_seconds": _gauge("When the consumer started, in seconds since 1970-01-01 UTC."),
     "health": _gauge(
-        "1 for the word that `status` has for the feed, 0 for all others; a lag beyond `--ready-lag` is `behind`. Only the writer has it, after its first round.",
+        "1 for the word that `status` has for the feed, 0 for all others; what `--max-lag` is there, `--ready-lag` is here. Only the writer has it, after its first round.",
         "health",
     ),
     "phase": _gauge("1 for what the process is doing, 0 for all else.", "phase"),
@@ -123,7 +123,8 @@ METRICS: dict[str, Metric] = {
         "table",
     ),
     "verified_tables": _gauge(
-        "Tables that `verify` has compared with the source, by the last result: `equal`, `different`, `not-compared` or `unfinished`.",
+        "Tables that `verify` has compared with the source, by the last result: `equal`, `different`, `not-compared` or `unfinished`. "
+        "`different` are also those that were changed in the target, and neither compared nor loaded since. Tables that the source dropped do not count.",
         "outcome",
     ),
     "statements_running": _gauge("DDL statements that run on the target now."),

@@ -53,9 +53,9 @@ class Probes:
             return f"no round has ended yet: {facts.report.phase} {facts.report.retry}".strip()
         if facts.report.phase == Phase.RETRYING:
             return f"retrying: {facts.report.retry}"
-        if not is_late(facts.last.checkpoint, facts.now, self._ready_lag):
+        if not is_late(facts.last.slowest, facts.now, self._ready_lag):
             return ""
-        lag = lag_of(facts.last.checkpoint, facts.now)
+        lag = lag_of(facts.last.slowest, facts.now)
         return (
             "there is no checkpoint yet" if lag is None else f"the lag is {lag:.0f} s, more than {self._ready_lag:g} s"
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from storage_consumer.clock import Clock
 from storage_consumer.monitoring.report import SHOWN_TABLES, Minute, Phase, Report, Totals, Work
-from storage_consumer.monitoring.table_minutes import TableMinute, TableMinutes
+from storage_consumer.monitoring.table_minutes import TableMinute, TableMinutes, TableRows
 from storage_consumer.monitoring.tally import Facts, Tally
 from storage_consumer.redaction import redact
 from storage_consumer.summary import Progress, RoundSummary
@@ -104,9 +104,7 @@ class Recorder:
             self._moved_at = self._clock.monotonic()
             self._source = (storage_checkpoint, self._clock.now())
             self._round = _Round(self._moved_at, files, size, statements)
-        self._inner.round_started(
-            files=files, size=size, storage_checkpoint=storage_checkpoint, statements=statements
-        )
+        self._inner.round_started(files=files, size=size, storage_checkpoint=storage_checkpoint, statements=statements)
 
     def advanced(self, *, files: int = 0, rows: int = 0, statements: int = 0) -> None:
         """Count files, rows and statements."""
@@ -224,6 +222,8 @@ class Recorder:
                 pending_files=self._last.pending_files,
                 pending_bytes=self._last.pending_bytes,
                 refused_checkpoint=self._last.refused_checkpoint,
+                source_checkpoint=self._source[0],
+                source_age=round(max(0.0, self._clock.now() - self._source[1]), 3) if self._source[0] else 0.0,
                 last_round_at=self._last_round_at,
                 totals=self._totals,
                 skipped=dict(self._skipped),
@@ -234,6 +234,13 @@ class Recorder:
         """Return what was done with a table in each minute of the last hour; nothing if it is not among those that are kept."""
         with self._lock:
             return self._tables.of(table, self._clock.now())
+
+    def table_rows(self) -> dict[str, TableRows]:
+        """Return the row changes of all tables that had any, by name."""
+        with self._lock:
+            rates = self._tables.rates(self._clock.now(), self._started_at)
+            rows = self._tally.table_rows
+            return {name: TableRows(rows=count, per_second=rates.get(name)) for name, count in rows.items()}
 
     def minute(self) -> Minute:
         """Return what was done in the current minute. Only one thread may ask: it is who tells one minute from the next."""

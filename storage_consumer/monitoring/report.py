@@ -92,6 +92,10 @@ class Report:
     pending_bytes: int = 0
     refused_checkpoint: int = 0
     """The checkpoint-ts of the bucket's ``metadata`` if it lies too far ahead of the clock to be believed; else 0."""
+    source_checkpoint: int = 0
+    """The bucket's checkpoint-ts as last read; 0 before that."""
+    source_age: float = 0.0
+    """Seconds from then until the report was made."""
     last_round_at: float = 0.0
     """When the last round ended; 0 before the first."""
     totals: Totals = Totals()

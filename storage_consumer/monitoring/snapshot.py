@@ -9,6 +9,7 @@ from storage_consumer.monitoring.report import Report
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.table_decisions import shown_state
 from storage_consumer.plan.table_state import TableState
+from storage_consumer.summary import slowest
 from storage_consumer.verifying.result import TableResult
 
 SHOWN_CHARACTERS = 4_000
@@ -98,6 +99,10 @@ class Snapshot:
     """The last load of each table that had one."""
     verified: tuple[TableResult, ...] = ()
     """The last result of each table that was compared with the source."""
+    target: str = ""
+    """Address of the server."""
+    server: str = ""
+    """Its kind and version."""
     report: Report | None = None
     report_age: float = 0.0
     """Seconds since the report was stored."""
@@ -116,7 +121,7 @@ class Snapshot:
         """Commit ts up to which all tables are applied (inclusive) that are not being loaded: those that catch up since included."""
         own = {table.name.folded(): table.checkpoint for table in self.tables}
         joining = [own.get(load.name.folded(), load.low) for load in self.loads if load.phase == LoadPhase.JOINING]
-        return min([self.checkpoint, *joining])
+        return slowest(self.checkpoint, joining)
 
     def shown(self, table: Table) -> TableState:
         """Return the word for a table's state."""

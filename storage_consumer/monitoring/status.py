@@ -10,13 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from storage_consumer.amounts import some_of
+from storage_consumer.amounts import seconds_left, some_of
 from storage_consumer.clock import span
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.health import (
     AHEAD,
+    OVERDUE,
     Health,
     Signs,
+    beyond_source,
     is_late,
     lag_of,
     seconds_ahead,
@@ -153,9 +155,7 @@ def judged(
     different = _different(snapshot)
     tables = tuple(_tables(snapshot, command, different))
     stopped = [each for each in tables if each.state in STOPPED]
-    # A table that catches up after its load counts for no checkpoint, but is behind all the same.
-    late = is_late(snapshot.slowest, snapshot.now, max_lag)
-    skew = _skew(snapshot)
+    late = _late(snapshot, max_lag)
     lonely = needs_writer and not snapshot.writer
     signs = Signs(
         is_alone=lonely,
@@ -163,7 +163,7 @@ def judged(
         has_stopped=bool(stopped),
         is_unequal=bool(different) or any(table.quarantined for table in snapshot.tables),
         ahead=seconds_ahead(_claimed(snapshot), snapshot.now),
-        is_late=late,
+        is_late=bool(late),
     )
     shown = (each for each in snapshot.tables if each.state != TableState.DROPPED)
     status = Status(
@@ -178,8 +178,8 @@ def judged(
         tables=tables,
         statements=snapshot.statements,
     )
-    found = filter(None, (_found_by_verify(different), skew))
-    reasons = _reasons(status, stopped, max_lag if late else None, found, lonely=lonely)
+    found = filter(None, (_found_by_verify(different), _skew(snapshot), late))
+    reasons = _reasons(status, stopped, found, lonely=lonely)
     return replace(status, reasons=tuple(reasons))
 
 
@@ -192,13 +192,8 @@ def _is_retrying(snapshot: Snapshot) -> bool:
     return bool(is_reported(snapshot) and snapshot.report and snapshot.report.phase == Phase.RETRYING)
 
 
-def _reasons(
-    status: Status, stopped: list[TableStatus], exceeded: float | None, found: Iterable[str], *, lonely: bool
-) -> Iterator[str]:
-    """Yield why the feed is not healthy, and what else is odd.
-
-    `exceeded`: the limit that the lag is beyond, if it is; `found`: what `verify` and the clocks tell.
-    """
+def _reasons(status: Status, stopped: list[TableStatus], found: Iterable[str], *, lonely: bool) -> Iterator[str]:
+    """Yield why the feed is not healthy, and what else is odd; `found`: what `verify`, the clocks and the lag tell."""
     snapshot, report = status.snapshot, status.report
     if lonely:
         last = f"; {snapshot.last_writer} was the last" if snapshot.last_writer else ""
@@ -218,20 +213,12 @@ def _reasons(
         rows = sum(table.quarantined for table in unequal)
         yield f"{_some(rows, 'row')} of {_some(len(unequal), 'table')} in the quarantine: the target is not equal to the source there"
     yield from found
-    if exceeded is not None:
-        behind = lag_of(snapshot.slowest, snapshot.now)
-        so_far = f"{span(behind)} old" if behind is not None else "not there yet"
-        whose = (
-            "the checkpoint"
-            if snapshot.slowest == snapshot.checkpoint
-            else "that of a table that catches up after its load"
-        )
-        yield f"{whose} is {so_far}, and at most {span(exceeded)} is allowed"
     if snapshot.writer and not status.is_reported:
         yield _silence(snapshot)
-    if status.source_lag is not None and status.source_lag > STALLED and snapshot.writer:
+    stalled = _source_lag(snapshot)
+    if stalled is not None and stalled > STALLED and snapshot.writer:
         yield (
-            f"the bucket's checkpoint is {span(status.source_lag)} old: look at the changefeed, which this program cannot be "
+            f"the bucket's checkpoint is {span(stalled)} old: look at the changefeed, which this program cannot be "
             "ahead of"
         )
     if snapshot.writer and not snapshot.checkpoint:
@@ -240,9 +227,7 @@ def _reasons(
 
 def _different(snapshot: Snapshot) -> dict[TableName, TableResult]:
     """Return, by folded name, what comparisons found of the tables that are not equal to the source."""
-    dropped = {table.name.folded() for table in snapshot.tables if table.state == TableState.DROPPED}
-    different = (each for each in snapshot.verified if each.outcome is Outcome.DIFFERENT)
-    return {each.table.folded(): each for each in different if each.table.folded() not in dropped}
+    return {each.table.folded(): each for each in snapshot.verified if each.outcome is Outcome.DIFFERENT}
 
 
 def _found_by_verify(different: Mapping[TableName, TableResult]) -> str:
@@ -255,6 +240,30 @@ def _found_by_verify(different: Mapping[TableName, TableResult]) -> str:
             f"{_some(len(doubted), 'table')} changed in the target, whose rows are in doubt until `verify` or a copy: {some_of(doubted, _NAMED)}"
         )
     return "; ".join(texts)
+
+
+def _late(snapshot: Snapshot, limit: float | None) -> str:
+    """Return how far the checkpoint is beyond what is allowed; empty if it is not."""
+    if limit is None:
+        beyond = beyond_source(snapshot.checkpoint_running, snapshot.now, _source_lag(snapshot)) or 0.0
+        allowed = f"and more than {span(OVERDUE)} is late where no limit is given"
+        return f"the tables are {span(beyond)} further behind than the bucket, {allowed}" if beyond > OVERDUE else ""
+    # A table that catches up after its load counts for no checkpoint, but is behind all the same.
+    if not is_late(snapshot.slowest, snapshot.now, limit):
+        return ""
+    behind = lag_of(snapshot.slowest, snapshot.now)
+    so_far = f"{span(behind)} old" if behind is not None else "not there yet"
+    is_of_all = snapshot.slowest == snapshot.checkpoint
+    whose = "the checkpoint" if is_of_all else "that of a table that catches up after its load"
+    return f"{whose} is {so_far}, and at most {span(limit)} is allowed"
+
+
+def _source_lag(snapshot: Snapshot) -> float | None:
+    """Return how old the bucket's checkpoint was when it was read; in a long round nobody reads it, and TiCDC is not behind for that."""
+    report = snapshot.report
+    if report is None or not is_reported(snapshot) or report.source_checkpoint < snapshot.storage_checkpoint:
+        return lag_of(snapshot.storage_checkpoint, snapshot.now)
+    return lag_of(report.source_checkpoint, snapshot.now - snapshot.report_age - report.source_age)
 
 
 def _claimed(snapshot: Snapshot) -> int:
@@ -391,7 +400,6 @@ def _counted(table: Table, snapshot: Snapshot) -> str:
 
 def _seconds_left(report: Report | None) -> float | None:
     """Return the seconds until the running round ends, if each file and statement takes as long as those done."""
-    work = report.work if report else None
-    if work is None or not work.steps_done or not work.steps:
+    if report is None or (work := report.work) is None:
         return None
-    return work.seconds * max(0, work.steps - work.steps_done) / work.steps_done
+    return seconds_left(work.seconds, (work.files_done, work.files), (work.statements_done, work.statements))

@@ -12,7 +12,19 @@ KEPT = 60
 """Minutes that are kept of a table."""
 MOST_TABLES = 500
 """Tables of which minutes are kept. A further one gets a place once another has had nothing to do for `KEPT` minutes."""
+RATED = 5
+"""Minutes over which the rate of a table is taken, the running one included."""
 _MINUTE = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRows:
+    """Row changes of one table."""
+
+    rows: int
+    """Read since the process started."""
+    per_second: float | None
+    """Over the last `RATED` minutes; None for a table of which no minutes are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +67,14 @@ class TableMinutes:
         """Return the minutes of a table in the last hour, the oldest first; none for a table that has no place."""
         first = int(now) // _MINUTE - KEPT
         return tuple(each for each in self._kept.get(table, ()) if each.minute > first)
+
+    def rates(self, now: float, since: float) -> dict[str, float]:
+        """Return table → row changes a second over the last `RATED` minutes, or since the process started, if that is later."""
+        first = int(now) // _MINUTE - RATED + 1
+        seconds = max(1.0, now - max(since, first * _MINUTE))
+        return {
+            name: sum(each.rows for each in kept if each.minute >= first) / seconds for name, kept in self._kept.items()
+        }
 
     def _place(self, table: str, minute: int) -> deque[TableMinute] | None:
         """Return where the minutes of a table are kept; None if there is no place for one more table."""

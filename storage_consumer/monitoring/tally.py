@@ -7,7 +7,16 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from storage_consumer.monitoring.health import Health, Signs, is_late, seconds_ahead, verdict
+from storage_consumer.monitoring.health import (
+    OVERDUE,
+    Health,
+    Signs,
+    beyond_source,
+    is_late,
+    lag_of,
+    seconds_ahead,
+    verdict,
+)
 from storage_consumer.monitoring.report import Phase, Report
 from storage_consumer.plan.table_state import STOPPED
 from storage_consumer.summary import RoundSummary
@@ -99,8 +108,14 @@ class Facts:
         """Seconds by which the bucket's checkpoint, be it believed or not, is ahead of the clock; negative behind it."""
         return seconds_ahead(self.report.refused_checkpoint or self.source_checkpoint, self.now)
 
+    @property
+    def source_lag(self) -> float | None:
+        """How old the bucket's checkpoint was when it was read, in seconds: nobody reads it during a long round, and TiCDC is not behind for that."""
+        return lag_of(self.source_checkpoint, self.source_read_at)
+
     def health(self, *, is_writer: bool, max_lag: float | None) -> Health:
         """Return the word for the feed, as this process knows it. `max_lag`: the most seconds that the checkpoint may lie back."""
+        beyond = beyond_source(self.last.checkpoint_running, self.now, self.source_lag)
         return verdict(
             Signs(
                 is_alone=not is_writer,
@@ -108,6 +123,6 @@ class Facts:
                 has_stopped=any(self.last.states.get(state, 0) for state in STOPPED),
                 is_unequal=bool(self.compared.get(Outcome.DIFFERENT, 0) or self.last.quarantined),
                 ahead=self.ahead,
-                is_late=is_late(self.last.checkpoint, self.now, max_lag),
+                is_late=(beyond or 0.0) > OVERDUE if max_lag is None else is_late(self.last.slowest, self.now, max_lag),
             )
         )

@@ -17,6 +17,27 @@ _NAMED = 5
 """Most tables that a line names."""
 
 
+def facts(status: Status) -> dict[str, str]:
+    """Return label → text of what is known of a feed; an empty label goes on with the fact before it, an empty text says nothing."""
+    snapshot, report = status.snapshot, status.report
+    running = moment(snapshot.checkpoint_running, status.lag_running)
+    return {
+        "bucket": snapshot.upstream,
+        "target": f"{snapshot.target} ({snapshot.server})",
+        "writer": snapshot.writer or "nobody",
+        "version": report.version if report is not None else "",
+        "doing": doing(status),
+        "checkpoint": moment(snapshot.checkpoint, status.lag),
+        "": f"{running} without stopped tables" if snapshot.checkpoint_running != snapshot.checkpoint else "",
+        "at source": moment(snapshot.storage_checkpoint, status.source_lag),
+        "tables": ", ".join(f"{count:,} {state}" for state, count in status.counts.items()) or "none yet",
+        "loading": loading(snapshot.loads),
+        "pending": pending(report),
+        "skipped": skipped(report),
+        "verified": verified(snapshot.verified),
+    }
+
+
 def doing(status: Status) -> str:
     """Return what the writer is doing, by its own word."""
     report, snapshot = status.report, status.snapshot

@@ -60,6 +60,7 @@ def status_site(
             command=command,
             process=recorder.report,
             table_minutes=recorder.table_minutes,
+            table_rows=recorder.table_rows,
         ),
         clock,
     )

@@ -10,7 +10,7 @@ from storage_consumer.monitoring.health import Health
 from storage_consumer.monitoring.report import Phase, Report
 from storage_consumer.monitoring.snapshot import Snapshot
 from storage_consumer.monitoring.status import Status
-from storage_consumer.monitoring.wording import doing, moment, pending, skipped
+from storage_consumer.monitoring.wording import pending, skipped
 
 _LOOKS = {Health.UNKNOWN: "unknown", Health.HEALTHY: "good", Health.BEHIND: "warn", Health.RETRYING: "warn"}
 
@@ -40,20 +40,6 @@ def headline(status: Status | None, fault: str) -> Headline:
     # A healthy feed can have something odd to say too, such as that the source stands still: it is not green then.
     look = "warn" if status.health == Health.HEALTHY and status.reasons else _LOOKS.get(status.health, "bad")
     return Headline(word=status.health, look=look, reasons=status.reasons)
-
-
-def facts(status: Status) -> Iterator[tuple[str, str]]:
-    """Yield label and text of what is known of a feed, in the words of the command `status`."""
-    snapshot = status.snapshot
-    yield "bucket", snapshot.upstream
-    yield "writer", snapshot.writer or "nobody"
-    yield "doing", doing(status)
-    yield "checkpoint", moment(snapshot.checkpoint, status.lag)
-    if snapshot.checkpoint_running != snapshot.checkpoint:
-        yield "without stopped tables", moment(snapshot.checkpoint_running, status.lag_running)
-    yield "at source", moment(snapshot.storage_checkpoint, status.source_lag)
-    yield "pending", pending(status.report)
-    yield "skipped", skipped(status.report)
 
 
 def process_facts(process: Report, snapshot: Snapshot | None, now: float) -> Iterator[tuple[str, str]]:

@@ -23,6 +23,10 @@ _MINUTE = 60
 _SECONDS = (1, 2, 4, 10, 20, 60, 120, 240, 600, 1200, 3600, 7200, 14400, 43200, 86400)
 """Ends of an axis of time whose half is a plain duration too."""
 _X_LABELS = 4
+_SHORT = 600.0
+"""Seconds of a plot below which its times have seconds."""
+_TO_MINUTES, _TO_SECONDS = 16, 19
+"""Where they end in a moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +66,46 @@ class _Point:
     value: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """What a plot shows: from a moment, in seconds since 1970, until `now`."""
+
+    now: float
+    seconds: float
+
+    @classmethod
+    def of(cls, now: float, hours: float, first: float | None) -> _Window:
+        """Return the last `hours`, or what there is since `first`; a minute at least."""
+        most = hours * 3600
+        return cls(now, most if first is None else min(most, max(float(_MINUTE), now - first)))
+
+    @property
+    def step(self) -> int:
+        """How many minutes make one point."""
+        return max(1, ceil(self.seconds / _MINUTE / POINTS))
+
+    def across(self, minute: int) -> float:
+        """Return where a minute begins, in units from the left; what lies outside is at the border."""
+        return min(WIDTH, max(0.0, WIDTH * (1 - (self.now - minute * _MINUTE) / self.seconds)))
+
+    def labels(self) -> tuple[str, ...]:
+        """Return times of day (UTC) at equal distances, the last one `now`; with seconds where they would not differ else."""
+        end = _TO_SECONDS if self.seconds < _SHORT else _TO_MINUTES
+        moments = (self.now - self.seconds * (1 - place / _X_LABELS) for place in range(_X_LABELS + 1))
+        return tuple(utc_time(each)[11:end] for each in moments)
+
+
+def _window(minutes: Sequence[Minute], now: float, hours: int) -> _Window:
+    return _Window.of(now, hours, minutes[0].minute * _MINUTE if minutes else None)
+
+
 def lag_plot(minutes: Sequence[Minute], now: float, hours: int) -> Plot:
-    """Return how far checkpoints lay back over the last `hours`, up to `now`; of several minutes in one point the worst counts."""
+    """Return how far checkpoints lay back over the last `hours`, or as long as is known; of several minutes in one point the worst counts."""
+    window = _window(minutes, now, hours)
 
     def points(of: Callable[[Minute], int]) -> list[_Point]:
         lags = ((each.minute, lag_of(of(each), min(now, (each.minute + 1) * _MINUTE))) for each in minutes)
-        return _joined(((minute, lag) for minute, lag in lags if lag is not None), _step(hours), max)
+        return _joined(((minute, lag) for minute, lag in lags if lag is not None), window.step, max)
 
     found = {
         ("all", "all tables"): points(lambda each: each.checkpoint),
@@ -78,42 +116,47 @@ def lag_plot(minutes: Sequence[Minute], now: float, hours: int) -> Plot:
     return Plot(
         name="lag",
         title="Lag",
-        description=_said("The lag of all tables", found["all", "all tables"], span, hours),
+        description=_said("The lag of all tables", found["all", "all tables"], span, window),
         lines=tuple(
-            Line(name=name, label=label, path=_line(line, now, hours, top)) for (name, label), line in found.items()
+            Line(name=name, label=label, path=_line(line, window, top)) for (name, label), line in found.items()
         ),
         y_labels=(span(top), span(top / 2) if top > 1 else "", "0s"),
-        x_labels=_times(now, hours),
+        x_labels=window.labels(),
     )
 
 
 def rate_plot(minutes: Sequence[Minute], now: float, hours: int) -> Plot:
-    """Return the row changes a second over the last `hours`, up to `now`."""
+    """Return the row changes a second over the last `hours`, or as long as is known."""
+    window = _window(minutes, now, hours)
     rates = [(each.minute, each.row_changes / min(_MINUTE, max(1, now - each.minute * _MINUTE))) for each in minutes]
-    bars = _joined(rates, _step(hours), lambda values: sum(values) / len(values))
+    bars = _joined(rates, window.step, lambda values: sum(values) / len(values))
     top = _top(max((bar.value for bar in bars), default=0))
     return Plot(
         name="rate",
         title="Row changes per second",
-        description=_said("Row changes per second", bars, short, hours),
-        lines=(Line(name="rows", label="read", path=_bars(bars, now, hours, top)),),
+        description=_said("Row changes per second", bars, short, window),
+        lines=(Line(name="rows", label="read", path=_bars(bars, window, top)),),
         y_labels=(short(top), short(top / 2), "0"),
-        x_labels=_times(now, hours),
+        x_labels=window.labels(),
     )
 
 
-def table_plot(minutes: Sequence[TableMinute], statements: Sequence[JournalEntry], now: float) -> Plot:
-    """Return the row changes of one table in each minute of the last hour, and where its statements ended."""
+def table_plot(minutes: Sequence[TableMinute], statements: Sequence[JournalEntry], now: float, since: float) -> Plot:
+    """Return the row changes of one table in each minute of the last hour, and where its statements ended.
+
+    `since`: when the process started, which knows of no minute before that.
+    """
+    window = _Window.of(now, KEPT / 60, since)
     bars = [_Point(minute=each.minute, value=each.rows) for each in minutes]
     top = _top(max((bar.value for bar in bars), default=0))
-    ended = (WIDTH * (1 - each.ended_ago / (KEPT * _MINUTE)) for each in statements if each.ended_ago is not None)
+    ended = (WIDTH * (1 - each.ended_ago / window.seconds) for each in statements if each.ended_ago is not None)
     return Plot(
         name="table",
         title="Row changes per minute",
-        description=_said("Row changes per minute", bars, short, 1),
-        lines=(Line(name="rows", label="read", path=_bars(bars, now, 1, top)),),
+        description=_said("Row changes per minute", bars, short, window),
+        lines=(Line(name="rows", label="read", path=_bars(bars, window, top)),),
         y_labels=(short(top), short(top / 2), "0"),
-        x_labels=_times(now, 1),
+        x_labels=window.labels(),
         marks=tuple(round(place, 1) for place in ended if 0 <= place <= WIDTH),
     )
 
@@ -124,11 +167,6 @@ def short(number: float) -> str:
         if number >= size:
             return f"{number / size:.3g}{unit}"
     return f"{number:.3g}"
-
-
-def _step(hours: int) -> int:
-    """Return how many minutes make one point."""
-    return max(1, ceil(hours * _MINUTE / POINTS))
 
 
 def _joined(
@@ -143,11 +181,11 @@ def _joined(
     return [_Point(minute=minute, value=of(found)) for minute, found in sorted(together.items())]
 
 
-def _line(points: Sequence[_Point], now: float, hours: int, top: float) -> str:
+def _line(points: Sequence[_Point], window: _Window, top: float) -> str:
     """Return a line that is interrupted where minutes are missing."""
-    path, before, step = [], None, _step(hours)
+    path, before, step = [], None, window.step
     for point in points:
-        left, right = _across(point.minute, now, hours), _across(point.minute + step, now, hours)
+        left, right = window.across(point.minute), window.across(point.minute + step)
         if right <= 0:
             continue
         begins = before is None or point.minute - before > step
@@ -158,20 +196,14 @@ def _line(points: Sequence[_Point], now: float, hours: int, top: float) -> str:
     return "".join(path)
 
 
-def _bars(points: Sequence[_Point], now: float, hours: int, top: float) -> str:
+def _bars(points: Sequence[_Point], window: _Window, top: float) -> str:
     """Return a bar for each point above zero."""
-    step, path = _step(hours), []
+    step, path = window.step, []
     for point in points:
-        left, right = _across(point.minute, now, hours), _across(point.minute + step, now, hours)
+        left, right = window.across(point.minute), window.across(point.minute + step)
         if right > 0 and point.value > 0:
             path.append(f"M{left:.1f} {HEIGHT}V{_up(point.value, top):.1f}H{right:.1f}V{HEIGHT}Z")
     return "".join(path)
-
-
-def _across(minute: int, now: float, hours: int) -> float:
-    """Return where a minute begins, in units from the left; what lies outside is at the border."""
-    seconds = hours * _MINUTE * _MINUTE
-    return min(WIDTH, max(0.0, WIDTH * (1 - (now - minute * _MINUTE) / seconds)))
 
 
 def _up(value: float, top: float) -> float:
@@ -192,15 +224,9 @@ def _top_of_time(most: float) -> float:
     return next((float(each) for each in _SECONDS if each >= most), float(ceil(most / days) * days))
 
 
-def _times(now: float, hours: int) -> tuple[str, ...]:
-    """Return times of day (UTC) at equal distances, the last one `now`."""
-    seconds = hours * _MINUTE * _MINUTE
-    return tuple(utc_time(now - seconds * (1 - place / _X_LABELS))[11:16] for place in range(_X_LABELS + 1))
-
-
-def _said(what: str, points: Sequence[_Point], shown: Callable[[float], str], hours: int) -> str:
+def _said(what: str, points: Sequence[_Point], shown: Callable[[float], str], window: _Window) -> str:
     """Return a plot in a sentence."""
-    over = "the last hour" if hours == 1 else f"the last {hours} hours"
+    over = f"the last {span(window.seconds)}"
     if not points:
         return f"{what} over {over}: nothing is known."
     values = [point.value for point in points]

@@ -10,8 +10,8 @@ from urllib.parse import quote, urlencode
 from storage_consumer.model import TableName
 from storage_consumer.plan.table_state import TableState
 
-Sort = Literal["state", "table", "checkpoint", "lag"]
-SORTS: tuple[Sort, ...] = ("state", "table", "checkpoint", "lag")
+Sort = Literal["state", "table", "checkpoint", "lag", "rows", "rate"]
+SORTS: tuple[Sort, ...] = ("state", "table", "checkpoint", "lag", "rows", "rate")
 RANGES = (1, 6, 24)
 """Hours that the plots can show."""
 STATES = (

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from storage_consumer.clock import span
+from storage_consumer.page.plots import short
 from storage_consumer.page.query import RANGES, RELOAD, SORTS, table_path
 from storage_consumer.telemetry import lines_escaped, redact, tso_time, utc_time
 
@@ -68,7 +69,9 @@ def _environment() -> Environment:
         style=Markup(_text("style.css")),  # noqa: S704 - files of the package, whose digest the policy names
         script=Markup(_text("script.js")),  # noqa: S704 - likewise
     )
-    found.filters.update(cut=_cut, one_line=lambda text: " ".join(text.split()), number=lambda number: f"{number:,}")
+    found.filters.update(
+        cut=_cut, one_line=lambda text: " ".join(text.split()), number=lambda number: f"{number:,}", short=short
+    )
     return found
 
 

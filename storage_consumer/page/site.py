@@ -18,8 +18,9 @@ from storage_consumer.monitoring.http_server import Handler, Request, Response
 from storage_consumer.monitoring.report import Minute, Report
 from storage_consumer.monitoring.snapshot import JournalEntry, Snapshot
 from storage_consumer.monitoring.status import Status
-from storage_consumer.monitoring.table_minutes import TableMinute
-from storage_consumer.page.facts import facts, headline, is_own, process_facts, progress
+from storage_consumer.monitoring.table_minutes import TableMinute, TableRows
+from storage_consumer.monitoring.wording import facts
+from storage_consumer.page.facts import headline, is_own, process_facts, progress
 from storage_consumer.page.plots import lag_plot, rate_plot, table_plot
 from storage_consumer.page.query import Query
 from storage_consumer.page.render import policy, rendered
@@ -59,6 +60,7 @@ class Sources:
     process: Callable[[], Report]
     """Returns what this process knows of itself."""
     table_minutes: Callable[[str], tuple[TableMinute, ...]]
+    table_rows: Callable[[], Mapping[str, TableRows]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,7 @@ class Site:
 
     def _judged(self, snapshot: Snapshot, minutes: tuple[Minute, ...]) -> _Known:
         status = self._sources.judge(snapshot)
-        return _Known(status=status, rows=rows_of(status), minutes=minutes)
+        return _Known(status=status, rows=rows_of(status, self._sources.table_rows()), minutes=minutes)
 
     def _seen(self) -> Seen[_Known]:
         """Return the newest look. Lags in one that is old grow with its age, and nothing is known for sure."""
@@ -121,7 +123,7 @@ class Site:
         waiting = status.tables[len(stopped) :]
         more = {
             "listing": listed(known.rows, query),
-            "facts": [fact for fact in facts(status) if fact[1]],
+            "facts": [(label or "running tables", text) for label, text in facts(status).items() if text],
             "progress": progress(status),
             "stopped": stopped[:_SHOWN],
             "waiting": waiting[:_SHOWN],
@@ -151,7 +153,7 @@ class Site:
             "now": now - journal.age,
             "steps": row.status.next_steps if row.status else (),
             "pause": self._sources.command("pause", row.name) if row.state == TableState.RUNNING else "",
-            "plot": table_plot(minutes, entries, now) if minutes else None,
+            "plot": table_plot(minutes, entries, now, self._sources.process().started_at) if minutes else None,
         }
         return _page("table.html", values | more)
 

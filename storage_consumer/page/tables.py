@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.health import lag_of
 from storage_consumer.monitoring.snapshot import Table
 from storage_consumer.monitoring.status import Status, TableStatus
+from storage_consumer.monitoring.table_minutes import TableRows
 from storage_consumer.page.query import STATES, Query
 from storage_consumer.plan.table_state import TableState
 
@@ -30,6 +31,8 @@ class Row:
     """Commit ts up to which it is applied, inclusive."""
     lag: float | None
     stored: Table
+    read: TableRows | None = None
+    """Its row changes, as far as the serving process knows."""
     status: TableStatus | None = None
     """What an operator should know of it; None if that is nothing."""
 
@@ -58,14 +61,11 @@ class Listing:
         return min(self.found, (self.page - 1) * PAGE + 1)
 
 
-def rows_of(status: Status) -> tuple[Row, ...]:
-    """Return all tables, by name."""
+def rows_of(status: Status, read: Mapping[str, TableRows]) -> tuple[Row, ...]:
+    """Return all tables, by name; `read`: name → row changes that were read of it."""
     told = {table.name: table for table in status.tables}
-    return tuple(
-        sorted(
-            (_row(table, told.get(table.name), status) for table in status.snapshot.tables), key=lambda row: row.shown
-        )
-    )
+    found = (_row(table, told.get(table.name), status, read.get(str(table.name))) for table in status.snapshot.tables)
+    return tuple(sorted(found, key=lambda row: row.shown))
 
 
 def listed(rows: Sequence[Row], query: Query) -> Listing:
@@ -103,10 +103,12 @@ _KEYS = {
     "checkpoint": lambda row: row.checkpoint,
     # One without a checkpoint is behind all others.
     "lag": lambda row: float("inf") if row.lag is None else row.lag,
+    "rows": lambda row: row.read.rows if row.read else 0,
+    "rate": lambda row: (row.read.per_second or 0.0) if row.read else 0.0,
 }
 
 
-def _row(table: Table, told: TableStatus | None, status: Status) -> Row:
+def _row(table: Table, told: TableStatus | None, status: Status, read: TableRows | None) -> Row:
     checkpoint = told.checkpoint if told is not None else status.snapshot.reached(table)
     return Row(
         name=table.name,
@@ -115,5 +117,6 @@ def _row(table: Table, told: TableStatus | None, status: Status) -> Row:
         checkpoint=checkpoint,
         lag=lag_of(checkpoint, status.snapshot.now),
         stored=table,
+        read=read,
         status=told,
     )

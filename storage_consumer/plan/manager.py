@@ -214,8 +214,9 @@ class ConsumerManager:
         """
         blocked = [key for key, table in self.tables.items() if table.status.blocked]
         pending = self.touches.pending()
-        for key in (*blocked, *(standing_still(pending, _positions(self.tables)) if blocked else ())):
-            self.touches.hold_up_nobody(key)
+        still = standing_still(pending, _positions(self.tables)) if blocked else set()
+        if self.touches.hold_up_nobody((*blocked, *still)):
+            still = standing_still(pending, _positions(self.tables))
         steps = []
         for table in self.tables.values():
             if table.status.blocked:
@@ -230,7 +231,8 @@ class ConsumerManager:
                 table.advance(target)
         if steps:
             return Wave(rows=tuple(steps), ddls=())
-        return Wave(rows=(), ddls=ready_ddls(pending, _positions(self.tables), storage_checkpoint, is_stable=is_stable))
+        positions = _positions(self.tables)
+        return Wave(rows=(), ddls=ready_ddls(pending, positions, still, storage_checkpoint, is_stable=is_stable))
 
     def stuck(self, storage_checkpoint: int, *, is_stable: bool = False) -> dict[str, str]:
         """Return tables that a finished round could not bring to the storage checkpoint, since a DDL before it did not run.

@@ -124,13 +124,21 @@ def target_of(key: str, barrier: Mapping[str, int], storage_checkpoint: int) -> 
 
 
 def ready_ddls(
-    pending: PendingDdls, positions: Mapping[str, Position], storage_checkpoint: int, *, is_stable: bool
+    pending: PendingDdls,
+    positions: Mapping[str, Position],
+    still: Collection[str],
+    storage_checkpoint: int,
+    *,
+    is_stable: bool,
 ) -> tuple[tuple[DdlStep, ...], ...]:
-    """Return the DDL whose tables have all arrived, grouped by version, each group in dependency order, groups by version."""
+    """Return the DDL whose tables have all arrived, grouped by version, each in dependency order, groups by version.
+
+    `still`: the tables that stand still, by key; see `standing_still`.
+    """
     barrier = pending.barriers
     # No other version can run: each of its DDL has an earlier one before it.
     first = (v for v in set(barrier.values()) if ddl_is_stored(v, storage_checkpoint, is_stable=is_stable))
-    ready, still = [], standing_still(pending, positions)
+    ready = []
     for version in sorted(first):
         steps = [
             ddl.step

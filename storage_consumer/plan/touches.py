@@ -104,13 +104,15 @@ class Touches:
         taken = [key for key in sorted(named) if not self._catalog.tables[key].status.excluded]
         return taken or [step.table_key]
 
-    def hold_up_nobody(self, key: str) -> None:
-        """Let tables go on that wait for a view of a table, by key, that stands still."""
-        pending = self.pending()
-        for ddl in pending.views(key):
-            if len(ddl.touches) > 1:
+    def hold_up_nobody(self, keys: Iterable[str]) -> bool:
+        """Let tables go on that wait for a view of one that stands still, by key; return whether there are any."""
+        pending, found = self.pending(), False
+        for key in keys:
+            for ddl in (each for each in pending.views(key) if len(each.touches) > 1):
                 self._all()[ddl.step.identity] = frozenset({key})
                 pending.add(self._with_touches(ddl.step, self._all()))
+                found = True
+        return found
 
     def forget(self, step: DdlStep) -> None:
         """Note that a statement is done."""

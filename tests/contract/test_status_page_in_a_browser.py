@@ -202,14 +202,39 @@ def test_updates_keep_what_the_viewer_chose(viewer: Tab, rig: Rig) -> None:
 
 
 def test_program_that_ended(browser: Browser, mariadb: DatabaseServer, rig: Rig) -> None:
-    """The page stays as it was, and says that nobody answers any more."""
+    """The page says that nobody answers any more, and its word and colour say nothing of the feed until somebody does."""
+    grey = "getComputedStyle(document.querySelector('#headline')).borderColor"
     with served(mariadb.port) as address:
         page = browser.new_page()
         page.goto(f"{address}/")
         expect(page.locator("#lost")).to_be_hidden()
+        before = page.evaluate(grey)
     expect(page.locator("#lost")).to_contain_text("has not answered", timeout=15_000)
+    expect(page.locator("#headline h1")).to_have_text("? unknown, was stopped")
+    assert page.title().startswith("unknown")
+    assert "6e7781" in (page.locator("link[rel=icon]").get_attribute("href") or "")
+    assert page.evaluate(grey) != before
     expect(page.locator("#list tbody tr")).to_have_count(200)
     page.close()
+
+
+def test_a_page_that_is_not_renewed(browser: Browser, address: str) -> None:
+    """While updates are paused, and without JavaScript, an old page does not go on to say how the feed is."""
+    page = browser.new_page()
+    page.clock.install()
+    page.goto(f"{address}/")
+    page.get_by_role("button", name="Pause updates").click()
+    page.clock.run_for(30_000)
+    expect(page.locator("#headline h1")).to_have_text("? unknown, was stopped")
+    expect(page.locator("#lost")).to_contain_text("Nothing was updated")
+    page.get_by_role("button", name="Resume updates").click()
+    expect(page.locator("#headline h1")).to_contain_text("✕ stopped")
+    expect(page.locator("#lost")).to_be_hidden()
+    page.close()
+    with tab(browser, address, java_script_enabled=False) as found:
+        found.page.goto(f"{address}/")
+        expect(found.page.locator(".old")).to_be_hidden()
+        expect(found.page.locator(".old")).to_be_visible(timeout=70_000)
 
 
 @pytest.mark.parametrize(("width", "height"), [(360, 740), (1280, 900), (3840, 2160)])

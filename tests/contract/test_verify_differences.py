@@ -129,3 +129,21 @@ def test_a_difference_stays_until_another_comparison_is_finished(rig: VerifyRig)
         ):
             desk.verified.put(rig.key("t"), replace(found, outcome=outcome))
             assert [each.outcome for each in desk.verified.standing()] == [told]
+
+
+def test_words_of_a_difference_stay_while_another_comparison_runs(rig: VerifyRig) -> None:
+    """What was found, or why a table is in doubt, is told until that one is finished, however often it begins; what it found so far can be resumed."""
+    found = planted(rig, "CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    doubt = replace(found, checkpoint=0, outcome=Outcome.DIFFERENT, reason="its column v was dropped", heal="load it")
+    begun = replace(found, outcome=Outcome.UNFINISHED, after=("aa",))
+    with closing(StateInspector(rig.settings, "")) as desk:
+        desk.verified.put(rig.key("t"), doubt)
+        for _ in range(2):
+            desk.verified.put(rig.key("t"), begun)
+            assert desk.verified.standing() == [doubt]
+            assert desk.verified.all() == [begun]
+        desk.verified.put(rig.key("t"), replace(found, outcome=Outcome.EQUAL))
+        assert [(each.outcome, each.reason) for each in desk.verified.standing()] == [(Outcome.EQUAL, "")]
+        desk.verified.put(rig.key("t"), doubt)
+        rig.target.query("UPDATE storage_consumer.table_progress SET state = 'dropped'")
+        assert desk.verified.standing() == []

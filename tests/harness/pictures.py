@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from storage_consumer import __version__
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.settings import Downstream
@@ -37,6 +38,8 @@ PICTURES: Mapping[str, dict[str, Any]] = {
 """Name of a picture → options of the browser."""
 _DATABASES = {"shop": ("orders", "items", "customers", "payments", "carts"), "stock": ("bins", "moves", "suppliers")}
 _HALTED = TableName(schema="shop", table="payments")
+_HALTED_FOR = 15
+"""Minutes."""
 _MINUTES = 380
 _SIZE = {"width": 1200, "height": 1340}
 _SCALE = 0.72
@@ -120,7 +123,7 @@ def _minute(ago: int, halted_at: int) -> Minute:
 def _report() -> Report:
     now = time.time()
     return Report(
-        version="1",
+        version=__version__,
         started_at=now - 93_600,
         phase=Phase.APPLYING,
         since=now - 14,
@@ -152,11 +155,16 @@ def _recorder() -> Recorder:
             return super().now() - self.ago
 
     clock = Then()
-    recorder = _Writer(Silent(), clock, "1")
+    recorder = _Writer(Silent(), clock, __version__)
     for ago in range(59, 0, -1):
         clock.ago = 60 * ago
-        rows = int(9000 + 4000 * math.sin(ago / 7)) if ago > 15 else 0
-        recorder.round_finished(RoundSummary(tables=(TableSummary(table=str(_HALTED), rows=rows),)))
+        rows = int(9000 + 4000 * math.sin(ago / 7))
+        names = (f"{schema}.{table}" for schema, tables in _DATABASES.items() for table in tables)
+        done = {name: rows * place for place, name in enumerate(names, 1)}
+        if ago <= _HALTED_FOR:
+            del done[str(_HALTED)]
+        read = tuple(TableSummary(table=name, rows=count) for name, count in done.items())
+        recorder.round_finished(RoundSummary(tables=read))
     clock.ago = 0
     return recorder
 

@@ -12,7 +12,7 @@ from storage_consumer.model import DataFile, DdlId, DdlKind, TableDefinition, Ve
 from storage_consumer.plan.barriers import MAKES_TABLE
 from storage_consumer.plan.file_sequence import FileSequences
 from storage_consumer.plan.in_order import Numbers, Together
-from storage_consumer.plan.planner import PendingDdl, PendingDdls, Position, ready_ddls
+from storage_consumer.plan.planner import PendingDdl, PendingDdls, Position, ready_ddls, standing_still
 from storage_consumer.plan.table_files import TableFiles
 from storage_consumer.plan.table_version import TableVersionConsumer
 from storage_consumer.plan.timeline import Timeline
@@ -289,7 +289,8 @@ def test_first_statements(waiting: list[PendingDdl], gone: list[int], end: int, 
     first = {k: min(versions) for k in map(key, KEYS) if (versions := [d.step.version for d in held if k in d.touches])}
     assert held.barriers == first
     positions = {key(k): Position(checkpoint=first.get(key(k), 0), blocked=k in still) for k in KEYS}
-    ready = {step.identity for group in ready_ddls(held, positions, end, is_stable=False) for step in group}
+    stands = standing_still(held, positions)
+    ready = {step.identity for group in ready_ddls(held, positions, stands, end, is_stable=False) for step in group}
     # All tables stand at their first statement, so of one version those can run that share tables with no statement that cannot.
     assert ready == {ddl.step.identity for ddl in can_run(list(left.values()), first, set(map(key, still)), end)}
 

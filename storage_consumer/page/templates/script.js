@@ -1,6 +1,6 @@
 "use strict";
 (() => {
-  const EVERY = 5000, TYPING = 150;
+  const EVERY = 5000, TYPING = 150, STALE = 20000;
   const pause = document.getElementById("pause");
   const lost = document.getElementById("lost");
   const input = document.getElementById("q");
@@ -73,6 +73,18 @@
     scrollTo(x, y);
   };
 
+  // A page that is not renewed says nothing of how the feed is now: neither its word nor its colour stays.
+  const age = (why) => {
+    const word = document.querySelector("#headline h1"), icon = document.querySelector("link[rel=icon]");
+    lost.textContent = `${why} for ${Math.round((Date.now() - answeredAt) / 1000)} s; this page is as old as that.`;
+    lost.hidden = false;
+    if (document.documentElement.classList.contains("stale")) return;
+    document.documentElement.classList.add("stale");
+    if (word) word.textContent = `? unknown, was ${word.textContent.trim().replace(/^\S+ /, "")}`;
+    document.title = `unknown · ${document.title}`;
+    icon.href = icon.href.replace(/fill='%23\w+'/, "fill='%236e7781'");
+    served.delete("headline");
+  };
   const load = async (address) => {
     asking?.abort();
     const mine = asking = new AbortController();
@@ -84,12 +96,11 @@
       if (asking !== mine) return;
       answeredAt = Date.now();
       lost.hidden = true;
+      document.documentElement.classList.remove("stale");
       show(text);
     } catch (fault) {
       if (asking !== mine) return;
-      const seconds = Math.round((Date.now() - answeredAt) / 1000);
-      lost.textContent = `The program has not answered for ${seconds} s; this page is as old as that.`;
-      lost.hidden = false;
+      age("The program has not answered");
     } finally {
       clearTimeout(limit);
       if (asking === mine) asking = null;
@@ -144,7 +155,9 @@
   const tick = () => {
     const selecting = getSelection().type === "Range";
     if (!paused && !document.hidden && !selecting && !asking) load(location.href);
+    else if (Date.now() - answeredAt > STALE) age("Nothing was updated");
   };
+  document.documentElement.classList.add("live");
   for (const part of live(document)) served.set(part.id, part.outerHTML);
   decorate(document);
   pause.hidden = false;

@@ -49,6 +49,7 @@ class MemoryState:
         self.decisions = MemoryDecisions(owned)
         self.loads = MemoryLoads(owned)
         self.quarantine = MemoryQuarantine()
+        self.verified = MemoryVerified()
 
     def open(self, upstream: str) -> None:
         """Remember the bucket; raise `ConfigError` if the state belongs to another bucket."""
@@ -63,17 +64,21 @@ class MemoryState:
 class MemoryQuarantine:
     """The twin of `checkpoint.quarantine.StoredQuarantine`: twins refuse no row."""
 
-    def __init__(self) -> None:
-        """Begin without a doubt."""
-        self.doubted: dict[str, TableResult] = {}
-
     def entries(self) -> Mapping[str, TableEntries]:
         """Return nothing."""
         return {}
 
-    def doubt(self, table_key: str, result: TableResult) -> None:
+
+class MemoryVerified:
+    """The twin of `checkpoint.verified.StoredVerified`."""
+
+    def __init__(self) -> None:
+        """Begin without a doubt."""
+        self.doubted: dict[str, Mapping[str, object]] = {}
+
+    def doubt(self, table_key: str, document: Mapping[str, object]) -> None:
         """Keep it."""
-        self.doubted[table_key] = result
+        self.doubted[table_key] = document
 
 
 class OwnedRecords:

@@ -17,10 +17,12 @@ from storage_consumer.clock import SystemClock
 from storage_consumer.errors import ConfigError
 from storage_consumer.monitoring.collector import MetricSources
 from storage_consumer.monitoring.exposition import Exposition, Textfile
+from storage_consumer.monitoring.health import AHEAD, OVERDUE
 from storage_consumer.monitoring.http_server import Request
 from storage_consumer.monitoring.metric_table import METRICS, OTHERS, PREFIX
 from storage_consumer.monitoring.processes import Processes, ProcessLook
 from storage_consumer.monitoring.recorder import Recorder
+from storage_consumer.monitoring.status import STALLED
 from storage_consumer.redaction import forget_secrets, register_secret
 from storage_consumer.summary import RoundSummary, RunningStatement, Silent, TableSummary
 from tests.harness.twins.storage import FakeClock
@@ -44,13 +46,13 @@ def recorder(clock: FakeClock) -> Recorder:
     return Recorder(Silent(), clock, "1.2")
 
 
-def _exposition(recorder: Recorder, *, most_tables: int = 100) -> Exposition:
+def _exposition(recorder: Recorder, *, most_tables: int = 100, max_lag: float | None = 300.0) -> Exposition:
     sources = MetricSources(
         facts=recorder.facts,
         is_writer=lambda: True,
         statements=lambda: (RunningStatement(table="d.a", version=7, query="DROP", seconds=2.5),),
         processes=lambda: Processes(memory={"driver": 5}, counts={"driver": 1}, connections=3),
-        max_lag=300.0,
+        max_lag=max_lag,
         expiration_days=1,
     )
     return Exposition(sources, most_tables)
@@ -193,6 +195,36 @@ def test_the_word_for_the_feed(recorder: Recorder, health: str, changes: dict[st
     assert {word for (name, word), value in _scraped(exposition).items() if name == "health" and value} == {health}
     recorder.heard("retry", {"what": "round", "error": "no answer"})
     assert {word for (name, word), value in _scraped(exposition).items() if name == "health" and value} == {"retrying"}
+
+
+@pytest.mark.parametrize(("beyond", "health"), [(590, "healthy"), (620, "behind")])
+def test_a_stale_checkpoint_without_a_limit(recorder: Recorder, beyond: int, health: str) -> None:
+    """Tables further behind the bucket, as it was read, than the alert allows are `behind`, as `status` says it."""
+    late = _TSO - ((beyond * 1000) << 18)
+    _round(
+        recorder, _summary(states={}, quarantined={}, checkpoint=late, checkpoint_running=late, storage_checkpoint=_TSO)
+    )
+    found = _scraped(_exposition(recorder, max_lag=None))
+    assert {word for (name, word), value in found.items() if name == "health" and value} == {health}
+
+
+def test_a_table_that_catches_up_after_its_load_is_behind(recorder: Recorder) -> None:
+    """It counts for no checkpoint, yet the limit of the lag holds for it, as in `status`."""
+    joining = (_TSO - (400_000 << 18),)
+    _round(recorder, _summary(states={}, quarantined={}, joining=joining, storage_checkpoint=_TSO))
+    found = _scraped(_exposition(recorder))
+    assert {word for (name, word), value in found.items() if name == "health" and value} == {"behind"}
+
+
+def test_alerts_have_the_limits_of_the_status() -> None:
+    """What an alert fires at is what `status` and the page say."""
+    rules = (_CONF / "prometheus" / "alerts.yml").read_text(encoding="utf-8")
+    for limit, expression in (
+        (OVERDUE, "storage_consumer_running_lag_seconds - storage_consumer_source_lag_seconds > {:.0f})"),
+        (STALLED, "(storage_consumer_source_lag_seconds > {:.0f})"),
+        (AHEAD, "storage_consumer_source_ahead_seconds > {:.0f}\n"),
+    ):
+        assert expression.format(limit) in rules
 
 
 def test_before_the_first_round_there_is_no_lag(recorder: Recorder) -> None:

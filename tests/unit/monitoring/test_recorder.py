@@ -165,6 +165,18 @@ def test_retry_of_the_lease_alone(recorder: Recorder) -> None:
     assert report.work is not None
 
 
+def test_rows_of_each_table(recorder: Recorder, clock: FakeClock) -> None:
+    """They count since the start; the rate is that of the last five minutes, or since the start if that is later."""
+    recorder.round_finished(
+        RoundSummary(tables=(TableSummary(table="d.a", rows=600), TableSummary(table="d.b", ddls=1)))
+    )
+    clock.advance(60)
+    ((name, found),) = recorder.table_rows().items()
+    assert (name, found.rows, found.per_second) == ("d.a", 600, 10.0)
+    clock.advance(600)
+    assert recorder.table_rows()["d.a"].per_second == 0.0
+
+
 def test_running_round(recorder: Recorder, clock: FakeClock) -> None:
     """While a round runs, its work shows how far it is; afterwards there is none."""
     recorder.round_started(files=10, size=1000, storage_checkpoint=1)

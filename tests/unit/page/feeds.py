@@ -9,7 +9,7 @@ from storage_consumer.monitoring.http_server import Request
 from storage_consumer.monitoring.report import Minute, Report
 from storage_consumer.monitoring.snapshot import JournalEntry, Snapshot
 from storage_consumer.monitoring.status import judged
-from storage_consumer.monitoring.table_minutes import TableMinute
+from storage_consumer.monitoring.table_minutes import TableMinute, TableRows
 from storage_consumer.page.site import Look, Site, Sources
 from tests.harness.twins.storage import FakeClock
 from tests.unit.monitoring.test_status import NOW, report
@@ -26,6 +26,7 @@ class Feed:
         self.journal: tuple[JournalEntry, ...] = ()
         self.process: Report = report(started_at=1.0)
         self.table_minutes: tuple[TableMinute, ...] = ()
+        self.table_rows: dict[str, TableRows] = {}
         self.site = Site(
             Sources(
                 look=self._looked,
@@ -34,6 +35,7 @@ class Feed:
                 command=lambda verb, name: f"storage-consumer table {verb} --table {name}",
                 process=lambda: self.process,
                 table_minutes=lambda _: self.table_minutes,
+                table_rows=lambda: self.table_rows,
             ),
             self.clock,
         )

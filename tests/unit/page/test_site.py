@@ -17,7 +17,7 @@ from storage_consumer.model import DdlId, TableName
 from storage_consumer.monitoring.http_server import Request
 from storage_consumer.monitoring.report import Phase, Totals, Work
 from storage_consumer.monitoring.snapshot import JournalEntry, Statement, Table
-from storage_consumer.monitoring.table_minutes import TableMinute
+from storage_consumer.monitoring.table_minutes import TableMinute, TableRows
 from storage_consumer.page.site import Look
 from storage_consumer.plan.table_state import STOPPED as STOPPED_STATES
 from storage_consumer.plan.table_state import TableState
@@ -87,7 +87,9 @@ def test_overview(feed: Feed) -> None:
         "✕ stopped 1 of 3 tables halted; the others go on",
         "writer host h, pid 1",
         "applying for 12s: 100 of 400 files (1.0 GiB), 98,000 rows, 9,800 rows/s, 30s left 100 of 400 files",
-        ", 1h00m ago without stopped tables",
+        ", 1h00m ago running tables",
+        "target h:3306 (mariadb 10.11)",
+        "version 1",
         "pending 12 files",
         "skipped 4 duplicates",
         f"the target refused it. if you ran it manually: {DONE} to skip it: {SKIP}",
@@ -215,6 +217,13 @@ def test_filter_sort_and_pages() -> None:
     assert "401 tables, 201 to 400 shown" in page.text
 
 
+def test_rows_and_rates(feed: Feed) -> None:
+    """Each table has its row changes since the process started, and how many there were a second; blank where that is not known."""
+    feed.table_rows = {"d.b": TableRows(rows=12_345, per_second=1500.0), "d.late": TableRows(rows=7, per_second=None)}
+    cells = re.findall(r'<td class="figure" data-label="rows(/s)?">([^<]*)</td>', feed.get(sort="table"))
+    assert cells == [("", ""), ("/s", ""), ("", "12,345"), ("/s", "1.5k"), ("", "7"), ("/s", "")]
+
+
 def test_reload_without_javascript(feed: Feed) -> None:
     """A browser without JavaScript loads the page again only if its user has asked for that."""
     assert 'http-equiv="refresh"' not in feed.get()
@@ -248,7 +257,7 @@ def test_one_table(feed: Feed) -> None:
         "ALTER a ran here as: ALTER b",
     ):
         assert part in text
-    assert "Row changes per minute over the last hour: 7 at last" in text
+    assert "Row changes per minute over the last 1h00m: 7 at last" in text
     assert "storage-consumer table pause --table d.b" in feed.get("/tables/", "d.b")
 
 

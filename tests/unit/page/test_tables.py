@@ -8,14 +8,21 @@ import pytest
 
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.snapshot import Table
+from storage_consumer.monitoring.table_minutes import TableRows
 from storage_consumer.page.query import Query, table_path
 from storage_consumer.page.tables import PAGE, Listing, Row, listed, rows_of, table_called
 from tests.unit.monitoring.test_status import at, report, snapshot, status, table
 
+READ = {
+    "d.slow": TableRows(rows=900, per_second=0.5),
+    "d.Fast": TableRows(rows=40, per_second=7.0),
+    "d.late": TableRows(rows=50, per_second=None),
+}
+
 
 def rows(*tables: Table, **more: object) -> tuple[Row, ...]:
     """The list of all tables."""
-    return rows_of(status(snapshot(*tables, **more)))
+    return rows_of(status(snapshot(*tables, **more)), READ)
 
 
 def names(listing: Listing) -> list[str]:
@@ -90,6 +97,8 @@ def test_search() -> None:
         ("table", False, ["Fast", "broken", "late", "left", "new", "poor", "slow"]),
         ("table", True, ["slow", "poor", "new", "left", "late", "broken", "Fast"]),
         ("lag", True, ["new", "poor", "broken", "slow", "Fast", "late", "left"]),
+        ("rows", True, ["slow", "late", "Fast", "broken", "left", "new", "poor"]),
+        ("rate", True, ["Fast", "slow", "broken", "late", "left", "new", "poor"]),
         ("checkpoint", False, ["new", "poor", "broken", "slow", "Fast", "late", "left"]),
     ],
 )

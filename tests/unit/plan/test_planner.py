@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.plan.planner import PendingDdl, PendingDdls, Position, ready_ddls, target_of
+from storage_consumer.plan.planner import (
+    PendingDdl,
+    PendingDdls,
+    Position,
+    ready_ddls,
+    standing_still,
+    target_of,
+)
+from storage_consumer.plan.steps import DdlStep
 from tests.unit.building import key, step
 
 SQL = "ALTER TABLE `t` COMMENT 'x'"
@@ -17,12 +25,19 @@ def pending(table_dir: str, version: int, *others: str) -> PendingDdl:
     return PendingDdl(step=step(table_dir, version, SQL), touches=frozenset(key(t) for t in (table_dir, *others)))
 
 
+def ready_now(
+    found: PendingDdls, positions: dict[str, Position], storage: int, *, is_stable: bool = False
+) -> tuple[tuple[DdlStep, ...], ...]:
+    """The groups that can run, by what stands still now."""
+    return ready_ddls(found, positions, standing_still(found, positions), storage, is_stable=is_stable)
+
+
 def ready(
     statements: list[PendingDdl], checkpoints: dict[str, int], storage: int, *, is_stable: bool = False, **still: bool
 ) -> list[list[str]]:
     """Directories of the groups that can run; ``a=True`` says that s/a stands still."""
     positions = {key(f"s/{t}"): Position(checkpoint=c, blocked=still.get(t, False)) for t, c in checkpoints.items()}
-    groups = ready_ddls(PendingDdls(statements), positions, storage, is_stable=is_stable)
+    groups = ready_now(PendingDdls(statements), positions, storage, is_stable=is_stable)
     return [[s.table_dir for s in group] for group in groups]
 
 
@@ -97,9 +112,9 @@ def test_a_table_that_begins_later() -> None:
         key("s"): Position(checkpoint=10, blocked=False),
         key("s/a"): Position(checkpoint=0, blocked=True, first=11),
     }
-    assert ready_ddls(PendingDdls([pending("s", 10, "s/a")]), positions, 50, is_stable=False)
+    assert ready_now(PendingDdls([pending("s", 10, "s/a")]), positions, 50)
     positions[key("s/a")] = Position(checkpoint=0, blocked=True, first=10)
-    assert not ready_ddls(PendingDdls([pending("s", 10, "s/a")]), positions, 50, is_stable=False)
+    assert not ready_now(PendingDdls([pending("s", 10, "s/a")]), positions, 50)
 
 
 def test_a_statement_is_not_tried_again_while_its_table_is_stopped() -> None:
@@ -108,4 +123,4 @@ def test_a_statement_is_not_tried_again_while_its_table_is_stopped() -> None:
     positions = {key(f"s/{t}"): Position(checkpoint=10, blocked=False, first=1) for t in "ac"}
     for stopped in (False, True):
         positions[key("s/b")] = Position(checkpoint=12, blocked=True, first=11, stopped=stopped)
-        assert bool(ready_ddls(PendingDdls(statements), positions, 50, is_stable=False)) is not stopped
+        assert bool(ready_now(PendingDdls(statements), positions, 50)) is not stopped
