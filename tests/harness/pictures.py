@@ -41,8 +41,8 @@ _HALTED = TableName(schema="shop", table="payments")
 _HALTED_FOR = 15
 """Minutes."""
 _MINUTES = 380
-_SIZE = {"width": 1200, "height": 1340}
-_SCALE = 0.72
+_SIZE = {"width": 1200, "height": 1720}
+_SCALE = 0.62
 """Keeps each picture below 150 kB."""
 
 
