@@ -42,6 +42,10 @@ def normal(text: str, marks: Sequence[int], places: Mapping[str, str]) -> str:
     text = _TIME.sub(lambda found: _time(found, times), text)
     text = _TSO.sub(lambda found: str(numbers.get(int(found[0]), tick(0))), text)
     text = re.sub(r"\bhost [\w.-]+, pid \d+", "host db1, pid 4711", text)
+    text = re.sub(
+        r"^(  target +)\S+ \(\w+ .+\)$", r"\1db.example.com:3306 (mariadb 11.8.2-MariaDB)", text, flags=re.MULTILINE
+    )
+    text = re.sub(r"^(  version +)[\d.]+$", r"\g<1>0.1.0", text, flags=re.MULTILINE)
     text = re.sub(r"\bby \S+@\S+ since", "by ada@db1 since", text)
     text = _SPAN.sub(_span, text)
     text = _NUMBER.sub(r"\g<1>3.0", text)

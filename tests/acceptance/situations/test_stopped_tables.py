@@ -281,7 +281,7 @@ def test_behind(mariadb: DatabaseServer, book: Book, tmp_path: Path) -> None:
             {
                 "status": watch.said(Ended(typed=watch.status_line(*limit), code=5, text=seen)),
                 "metrics": watch.metrics(),
-                "page": watch.page("healthy"),
+                "page": watch.page("behind"),
                 "alerts": watch.alerts(files_read=True),
             },
         )
