@@ -167,7 +167,7 @@ def test_many_viewers_are_one_query(mariadb: DatabaseServer, rig: Rig) -> None:
         def view(_: int) -> int:
             seen = 0
             while time.monotonic() < deadline:
-                seen += "unknown" not in get(f"{address}/")
+                seen += 'class="headline unknown"' not in get(f"{address}/")
                 time.sleep(0.2)
             return seen
 
@@ -194,7 +194,7 @@ def test_target_that_went_away() -> None:
             wait_until("the page notices", lambda: "the state could not be read for" in get(f"{address}/"))
             recorder.heard("retry", {"what": "round", "error": "no answer"})
             page = get(f"{address}/")
-            for text in ("unknown", "shop.a", "this process", "retrying", "no answer"):
+            for text in ("headline unknown", "shop.a", "this process", "retrying", "no answer"):
                 assert text in page
             server.child.start()
             wait_until("the page recovers", lambda: "the state could not be read for" not in get(f"{address}/"))
