@@ -18,7 +18,6 @@ from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_decisions import Foreseen, Obeyed, TableDecision
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import Decision, TableProgress
-from storage_consumer.verifying.result import TableResult
 from tests.harness.twins.operator import (
     apply_decisions,
     follow,
