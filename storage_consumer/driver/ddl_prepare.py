@@ -5,7 +5,6 @@ The bucket's names are used everywhere but in the target: `described` and `prepa
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -58,32 +57,25 @@ def bare(steps: Sequence[DdlStep], manager: ConsumerManager, target: Target) -> 
     """
     if manager.makes_bare or manager.floor:
         return []
-    # Of several renames of one version, as in a swap, no file may show the name in between.
-    renames = Counter(step.version for step in steps if step.ddl.renamed is not None)
     wanted = [
-        (step, name)
+        step.name
         for step in steps
         if not (step.definition.is_view or step.is_of_copy)
-        and (name := _from_before(step, manager)) is not None
-        and (step.ddl.renamed is None or renames[step.version] == 1)
+        and (step.ensure or _is_first_of_table(step, manager))
         and not _goes_away(step, manager)
     ]
-    if not wanted:
-        return []
-    there = described([name for _, name in wanted], manager, target)
-    return [name for _, name in wanted if name.folded() not in there]
+    there = described(wanted, manager, target) if wanted else {}
+    return [name for name in wanted if name.folded() not in there]
 
 
-def _from_before(step: DdlStep, manager: ConsumerManager) -> TableName | None:
-    """Return the table that a step needs and no earlier file of the bucket shows; None if there is none."""
-    rename = step.ddl.rename
-    name = step.name if rename is None else rename.old
-    if step.ensure:
-        return name
-    if rename is None and not _CHANGES_A_TABLE.intersection({step.ddl.head[:1], step.ddl.head}):
-        return None
-    table = manager.tables.get(key_of(name))
-    return name if table is None or table.timeline.structure_at(step.version - 1) is None else None
+def _is_first_of_table(step: DdlStep, manager: ConsumerManager) -> bool:
+    """Return whether a statement changes a table that no earlier file of the bucket shows.
+
+    A rename does not count: of a swap, no file may show the name in between.
+    """
+    if step.ddl.rename or not _CHANGES_A_TABLE.intersection({step.ddl.head[:1], step.ddl.head}):
+        return False
+    return manager.tables[step.table_key].timeline.structure_at(step.version - 1) is None
 
 
 def _goes_away(step: DdlStep, manager: ConsumerManager) -> bool:
