@@ -27,6 +27,8 @@ StorageConsumerError
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class StorageConsumerError(Exception):
     """Something went wrong in storage_consumer."""
@@ -167,4 +169,12 @@ class StatementRefused(TableError):
 
 
 class NotReplicable(TableError):
-    """The files do not say enough to apply this change rightly."""
+    """The files do not say enough to apply this change rightly.
+
+    `ways`: what helps, as pairs: when, and the words of a command up to the flags that lead to the target.
+    """
+
+    def __init__(self, message: str = "", *, ways: Sequence[tuple[str, str]] = ()) -> None:
+        """Store the ways on; `message` names the table and what is missing."""
+        super().__init__(message)
+        self.ways = tuple(ways)

@@ -25,6 +25,7 @@ class StateInspector:
 
     def __init__(self, downstream: Downstream, password: str, readable: Collection[int] = (STATE_VERSION,)) -> None:
         """Connect; raise `ConfigError` if there is no state of a `readable` version."""
+        self.downstream = downstream
         self._connection = OperatorConnection(downstream, password, readable)
         self.journal = JournalInspector(self._connection)
         self.history = HistoryInspector(self._connection)

@@ -10,9 +10,8 @@ from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.layout import columns, wrapped
 from storage_consumer.config.load import Loaded, load, with_files_read
-from storage_consumer.config.option import OWN_TABLE
-from storage_consumer.config.options import BY_KEYWORD
-from storage_consumer.config.parsers import Document, did_you_mean
+from storage_consumer.config.parsers import did_you_mean
+from storage_consumer.config.sources import is_given
 from storage_consumer.doctor.checks import GROUPS, group_of
 from storage_consumer.doctor.examination import Patient, examined
 from storage_consumer.doctor.findings import Finding, Verdict, worst
@@ -46,7 +45,7 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
 def patient_of(options: Mapping[str, object], environ: Mapping[str, str]) -> Patient:
     """Return what is examined under these options; raise `ConfigError` if they are wrong, or name neither bucket nor target."""
     given = with_files_read(options, environ)
-    there = {end: _is_given(end, given, environ) for end in _ENDS}
+    there = {end: is_given(end, given, environ) for end in _ENDS}
     if not any(there.values()):
         raise ConfigError("there is nothing to look at: give --upstream-uri, --downstream-uri, or both")
     ends = {end: value for end, value in _NOBODYS.items() if not there[end]}
@@ -61,18 +60,6 @@ def patient_of(options: Mapping[str, object], environ: Mapping[str, str]) -> Pat
         has_bucket=there["upstream_uri"],
         has_target=there["downstream_uri"],
         seconds=max(10.0, 2.0 * loaded.config.downstream.connect_timeout),
-    )
-
-
-def _is_given(end: str, given: Mapping[str, object], environ: Mapping[str, str]) -> bool:
-    option = BY_KEYWORD[end]
-    documents = given.get("config")
-    files = [each for each in documents if isinstance(each, Document)] if isinstance(documents, list) else []
-    tables = (each.content.get(OWN_TABLE) for each in files)
-    return (
-        any(given.get(keyword) for keyword in option.keywords)
-        or bool(environ.get(option.environment))
-        or any(isinstance(table, Mapping) and {option.name, *option.aliases} & {*table} for table in tables)
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,12 +14,13 @@ from types import MappingProxyType
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.doctor_command import documents, patient_of
 from storage_consumer.cli.exit_codes import ExitCode
-from storage_consumer.cli.inspect_command import code_of, looked_at, uri_of
+from storage_consumer.cli.inspect_command import code_of, looked_at
 from storage_consumer.cli.verbs import PROGRAM
+from storage_consumer.config.commands import bare_uri, uri_of
 from storage_consumer.config.load import load_target
 from storage_consumer.config.option import OWN_TABLE
 from storage_consumer.config.options import BY_KEYWORD
-from storage_consumer.config.uris import mask_uri, parse_downstream
+from storage_consumer.config.uris import parse_downstream
 from storage_consumer.doctor.examination import examined
 from storage_consumer.doctor.findings import Finding, Verdict
 from storage_consumer.errors import ConfigError
@@ -29,8 +29,6 @@ from storage_consumer.telemetry import escaped, json_text, redact, register_secr
 
 _FILE = "storage-consumer.toml"
 _TARGET = "mysql://<USER>@<HOST>:3306/"
-_PASSWORD = re.compile(r"(//[^:/?#]*):.*@")
-_HIDDEN = re.compile(r"[?&][^?&=]+=\*\*\*")
 
 
 def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
@@ -47,13 +45,14 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
         raise ConfigError(f"{path} exists; overwrite it with --force, or write another file with --output")
     uri = given.pop("downstream_uri", None)
     target = _target(uri, environ)
-    bucket, configs = looked_at(given, environ)
+    bucket, asked = looked_at(given, environ)
+    configs, is_known = asked.configs, bool(target) or asked.has_target
     findings = _alarms({**given, "downstream_uri": uri}, environ, bucket) if target else ()
     access = {name: str(value) for name, value in given.items() if BY_KEYWORD[name].group == "the target"}
     _write(path, text_of(bucket, target, configs, findings, access), force=force)
     words = [word for config in (*configs, str(path)) for word in ("--config", config)]
     command = shlex.join([PROGRAM, "run", *words, "--once"])
-    missing = [f"--{each.name}" for each in bucket.missing] + ([] if target else ["--downstream-uri"])
+    missing = [f"--{each.name}" for each in bucket.missing] + ([] if is_known else ["--downstream-uri"])
     contradicted = [f"--{each.name}" for each in bucket.contradictions]
     # A file that cannot be run as it is has to be looked at, be it the bucket or the target that is lacking.
     code = ExitCode.MISCONFIGURED if missing else code_of(bucket)
@@ -99,8 +98,7 @@ def _target(given: object, environ: Mapping[str, str]) -> str:
     _, _, hidden = load_target({"downstream_uri": uri}, environ)
     for secret in hidden:
         register_secret(secret)
-    bare = _HIDDEN.sub("", _PASSWORD.sub(r"\1@", mask_uri(uri)))
-    return bare if "?" in bare else bare.replace("&", "?", 1)
+    return bare_uri(uri)
 
 
 def text_of(

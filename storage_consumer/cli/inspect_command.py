@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from storage_consumer.amounts import data_size
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.layout import facts, table, wrapped
+from storage_consumer.config.commands import PROGRAM, uri_of
 from storage_consumer.config.load import load, with_files_read
 from storage_consumer.config.options import BY_KEYWORD
-from storage_consumer.config.parsers import Document
 from storage_consumer.config.settings import Secrets, Upstream
+from storage_consumer.config.sources import is_given
 from storage_consumer.inspection.inspector import inspect
 from storage_consumer.inspection.places import likely_places
 from storage_consumer.inspection.result import Bucket, Setting
@@ -28,6 +30,23 @@ from storage_consumer.telemetry import json_text, register_secret
 _SHOWN_TABLES = 10
 _LABEL = 14
 _ESCAPES = {"\t": r"\t", "\r": r"\r", "\n": r"\n"}
+
+
+class Asked(NamedTuple):
+    """How a bucket was asked about."""
+
+    given: tuple[str, ...] = ()
+    """The flags, without secrets."""
+    has_target: bool = False
+    """Whether the environment or a file names the target."""
+
+    @property
+    def configs(self) -> list[str]:
+        """The names of the files of settings."""
+        return [value for flag, value in pairwise(self.given) if flag == "--config"]
+
+
+NOTHING = Asked()
 
 
 def answer(
@@ -42,8 +61,8 @@ def answer(
     """
     given = dict(options)
     as_json = bool(given.pop("json", None))
-    bucket, configs = looked_at(given, environ, open_storage)
-    text = json_text(as_document(bucket, configs)) if as_json else as_text(bucket, configs)
+    bucket, asked = looked_at(given, environ, open_storage)
+    text = json_text(as_document(bucket, asked)) if as_json else as_text(bucket, asked)
     return Answer(text, code_of(bucket))
 
 
@@ -57,8 +76,8 @@ def looked_at(
     options: Mapping[str, object],
     environ: Mapping[str, str],
     open_storage: Callable[[Upstream, Secrets], Storage] = open_storage,
-) -> tuple[Bucket, list[str]]:
-    """Return what was found of a bucket, and the names of the TOML files that were read; raise as `answer` does."""
+) -> tuple[Bucket, Asked]:
+    """Return what was found of a bucket, and how it was asked about; raise as `answer` does."""
     given = with_files_read(options, environ)
     loaded = load(given, environ, target=False)
     for secret in loaded.hidden:
@@ -70,16 +89,10 @@ def looked_at(
     bucket = inspect(storage, upstream, loaded.origins, time.time())
     if not bucket.checkpoint:
         bucket = replace(bucket, likely=likely_places(upstream, lambda near: open_storage(near, loaded.secrets)))
-    return bucket, _sources(given.get("config"))
+    return bucket, Asked(given=loaded.config.given, has_target=is_given("downstream_uri", given, environ))
 
 
-def _sources(config: object) -> list[str]:
-    """Return the names of the TOML files that were read."""
-    documents = config if isinstance(config, list) else []
-    return [document.source for document in documents if isinstance(document, Document)]
-
-
-def as_document(bucket: Bucket, configs: Iterable[str] = ()) -> dict[str, Any]:
+def as_document(bucket: Bucket, asked: Asked = NOTHING) -> dict[str, Any]:
     """Return the bucket as JSON takes it; the keys are part of the program's interface."""
     return {
         "bucket": bucket.place,
@@ -112,16 +125,16 @@ def as_document(bucket: Bucket, configs: Iterable[str] = ()) -> dict[str, Any]:
         "commit_ts": {"sampled": list(bucket.commit_ts), "table_versions": list(bucket.versions)},
         "warnings": list(bucket.warnings),
         "likely": list(bucket.likely),
-        "command": command(bucket, configs),
+        "command": command(bucket, asked),
     }
 
 
-def as_text(bucket: Bucket, configs: Iterable[str] = ()) -> str:
+def as_text(bucket: Bucket, asked: Asked = NOTHING) -> str:
     """Return the bucket as text for readers."""
-    return "\n".join(_lines(bucket, configs)) + "\n"
+    return "\n".join(_lines(bucket, asked)) + "\n"
 
 
-def _lines(bucket: Bucket, configs: Iterable[str]) -> Iterator[str]:
+def _lines(bucket: Bucket, asked: Asked) -> Iterator[str]:
     yield f"{bucket.place}"
     yield from _line("layout", ", ".join(bucket.layouts) or "no schema file found")
     yield from _line(
@@ -159,7 +172,7 @@ def _lines(bucket: Bucket, configs: Iterable[str]) -> Iterator[str]:
         yield "warnings"
         yield from (line for warning in bucket.warnings for line in wrapped(warning, "  ", "    "))
     yield ""
-    yield from _verdict(bucket, configs)
+    yield from _verdict(bucket, asked)
 
 
 def _settings(bucket: Bucket) -> Iterator[str]:
@@ -186,7 +199,7 @@ def _tables(bucket: Bucket) -> Iterator[str]:
     yield from table(rows, "  ")
 
 
-def _verdict(bucket: Bucket, configs: Iterable[str]) -> Iterator[str]:
+def _verdict(bucket: Bucket, asked: Asked) -> Iterator[str]:
     if bucket.likely:
         yield from wrapped(f"not the changefeed's folder, which is likely {' or '.join(bucket.likely)}", further="  ")
         return
@@ -197,7 +210,7 @@ def _verdict(bucket: Bucket, configs: Iterable[str]) -> Iterator[str]:
     elif not bucket.contradictions:
         yield "fill these in and continue with:"
     if not bucket.contradictions:
-        yield f"  {command(bucket, configs)}"
+        yield f"  {command(bucket, asked)}"
 
 
 def _open_questions(bucket: Bucket) -> Iterator[str]:
@@ -219,11 +232,13 @@ def _open_questions(bucket: Bucket) -> Iterator[str]:
         )
 
 
-def command(bucket: Bucket, configs: Iterable[str] = ()) -> str:
-    """Return the command that copies the bucket, with inferred settings spelled out and no credentials."""
+def command(bucket: Bucket, asked: Asked = NOTHING) -> str:
+    """Return the command that copies the bucket: as it was asked about, with inferred settings spelled out, and no credentials."""
     upstream = bucket.upstream
-    words = ["storage-consumer", "run", "--upstream-uri", shlex.quote(uri_of(upstream))]
-    words += [word for path in configs for word in ("--config", shlex.quote(path))]
+    words = [PROGRAM, "run"]
+    if "--upstream-uri" not in asked.given:
+        words += ["--upstream-uri", shlex.quote(uri_of(upstream))]
+    words += map(shlex.quote, asked.given)
     for each in bucket.settings:
         # The paths show `run` the first two as well; the time zone comes below, even if it is not known.
         if each.keyword in ("date_separator", "enable_partition_separator", "tz"):
@@ -235,20 +250,13 @@ def command(bucket: Bucket, configs: Iterable[str] = ()) -> str:
             words.append(f"--{each.name}=''")
         elif each.is_missing:
             words += [f"--{each.name}", f"'<{BY_KEYWORD[each.keyword].metavar}>'"]
-    # Always spelled out: nothing in the files shows it.
-    words += ["--tz", shlex.quote(upstream.time_zone or "<ZONE>")]
-    if not upstream.has_commit_ts and not any(each.is_missing for each in bucket.settings if each.keyword != "tz"):
+    # Spelled out, since nothing in the files shows it.
+    if "--tz" not in asked.given:
+        words += ["--tz", shlex.quote(upstream.time_zone or "<ZONE>")]
+    weaker = not upstream.has_commit_ts and "--allow-missing-commit-ts" not in asked.given
+    if weaker and not any(each.is_missing for each in bucket.settings if each.keyword != "tz"):
         words.append("--allow-missing-commit-ts")
-    return " ".join([*words, "--downstream-uri", "'mysql://<USER>@<HOST>:3306/'"])
-
-
-def uri_of(upstream: Upstream) -> str:
-    """Return the bucket's URI with what is needed to reach it, without credentials."""
-    parameters = {"endpoint": upstream.endpoint, "region": upstream.region}
-    given = [f"{name}={value}" for name, value in parameters.items() if value]
-    # Only what differs from the default, so that the URI stays short.
-    given += [] if upstream.force_path_style else ["force-path-style=false"]
-    return upstream.identity + (f"?{'&'.join(given)}" if given else "")
+    return " ".join(words if asked.has_target else [*words, "--downstream-uri", "'mysql://<USER>@<HOST>:3306/'"])
 
 
 def _flag(value: object) -> str:

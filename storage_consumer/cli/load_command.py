@@ -13,6 +13,7 @@ from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.layout import message, table, wrapped
 from storage_consumer.cli.reading_source import KEYWORDS, with_zone_of
 from storage_consumer.cli.target_state import opened
+from storage_consumer.config.commands import command
 from storage_consumer.config.load import with_files_read
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
@@ -52,7 +53,7 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
         read = with_files_read({k: v for k, v in options.items() if k not in _OWN}, environ)
         options = {**options, **read}
         with opened(options, environ, _OWN) as desk:
-            _refuse_unbegun(_chosen(desk.loads.all(), own["table"]).load, action)
+            _refuse_unbegun(desk, _chosen(desk.loads.all(), own["table"]).load, action)
     if "at" in own or action in _OF_TABLES:
         return table_command.answer({**options, "action": "reload-done" if "at" in own else action}, environ)
     # Before the target is asked: what is wrong with a URI needs no server.
@@ -63,7 +64,7 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
         options = with_files_read({k: v for k, v in options.items() if k not in _OWN or k == "upstream_uri"}, environ)
         with opened(options, environ, _OWN) as desk:
             name = meant_table(desk, own["table"])
-            refuse_running(next((row for row in desk.loads.all() if row.load.table_key == key_of(name)), None))
+            refuse_running(desk, next((row for row in desk.loads.all() if row.load.table_key == key_of(name)), None))
             _refuse_moving(desk, name)
         exported = table_export.export_table(name, own, options, environ)
     with opened(options, environ, _OWN) as desk:
@@ -78,17 +79,17 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
         return Answer(_listed(listed, len(hidden), _rate(desk, listed), as_json=as_json))
 
 
-def _refuse_unbegun(load: Load, action: str) -> None:
+def _refuse_unbegun(desk: StateInspector, load: Load, action: str) -> None:
     """Raise `ConfigError` unless a load has begun and not ended: what is paused or resumed is that, not the table at any time."""
     if load.phase == LoadPhase.LOADING:
         return
     if load.phase == LoadPhase.REQUESTED:
         raise ConfigError(
-            f"the load of {load.name} has not begun. To withdraw it: storage-consumer load cancel {table_flag(load.name)}"
+            f"the load of {load.name} has not begun. To withdraw it: {command(f'load cancel {table_flag(load.name)}', desk.downstream)}"
         )
     raise ConfigError(
         f"{load.name} is not being loaded: its last load is {load.phase}. To {action} the table itself: "
-        f"storage-consumer table {action} {table_flag(load.name)}"
+        f"{command(f'table {action} {table_flag(load.name)}', desk.downstream)}"
     )
 
 
@@ -115,8 +116,8 @@ def _refuse_moving(desk: StateInspector, name: TableName) -> None:
     if stored.state in (TableState.RUNNING, TableState.WAITING) or is_skipped(stored.state, stored.error):
         goes_on = "is passed over" if stored.state == TableState.EXCLUDED else "goes on"
         raise ConfigError(
-            f"{name} {goes_on}, so it would be ahead of the export by the time that is finished. First run: storage-consumer table pause "
-            f"{table_flag(name)} -- the load ends the pause"
+            f"{name} {goes_on}, so it would be ahead of the export by the time that is finished. First run: "
+            f"{command(f'table pause {table_flag(name)}', desk.downstream)} -- the load ends the pause"
         )
 
 

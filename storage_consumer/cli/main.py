@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,12 +20,12 @@ from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.sd_notify import Notifier, Observable
 from storage_consumer.cli.ticker import Ticker
-from storage_consumer.cli.verbs import PROGRAM, RUN, VERBS
+from storage_consumer.cli.verbs import RUN, VERBS
 from storage_consumer.clock import Clock, SystemClock
-from storage_consumer.config.hooks import is_address
+from storage_consumer.config.commands import run_command
 from storage_consumer.config.load import Loaded, load, with_files_read
 from storage_consumer.config.sources import LogWish
-from storage_consumer.config.uris import mask_uri, secrets_in
+from storage_consumer.config.uris import secrets_in
 from storage_consumer.errors import Abandoned, ConfigError
 from storage_consumer.signals import Stop
 from storage_consumer.summary import Progress, RoundSummary, RunningStatement
@@ -97,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     code = run(loaded, options, _consumer)
     # Whoever reads this starts again after the remedy: the line can be pasted.
     if code == ExitCode.TABLES_STOPPED:
-        _log.warning("go_on", command=command_line(given))
+        _log.warning("go_on", command=run_command(loaded.config))
     return code
 
 
@@ -121,27 +120,6 @@ def _refuse_endless_limits(loaded: Loaded) -> None:
         raise ConfigError(
             f"--{name} ends a round, and without --once the next one follows: add --once, or leave it out"
         )
-
-
-def command_line(given: Sequence[str]) -> str:
-    """Return the program with these arguments, quoted for a shell; secrets are hidden."""
-    hidden = [mask_uri(word) if "://" in word else word for word in given]
-    for index, word in enumerate(given):
-        name, equals, _ = word.partition("=")
-        if name == "--downstream-password" and equals:
-            hidden[index] = f"{name}=***"
-        elif name == "--downstream-password" and index + 1 < len(given):
-            hidden[index + 1] = "***"
-        elif name.lstrip("-") == "on-halt" and equals:
-            hidden[index] = f"{name}={_shown_hook(word.partition('=')[2])}"
-        elif name.lstrip("-") == "on-halt" and index + 1 < len(given):
-            hidden[index + 1] = _shown_hook(given[index + 1])
-    return shlex.join([PROGRAM, *hidden])
-
-
-def _shown_hook(text: str) -> str:
-    """Return a hook as it was given, if it is the name of a program; anything more may hold a secret."""
-    return "***" if is_address(text) or " " in text else text
 
 
 def _answered(verb: str, options: Mapping[str, object]) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 from storage_consumer.config.format_options import FORMAT
 from storage_consumer.config.option import OWN_TABLE
 from storage_consumer.config.options import BY_KEYWORD, OPTIONS
-from storage_consumer.config.parsers import Document, did_you_mean
+from storage_consumer.config.parsers import MAPPING, Document, did_you_mean
 from storage_consumer.config.printed_changefeed import (
     format_parameters,
     is_printed,
@@ -154,7 +154,7 @@ def read_document(config: object) -> Document:
     if isinstance(config, Document):
         return config
     if isinstance(config, Mapping):
-        return _from_json("config", config) if is_printed(config) else Document(source="config", content=config)
+        return _from_json(MAPPING, config) if is_printed(config) else Document(source=MAPPING, content=config)
     try:
         text = Path(str(config)).expanduser().read_text(encoding="utf-8")
     except OSError as error:

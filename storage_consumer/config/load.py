@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
 
 from storage_consumer.config import changefeed, parsers
+from storage_consumer.config.commands import given_again
 from storage_consumer.config.export_uris import OF_DUMPLING, parse_export, with_time_zone
 from storage_consumer.config.filter_and_routes import routed_to_reserved, taken_from_reserved
 from storage_consumer.config.hooks import Hook
@@ -40,7 +42,7 @@ from storage_consumer.config.upstream import (
     upstream_settings,
     weaker_promise,
 )
-from storage_consumer.config.uris import UNNEEDED, default_port, mask_uri, store_secrets
+from storage_consumer.config.uris import UNNEEDED, Uri, default_port, mask_uri, parse_downstream, store_secrets
 from storage_consumer.errors import ConfigError
 
 __all__ = ["Loaded", "Program", "load", "mask_uri", "with_files_read"]
@@ -132,6 +134,7 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
             limits=Limits(**sources.values(*Limits.__slots__)),
             monitoring=Monitoring(**sources.values(*Monitoring.__slots__)),
             loading=_loading(sources),
+            given=tuple(given_again(sources.options)),
         ),
         secrets=secrets,
         program=program,
@@ -262,6 +265,7 @@ def _downstream(sources: Sources, time_zone: str) -> Downstream:
         time_zone=time_zone or Downstream().time_zone,
         given_uri=mask_uri(sources.text_of("downstream-uri")),
         password_file=str(Path(password_file).absolute()) if password_file else "",
+        password_in=_files_with_password(sources),
         **{**given, **files},
     )
 
@@ -343,7 +347,7 @@ def _source(sources: Sources, downstream: Downstream) -> tuple[Downstream, str, 
 
 
 def _password(sources: Sources) -> str:
-    """Return the password: from keyword or flag, else the URI, else the environment, else the file that environment or TOML name."""
+    """Return the password: from keyword or flag, else the URI, else the environment, else another URI, else the file that environment or TOML name."""
     given, file = BY_KEYWORD["downstream_password"], BY_KEYWORD["downstream_password_file"]
     # The caller's own words first: a flag that names a file outranks the password in the URI.
     for keyword in (given.keyword, file.keyword):
@@ -354,8 +358,35 @@ def _password(sources: Sources) -> str:
         return sources.downstream.password
     if given.environment in sources.environ:
         return sources.environ[given.environment]
+    if (password := _password_in_uri(sources)[0]) is not None:
+        return password
     found = sources.find(file)
     return password_in(found.value, found.origin) if found.value else ""
+
+
+def _password_in_uri(sources: Sources) -> tuple[str | None, str]:
+    """Return the password in the target's URI, or in one of lower rank for the same account, and where it was given.
+
+    So a command may name the account, and leave the password where it is.
+    """
+    for text, origin in sources.candidates(BY_KEYWORD["downstream_uri"]):
+        with suppress(ConfigError):
+            uri = parse_downstream(str(text or ""))
+            if uri.password is not None and _account(uri) == _account(sources.downstream):
+                return uri.password, origin
+    return None, ""
+
+
+def _account(uri: Uri | None) -> tuple[str, ...]:
+    return (
+        (uri.user, uri.host, str(uri.port or default_port(uri)), uri.parameters.get("unix-socket", "")) if uri else ()
+    )
+
+
+def _files_with_password(sources: Sources) -> tuple[str, ...]:
+    origin = _password_in_uri(sources)[1]
+    files = (each.source for each in sources.documents if origin.startswith(f"{each.source}: "))
+    return tuple(str(Path(file).expanduser().absolute()) for file in files if Path(file).expanduser().is_file())
 
 
 def _program(sources: Sources) -> Program:

@@ -36,6 +36,10 @@ _NO_ZONES = frozenset({"localtime", "posixrules", "Factory"})
 _MAX_OFFSET_MINUTES = 14 * 60
 
 
+MAPPING = "config"
+"""`Document.source` of a mapping."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """One file of settings that was read, or a mapping in its place."""

@@ -167,6 +167,8 @@ class Downstream:
     """The URI as given, secrets masked, for commands in messages; empty if none was given."""
     password_file: str = field(default="", compare=False)
     """File that the password was read from, for commands in messages; empty if it came from elsewhere."""
+    password_in: tuple[str, ...] = field(default=(), compare=False)
+    """The file of settings whose URI has the password, for commands in messages; none if it came from elsewhere."""
     ddl_lock_wait: int = 20
     """Seconds for which one attempt of a DDL waits for locks that others hold on its tables."""
 
@@ -303,6 +305,8 @@ class Config:
     limits: Limits = field(default_factory=Limits)
     monitoring: Monitoring = field(default_factory=Monitoring)
     loading: Loading = field(default_factory=Loading)
+    given: tuple[str, ...] = field(default=(), compare=False)
+    """The flags that give all of this again but the target, without secrets, for commands in messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

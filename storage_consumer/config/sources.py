@@ -85,7 +85,7 @@ class Sources:
 
     def find(self, option: Option) -> Given:
         """Return the value of an option: flag or keyword, URI, environment, TOML, default."""
-        for given, origin in self._candidates(option):
+        for given, origin in self.candidates(option):
             if given is None:
                 continue
             try:
@@ -98,7 +98,8 @@ class Sources:
                 raise ConfigError(f"{origin}: {shown}") from None
         return Given(value=option.default, origin="")
 
-    def _candidates(self, option: Option) -> list[tuple[object, str]]:
+    def candidates(self, option: Option) -> list[tuple[object, str]]:
+        """Return the unparsed values of an option with their places, the first in rank first; None where there is none."""
         by_hand = parsers.unescaped if option.escapes else _as_it_is
         found: list[tuple[object, str]] = [(by_hand(self.options.get(option.keyword)), f"--{option.name}")]
         if option.uri:
@@ -126,6 +127,19 @@ class Sources:
     def values(self, *names: str) -> dict[str, Any]:
         """Return keyword → value for these keywords."""
         return {name: self.find(BY_KEYWORD[name]).value for name in names}
+
+
+def is_given(keyword: str, options: Mapping[str, object], environ: Mapping[str, str]) -> bool:
+    """Return whether an option, environment or a file that was read gives a value. `options`: see `load.with_files_read`."""
+    option = BY_KEYWORD[keyword]
+    documents = options.get("config")
+    files = [each for each in documents if isinstance(each, Document)] if isinstance(documents, list) else []
+    tables = (each.content.get(OWN_TABLE) for each in files)
+    return (
+        any(options.get(name) for name in option.keywords)
+        or bool(environ.get(option.environment))
+        or any(isinstance(table, Mapping) and {option.name, *option.aliases} & {*table} for table in tables)
+    )
 
 
 def known_options(options: Mapping[str, object]) -> dict[str, object]:

@@ -83,5 +83,6 @@ def _check_zone(definition: TableDefinition, column: TableColumn, zone: str) -> 
         raise NotReplicable(
             f"{definition.name}: column {column.name} is a TIMESTAMP ({definition.path}), whose values TiCDC writes "
             "in the time zone of its servers, which the files do not contain: give it with --tz, for example --tz "
-            "UTC or --tz Asia/Shanghai"
+            "UTC or --tz Asia/Shanghai",
+            ways=(("with the time zone of the TiCDC servers as ZONE", "run --tz ZONE"),),
         )

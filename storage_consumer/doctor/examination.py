@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 
+from storage_consumer.config.commands import run_command, uri_of
 from storage_consumer.config.settings import Config, Secrets
 from storage_consumer.doctor.bucket_look import BucketFacts, beside, bucket_look, metadata_look
 from storage_consumer.doctor.bucket_rules import BUCKET, METADATA, reachable, transport
@@ -16,7 +17,7 @@ from storage_consumer.doctor.findings import Finding, Outcome, fail, not_looked_
 from storage_consumer.doctor.looks import Facts, Unseen, judged, looked
 from storage_consumer.doctor.spark_rules import SPARK
 from storage_consumer.doctor.state_look import StateFacts, state_look
-from storage_consumer.doctor.state_rules import STATE, bucket
+from storage_consumer.doctor.state_rules import STATE, bucket, decisions, lease
 from storage_consumer.doctor.target_look import table_look, target_look
 from storage_consumer.doctor.target_rules import TABLES, TARGET
 from storage_consumer.inspection.result import Bucket
@@ -194,8 +195,12 @@ class _Examination:
         if why:
             yield from (Finding(name, not_looked_at(why)) for name in STATE)
             return
-        identity = self._config.upstream.identity if self._patient.has_bucket else ""
-        yield from judged(state, {**STATE, "state-bucket": partial(bucket, upstream=identity)})
+        known: dict[str, Callable[[StateFacts], Outcome]] = {}
+        if self._patient.has_bucket:
+            upstream, run = self._config.upstream, run_command(self._config)
+            known["state-bucket"] = partial(bucket, upstream=upstream.identity, uri=uri_of(upstream))
+            known |= {"state-lease": partial(lease, run=run), "state-decisions": partial(decisions, run=run)}
+        yield from judged(state, {**STATE, **known})
 
     def _executors(self) -> Outcome:
         """Return what executors of a remote master see."""

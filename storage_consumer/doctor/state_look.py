@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from storage_consumer.checkpoint.operator import OLDER_TOO, StateInspector
 from storage_consumer.checkpoint.operator_feed import FeedRow
 from storage_consumer.checkpoint.reading import StateReader
+from storage_consumer.config.commands import reaching
 from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream.state_tables import STATE_VERSION
 from storage_consumer.driver.lease_holder import process_is_gone
-from storage_consumer.driver.remedies import reaching, table_command
+from storage_consumer.driver.remedies import table_command
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.status import Status, judged
 from storage_consumer.plan.table_decisions import is_skipped

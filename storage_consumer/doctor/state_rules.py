@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from storage_consumer.amounts import some_of
 from storage_consumer.clock import span
+from storage_consumer.config.commands import PROGRAM
 from storage_consumer.doctor.findings import Outcome, fail, not_looked_at, ok, warn
 from storage_consumer.doctor.state_look import StateFacts
 from storage_consumer.downstream.state_tables import MIGRATED, STATE_VERSION
@@ -18,6 +19,7 @@ from storage_consumer.poll.same_feed import refuse_ahead_of_clock
 
 _SHOWN = 3
 """Names in a line."""
+_RUN = f"{PROGRAM} run"
 _FIRST = "there is no state: the first run creates it"
 
 
@@ -38,21 +40,21 @@ def version(facts: StateFacts) -> Outcome:
     )
 
 
-def bucket(facts: StateFacts, upstream: str = "") -> Outcome:
-    """Judge whose state it is; `upstream`: the bucket as the state remembers it, empty if none was given."""
+def bucket(facts: StateFacts, upstream: str = "", uri: str = "") -> Outcome:
+    """Judge whose state it is; `upstream`: the bucket as the state remembers it, empty if none was given; `uri`: how it is reached."""
     if facts.feed is None:
         return _unread(facts)
     if not upstream or facts.feed.upstream == upstream:
         return ok(f"it belongs to {facts.feed.upstream}")
-    rebind = f"storage-consumer rebind --upstream-uri {upstream} {_flags(facts)}"
+    rebind = f"storage-consumer rebind --upstream-uri {shlex.quote(uri or upstream)} {_flags(facts)}"
     return fail(
         f"it belongs to {facts.feed.upstream}, not to {upstream}",
         f"Give this bucket a state of its own (--state-schema). If the files were copied or moved there: {rebind}",
     )
 
 
-def lease(facts: StateFacts) -> Outcome:
-    """Judge who writes."""
+def lease(facts: StateFacts, run: str = _RUN) -> Outcome:
+    """Judge who writes; `run`: the command that starts a consumer."""
     feed = facts.feed
     if feed is None:
         return _unread(facts)
@@ -63,7 +65,7 @@ def lease(facts: StateFacts) -> Outcome:
     if feed.holder:
         return warn(
             f"{readable(feed.holder)} was the last writer, and ended without releasing its lease",
-            f"If nobody ended it on purpose, see why in its log. Start storage-consumer run; see also storage-consumer status {_flags(facts)}",
+            f"If nobody ended it on purpose, see why in its log, and storage-consumer status {_flags(facts)} -- then start {run}",
         )
     return ok("nobody holds the lease")
 
@@ -104,13 +106,13 @@ def statements(facts: StateFacts) -> Outcome:
     return ok("no statement failed, or was cut off")
 
 
-def decisions(facts: StateFacts) -> Outcome:
-    """Judge decisions that nobody has obeyed."""
+def decisions(facts: StateFacts, run: str = _RUN) -> Outcome:
+    """Judge decisions that nobody has obeyed; `run`: as for `lease`."""
     if facts.status is None:
         return _unread(facts)
     waiting = [f"{each.name} ({each.decision})" for each in facts.status.tables if each.decision]
     if waiting:
-        return warn(f"decisions wait, or were refused: {some_of(waiting, _SHOWN)}", "A consumer obeys in its next round: start storage-consumer run.")  # fmt: skip
+        return warn(f"decisions wait, or were refused: {some_of(waiting, _SHOWN)}", f"A consumer obeys in its next round: start {run}")  # fmt: skip
     return ok("no decision of an operator waits")
 
 

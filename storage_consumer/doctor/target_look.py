@@ -34,6 +34,7 @@ class TableFacts:
     """The replicated tables that exist already, by folded name."""
 
     there: Mapping[TableName, TargetTable]
+    downstream: Downstream
 
 
 def target_look(
@@ -53,4 +54,4 @@ def target_look(
 def table_look(downstream: Downstream, password: str, names: Collection[TableName]) -> TableFacts:
     """Return the tables; raise `ConfigError` or `TargetUnavailable`."""
     with closing(TargetDatabase(downstream, password)) as database:
-        return TableFacts(there=database.structure.describe(names))
+        return TableFacts(there=database.structure.describe(names), downstream=downstream)

@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from storage_consumer.amounts import some_of
+from storage_consumer.config.commands import command
 from storage_consumer.decode.time_zone import converted_zone
 from storage_consumer.doctor import server_rules
 from storage_consumer.doctor.findings import Outcome, fail, not_looked_at, ok, warn
 from storage_consumer.doctor.target_look import TableFacts, TargetFacts
 from storage_consumer.downstream.server_look import READ_ONLY, Found
+from storage_consumer.plan.table_words import table_flag
 
 _DDL_CONNECTIONS = 8
 """The driver's own: up to four statements at a time, the state, the lease, and a look now and then."""
@@ -168,12 +170,12 @@ def disk(facts: TargetFacts) -> Outcome:
 
 def keys(facts: TableFacts) -> Outcome:
     """Judge keys of existing tables that the source lacks."""
-    drifted = {str(table.name): table.key_drift for table in facts.there.values() if table.key_drift}
+    drifted = {table.name: table.key_drift for table in facts.there.values() if table.key_drift}
     if drifted:
-        name, drift = min(drifted.items())
+        name, drift = min(drifted.items(), key=lambda item: str(item[0]))
         return fail(
             f"{name}: {drift}{f'; and {len(drifted) - 1} more tables' if len(drifted) > 1 else ''}",
-            f"Drop the key; or, if the source has it too: storage-consumer table accept-keys --table {name}",
+            f"Drop the key; or, if the source has it too: {command(f'table accept-keys {table_flag(name)}', facts.downstream)}",
         )
     views = sorted(str(table.name) for table in facts.there.values() if table.is_view)
     if views:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from storage_consumer.config.commands import reaching
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_prepare import described
-from storage_consumer.driver.remedies import reaching, table_command
+from storage_consumer.driver.remedies import table_command
 from storage_consumer.job.match import altered
 from storage_consumer.model import TableDefinition, TableName
 from storage_consumer.plan.steps import key_of

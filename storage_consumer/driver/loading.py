@@ -15,7 +15,7 @@ from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.copies import CopiedTable, Loading, OpenCopy, unsettled
 from storage_consumer.driver.ddl_prepare import described, prepared
 from storage_consumer.driver.ledger import RoundLedger
-from storage_consumer.driver.remedies import copy_again
+from storage_consumer.driver.remedies import copy_again, load_command, reason_of, table_command
 from storage_consumer.errors import ConfigError, NotReplicable, TableError
 from storage_consumer.exports.create_table import binary_columns, index_count, unique_keys
 from storage_consumer.job.match import table_work
@@ -53,13 +53,12 @@ _OTHER_COPY = "{} holds another copy than the one that the load of {} began with
 _NO_COPY = "the copy at {} that {} is loaded from cannot be read any more: {}. {}"
 _HOLDS_DATABASE = (
     "the database {} is dropped and created again (version {}) before the copy, and neither can happen while this table waits for its load. "
-    "Leave the table out for now: storage-consumer table skip {} -- once the database is there again, request the load again, with --replace: "
-    "storage-consumer load {} --dump URI --replace"
+    "Next steps: to leave the table out for now: {} -- once the database is there again, to request the load again: {}"
 )
 
 _ROWS_CAME = (
     "somebody has written rows into {} since its load was requested: it would be created anew for the copy, and they would be lost. Remove them, "
-    "or load the copy in their place: storage-consumer load cancel {}, and request it again with --replace"
+    "or load the copy in their place: cancel the load, and request it again with --replace"
 )
 
 
@@ -148,7 +147,7 @@ class LoadJobs:
             if not all(self._run(step, copy) for step in self._statements(load, copy)):
                 return False
         except TableError as fault:
-            self.ledger.halt(load.table_key, str(fault), kind="ddl")
+            self.ledger.halt(load.table_key, reason_of(fault, self.context.config), kind="ddl")
             return False
         self.loading.created.add(load.load_id)
         return True
@@ -197,7 +196,9 @@ class LoadJobs:
             refuse_unmade(create, manager, target)
             # They came after the load was found to begin with an empty table.
             if not (begun or load.replaces) and self.loading.has_rows(there.name):
-                raise NotReplicable(_ROWS_CAME.format(there.name, table_flag(name)))
+                raise NotReplicable(
+                    _ROWS_CAME.format(there.name), ways=(("to cancel the load", f"load cancel {table_flag(name)}"),)
+                )
             return [*steps, drop_table, create]
         return [*steps, _emptying(load, table.definition, DdlKind.TRUNCATE_TABLE)] if load.replaces else steps
 
@@ -245,8 +246,9 @@ class LoadJobs:
     def _must_wait(self, load: Load) -> bool:
         """Return whether a load cannot begin before its database is created; halt the table where that would be never."""
         if version := self._held_by_itself(load):
-            flag = table_flag(load.name)
-            self.ledger.halt(load.table_key, _HOLDS_DATABASE.format(load.name.schema, version, flag, flag), kind="ddl")
+            downstream = self.context.config.downstream
+            ways = table_command("skip", load.name, downstream), load_command(load.name, downstream)
+            self.ledger.halt(load.table_key, _HOLDS_DATABASE.format(load.name.schema, version, *ways), kind="ddl")
             return True
         waits = self._awaits_database(load)
         if waits:

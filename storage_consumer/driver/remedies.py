@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import shlex
 
-from storage_consumer.config.settings import Downstream
-from storage_consumer.config.uris import mask_uri
+from storage_consumer.config.commands import command, reaching, run_command
+from storage_consumer.config.settings import Config, Downstream
+from storage_consumer.errors import NotReplicable, TableError
 from storage_consumer.model import TableName
 from storage_consumer.plan.directories import plain_command
+from storage_consumer.plan.selection import AT_A_START
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_decisions import Verb
 from storage_consumer.plan.table_words import copy_commands, table_flag
 
-PROGRAM = "storage-consumer"
 _AGAIN: tuple[Verb, Verb] = ("pause", "reload-done")
 
 
@@ -25,10 +26,23 @@ def ways_on(step: DdlStep, downstream: Downstream) -> str:
     )
 
 
+def reason_of(fault: TableError, config: Config) -> str:
+    """Return what a fault says, with the commands that it names."""
+    if not isinstance(fault, NotReplicable) or not fault.ways:
+        return str(fault)
+    ways = []
+    for when, text in fault.ways:
+        verb, *words = shlex.split(text)
+        # Settings are read at a start.
+        is_start = verb == "run"
+        made = run_command(config, *words) if is_start else command(text, config.downstream)
+        ways.append(f"{AT_A_START} {when}: {made}" if is_start else f"{when}: {made}")
+    return f"{str(fault).rstrip('.')}. Next steps: {' -- '.join(ways)}"
+
+
 def ddl_command(verb: str, step: DdlStep, downstream: Downstream) -> str:
     """Return ``storage-consumer ddl VERB …`` for a statement."""
-    words = [PROGRAM, "ddl", verb, table_flag(step.name), "--version", str(step.version)]
-    return " ".join([*words, shlex.join(reaching(downstream))])
+    return command(f"ddl {verb} {table_flag(step.name)} --version {step.version}", downstream)
 
 
 def table_command(verb: Verb, name: TableName, downstream: Downstream) -> str:
@@ -38,16 +52,13 @@ def table_command(verb: Verb, name: TableName, downstream: Downstream) -> str:
 
 def quarantine_ways(name: TableName, downstream: Downstream) -> str:
     """Return how an operator gets the rows of a table out of the quarantine, and the table on."""
-    retry, drop = (
-        f"{PROGRAM} quarantine {verb} {table_flag(name)} {shlex.join(reaching(downstream))}"
-        for verb in ("retry", "drop")
-    )
+    retry, drop = (command(f"quarantine {verb} {table_flag(name)}", downstream) for verb in ("retry", "drop"))
     return f"To try them again, run: {retry} -- to give them up: {drop} -- then: {table_command('resume', name, downstream)}"
 
 
 def cancel_command(name: TableName, downstream: Downstream) -> str:
     """Return ``storage-consumer load cancel …`` for a table."""
-    return f"{PROGRAM} load cancel {table_flag(name)} {shlex.join(reaching(downstream))}"
+    return command(f"load cancel {table_flag(name)}", downstream)
 
 
 def load_command(name: TableName, downstream: Downstream) -> str:
@@ -81,24 +92,3 @@ def with_a_way_on(error: str, name: TableName, downstream: Downstream) -> str:
         return error
     again = table_command("resume", name, downstream)
     return f"{error.rstrip('.')}. Next steps: to try it again without a restart: {again}"
-
-
-def reaching(downstream: Downstream) -> list[str]:
-    """Return the flags that lead to this target and state; the ones that were given, if known."""
-    plain = Downstream()
-    where = f"{downstream.host}:{downstream.port}/"
-    if downstream.unix_socket:
-        where = f"localhost/?unix-socket={downstream.unix_socket}"
-    uri = downstream.given_uri or f"mysql{'+ssl' if downstream.ssl else ''}://{downstream.user}@{where}"
-    words = ["--downstream-uri", mask_uri(uri).replace(":***@", "@")]
-    for name, value, default in (
-        ("downstream-password-file", downstream.password_file, plain.password_file),
-        ("state-schema", downstream.state_schema, plain.state_schema),
-        ("ssl-ca", downstream.ssl_ca, plain.ssl_ca),
-        ("ssl-cert", downstream.ssl_cert, plain.ssl_cert),
-        ("ssl-key", downstream.ssl_key, plain.ssl_key),
-        ("ssl-mode", downstream.ssl_mode, plain.ssl_mode),
-    ):
-        if value != default:
-            words += [f"--{name}", value]
-    return [*words, *(["--allow-unverified-server"] if downstream.allow_unverified_server else [])]

@@ -13,7 +13,7 @@ from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_prepare import described
 from storage_consumer.driver.doubts import with_doubt
 from storage_consumer.driver.ledger import RoundLedger
-from storage_consumer.driver.remedies import missing_table, quarantine_ways, table_command
+from storage_consumer.driver.remedies import missing_table, quarantine_ways, reason_of, table_command
 from storage_consumer.errors import NotReplicable, TableError
 from storage_consumer.job.match import table_work, unread_work
 from storage_consumer.job.reports import FileReport, TableOutcome, WriteReport, in_sequence, is_blocked, table_outcome
@@ -126,7 +126,7 @@ class RowJobs:
             try:
                 plan = self._plan(len(planned), step)
             except TableError as fault:
-                self._halt(step, str(fault), "schema")
+                self._halt(step, reason_of(fault, self.context.config), "schema")
             else:
                 planned.append((step, replace(plan, latest=latest)))
         return planned
@@ -164,7 +164,7 @@ class RowJobs:
                 # Nor may files from before a view hold anything but repeats.
                 if step.upcoming is None and not step.is_before_structure and not there.is_view:
                     raise
-                return unread_work(index, step, upstream, str(fault))
+                return unread_work(index, step, upstream, reason_of(fault, self.context.config))
             return self._with_quarantine(step, plan)
         place = self.context.manager.selection.routes.target(step.name)
         return unread_work(index, step, upstream, missing_table(step.name, place, self.context.config.downstream))

@@ -6,6 +6,7 @@ import uuid
 
 from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.operator_loads import LoadRow
+from storage_consumer.config.commands import command
 from storage_consumer.driver.lease_holder import user
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
@@ -23,16 +24,16 @@ def request_load(desk: StateInspector, given: str, source: str, *, replaces: boo
     """
     name = meant_table(desk, given)
     wish = Load(table_key=key_of(name), name=name, load_id=uuid.uuid4().hex, source=source, replaces=replaces)
-    refuse_running(desk.loads.request(wish, user()))
+    refuse_running(desk, desk.loads.request(wish, user()))
     return wish
 
 
-def refuse_running(row: LoadRow | None) -> None:
+def refuse_running(desk: StateInspector, row: LoadRow | None) -> None:
     """Raise `ConfigError` if this is a load that has begun and not ended."""
     if row is not None and row.load.phase == LoadPhase.LOADING:
         raise ConfigError(
             f"{row.load.name} is being loaded from {row.load.source} ({load_progress(row.load)}). To load it from elsewhere, first run: "
-            f"storage-consumer load cancel {table_flag(row.load.name)}"
+            f"{command(f'load cancel {table_flag(row.load.name)}', desk.downstream)}"
         )
 
 

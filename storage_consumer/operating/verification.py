@@ -13,11 +13,11 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from storage_consumer.checkpoint.operator import StateInspector
+from storage_consumer.config.commands import reaching
 from storage_consumer.config.load import load_source
 from storage_consumer.config.settings import Downstream
 from storage_consumer.config.table_filter import ALL_COLUMNS, CarriedColumns, TableRules, table_rules
 from storage_consumer.downstream.reading import Pace, Reading
-from storage_consumer.driver.remedies import reaching
 from storage_consumer.errors import Abandoned, ConfigError, StorageConsumerError, TransientError
 from storage_consumer.model import TableName
 from storage_consumer.operating.compared_source import ComparedSource

@@ -142,16 +142,6 @@ def test_tables_that_stopped_show_in_the_exit_code(summary: RoundSummary, once: 
     assert exit_code(summary, once=once) == code
 
 
-def test_the_command_that_goes_on_hides_secrets() -> None:
-    """The command line that is shown for the next start has no password in it, however it was given."""
-    given = ["run", "--upstream-uri", "s3://b/p?secret-access-key=hush&access-key=hush", "--once"]
-    for password in (["--downstream-password", "hush"], ["--downstream-password=hush"]):
-        line = main.command_line([*given, *password, "--downstream-uri", "mysql://root:hush@h:1/"])
-        assert "hush" not in line
-        assert line.startswith("storage-consumer run --upstream-uri 's3://b/p?")
-        assert "--once" in line
-
-
 def test_once_is_one_round_and_else_it_goes_on() -> None:
     """--once calls run_once, without it run gets a stop; the consumer is closed either way, and gets all options."""
     code, scripted = _run(RoundSummary(), once="true")

@@ -151,7 +151,7 @@ CASES: list[tuple[Callable[[Any], Outcome], Any, Verdict, str]] = [
     (target_rules.disk, target(space=Space(used=0, free=GIB - 1)), WARN, "Make room"),
     (target_rules.disk, target(size=2 * GIB, space=Space(used=GIB, free=2 * GIB)), WARN, "3.0 GiB more"),
     (target_rules.disk, target(size=2 * GIB, space=Space(used=GIB, free=3 * GIB)), OK, ""),
-    (target_rules.keys, TableFacts(there={}), OK, "0 of the tables"),
+    (target_rules.keys, TableFacts(downstream=Downstream(), there={}), OK, "0 of the tables"),
     (target_rules.tls, target(), OK, "this machine"),
     (target_rules.tls, target(line=line(is_local=False)), WARN, "plain text"),
     (target_rules.tls, target(line=line(is_local=False, encrypts=True)), WARN, "nothing verifies"),

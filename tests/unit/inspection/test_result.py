@@ -7,7 +7,7 @@ import json
 import pytest
 
 from storage_consumer import telemetry
-from storage_consumer.cli.inspect_command import answer, as_document, as_text, command
+from storage_consumer.cli.inspect_command import Asked, answer, as_document, as_text, command
 from storage_consumer.config.load import load
 from storage_consumer.errors import ConfigError
 from storage_consumer.inspection.inspector import completed
@@ -125,7 +125,7 @@ def test_the_older_layout_is_known() -> None:
 
 def test_the_text_is_for_people() -> None:
     """Times, sizes, tables, settings with their origin, and the command to go on with."""
-    text = as_text(look(csv_bucket(*ROWS)), ["c.toml"])
+    text = as_text(look(csv_bucket(*ROWS)), Asked(given=("--config", "c.toml")))
     for part in (
         "file:///bucket",
         "UTC)",

@@ -1,0 +1,99 @@
+"""The commands that messages name, to be pasted: with the settings that were given, and without secrets."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from storage_consumer.config.hooks import is_address
+from storage_consumer.config.option import Option
+from storage_consumer.config.options import OPTIONS
+from storage_consumer.config.parsers import MAPPING, Document
+from storage_consumer.config.settings import Config, Downstream, Upstream
+from storage_consumer.config.uris import mask_uri
+
+PROGRAM = "storage-consumer"
+_CONFIG = "--config"
+_URIS = ("upstream_uri", "dump", "source")
+_HIDDEN = re.compile(r":\*\*\*(?=@)|(?<=//)\*\*\*@|[?&;#](?:[^?&;#=]*=)?\*\*\*")
+_REACHING = (
+    ("downstream-password-file", "password_file"),
+    *((name.replace("_", "-"), name) for name in ("state_schema", "ssl_ca", "ssl_cert", "ssl_key", "ssl_mode")),
+    ("allow-unverified-server", "allow_unverified_server"),
+    ("connect-timeout", "connect_timeout"),
+)
+"""Flag → field of `Downstream`."""
+_ELSEWHERE = {"downstream-uri", *(flag for flag, _ in _REACHING)}
+
+
+def bare_uri(uri: str) -> str:
+    """Return a URI without its password, and without the parameters that may be secrets."""
+    bare = _HIDDEN.sub("", mask_uri(uri))
+    return bare if "?" in bare else bare.replace("&", "?", 1)
+
+
+def uri_of(upstream: Upstream) -> str:
+    """Return the bucket's URI with what is needed to reach it, without credentials."""
+    parameters = {"endpoint": upstream.endpoint, "region": upstream.region}
+    given = [f"{name}={value}" for name, value in parameters.items() if value]
+    # Only what differs from the default, so that the URI stays short.
+    given += [] if upstream.force_path_style else ["force-path-style=false"]
+    return upstream.identity + (f"?{'&'.join(given)}" if given else "")
+
+
+def reaching(downstream: Downstream) -> list[str]:
+    """Return the flags that lead to this target and state; the ones that were given, if known."""
+    plain = Downstream()
+    where = f"{downstream.host}:{downstream.port}/"
+    if downstream.unix_socket:
+        where = f"localhost/?unix-socket={downstream.unix_socket}"
+    uri = downstream.given_uri or f"mysql{'+ssl' if downstream.ssl else ''}://{downstream.user}@{where}"
+    words = ["--downstream-uri", bare_uri(uri)]
+    for flag, field in _REACHING:
+        if (value := getattr(downstream, field)) != getattr(plain, field):
+            text = f"{value}s" if field == "connect_timeout" else str(value)
+            words += [f"--{flag}"] if value is True else [f"--{flag}", text]
+    return words + [word for path in downstream.password_in for word in (_CONFIG, path)]
+
+
+def command(text: str, downstream: Downstream) -> str:
+    """Return a command that reaches this target. `text`: its words before the flags that do, quoted for a shell."""
+    return f"{PROGRAM} {text} {shlex.join(reaching(downstream))}"
+
+
+def run_command(config: Config, *more: str) -> str:
+    """Return `run` with the settings that were given. `more`: further flags."""
+    files = {str(Path(path).expanduser().absolute()) for flag, path in pairwise(config.given) if flag == _CONFIG}
+    # A file twice would outrank those after it.
+    known = replace(config.downstream, password_in=tuple(set(config.downstream.password_in) - files))
+    return shlex.join([PROGRAM, "run", *config.given, *more, *reaching(known)])
+
+
+def given_again(options: Mapping[str, object]) -> Iterator[str]:
+    """Yield the flags that give these options again, by keyword, but for what leads to the target, see `reaching`."""
+    for option in OPTIONS:
+        value = options.get(option.keyword) if option.flag and option.name not in _ELSEWHERE else None
+        for each in value if isinstance(value, list | tuple) else [value]:
+            yield from _words(option, each)
+
+
+def _words(option: Option, value: object) -> Sequence[str]:
+    flag = f"--{option.name}"
+    if isinstance(value, Document):
+        # A mapping that a program gave is no file.
+        value = None if value.source == MAPPING and not Path(MAPPING).is_file() else value.source
+    if not isinstance(value, str | Path | int | float):
+        return ()
+    if option.switch and str(value).lower() == "true":
+        return (flag,)
+    text = str(value)
+    if option.keyword in _URIS:
+        text = bare_uri(text)
+    elif option.keyword == "on_halt":
+        # The name of a program is shown; anything more may hold a secret.
+        text = "***" if is_address(text) or " " in text else text
+    return (flag, text)
