@@ -146,7 +146,7 @@ def log_events() -> Iterator[str]:
     """Yield the blocks of the page about log events."""
     yield _title("Log events", "storage_consumer/telemetry.py")
     yield (
-        "A line of the log is one event with its fields. `--log-format text` writes `time LEVEL event key=value …`; `--log-format json` "
+        "A line of the log is one event with its fields. `--log-format text` writes logfmt, `time=… level=… event=… key=value …`; `--log-format json` "
         "writes an object with `time`, `level`, `event`, `component` (the part of the program that speaks) and the fields. A line may lack "
         "fields that do not apply."
     )
@@ -154,8 +154,8 @@ def log_events() -> Iterator[str]:
         f"`{name}`" for name in sorted(TSO_FIELDS & {name for e in EVENTS.values() for name in e.fields})
     )
     yield (
-        f"Where {fields} hold a number it is a TSO: a line of text shows its time in parentheses, a JSON object has it in a second "
-        "field, as in `checkpoint_time`. Secrets are shown as `***`."
+        f"Where {fields} hold a number it is a TSO, and a second field has its time, as `checkpoint_time` does. In logfmt a value is in "
+        "quotes, with the escapes of JSON, unless it is one word; lists and maps are JSON. Secrets are shown as `***`."
     )
     yield (
         "Messages of libraries are events `log` with the fields `logger` and `text`. At `--log-level debug` an event of level ERROR "

@@ -7,12 +7,14 @@ import json
 import logging
 import re
 import traceback
+from collections.abc import Mapping
 
-from storage_consumer.redaction import UNSEEN, escaped, lines_escaped, redact
+from storage_consumer.redaction import UNSEEN, escaped, redact
 
 ROOT = "storage_consumer"
 _LEVEL_NAMES = {logging.WARNING: "WARN", logging.CRITICAL: "FATAL"}
 _TSO_SHIFT = 18
+_WORD = re.compile(r"[^\s\"=]+")
 
 TSO_FIELDS = frozenset({"checkpoint", "checkpoint_running", "storage_checkpoint", "commit_ts", "version"})
 """Fields whose numbers are TSOs: shown as number and time."""
@@ -32,23 +34,33 @@ def utc_time(seconds: float) -> str:
 class Said:
     """An event with its fields; its text is the line without time and level, for other formatters."""
 
-    def __init__(self, event: str, fields: dict[str, object]) -> None:
+    def __init__(self, event: str, fields: Mapping[str, object]) -> None:
         """Keep the event's name, and its fields as they were given."""
         self.event = event
         self.fields = fields
 
     def __str__(self) -> str:
-        return " ".join([self.event, *(f"{name}={_as_text(name, value)}" for name, value in self.fields.items())])
+        return " ".join(filter(None, (self.event, _logfmt(self.shown()))))
+
+    def shown(self) -> dict[str, object]:
+        """Return the fields as JSON takes them, without secrets; each TSO is followed by its time."""
+        shown: dict[str, object] = {}
+        for name, value in self.fields.items():
+            shown[name] = _plain(value)
+            if _is_tso(name, value):
+                shown[f"{name}_time"] = tso_time(value)  # type: ignore[arg-type]  # _is_tso has looked
+        return shown
 
 
 class TextFormatter(logging.Formatter):
-    """``2026-01-31T10:00:00.123Z INFO round_finished rows=3 …``, one line per event (a traceback follows on its own lines)."""
+    """One line of logfmt per event: ``time=2026-01-31T10:00:00.123Z level=INFO event=round_finished rows=3 …``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        level = _LEVEL_NAMES.get(record.levelno, record.levelname)
         trace = _trace(record)
-        return f"{utc_time(record.created)} {level} {_said(record)}" + (f"\n{trace}" if trace else "")
+        return f"{_logfmt(_head(record))} event={_said(record)}" + (
+            f" {_logfmt({'traceback': trace})}" if trace else ""
+        )
 
 
 class JsonFormatter(logging.Formatter):
@@ -57,17 +69,16 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         said = _said(record)
-        level = _LEVEL_NAMES.get(record.levelno, record.levelname)
-        line: dict[str, object] = {"time": utc_time(record.created), "level": level, "event": said.event}
-        line["component"] = record.name.removeprefix(f"{ROOT}.")
-        for name, value in said.fields.items():
-            line[name] = _plain(value)
-            if _is_tso(name, value):
-                line[f"{name}_time"] = tso_time(value)  # type: ignore[arg-type]  # _is_tso has looked
+        component = record.name.removeprefix(f"{ROOT}.")
+        line = {**_head(record), "event": said.event, "component": component, **said.shown()}
         trace = _trace(record)
         if trace:
             line["traceback"] = trace
         return escaped(json.dumps(line, ensure_ascii=False))
+
+
+def _head(record: logging.LogRecord) -> dict[str, object]:
+    return {"time": utc_time(record.created), "level": _LEVEL_NAMES.get(record.levelno, record.levelname)}
 
 
 def _said(record: logging.LogRecord) -> Said:
@@ -93,17 +104,18 @@ def _plain(value: object) -> object:
     return redact(str(value))
 
 
-def _as_text(name: str, value: object) -> str:
-    if _is_tso(name, value):
-        return f"{value} ({tso_time(value)})"  # type: ignore[arg-type]  # _is_tso has looked
-    plain = _plain(value)
-    if isinstance(plain, str):
-        is_word = re.fullmatch(r"[^\s\"=]+", plain) and not UNSEEN.search(plain)
-        return plain if is_word else escaped(json.dumps(plain, ensure_ascii=False))
-    return escaped(json.dumps(plain, ensure_ascii=False))
+def _logfmt(fields: Mapping[str, object]) -> str:
+    return " ".join(f"{name}={_as_text(value)}" for name, value in fields.items())
+
+
+def _as_text(value: object) -> str:
+    """Return a value as logfmt has it: as JSON, and in quotes unless it is one word."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    is_word = _WORD.fullmatch(text) and not UNSEEN.search(text)
+    return text if is_word else escaped(json.dumps(text, ensure_ascii=False))
 
 
 def _trace(record: logging.LogRecord) -> str:
     if not record.exc_info or record.exc_info[0] is None:
         return ""
-    return lines_escaped(redact("".join(traceback.format_exception(*record.exc_info)).rstrip()))
+    return redact("".join(traceback.format_exception(*record.exc_info)).rstrip())

@@ -362,9 +362,16 @@ EVENTS: dict[str, Event] = {
         meaning="Every table that is not stopped has all changes up to `--until`; the run is over.",
         fields=("checkpoint", "storage_checkpoint"),
     ),
+    "idle": Event(
+        meaning="The last `rounds` had nothing to do, and nothing changed. Said every ten minutes while that lasts.",
+        fields=(
+            *("rounds", "checkpoint", "storage_checkpoint", "lag_seconds", "source_lag_seconds"),
+            *("halted", "waiting"),
+        ),
+    ),
     "round_finished": Event(
         meaning="The bucket was polled, and everything that could be applied was applied. This is the line to watch. "
-        "Rounds that had nothing to do are at level debug, but for one a minute.",
+        "Rounds that had nothing to do are at level debug; see `idle`.",
         fields=(
             *("rows", "written", "files", "ddls", "seconds", "rows_per_second", "checkpoint", "storage_checkpoint"),
             *("checkpoint_running", "lag_seconds", "source_lag_seconds", "pending_files", "finished_files"),

@@ -30,8 +30,9 @@ _NAMED = 10
 """Number of halted tables that a line names."""
 _LOGGED_AGAIN = 600.0
 """Seconds between two lines about tables that stay halted."""
-_IDLE_EVERY = 60.0
-"""Seconds between two lines about rounds that had nothing to do."""
+_IDLE_EVERY = 600.0
+"""Seconds between two lines while rounds have nothing to do."""
+_OF_IDLE = ("checkpoint", "storage_checkpoint", "lag_seconds", "source_lag_seconds", "halted", "waiting")
 _SECONDS = re.compile(r"\b\d+ s\b")
 PATIENCE = 3.0
 """Seconds after which a round with fewer files shows its bar too."""
@@ -82,7 +83,7 @@ class Reporter:
     """A `Progress` that logs rounds and every change among waiting tables, and passes all calls on to another.
 
     `tick` logs what is to be said at intervals, however long a round lasts: how far it is, and which tables are halted.
-    Of rounds without anything to do only one a minute is logged, unless something about the tables has changed.
+    Rounds that did nothing and found nothing changed are at level debug; while there are only such, one line every ten minutes sums them up.
     """
 
     def __init__(
@@ -102,7 +103,8 @@ class Reporter:
         self._waiting: dict[str, str] = {}
         self._watch = RoundWatch(now, monotonic)
         self._last: RoundSummary | None = None
-        self._round_logged_at = 0.0
+        self._logged_at = 0.0
+        self._idle_rounds = 0
         self._lock = threading.Lock()
 
     def round_started(self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0) -> None:
@@ -132,9 +134,8 @@ class Reporter:
         for name in self._waiting.keys() - waiting.keys() - {table.table for table in summary.halted}:
             _log.info("table_resumed", table=name)
         self._waiting = waiting
-        is_worth_a_line = self._is_worth_a_line(summary)
+        self._log_round(summary)
         self._last = summary
-        (_log.info if is_worth_a_line else _log.debug)("round_finished", **round_fields(summary, self._now()))
         self._log_halted(summary)
 
     def heard(self, name: str, level: int, fields: Mapping[str, object]) -> None:
@@ -147,15 +148,19 @@ class Reporter:
         if self._last is not None:
             self._log_halted(self._last)
 
-    def _is_worth_a_line(self, summary: RoundSummary) -> bool:
-        """Return whether a round did something, found something changed, or is the first one for a minute."""
-        now = self._monotonic()
+    def _log_round(self, summary: RoundSummary) -> None:
+        """Log a round that did something, or found something changed; of others only how many there were, now and then."""
         done = summary.rows or summary.written or summary.files or summary.ddls
-        changed = self._last is None or _standing(self._last) != _standing(summary)
-        if not (done or changed or now - self._round_logged_at >= _IDLE_EVERY):
-            return False
-        self._round_logged_at = now
-        return True
+        is_idle = not done and self._last is not None and _standing(self._last) == _standing(summary)
+        fields, now = round_fields(summary, self._now()), self._monotonic()
+        (_log.debug if is_idle else _log.info)("round_finished", **fields)
+        self._idle_rounds = self._idle_rounds + 1 if is_idle else 0
+        is_due = now - self._logged_at >= _IDLE_EVERY
+        if is_idle and is_due:
+            _log.info("idle", rounds=self._idle_rounds, **{name: fields[name] for name in _OF_IDLE})
+            self._idle_rounds = 0
+        if is_due or not is_idle:
+            self._logged_at = now
 
     def _log_halted(self, summary: RoundSummary) -> None:
         """Log which tables are halted when that changes, and again while it lasts."""

@@ -446,7 +446,7 @@ _PROGRAM = (
         parse=parsers.choice("text", "json"),
         default="text",
         metavar="text|json",
-        help="One line per event, as `time LEVEL event key=value …` or as a JSON object.",
+        help="One line per event: logfmt, `time=… level=… event=… key=value …`, or a JSON object.",
     ),
     Option(
         name="on-halt",

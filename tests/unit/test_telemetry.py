@@ -15,10 +15,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from storage_consumer import telemetry
 from storage_consumer.errors import ConfigError
-from storage_consumer.telemetry import EVENTS, TSO_FIELDS, Log
+from storage_consumer.log_lines import Said
+from storage_consumer.telemetry import EVENTS, TSO_FIELDS, UNSEEN, JsonFormatter, Log, TextFormatter
 
 PACKAGE = Path(telemetry.__file__).parent
 TSO = 449_000_000_000_000_001
@@ -142,11 +145,58 @@ def test_a_line_of_text_has_time_level_event_and_fields(stderr: Written) -> None
     telemetry.configure()
     Log("test").info("ddl_started", table="a.b", query='DROP "x"\nnow', version=TSO, rows=3, seconds=1.23456, none=None)
     line = stderr.getvalue()
-    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO ddl_started ", line)
+    assert re.match(r"time=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z level=INFO event=ddl_started ", line)
     assert line.endswith(
-        f'table=a.b query="DROP \\"x\\"\\nnow" version={TSO} ({TSO_TIME}) rows=3 seconds=1.235 none=null\n'
+        f'table=a.b query="DROP \\"x\\"\\nnow" version={TSO} version_time={TSO_TIME} rows=3 seconds=1.235 none=null\n'
     )
     assert line.count("\n") == 1
+
+
+_TEXTS = st.text(st.characters() | st.sampled_from(' ="\\\n\r\t{}[],\u202e\x7f\x00'), max_size=12)
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | _TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXTS, inner, max_size=3),
+    max_leaves=4,
+)
+_PAIR = re.compile(r'([a-z_]+)=("(?:[^"\\]|\\.)*"|[^\s"=]+)( |$)')
+
+
+def _parsed(line: str) -> dict[str, str]:
+    """Return the fields of a line as readers of logfmt have them: texts, those in quotes with the escapes of JSON."""
+    found, place = {}, 0
+    while place < len(line):
+        pair = _PAIR.match(line, place)
+        assert pair, line[place:]
+        name, value, _ = pair.groups()
+        assert name not in found
+        found[name] = json.loads(value) if value.startswith('"') else value
+        place = pair.end()
+    return found
+
+
+@given(st.dictionaries(st.sampled_from(sorted({*TSO_FIELDS, "table", "error", "more", "text"})), _VALUES))
+def test_a_line_of_text_parses_to_its_fields(fields: dict[str, object]) -> None:
+    """Whatever a field holds, the line is one of logfmt with the fields of the JSON line: a text as it is, others as JSON."""
+    record = logging.LogRecord("storage_consumer.x", logging.WARNING, "", 0, "%s", (Said("notice", fields),), None)
+    line = TextFormatter().format(record)
+    assert UNSEEN.search(line) is None
+    expected = json.loads(JsonFormatter().format(record))
+    del expected["component"]
+    found = _parsed(line)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert found[name] == value if isinstance(value, str) else json.loads(found[name]) == value
+
+
+def test_a_traceback_is_a_field(stderr: Written) -> None:
+    """An error with its traceback is one line too."""
+    telemetry.configure(level="debug")
+    try:
+        int("x y")
+    except ValueError as error:
+        Log("test").error("failed", error=str(error))
+    (line,) = stderr.getvalue().splitlines()
+    assert _parsed(line)["traceback"].startswith("Traceback (most recent call last):\n")
 
 
 def test_a_line_of_json_has_the_same(stderr: Written) -> None:
@@ -174,7 +224,7 @@ def test_what_is_no_tso_has_no_time(value: object, stderr: Written) -> None:
     telemetry.configure()
     Log("test").info("table_resumed", checkpoint=value)
     assert "1970" not in stderr.getvalue()
-    assert "(" not in stderr.getvalue()
+    assert "checkpoint_time" not in stderr.getvalue()
 
 
 def test_tso_fields_are_fields_of_events() -> None:
@@ -188,7 +238,7 @@ def test_levels_are_kept(stderr: Written) -> None:
     Log("test").info("started")
     Log("test").warning("notice", text="x")
     assert "started" not in stderr.getvalue()
-    assert "WARN notice text=x" in stderr.getvalue()
+    assert "level=WARN event=notice text=x" in stderr.getvalue()
 
 
 @pytest.mark.parametrize("style", ["text", "json"])
@@ -238,7 +288,7 @@ def test_a_line_makes_sense_without_our_formatter(caplog: pytest.LogCaptureFixtu
     """A library user's own logging shows event and fields."""
     caplog.set_level(logging.INFO, logger=telemetry.ROOT)
     Log("test").info("table_resumed", table="a.b", checkpoint=TSO)
-    assert caplog.messages == [f"table_resumed table=a.b checkpoint={TSO} ({TSO_TIME})"]
+    assert caplog.messages == [f"table_resumed table=a.b checkpoint={TSO} checkpoint_time={TSO_TIME}"]
 
 
 def test_a_log_file_is_written_and_replaces_the_earlier_place(tmp_path: Path, stderr: Written) -> None:
@@ -247,7 +297,7 @@ def test_a_log_file_is_written_and_replaces_the_earlier_place(tmp_path: Path, st
     telemetry.configure()
     telemetry.configure(file=str(file))
     Log("test").info("started")
-    assert file.read_text().count("INFO started") == 1
+    assert file.read_text().count("level=INFO event=started") == 1
     assert stderr.getvalue() == ""
 
 
@@ -265,7 +315,7 @@ def test_noisy_libraries_are_quiet_and_warnings_are_lines(stderr: Written) -> No
         warnings.simplefilter("always")
         warnings.warn("odd", UserWarning, stacklevel=1)
     assert "chatter" not in stderr.getvalue()
-    assert "WARN log logger=py.warnings" in stderr.getvalue()
+    assert "level=WARN event=log logger=py.warnings" in stderr.getvalue()
 
 
 def test_a_progress_bar_steps_aside_for_each_line(stderr: Written) -> None:
@@ -320,7 +370,11 @@ def test_a_listener_that_fails_disturbs_nobody(stderr: Written) -> None:
     for remove in removes:
         remove()
     lines = stderr.getvalue()
-    assert (lines.count(" INFO table_resumed"), lines.count("listener_failed"), lines.count("ValueError")) == (3, 1, 1)
+    assert (
+        lines.count("level=INFO event=table_resumed"),
+        lines.count("listener_failed"),
+        lines.count("ValueError"),
+    ) == (3, 1, 1)
     assert heard == ["table_resumed"] * 3
 
 
@@ -334,4 +388,7 @@ def test_a_listener_may_log(stderr: Written) -> None:
     for thread in threads:
         thread.join()
     remove()
-    assert (stderr.getvalue().count(" table_resumed"), stderr.getvalue().count(" notice text=heard")) == (8, 8)
+    assert (stderr.getvalue().count("event=table_resumed"), stderr.getvalue().count("event=notice text=heard")) == (
+        8,
+        8,
+    )

@@ -16,7 +16,7 @@ _BEGIN = 1_795_428_000_000
 _STEP = 10_000
 _TSO = re.compile(r"(?<!\d)4\d{17}(?!\d)")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d([T ])\d\d:\d\d:\d\d(?:\.\d+)?")
-_NOW = re.compile(rf"(\bsince |\"time\": \")({_TIME.pattern})")
+_NOW = re.compile(rf"(\bsince |\"time\": \"|\btime=)({_TIME.pattern})")
 """Times of the machine's clock, which may happen to be those of a TSO."""
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _SPAN = re.compile(r"(?<![\w.-])(\d+)([dhms])(?:(\d\d)([hms]))?(?![\w-])")

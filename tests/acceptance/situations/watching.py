@@ -156,7 +156,9 @@ class Watch:
 
     def logged(self, ended: Ended) -> str:
         """A command with the warnings and errors that it logged, but for assumptions about the bucket; as the pages have them."""
-        lines = [line for line in ended.text.splitlines() if " INFO " not in line and " notice " not in line]
+        lines = [
+            line for line in ended.text.splitlines() if " level=INFO " not in line and " event=notice " not in line
+        ]
         return self.normal("\n".join([f"$ {ended.typed}", *lines])) + f"exit code {ended.code}\n"
 
     def said(self, ended: Ended) -> str:

@@ -181,7 +181,7 @@ def test_flag_of_each_command(tmp_path: Path, capfd: pytest.CaptureFixture[str])
     """Commands that reach out take the log's flags, which beat the environment."""
     log = tmp_path / "other"
     assert main.main(["status", *TARGET, "--log-file", str(log), "--log-format=text"]) == ExitCode.FAILED
-    assert " ERROR failed kind=TargetUnavailable error=" in log.read_text(encoding="utf-8")
+    assert " level=ERROR event=failed kind=TargetUnavailable error=" in log.read_text(encoding="utf-8")
     assert capfd.readouterr().err.count("\n") == 1
     assert not (tmp_path / "log").exists()
 

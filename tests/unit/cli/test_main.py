@@ -259,7 +259,7 @@ def test_wrong_settings_reach_the_log(
             assert (event["event"], event["kind"], event["exit_code"]) == ("failed", "ConfigError", 2)
             assert said == f"storage-consumer: {event['error']}"
         else:
-            assert " ERROR failed kind=ConfigError error=" in line
+            assert " level=ERROR event=failed kind=ConfigError error=" in line
             assert line.endswith("exit_code=2")
     assert main.main([*given, "--log-format", style]) == 2
     (said,) = capfd.readouterr().err.splitlines()

@@ -237,29 +237,37 @@ def _lines(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
     """The lines about an event since the last question, without those at level debug."""
     found = [record.getMessage() for record in caplog.records if record.levelno > logging.DEBUG]
     caplog.clear()
-    return [line for line in found if line.startswith(f"{name} ")]
+    return [line for line in found if _is(line, name)]
 
 
-def test_rounds_without_work_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    """A round that did something, or found something changed, is logged at once; all others are there at level debug."""
+def test_rounds_without_work_are_summed_up(caplog: pytest.LogCaptureFixture) -> None:
+    """A round that did something, or found something changed, is logged at once; of others one line every ten minutes."""
     caplog.set_level(logging.DEBUG, logger="storage_consumer")
     passed = [0.0]
     reporter = Reporter(Silent(), lambda: NOW, lambda: passed[0])
 
-    def logged(seconds: float, summary: RoundSummary) -> int:
+    def logged(seconds: float, summary: RoundSummary) -> tuple[int, str]:
         passed[0] += seconds
         reporter.round_finished(summary)
-        assert sum(record.getMessage().startswith("round_finished ") for record in caplog.records) == 1
-        return len(_lines(caplog, "round_finished"))
+        assert sum(_is(record.getMessage(), "round_finished") for record in caplog.records) == 1
+        (idle,) = [record.getMessage() for record in caplog.records if _is(record.getMessage(), "idle")] or [""]
+        return len(_lines(caplog, "round_finished")), idle
 
-    idle = RoundSummary(checkpoint=5, storage_checkpoint=5)
-    assert [logged(2, idle) for _ in range(61)] == [1, *[0] * 29, 1, *[0] * 29, 1]
-    assert logged(2, RoundSummary(rows=1, files=1, checkpoint=6, storage_checkpoint=6)) == 1
-    assert [logged(2, idle) for _ in range(30)] == [*[0] * 29, 1]
+    nothing = RoundSummary(checkpoint=5, storage_checkpoint=5)
+    assert logged(2, nothing) == (1, "")
+    found = [logged(2, nothing) for _ in range(600)]
+    assert {lines for lines, _ in found} == {0}
+    assert [(place, "rounds=300 checkpoint=5 " in idle) for place, (_, idle) in enumerate(found) if idle] == [
+        (299, True),
+        (599, True),
+    ]
+    assert logged(2, RoundSummary(rows=1, files=1, checkpoint=6, storage_checkpoint=6)) == (1, "")
+    assert [logged(2, nothing) for _ in range(299)] == [(0, "")] * 299
+    assert "rounds=300 " in logged(2, nothing)[1]
     behind = RoundSummary(checkpoint=5, storage_checkpoint=7)
     waiting = RoundSummary(tables=(TableSummary(table="a.b", state="waiting", error="file 3"),))
     for changed in (behind, waiting, RoundSummary(skipped={"path: unknown": 1}), RoundSummary(), HALTED):
-        assert [logged(2, changed) for _ in range(3)] == [1, 0, 0]
+        assert [logged(2, changed) for _ in range(3)] == [(1, ""), (0, ""), (0, "")]
 
 
 HALTED = RoundSummary(tables=(TableSummary(table="a.b", state="halted", error="broken"),))
@@ -339,3 +347,7 @@ def test_a_waiting_table_is_logged_when_it_changes(caplog: pytest.LogCaptureFixt
         reporter.round_finished(RoundSummary(tables=tables))
     said = [message.split(" checkpoint")[0] for message in caplog.messages if "round_finished" not in message]
     assert said == ["table_waiting table=a.b", "table_waiting table=a.b", "table_resumed table=a.b"]
+
+
+def _is(line: str, event: str) -> bool:
+    return line.startswith(f"{event} ")
