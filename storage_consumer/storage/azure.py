@@ -234,7 +234,7 @@ class AzureStorage(ReadInParts):
         try:
             from adlfs import AzureBlobFileSystem  # noqa: PLC0415 - optional
         except ImportError:
-            raise missing_package("adlfs", "azure") from None
+            raise missing_package("adlfs") from None
         return AzureBlobFileSystem(**driver_options(self._upstream, self._secrets, os.environ))
 
 

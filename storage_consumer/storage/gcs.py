@@ -136,7 +136,7 @@ class GcsStorage(ReadInParts, OrderedBucket):
         try:
             from gcsfs.core import GCSFileSystem  # noqa: PLC0415 - optional
         except ImportError:
-            raise missing_package("gcsfs", "gcs") from None
+            raise missing_package("gcsfs") from None
         # gcsfs logs a traceback for each error before it raises it.
         logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
         return GCSFileSystem(**driver_options(self._upstream, self._secrets))

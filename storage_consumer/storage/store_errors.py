@@ -85,9 +85,8 @@ class StoreErrors(ABC):
         return ConfigError(f"there is no bucket for {self.where('')} at {self.server} ({code}): {remedy}")
 
 
-def missing_package(name: str, extra: str) -> ConfigError:
+def missing_package(name: str) -> ConfigError:
     """Return the error for a store whose optional driver is not installed."""
     return ConfigError(
-        f"the package {name} is missing, which this store needs: pip install 'storage-consumer[{extra}]' (on a cluster, on "
-        "every worker)"
+        f"the package {name} is missing, which this store needs: pip install {name} (on a cluster, on every worker)"
     )

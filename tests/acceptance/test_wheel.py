@@ -92,7 +92,11 @@ def test_what_it_holds(wheel: Path) -> None:
         "docker/Dockerfile",
         "systemd/storage-consumer.service",
         "kubernetes/spark/driver.yaml",
+        "prometheus/alerts.yml",
+        "grafana/storage-consumer.json",
+        "on-halt.sh",
     } <= examples
+    assert not any("testing" in name or "twins" in name for name in names)
     assert {name: (ROOT / "conf" / name).is_file() for name in examples} == dict.fromkeys(examples, True)
     assert "storage_consumer/py.typed" in names
     templates = {path.name for path in (ROOT / "storage_consumer" / "page" / "templates").iterdir()}
@@ -108,6 +112,30 @@ def test_it_is_what_runs(installed: Path, tmp_path: Path) -> None:
     command = [str(installed / "python"), "-c", code]
     done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
     assert Path(done.stdout.strip()).is_relative_to(installed.parent)
+
+
+@pytest.mark.parametrize("extra", ["gcs", "azure", "dump", "dataframe"])
+def test_extras_of_the_wheel(wheel: Path, extra: str) -> None:
+    """Each extra that the pages name is one of the wheel, and pip finds what it needs."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--report", "-", f"{wheel}[{extra}]"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "does not provide the extra" not in done.stderr
+
+
+def test_examples_are_found(installed: Path, tmp_path: Path) -> None:
+    """The line of the pages prints the folder of the examples; its script for a hook can be run."""
+    code = 'import storage_consumer as s; print(s.__path__[0] + "/examples")'
+    command = [str(installed / "python"), "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
+    folder = Path(done.stdout.strip())
+    assert {"prometheus", "grafana", "on-halt.sh"} <= {path.name for path in folder.iterdir()}
+    assert os.access(folder / "on-halt.sh", os.X_OK)
 
 
 def test_types_are_seen(installed: Path, tmp_path: Path) -> None:

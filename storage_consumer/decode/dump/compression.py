@@ -154,7 +154,7 @@ def _library(name: str) -> Any:
         return __import__(name)
     except ImportError:
         raise ConfigError(
-            f"the export is compressed in a way that needs the package {name}: pip install 'storage-consumer[dump]'"
+            f"the export is compressed in a way that needs the package {name}: pip install {name}"
         ) from None
 
 
