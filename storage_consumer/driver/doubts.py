@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from storage_consumer.config.commands import reaching
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_prepare import described
 from storage_consumer.driver.remedies import table_command
+from storage_consumer.errors import NotReplicable
 from storage_consumer.job.match import altered
 from storage_consumer.model import TableDefinition, TableName
 from storage_consumer.plan.steps import key_of
@@ -27,7 +29,11 @@ def with_doubt(error: str, name: TableName, structure: TableDefinition, context:
     """
     # As it is by now: what a round knows may be of before somebody changed it.
     there = described([name], context.manager, context.target).get(name.folded())
-    if there is None or there.is_view or not (why := altered(structure, there, context.config.upstream)):
+    why = ""
+    # A table whose rows cannot be read halts for that, which is no reason to end the run.
+    with suppress(NotReplicable):
+        why = altered(structure, there, context.config.upstream) if there is not None and not there.is_view else ""
+    if there is None or not why:
         return error
     reason, downstream = _ALTERED.format(why), context.config.downstream
     found = TableResult(table=name, target=there.name, outcome=Outcome.DIFFERENT, structure=(why,), reason=reason)
