@@ -25,9 +25,15 @@ class Renewal:
         self._clock = clock
         self._failing_since: float | None = None
         """By the wall clock; None if the last renewal succeeded."""
+        self._renewed_at = clock.monotonic()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease-renewal", daemon=True)
         self._thread.start()
+
+    @property
+    def has_run_out(self) -> bool:
+        """Whether the lease was last renewed longer ago than it lasts: anybody may take it, and the state shows no writer."""
+        return self._clock.monotonic() - self._renewed_at > self._ttl
 
     def check(self) -> None:
         """Raise why the lease is no longer renewed: `LeaseLost` if another process has it; return if it still is."""
@@ -58,6 +64,7 @@ class Renewal:
 
     def _renewed(self) -> bool:
         """Renew the lease; return False if another process has it, or the renewal failed for good."""
+        asked_at = self._clock.monotonic()
         try:
             renewed = self._lease.renew(self._ttl)
         except TransientError as fault:
@@ -70,7 +77,7 @@ class Renewal:
             # Before `lost` is set, so that `check` does not take it for a lease that another process has.
             self.fault = fault  # the round's own thread raises it
             return False
-        self._failing_since = None
+        self._failing_since, self._renewed_at = None, asked_at
         return renewed
 
     def stop(self) -> None:

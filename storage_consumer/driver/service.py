@@ -74,10 +74,10 @@ class ConsumerService:
 
     @property
     def is_writer(self) -> bool:
-        """Whether this process has the lease, as far as it knows."""
+        """Whether this process has the lease, as far as it knows; one that it could not renew in time is nobody's."""
         # Read once: it is asked for from other threads, and the lease may be given up meanwhile.
         renewal = self._renewal
-        return renewal is not None and not renewal.lost.is_set()
+        return renewal is not None and not (renewal.lost.is_set() or renewal.has_run_out)
 
     def _hold_lease(self, stop: StopSignal, *, once: bool) -> Renewal | None:
         """Acquire the lease unless it is ours; return None when asked to stop while standing by. Raises `LeaseHeld` if not to stand by."""

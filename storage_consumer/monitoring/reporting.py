@@ -15,6 +15,8 @@ from storage_consumer.telemetry import Log
 
 EVERY = 5.0
 """Seconds between two reports."""
+_SOON = 1.0
+"""Seconds until a report says that something is retried, or no more, and until one that could not be stored is tried again."""
 _LAST_WAIT = 2.0
 """Seconds that the end of the program waits for the last report."""
 _log = Log("monitoring")
@@ -50,8 +52,12 @@ class Reporting:
         self._thread.join(timeout=_LAST_WAIT)
 
     def _run(self) -> None:
-        while not self._clock.wait(self._end, EVERY):
-            self._save(ended=False)
+        due, told = self._clock.monotonic() + EVERY, False
+        while not self._clock.wait(self._end, _SOON):
+            is_retrying = self._recorder.report().phase == Phase.RETRYING
+            if self._has_failed or is_retrying != told or self._clock.monotonic() >= due:
+                self._save(ended=False)
+                due, told = self._clock.monotonic() + EVERY, is_retrying
         self._save(ended=True)
 
     def _save(self, *, ended: bool) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.acceptance.situations.agreeing import Witness
+
 FOLDER = Path(__file__).resolve().parents[3] / "docs" / "operations" / "situations"
 _BLOCK = re.compile(r"^<!-- shown: (?P<name>[\w ]+) -->\n```text\n(?P<text>.*?)^```\n", re.DOTALL | re.MULTILINE)
 
@@ -20,6 +22,8 @@ class Book:
     folder: Path = FOLDER
     stale: list[str] = field(default_factory=list)
     """Page and block with what the block should say, for each that says something else."""
+    witnesses: list[Witness] = field(default_factory=list)
+    """Who looked while the pages were shown."""
     _seen: dict[str, set[str]] = field(default_factory=dict)
 
     def shows(self, page: str, seen: Mapping[str, str]) -> None:
@@ -43,7 +47,9 @@ class Book:
         ]
 
     def close(self) -> None:
-        """Raise `AssertionError` where a block is stale, or was not seen."""
+        """Raise `AssertionError` where a block is stale, or was not seen, or where what shows a feed disagreed."""
+        for witness in self.witnesses:
+            witness.end()
         for page, seen in self._seen.items():
             shown = _blocks((self.folder / f"{page}.md").read_text(encoding="utf-8"))
             self.stale += [f"{page}.md: nothing like the block `{name}` was seen" for name in shown.keys() - seen]

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from storage_consumer.amounts import data_size
+from tests.acceptance.situations.agreeing import Witness
 from tests.acceptance.situations.book import Book
 from tests.acceptance.situations.feed import Feed
 from tests.acceptance.situations.normal import normal, wrapped
@@ -96,8 +97,12 @@ class Watch:
     masks: dict[str, str] = field(default_factory=lambda: {r"\n  skipped .*": ""})
     """Regular expression → what its matches are replaced by. What was skipped since the start is no part of a situation."""
     running: Program | None = None
+    witness: Witness = field(init=False)
+    """Looks at everything for as long as the test lasts, and begins once a program runs."""
     _before: str = ""
     """The metrics before the situation."""
+    _addresses: dict[int, str] = field(default_factory=dict)
+    """Of programs, by their numbers."""
 
     def __post_init__(self) -> None:
         """Have the target and the bucket replaced by those of the pages."""
@@ -105,12 +110,18 @@ class Watch:
         self.places[self.uri.partition("@")[2].rstrip("/")] = "db.example.com:3306"
         self.upstream = self.upstream or self.feed.bucket.uri
         self.places[self.upstream.partition("?")[0]] = BUCKET
+        self.witness = Witness(uri=self.uri, address=lambda: self.address if self.running is not None else "")
+        self.book.witnesses.append(self.witness)
+        self.witness.start()
 
     @property
     def address(self) -> str:
         """Where the program answers."""
         assert self.running is not None
-        return f"http://{self.running.wait_for('listening')['address']}"
+        pid = self.running.process.pid
+        if pid not in self._addresses:
+            self._addresses[pid] = f"http://{self.running.wait_for('listening')['address']}"
+        return self._addresses[pid]
 
     def begin(self) -> None:
         """Begin a situation of a program that is healthy."""

@@ -22,12 +22,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.campaigns.soak.alerts import FASTER, Alerts, prometheus
 from tests.campaigns.soak.faults import Fault, Faults
 from tests.campaigns.soak.feed import Feed
 from tests.campaigns.soak.parts import BUCKET, PREFIX, Consumer, Parts, arguments_for
 from tests.campaigns.soak.watching import Watch, as_report
 from tests.harness.hook_server import hook_server
+from tests.harness.prometheus import FASTER, Alerts, prometheus
 from tests.harness.s3_server import s3_server
 from tests.harness.servers import SERVERS, quoted
 

@@ -23,10 +23,12 @@ from storage_consumer.errors import (
 from storage_consumer.summary import RoundSummary
 from tests.harness.small_bucket import ts
 from tests.harness.twins.state import MemoryState
+from tests.harness.waiting import wait_until
 from tests.unit.driving import World, one_table, running
 
 TTL = 30.0
 OURS, THEIRS = True, False  # what a renewal answers
+AWAY = TargetUnavailable("away")
 
 
 @pytest.fixture
@@ -197,11 +199,14 @@ class Script:
     def __init__(self, *answers: bool | Exception) -> None:
         """One answer per renewal."""
         self.answers = list(answers)
+        self.given = 0
+        """How many answers were given."""
         self.done = threading.Event()
 
     def renew(self, _: float) -> bool:
         """The next answer."""
         answer = self.answers.pop(0)
+        self.given += 1
         if not self.answers:
             self.done.set()
         if isinstance(answer, Exception):
@@ -221,6 +226,10 @@ class Ticking:
         """Go on while there are answers."""
         return event.wait() if self._script.done.is_set() else event.is_set()
 
+    def monotonic(self) -> float:
+        """A third of the lease's time for each answer."""
+        return self._script.given * TTL / 3
+
     def now(self) -> float:
         """Some time, which goes on with each question."""
         self._asked += 1
@@ -229,8 +238,7 @@ class Ticking:
 
 def test_a_renewal_that_fails_says_since_when(caplog: pytest.LogCaptureFixture) -> None:
     """Each line about an outage has the time of its first failure; the next outage has its own."""
-    away = TargetUnavailable("away")
-    assert not _renewed(OURS, away, away, OURS, away, OURS)
+    assert not _renewed(OURS, AWAY, AWAY, OURS, AWAY, OURS)
     said = [message for message in caplog.messages if message.startswith("retry ")]
     assert [message.split(" since=")[1].split()[0] for message in said] == [
         "2023-11-14T22:13:21.000Z",
@@ -252,9 +260,23 @@ def _renewed(*answers: bool | Exception) -> bool:
 
 def test_renewal_over_an_outage() -> None:
     """However long the target is away, a lease that can be renewed afterwards is still ours."""
-    away = [TargetUnavailable("away")] * 200
+    away = [AWAY] * 200
     assert not _renewed(OURS, *away, OURS)
     assert _renewed(OURS, *away, THEIRS)
+
+
+@pytest.mark.parametrize(("last", "has_run_out"), [((OURS, AWAY, AWAY, AWAY), True), ((AWAY, AWAY, AWAY, OURS), False)])
+def test_a_lease_that_is_not_renewed_in_time_has_run_out(
+    last: tuple[bool | Exception, ...], *, has_run_out: bool
+) -> None:
+    """It is not lost, for it can still be renewed; but as long as it is not, nobody has it, as the state says too."""
+    script = Script(OURS, *last)
+    clock: Clock = Ticking(script)  # type: ignore[assignment] # only waits and seconds are asked of it
+    renewal = Renewal(script, TTL, clock)  # type: ignore[arg-type] # only renewals are asked of it
+    assert script.done.wait(5)
+    wait_until("an end of the renewals", lambda: renewal.has_run_out is has_run_out, 5)
+    assert not renewal.lost.is_set()
+    renewal.stop()
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

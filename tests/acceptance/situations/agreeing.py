@@ -1,0 +1,178 @@
+"""Whether all that shows a feed says the same of it at every second: status, page, JSON, metrics and probe."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from storage_consumer.cli.status_command import CODES, answer
+from storage_consumer.errors import StorageConsumerError
+from storage_consumer.monitoring.health import Health
+
+LATE = 9.0
+"""Seconds by which a view may lag behind the process: its report is stored every 5, and the page shows a look for 2."""
+_EVERY = 0.5
+"""Seconds between two looks."""
+_HEALTH = re.compile(r'^storage_consumer_health\{health="([\w-]+)"\} 1', re.MULTILINE)
+_HEADLINE = re.compile(r'class="headline (\w+)".*?<h1 id="word">.*</span> ([\w-]+)</h1>', re.DOTALL)
+_NOT_READY = (Health.RETRYING, Health.NO_WRITER)
+_SAYS_NOTHING = ""
+"""Of a process that stands by, or has ended no round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glance:
+    """What was seen in one moment."""
+
+    began: float
+    ended: float
+    process: str
+    """The word for the feed by the process' metrics."""
+    ready: bool | None
+    """By the probe; None without a process."""
+    shown: dict[str, str]
+    """View → its word."""
+
+
+@dataclass(slots=True)
+class Witness:
+    """Looks at everything, several times within two seconds."""
+
+    uri: str
+    """Of the target."""
+    address: Callable[[], str]
+    """Where the program answers; empty before it does."""
+    glances: list[Glance] = field(default_factory=list)
+    odd: list[str] = field(default_factory=list)
+    """What no look may show."""
+    _ends: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin, unless it has begun."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="witness", daemon=True)
+            self._thread.start()
+
+    def end(self) -> None:
+        """Look no more; raise `AssertionError` where views disagreed."""
+        self._ends.set()
+        if self._thread is not None:
+            self._thread.join()
+        found = [*self.odd, *disagreements(self.glances)]
+        assert not found, "\n".join([*found[:20], *map(_line, self.glances)])
+
+    def words(self, view: str = "", since: float = 0.0) -> list[str]:
+        """The words that a view, or the process, has said since a moment, each once for as long as it lasted."""
+        return list(_in_turn(self.glances, view, since))
+
+    def _run(self) -> None:
+        while not self._ends.wait(_EVERY):
+            if address := self.address():
+                self.glances.append(self._glance(address))
+
+    def _glance(self, address: str) -> Glance:
+        began = time.monotonic()
+        process = _word_of_process(_get(f"{address}/metrics")[1])
+        code, _ = _get(f"{address}/readyz")
+        shown = {"status": self._status()}
+        # A page needs no process to be wrong: who has ended shows none.
+        if code:
+            shown["page"] = self._page(_get(f"{address}/")[1])
+            shown["json"] = _word_of_document(_get(f"{address}/status.json")[1])
+        ready = (code == 200) if code else None
+        return Glance(began=began, ended=time.monotonic(), process=process, ready=ready, shown=shown)
+
+    def _status(self) -> str:
+        try:
+            found = answer({"downstream_uri": self.uri}, {})
+        except StorageConsumerError:
+            return Health.UNKNOWN
+        word = found.text.partition(":")[0]
+        if CODES[Health(word)] != found.code:
+            self.odd.append(f"status: {word} with exit code {found.code}")
+        return word
+
+
+    def _page(self, html: str) -> str:
+        found = _HEADLINE.search(html)
+        if found is None:
+            return f"no page: {html[:200]}"
+        if found[1] == "good" and found[2] != Health.HEALTHY:
+            self.odd.append(f"page: {found[2]} is green")
+        return found[2]
+
+
+def disagreements(glances: Sequence[Glance]) -> Iterator[str]:
+    """Yield where a view said what the process did not say then or shortly before, or in another order."""
+    for glance in glances:
+        around = [
+            each.process for each in glances if glance.began - LATE <= each.began and each.began <= glance.ended + _EVERY
+        ]
+        for view, word in glance.shown.items():
+            if _SAYS_NOTHING not in around and not _fits(word, around):
+                yield f"{view} says {word} while the metrics say {set(around)}: {_line(glance)}"
+        close = around[-3:]
+        if glance.ready is not None and _SAYS_NOTHING not in close:
+            if glance.ready not in [word not in _NOT_READY for word in close]:
+                yield f"the probe says {'ready' if glance.ready else 'not ready'}: {_line(glance)}"
+    told = [word for word in _in_turn(glances) if word != _SAYS_NOTHING]
+    for view in sorted({view for glance in glances for view in glance.shown}):
+        order = iter(told)
+        said = [word for word, _ in groupby(_in_turn(glances, view)) if word != Health.UNKNOWN]
+        if not all(word in order for word in said):
+            yield f"{view} said {said} while the metrics said {told}"
+
+
+def _fits(word: str, around: Sequence[str]) -> bool:
+    """Return whether a view may say a word beside a process that says these."""
+    # Who cannot read the state does not know; the process does.
+    return bool({word, *(_NOT_READY if word == Health.UNKNOWN else ())} & set(around))
+
+
+def _in_turn(glances: Sequence[Glance], view: str = "", since: float = 0.0) -> Iterator[str]:
+    said = (glance.shown.get(view) if view else glance.process for glance in glances if glance.began >= since)
+    return (word for word, _ in groupby(word for word in said if word is not None))
+
+
+def _line(glance: Glance) -> str:
+    shown = " ".join(f"{view}={word}" for view, word in glance.shown.items())
+    return f"{glance.began:.1f} metrics={glance.process} ready={glance.ready} {shown}"
+
+
+def _word_of_process(metrics: str) -> str:
+    """Return the word that the metrics have; that of a feed without a process if there are none."""
+    if not metrics:
+        return Health.NO_WRITER
+    if 'phase{phase="standby"} 1' in metrics:
+        return _SAYS_NOTHING
+    if "storage_consumer_writer 0" in metrics:
+        return Health.NO_WRITER
+    found = _HEALTH.search(metrics)
+    return found[1] if found else _SAYS_NOTHING
+
+
+def _word_of_document(text: str) -> str:
+    with suppress(ValueError):
+        return str(json.loads(text).get("health", Health.UNKNOWN))
+    return f"no document: {text[:200]}"
+
+
+def _get(address: str) -> tuple[int, str]:
+    """Return code and text of an answer; 0 and nothing from who does not answer."""
+    try:
+        with urllib.request.urlopen(address, timeout=10) as answered:  # noqa: S310 - http on loopback
+            return answered.status, answered.read().decode()
+    except urllib.error.HTTPError as refusal:
+        with refusal:
+            return refusal.code, refusal.read().decode()
+    except OSError:
+        return 0, ""
