@@ -36,7 +36,7 @@ METRICS: dict[str, Metric] = {
         "health",
     ),
     "phase": _gauge("1 for what the process is doing, 0 for all else.", "phase"),
-    "writer": _gauge("1 if this process has the lease, 0 if not."),
+    "writer": _gauge("1 if this process has the lease, 0 if not, or if it could not renew it in time."),
     "lease_epoch": _gauge("Epoch of the lease that this process has or had; it grows with each take-over. 0 for none."),
     "leases_acquired_total": _counter("How often this process has acquired the lease."),
     "retrying_seconds": _gauge(

@@ -11,6 +11,7 @@ from signal import SIGKILL
 
 import pytest
 
+from tests.acceptance.situations.agreeing import Witness
 from tests.acceptance.situations.watching import typed
 from tests.harness import servers
 from tests.harness.program import command, program
@@ -114,12 +115,16 @@ def test_it_begins_with_the_copy_that_it_asked_for(
 def test_a_table_that_shows_later_halts_until_it_has_a_copy(
     bucket: SmallBucket, mariadb: DatabaseServer, tmp_path: Path
 ) -> None:
-    """In a feed that runs it is that table alone; the command that is named, with an export, makes it equal."""
+    """In a feed that runs it is that table alone; the command that is named, with an export, makes it equal; all that shows it agrees."""
     first = SmallBucket(root=tmp_path / "bucket2")
     first.create("d.a")
     first.metadata(ts(4))
-    with program(arguments(first, mariadb), tmp_path / "log") as running:
+    with program(arguments(first, mariadb, "--metrics-listen", "127.0.0.1:0"), tmp_path / "log") as running:
         running.wait_for("round_finished", checkpoint=ts(4))
+        address = running.wait_for("listening")["address"]
+        witness = Witness(uri=mariadb.uri, address=lambda: f"http://{address}")
+        witness.start()
+        wait_until("a healthy feed", lambda: witness.words()[-1:] == ["healthy"])
         shutil.copytree(bucket.root / "d" / "t", first.root / "d" / "t")
         first.metadata(ts(9))
         halted = running.wait_for("table_halted", table="d.t")
@@ -130,6 +135,8 @@ def test_a_table_that_shows_later_halts_until_it_has_a_copy(
         asked = command("load", "--table", "d.t", "--dump", export.as_uri(), "--replace", server=mariadb)
         assert (asked.returncode, asked.stderr) == (0, "")
         wait_until("healthy", lambda: command("status", server=mariadb).returncode == 0)
+        wait_until("as the metrics say it", lambda: witness.words() == ["healthy", "stopped", "healthy"])
+        witness.end()
     assert mariadb.query("SELECT * FROM d.t ORDER BY 1") == ((1, "one"), (2, "two"))
     assert "n" in {str(found[2]) for found in mariadb.query("SHOW INDEX FROM d.t")}
 

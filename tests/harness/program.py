@@ -57,11 +57,11 @@ class Program:
         """Send a signal to the program alone."""
         self.process.send_signal(number)
 
-    def signal_all(self, number: Signals) -> None:
-        """Send a signal to the program, Spark's JVM and the Python workers, which have a process group of their own."""
+    def signal_all(self, number: Signals, name: str = "") -> None:
+        """Send a signal to the program, Spark's JVM and the Python workers, or to those of one name such as ``java``."""
         for folder in Path("/proc").iterdir():
             with suppress(OSError, ValueError):  # no process, or one that has just ended
-                if os.getsid(int(folder.name)) == self.process.pid:
+                if os.getsid(int(folder.name)) == self.process.pid and name in (folder / "comm").read_text():
                     os.kill(int(folder.name), number)
 
     def end(self, seconds: float = PATIENCE) -> int:

@@ -105,8 +105,8 @@ class DatabaseServer:
     def connect(self, **options: Any) -> pymysql.connections.Connection[pymysql.cursors.Cursor]:
         """A connection of the test's own, with autocommit."""
         # Without TLS: PyMySQL reads the machine's certificates anew for each connection, which takes ten times as long.
-        settings: dict[str, Any] = {"charset": "utf8mb4", "autocommit": True, "ssl_disabled": True, **options}
-        return pymysql.connect(host="127.0.0.1", port=self.port, user="root", **settings)
+        own: dict[str, Any] = {"user": "root", "charset": "utf8mb4", "autocommit": True, "ssl_disabled": True}
+        return pymysql.connect(host="127.0.0.1", port=self.port, **own | options)
 
     def query(self, sql: str) -> tuple[tuple[Any, ...], ...]:
         """All rows of one statement."""

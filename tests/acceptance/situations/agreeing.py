@@ -17,8 +17,10 @@ from storage_consumer.cli.status_command import CODES, answer
 from storage_consumer.errors import StorageConsumerError
 from storage_consumer.monitoring.health import Health
 
-LATE = 9.0
-"""Seconds by which a view may lag behind the process: its report is stored every 5, and the page shows a look for 2."""
+LATE = 6.0
+"""Seconds by which a view may lag behind the process: what `verify` found is known to it after 5, and the page shows a look for 2."""
+BRIEF = 2.0
+"""Seconds for which the state may show a mix of before and after: the lease and the report are stored one after the other."""
 _EVERY = 0.5
 """Seconds between two looks."""
 _HEALTH = re.compile(r'^storage_consumer_health\{health="([\w-]+)"\} 1', re.MULTILINE)
@@ -84,10 +86,11 @@ class Witness:
         process = _word_of_process(_get(f"{address}/metrics")[1])
         code, _ = _get(f"{address}/readyz")
         shown = {"status": self._status()}
-        # A page needs no process to be wrong: who has ended shows none.
-        if code:
-            shown["page"] = self._page(_get(f"{address}/")[1])
-            shown["json"] = _word_of_document(_get(f"{address}/status.json")[1])
+        # Who has ended shows nothing.
+        if html := _get(f"{address}/")[1]:
+            shown["page"] = self._page(html)
+        if text := _get(f"{address}/status.json")[1]:
+            shown["json"] = _word_of_document(text)
         ready = (code == 200) if code else None
         return Glance(began=began, ended=time.monotonic(), process=process, ready=ready, shown=shown)
 
@@ -101,7 +104,6 @@ class Witness:
             self.odd.append(f"status: {word} with exit code {found.code}")
         return word
 
-
     def _page(self, html: str) -> str:
         found = _HEADLINE.search(html)
         if found is None:
@@ -114,33 +116,38 @@ class Witness:
 def disagreements(glances: Sequence[Glance]) -> Iterator[str]:
     """Yield where a view said what the process did not say then or shortly before, or in another order."""
     for glance in glances:
-        around = [
-            each.process for each in glances if glance.began - LATE <= each.began and each.began <= glance.ended + _EVERY
-        ]
+        words = _around(glances, glance, LATE, BRIEF)
         for view, word in glance.shown.items():
-            if _SAYS_NOTHING not in around and not _fits(word, around):
-                yield f"{view} says {word} while the metrics say {set(around)}: {_line(glance)}"
-        close = around[-3:]
-        if glance.ready is not None and _SAYS_NOTHING not in close:
-            if glance.ready not in [word not in _NOT_READY for word in close]:
-                yield f"the probe says {'ready' if glance.ready else 'not ready'}: {_line(glance)}"
+            # Who cannot read the state does not know; a process that has nothing to do notices that later.
+            is_unknown = word == Health.UNKNOWN
+            said = _around(glances, glance, LATE, LATE) if is_unknown else words
+            if said.isdisjoint((_SAYS_NOTHING, *(_NOT_READY if is_unknown else (word,)))):
+                yield f"{view} says {word} while the metrics say {said}: {_line(glance)}"
+        close = _around(glances, glance, BRIEF, BRIEF)
+        fitting = {word not in _NOT_READY for word in close}
+        if glance.ready is not None and _SAYS_NOTHING not in close and glance.ready not in fitting:
+            yield f"the probe says {'ready' if glance.ready else 'not ready'}: {_line(glance)}"
     told = [word for word in _in_turn(glances) if word != _SAYS_NOTHING]
     for view in sorted({view for glance in glances for view in glance.shown}):
         order = iter(told)
-        said = [word for word, _ in groupby(_in_turn(glances, view)) if word != Health.UNKNOWN]
-        if not all(word in order for word in said):
-            yield f"{view} said {said} while the metrics said {told}"
+        said_in_turn = [word for word in _in_turn(glances, view, lasting=BRIEF) if word != Health.UNKNOWN]
+        # One that is said before and after another has not begun anew.
+        if not all(word in order for word, _ in groupby(said_in_turn)):
+            yield f"{view} said {said_in_turn} while the metrics said {told}"
 
 
-def _fits(word: str, around: Sequence[str]) -> bool:
-    """Return whether a view may say a word beside a process that says these."""
-    # Who cannot read the state does not know; the process does.
-    return bool({word, *(_NOT_READY if word == Health.UNKNOWN else ())} & set(around))
+def _around(glances: Sequence[Glance], glance: Glance, before: float, after: float) -> set[str]:
+    """Return what the process said from so many seconds before a look to so many after it."""
+    return {each.process for each in glances if -before <= each.began - glance.began <= after}
 
 
-def _in_turn(glances: Sequence[Glance], view: str = "", since: float = 0.0) -> Iterator[str]:
-    said = (glance.shown.get(view) if view else glance.process for glance in glances if glance.began >= since)
-    return (word for word, _ in groupby(word for word in said if word is not None))
+def _in_turn(glances: Sequence[Glance], view: str = "", since: float = 0.0, lasting: float = 0.0) -> Iterator[str]:
+    """Yield the words of a view, or of the process, each once for as long as it lasted, if that was long enough."""
+    said = [(glance, glance.shown.get(view) if view else glance.process) for glance in glances if glance.began >= since]
+    for word, several in groupby((one for one in said if one[1] is not None), key=lambda one: one[1]):
+        looks = [glance for glance, _ in several]
+        if word is not None and looks[-1].began - looks[0].began >= lasting:
+            yield word
 
 
 def _line(glance: Glance) -> str:
@@ -169,7 +176,7 @@ def _word_of_document(text: str) -> str:
 def _get(address: str) -> tuple[int, str]:
     """Return code and text of an answer; 0 and nothing from who does not answer."""
     try:
-        with urllib.request.urlopen(address, timeout=10) as answered:  # noqa: S310 - http on loopback
+        with urllib.request.urlopen(address, timeout=6) as answered:  # noqa: S310 - http on loopback
             return answered.status, answered.read().decode()
     except urllib.error.HTTPError as refusal:
         with refusal:

@@ -76,9 +76,13 @@ class Feed:
     def advance(self) -> int:
         """Move the checkpoint to now; the checkpoint."""
         checkpoint = self.now()
+        self.says(checkpoint)
+        return checkpoint
+
+    def says(self, checkpoint: int) -> None:
+        """Have ``metadata`` say a checkpoint."""
         self._aside.metadata(checkpoint)
         self._put(self._aside.root / "metadata")
-        return checkpoint
 
     @property
     def _aside(self) -> SmallBucket:

@@ -97,6 +97,8 @@ class Watch:
     masks: dict[str, str] = field(default_factory=lambda: {r"\n  skipped .*": ""})
     """Regular expression → what its matches are replaced by. What was skipped since the start is no part of a situation."""
     running: Program | None = None
+    port: int = 0
+    """Where the program answers, if that is known before it starts."""
     witness: Witness = field(init=False)
     """Looks at everything for as long as the test lasts, and begins once a program runs."""
     _before: str = ""
@@ -118,6 +120,8 @@ class Watch:
     def address(self) -> str:
         """Where the program answers."""
         assert self.running is not None
+        if self.port:
+            return f"http://127.0.0.1:{self.port}"
         pid = self.running.process.pid
         if pid not in self._addresses:
             self._addresses[pid] = f"http://{self.running.wait_for('listening')['address']}"
@@ -127,7 +131,7 @@ class Watch:
         """Begin a situation of a program that is healthy."""
         self.feed.begin()
         if self.running is not None:
-            self._before = self._metrics()
+            self._before = self.scraped()
 
     # what is seen
 
@@ -145,7 +149,7 @@ class Watch:
 
         def has_it() -> bool:
             found[:] = [self.status()]
-            pending = [_value(self._metrics(), f"pending_{of}") for of in ("files", "bytes")]
+            pending = [_value(self.scraped(), f"pending_{of}") for of in ("files", "bytes")]
             # The bytes tell this round's report from that of another round with as many files.
             files = "1 file" if pending[0] == 1 else f"{pending[0]:,.0f} files"
             told = re.escape(f"{files}, {data_size(pending[1])}, ")
@@ -178,13 +182,13 @@ class Watch:
 
     def metrics(self) -> str:
         """The metrics that tell the situation: those that differ from what they were before it."""
-        before, after = (self._told(text) for text in (self._before, self._metrics()))
+        before, after = (self._told(text) for text in (self._before, self.scraped()))
         return "".join(f"{line}\n" for line in after if line not in before)
 
     def alerts(self, *, files_read: bool = False) -> str:
         """The alerts of conf/prometheus that fire while the situation lasts an hour, in which files are read or not."""
         series = [("up", '{job="storage-consumer",instance="db1:9464"}', 1.0, 0.0)]
-        for line in self._metrics().splitlines():
+        for line in self.scraped().splitlines():
             found = _SAMPLE.match(line)
             # A scrape may meet one of the short rounds; what it shows of it does not last.
             if found and found[3] != "NaN" and (files_read or found[1] != "round_running"):
@@ -227,11 +231,12 @@ class Watch:
     def _is_followed(self, name: str) -> bool:
         """Whether a lag does not grow, since the tables follow the bucket: those that are not stopped, or all."""
         stands = {"lag_seconds": ("halted", "paused", "waiting"), "running_lag_seconds": ("waiting",)}.get(name)
-        if stands is None or re.search(r'_phase\{phase="retrying"\} 1', self._metrics()):
+        if stands is None or re.search(r'_phase\{phase="retrying"\} 1', self.scraped()):
             return False
-        return not any(re.search(rf'_tables\{{state="{state}"\}} [1-9]', self._metrics()) for state in stands)
+        return not any(re.search(rf'_tables\{{state="{state}"\}} [1-9]', self.scraped()) for state in stands)
 
-    def _metrics(self) -> str:
+    def scraped(self) -> str:
+        """All metrics."""
         return _get(f"{self.address}/metrics")
 
     def _told(self, text: str) -> list[str]:
