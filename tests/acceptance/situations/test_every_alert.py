@@ -34,8 +34,8 @@ from tests.harness.waiting import wait_until
 
 pytestmark = [
     *(pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance, pytest.mark.timeout(900)),
-    # Alone, since what waits for 5 minutes waits for 5 seconds; and as root, since a disk is made.
-    *(pytest.mark.alone, pytest.mark.root),
+    # Mounts a disk.
+    pytest.mark.root,
 ]
 TABLES = ("orders", "items", "stock")
 TIMES = 60
