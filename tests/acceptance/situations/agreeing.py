@@ -18,7 +18,7 @@ from storage_consumer.errors import StorageConsumerError
 from storage_consumer.monitoring.health import Health
 
 LATE = 6.0
-"""Seconds by which a view may lag behind the process: what `verify` found is known to it after 5, and the page shows a look for 2."""
+"""Seconds by which two views may be apart: the process knows after 5 what `verify` found, and the page shows a look for 2."""
 BRIEF = 2.0
 """Seconds for which the state may show a mix of before and after: the lease and the report are stored one after the other."""
 _EVERY = 0.5
@@ -35,11 +35,12 @@ class Glance:
     """What was seen in one moment."""
 
     began: float
-    ended: float
     process: str
     """The word for the feed by the process' metrics."""
     ready: bool | None
     """By the probe; None without a process."""
+    applies: bool
+    """Whether a round is applying changes."""
     shown: dict[str, str]
     """View → its word."""
 
@@ -83,7 +84,7 @@ class Witness:
 
     def _glance(self, address: str) -> Glance:
         began = time.monotonic()
-        process = _word_of_process(_get(f"{address}/metrics")[1])
+        metrics = _get(f"{address}/metrics")[1]
         code, _ = _get(f"{address}/readyz")
         shown = {"status": self._status()}
         # Who has ended shows nothing.
@@ -92,7 +93,13 @@ class Witness:
         if text := _get(f"{address}/status.json")[1]:
             shown["json"] = _word_of_document(text)
         ready = (code == 200) if code else None
-        return Glance(began=began, ended=time.monotonic(), process=process, ready=ready, shown=shown)
+        return Glance(
+            began=began,
+            process=_word_of_process(metrics),
+            ready=ready,
+            applies="storage_consumer_round_running 1" in metrics,
+            shown=shown,
+        )
 
     def _status(self) -> str:
         try:
@@ -114,14 +121,14 @@ class Witness:
 
 
 def disagreements(glances: Sequence[Glance]) -> Iterator[str]:
-    """Yield where a view said what the process did not say then or shortly before, or in another order."""
+    """Yield where a view said what the process did not say about then, or in another order."""
     for glance in glances:
-        words = _around(glances, glance, LATE, BRIEF)
+        # The metrics count the tables at the end of a round, which may begin with an operator's decision.
+        end = next((each.began for each in glances if each.began >= glance.began and not each.applies), glance.began)
+        said = _around(glances, glance, LATE, end - glance.began + LATE)
         for view, word in glance.shown.items():
-            # Who cannot read the state does not know; a process that has nothing to do notices that later.
-            is_unknown = word == Health.UNKNOWN
-            said = _around(glances, glance, LATE, LATE) if is_unknown else words
-            if said.isdisjoint((_SAYS_NOTHING, *(_NOT_READY if is_unknown else (word,)))):
+            # Who cannot read the state does not know; the process does.
+            if said.isdisjoint((_SAYS_NOTHING, *(_NOT_READY if word == Health.UNKNOWN else (word,)))):
                 yield f"{view} says {word} while the metrics say {said}: {_line(glance)}"
         close = _around(glances, glance, BRIEF, BRIEF)
         fitting = {word not in _NOT_READY for word in close}

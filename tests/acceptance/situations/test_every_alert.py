@@ -232,7 +232,7 @@ def out_of_place(scene: Scene, fired: list[tuple[str, float, float]]) -> Iterato
         words = WORDS.get(name, around)
         if not words & around:
             yield f"{name} while the metrics said {around}"
-        ended = max((each.ended for each in glances if each.process in words and each.began <= last), default=last)
+        ended = max((each.began for each in glances if each.process in words and each.began <= last), default=last)
         if name in WORDS and last - ended > SLACK:
             yield f"{name} for {last - ended:.0f} s after the last of {words}"
 
@@ -309,8 +309,7 @@ def used_up_connections(scene: Scene) -> None:
 
 def revoked_right(scene: Scene) -> None:
     """The account may not insert any more; the message has the GRANT."""
-    scene.target.query("REVOKE ALL ON `shop`.* FROM app")
-    scene.target.query("GRANT SELECT, UPDATE ON `shop`.* TO app")
+    scene.target.query("REVOKE INSERT ON `shop`.* FROM app")
     scene.write("orders", (5, "five"))
     scene.raised("TableHalted", word="stopped")
     (grant,) = set(re.findall(r"GRANT .*? TO '?app'?@'%'", " ".join(scene.watch.status().text.split())))
