@@ -192,8 +192,9 @@ def words_of(scene: Scene, folder: Path) -> list[str]:
 
 @contextmanager
 def started(scene: Scene, log: Path) -> Iterator[Program]:
-    """The program."""
+    """The program, which is looked at once it has the lease: that of a process that was killed is in the state for a while."""
     with program(words_of(scene, log.parent), log) as running:
+        running.wait_for("lease_acquired")
         scene.watch.running = running
         yield running
 
@@ -207,7 +208,6 @@ def test_every_alert(mariadb: DatabaseServer, book: Book, tmp_path: Path) -> Non
                 print(time.strftime("%H:%M:%S"), make.__name__, flush=True)
                 make(scene)
             halts = [(each["event"], each.get("table")) for each in scene.hook.got]
-        # As long as its lease lasts, the state cannot tell a process that was killed from one that works.
         scene.watch.running = None
         restarted_again_and_again(scene, tmp_path)
         with started(scene, tmp_path / "last"):
