@@ -58,11 +58,11 @@ def test_who_writes(watch: Watch, tmp_path: Path) -> None:
         watch.feed.rows("shop.orders", 2, '2,"two"')
         with program([*arguments(watch), "--standby"], tmp_path / "standby") as standby:
             standby.wait_for("lease_waiting")
+            watch.running = standby
             first.kill()
             standby.wait_for("lease_acquired")
             watch.feed.advance()
             standby.wait_for("round_finished", checkpoint=watch.feed.marks[-1])
-            watch.running = standby
             watch.book.shows("lease-held", {"cure": watch.said(watch.settled())})
             watch.begin()
             watch.feed.rows("shop.items", 1, '1,"one"')
