@@ -296,11 +296,17 @@ def full_disk(scene: Scene) -> None:
 
 
 def used_up_connections(scene: Scene) -> None:
-    """Others hold all connections; even `status` gets none."""
+    """Others hold all connections, also those that the program had; even `status` gets none."""
     with ExitStack() as stack:
-        with suppress(pymysql.err.OperationalError):
-            for _ in range(100):
-                stack.enter_context(scene.target.connect(user="app"))
+        taken: list[int] = []
+        for _ in range(3):
+            with suppress(pymysql.err.OperationalError):
+                while True:
+                    taken.append(stack.enter_context(scene.target.connect(user="app")).thread_id())
+            others = "SELECT id FROM information_schema.processlist WHERE user = 'app' AND id NOT IN"
+            for (number,) in scene.target.query(f"{others} ({str(taken)[1:-1]})"):
+                with suppress(pymysql.err.OperationalError):
+                    scene.target.query(f"KILL {number}")
         scene.write("orders", (4, "four"))
         scene.raised("Retrying")
         assert scene.watch.status().code == 1
