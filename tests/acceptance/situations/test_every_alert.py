@@ -297,14 +297,15 @@ def full_disk(scene: Scene) -> None:
 
 def used_up_connections(scene: Scene) -> None:
     """Others hold all connections, also those that the program had; even `status` gets none."""
-    with ExitStack() as stack:
+    with ExitStack() as stack, scene.target.connect() as own, own.cursor() as cursor:
         for _ in range(3):
             with suppress(pymysql.err.OperationalError):
                 while True:
                     stack.enter_context(scene.target.connect(user="report"))
-            for (number,) in scene.target.query("SELECT id FROM information_schema.processlist WHERE user = 'app'"):
+            cursor.execute("SELECT id FROM information_schema.processlist WHERE user = 'app'")
+            for (number,) in cursor.fetchall():
                 with suppress(pymysql.err.OperationalError):
-                    scene.target.query(f"KILL {number}")
+                    cursor.execute(f"KILL {number}")
         scene.write("orders", (4, "four"))
         scene.raised("Retrying")
         assert scene.watch.status().code == 1
