@@ -295,13 +295,18 @@ def full_disk(scene: Scene) -> None:
     scene.cleared()
 
 
+def others_connect(scene: Scene, stack: ExitStack) -> None:
+    """Take all connections that there are."""
+    with suppress(pymysql.err.OperationalError):
+        while True:
+            stack.enter_context(scene.target.connect(user="report"))
+
+
 def used_up_connections(scene: Scene) -> None:
     """Others hold all connections, also those that the program had; even `status` gets none."""
     with ExitStack() as stack, scene.target.connect() as own, own.cursor() as cursor:
         for _ in range(3):
-            with suppress(pymysql.err.OperationalError):
-                while True:
-                    stack.enter_context(scene.target.connect(user="report"))
+            others_connect(scene, stack)
             cursor.execute("SELECT id FROM information_schema.processlist WHERE user = 'app'")
             for (number,) in cursor.fetchall():
                 with suppress(pymysql.err.OperationalError):
