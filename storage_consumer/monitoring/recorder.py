@@ -15,12 +15,25 @@ from storage_consumer.clock import Clock
 from storage_consumer.monitoring.report import SHOWN_TABLES, Minute, Phase, Report, Totals, Work
 from storage_consumer.monitoring.table_minutes import TableMinute, TableMinutes, TableRows
 from storage_consumer.monitoring.tally import Facts, Tally
+from storage_consumer.plan.table_state import STOPPED, TableState
 from storage_consumer.redaction import redact
 from storage_consumer.summary import Progress, RoundSummary
 
 WINDOW = 60.0
 """Seconds over which a rate is taken."""
 _MINUTE = 60
+_ENDING_A_STOP = ("resume", "reload-done")
+"""Decisions after which a table goes on: the state says so at once, and a round that catches up may take long."""
+
+
+def _without_stop(last: RoundSummary, name: str) -> RoundSummary:
+    """Return a summary in which a table that was stopped is running."""
+    stopped = next((each for each in last.tables if each.table == name and each.state in STOPPED), None)
+    if stopped is None or not last.states.get(stopped.state):
+        return last
+    states = Counter(last.states)
+    states.update({stopped.state: -1, TableState.RUNNING: 1})
+    return replace(last, states=dict(states), tables=tuple(each for each in last.tables if each is not stopped))
 
 
 @dataclass(slots=True)
@@ -154,6 +167,8 @@ class Recorder:
                 self._enter(Phase.STANDBY)
             elif event == "lease_acquired":
                 self._begin(Phase.LOADING)
+            elif event == "decision_obeyed" and fields.get("verb") in _ENDING_A_STOP:
+                self._last = _without_stop(self._last, str(fields.get("table", "")))
             elif event == "retry":
                 self._totals = replace(self._totals, retries=self._totals.retries + 1)
                 if fields.get("what") == "round":

@@ -263,3 +263,16 @@ def test_minutes(clock: FakeClock) -> None:
     assert (minutes[2].checkpoint, minutes[2].checkpoint_running, minutes[2].storage_checkpoint) == (11, 12, 13)
     clock.advance(100)
     assert (recorder.minute().row_changes, recorder.minute().minute - minutes[0].minute) == (0, 3)
+
+
+def test_a_table_that_is_resumed_counts_as_running_at_once(recorder: Recorder) -> None:
+    """As in the state: the round that catches up may take long. What the table then does counts at the end of that round."""
+    tables = tuple(TableSummary(table=f"d.{state}", state=state) for state in ("halted", "paused"))
+    recorder.round_finished(RoundSummary(tables=tables, states={"halted": 1, "paused": 1, "running": 1}))
+    recorder.heard("decision_obeyed", {"table": "d.unknown", "verb": "resume"})
+    recorder.heard("decision_obeyed", {"table": "d.paused", "verb": "pause"})
+    assert recorder.summary().tables == tables
+    recorder.heard("decision_obeyed", {"table": "d.halted", "verb": "resume"})
+    assert recorder.summary().states == {"halted": 0, "paused": 1, "running": 2}
+    recorder.heard("decision_obeyed", {"table": "d.paused", "verb": "reload-done"})
+    assert (recorder.summary().tables, recorder.summary().states["running"]) == ((), 3)
