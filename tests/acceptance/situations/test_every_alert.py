@@ -52,8 +52,8 @@ WORDS = {
     "StorageConsumerRetrying": {"retrying", "no-writer"},
 }
 """The alerts that name what a word of the status names, and in which words they may fire."""
-SLACK = 12.0
-"""Seconds after the end of a word in which its alerts may still fire."""
+SLACK = 24.0
+"""Seconds after the beginning of a look in which the alerts of its word may still fire: a machine that is gone is waited for."""
 GRANTS = (
     "GRANT ALL ON `shop`.* TO app",
     "GRANT ALL ON `storage\\_consumer`.* TO app",
@@ -225,11 +225,13 @@ def test_every_alert(mariadb: DatabaseServer, book: Book, tmp_path: Path) -> Non
 
 
 def out_of_place(scene: Scene, fired: list[tuple[str, float, float]]) -> Iterator[str]:
-    """Yield the alerts that fired while the feed was in none of their words."""
-    for name, first, last in fired:
-        glances = scene.watch.witness.glances
+    """Yield the alerts that fired while the feed was in none of their words, as far as somebody looked."""
+    glances = scene.watch.witness.glances
+    seen = [each for each in fired if any(each[1] <= glance.began <= each[2] for glance in glances)]
+    for name, first, last in seen:
         around = {each.process for each in glances if first - SLACK <= each.began <= last}
-        words = WORDS.get(name, around)
+        # A process that has ended no round says none.
+        words = {*WORDS.get(name, around), ""}
         if not words & around:
             yield f"{name} while the metrics said {around}"
         ended = max((each.began for each in glances if each.process in words and each.began <= last), default=last)
