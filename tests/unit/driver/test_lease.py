@@ -250,7 +250,7 @@ def test_a_renewal_that_fails_says_since_when(caplog: pytest.LogCaptureFixture) 
 def _renewed(*answers: bool | Exception) -> bool:
     """Whether the lease counts as lost after these answers."""
     script = Script(*answers)
-    clock: Clock = Ticking(script)  # type: ignore[assignment] # only waits are asked of it
+    clock: Clock = Ticking(script)
     renewal = Renewal(script, TTL, clock)  # type: ignore[arg-type] # only renewals are asked of it
     assert script.done.wait(5)
     lost = renewal.lost.wait(0.2)
@@ -271,7 +271,7 @@ def test_a_lease_that_is_not_renewed_in_time_has_run_out(
 ) -> None:
     """It is not lost, for it can still be renewed; but as long as it is not, nobody has it, as the state says too."""
     script = Script(OURS, *last)
-    clock: Clock = Ticking(script)  # type: ignore[assignment] # only waits and seconds are asked of it
+    clock: Clock = Ticking(script)
     renewal = Renewal(script, TTL, clock)  # type: ignore[arg-type] # only renewals are asked of it
     assert script.done.wait(5)
     wait_until("an end of the renewals", lambda: renewal.has_run_out is has_run_out, 5)
@@ -289,7 +289,7 @@ def test_renewal_that_breaks() -> None:
 def test_renewal_that_cannot_be(fault: StorageConsumerError) -> None:
     """What keeps the lease from being renewed for good ends no thread with a traceback: the round raises it."""
     script = Script(OURS, fault)
-    clock: Clock = Ticking(script)  # type: ignore[assignment] # only waits are asked of it
+    clock: Clock = Ticking(script)
     renewal = Renewal(script, TTL, clock)  # type: ignore[arg-type] # only renewals are asked of it
     assert renewal.lost.wait(5)
     renewal.stop()

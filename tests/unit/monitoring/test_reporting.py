@@ -10,7 +10,7 @@ from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.monitoring.report import Minute, Phase, Report
 from storage_consumer.monitoring.reporting import EVERY, Reporting
 from storage_consumer.summary import RoundSummary, Silent
-from storage_consumer.testing.storage import FakeClock
+from tests.harness.twins.storage import FakeClock
 
 SECONDS = 40
 
