@@ -117,6 +117,7 @@ campaigns() {
   local seed=${STORAGE_CONSUMER_SEED:-$(date +%s)} status=0
   say "campaigns with seed $seed (STORAGE_CONSUMER_SEED repeats it)"
   run tests.campaigns simulate --histories 100000 --seed "$seed" || status=$?
+  run tests.campaigns simulate --hands --histories 20000 --seed "$seed" || status=$?
   run tests.campaigns kills --kills 200 --seed "$seed" || status=$?
   run tests.campaigns shuffles --count 200 --seed "$seed" || status=$?
   run tests.campaigns fuzz canal-json csv exports growth paths schema --minutes 10 --seed "$seed" || status=$?

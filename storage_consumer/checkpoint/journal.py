@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 from storage_consumer.checkpoint.progress import put_tables
 from storage_consumer.checkpoint.quarantine import close_entries
 from storage_consumer.checkpoint.transactions import OwnedTransactions
+from storage_consumer.checkpoint.verified import take_along
 from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED, JournalEntry, Outcome, Sent
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.ports import TableProgress
@@ -57,10 +58,14 @@ class StoredJournal:
         Without a `run`, everything else stays as it is. A run that is sent sets the start time.
         """
         with self._transactions.owned(_WRITING) as connection:
+            known = self._state(connection, step) if state == DONE else ""
             self._put(connection, step, state, run=run, note=note)
             # In the same transaction, so that a restart never finds the one without the other.
             if state == DONE:
                 close_entries(connection, self._tables, step, upto=step.version)
+                # Once: a later statement may have given a name to another table since.
+                if known != DONE:
+                    take_along(connection, self._tables, step)
             put_tables(connection, self._tables, tables, as_they_were=True)
 
     def refused(self, step: DdlStep, error: str) -> None:
@@ -76,6 +81,11 @@ class StoredJournal:
             self._put(connection, step, DONE, note=COPIED.format(at))
             # Refused rows of the copy itself have its TSO, and are what the target lacks of the table as it is after the statement.
             close_entries(connection, self._tables, step, upto=min(step.version, at - 1))
+
+    def _state(self, connection: Connection, step: DdlStep) -> str:
+        journal = self._tables.journal
+        its = [column == value for column, value in zip(journal.primary_key, step.identity, strict=True)]
+        return connection.execute(select(journal.c.state).where(*its)).scalar() or ""
 
     def _put(
         self, connection: Connection, step: DdlStep, state: str, *, run: Sent | Outcome | None = None, note: str

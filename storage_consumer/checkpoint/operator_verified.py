@@ -12,7 +12,7 @@ from sqlalchemy.sql.elements import DQLDMLClauseElement
 
 from storage_consumer.checkpoint.decisions import begun_statements, last_that_may_touch
 from storage_consumer.checkpoint.operator_connection import OperatorConnection
-from storage_consumer.checkpoint.verified import standing
+from storage_consumer.checkpoint.verified import BEFORE, standing, told
 from storage_consumer.downstream.reading import Reading
 from storage_consumer.downstream.state_tables import (
     EVERY_TABLE,
@@ -29,11 +29,9 @@ from storage_consumer.plan.loads import LoadPhase
 from storage_consumer.plan.table_decisions import may_touch
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.verifying.cut import TableLook
-from storage_consumer.verifying.result import Outcome, TableResult, result_from
+from storage_consumer.verifying.result import Outcome, TableResult, counting, result_from
 
 Rows = Callable[[DQLDMLClauseElement], list[tuple[Any, ...]]]
-_BEFORE = "before"
-"""In the document of a comparison that is not finished: that of what was known to be different before."""
 
 
 class VerifiedInspector:
@@ -50,10 +48,7 @@ class VerifiedInspector:
 
     def standing(self) -> list[TableResult]:
         """Return the same, where what a comparison that is not finished found does not count yet, but what was known before it."""
-        return [
-            replace(result_from(document.get(_BEFORE, document)), outcome=outcome)
-            for document, outcome in self._results()
-        ]
+        return [replace(result_from(told(document)), outcome=outcome) for document, outcome in self._results()]
 
     def _results(self) -> list[tuple[dict[str, Any], Outcome]]:
         """Return the last result of each table, and the outcome that counts, by name."""
@@ -63,26 +58,20 @@ class VerifiedInspector:
         return [(json.loads(text), Outcome(outcome)) for text, outcome in found]
 
     def put(self, table_key: str, result: TableResult) -> None:
-        """Store the result of a table, in place of its last one.
-
-        What a sample or the numbers of rows do not show is no news, and neither is a comparison that did not come about: a difference that
-        all rows have shown stays. It counts as one, too, while another comparison is not finished.
-        """
-        row, known = verify_row(table_key, result), self._different(table_key)
-        if known and result.outcome is not Outcome.DIFFERENT:
-            if result.how != "full" or result.outcome is Outcome.NOT_COMPARED:
+        """Store the result of a table, in place of its last one, unless it is no news; see `counting`."""
+        kept = self._kept
+        query = select(kept.c.outcome, kept.c.document).where(kept.c.table_key == table_key)
+        # A consumer may store a doubt at the same time.
+        with self._connection.transaction():
+            found = self._connection.rows(query.with_for_update())
+            before, known = (Outcome(found[0][0]), json.loads(found[0][1])) if found else (None, {})
+            outcome = counting(result, before, known.get("run", ""))
+            if outcome is None:
                 return
-            if result.outcome is Outcome.UNFINISHED:
-                before = known.get(_BEFORE, known)
-                row |= {"outcome": Outcome.DIFFERENT, "document": json.dumps(result.document() | {_BEFORE: before})}
-        self._connection.rows(put(self._kept, row))
-
-    def _different(self, table_key: str) -> dict[str, Any]:
-        """Return the document of a table that is known not to be equal, or may not be; empty for any other."""
-        kept = self._kept.c
-        query = select(kept.document).where(kept.table_key == table_key, kept.outcome == Outcome.DIFFERENT)
-        found = self._connection.rows(query)
-        return dict(json.loads(found[0][0])) if found else {}
+            row = verify_row(table_key, result)
+            if outcome is not result.outcome:
+                row |= {"outcome": outcome, "document": json.dumps(result.document() | {BEFORE: told(known)})}
+            self._connection.rows(put(kept, row))
 
     def next_statement(self, table: TableName, low: int, high: int) -> int:
         """Return the version of the first known statement from `low` to `high` (both inclusive) that may touch a table; 0 for none.

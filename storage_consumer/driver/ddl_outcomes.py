@@ -13,7 +13,7 @@ from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.driver.remedies import ways_on
 from storage_consumer.driver.rows import RowJobs
 from storage_consumer.errors import DdlFailed, StatementRefused, TableError, TargetBusy
-from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table_state import HaltKind
 from storage_consumer.telemetry import Log
 
@@ -124,10 +124,12 @@ class DdlOutcomes:
         """Halt what a statement holds up until an operator decides about it, and log the next steps."""
         self.context.manager.stopped.note(step, late=late)
         text = f"{error}. {ways_on(step, self.context.config.downstream)}"
-        own = self.context.manager.tables.get(step.table_key)
+        # A table that is about to get another name, or has it already, stands under its old one.
+        name = step.ddl.rename.old if step.ddl.rename is not None else step.name
+        own = self.context.manager.tables.get(key_of(name))
         before = own.timeline.structure_at(step.version - 1) if own is not None else None
         if kind == "ddl" and step.name.table and before is not None and not step.ddl.creates_table:
-            text = with_doubt(text, step.name, before, self.context)
+            text = with_doubt(text, name, before, self.context, soon=step.name)
         for key in self.context.manager.touches.held_up(step):
             self.ledger.halt(key, text, kind=kind)
         self.queue.let_go(step)

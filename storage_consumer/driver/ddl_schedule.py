@@ -13,6 +13,7 @@ from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_outcomes import DdlOutcomes, kind_of
 from storage_consumer.driver.ddl_prepare import decided, in_order, prepared, shown_by, was_seen, with_homes_of_names
 from storage_consumer.driver.ddl_queue import DdlQueue
+from storage_consumer.driver.doubts import doubt_without
 from storage_consumer.driver.ledger import RoundLedger, progress_of
 from storage_consumer.driver.remedies import quarantine_ways
 from storage_consumer.driver.rows import RowJobs
@@ -199,6 +200,8 @@ class DdlScheduler:
         # Nothing is journaled yet, and the next round queues what has not run, so the statement is not lost.
         if not self.ledger.should_continue():
             return
+        if decision is not None and decision.verb == "skip":
+            doubt_without(step, self.context)
         self.context.progress.ddl(table=str(ready.name), query=ready.definition.query)
         _log.info("ddl_started", table=str(ready.name), version=step.version, query=ready.definition.query)
         self.context.ddl_workers.start(ready, surroundings, moved)

@@ -11,8 +11,10 @@ from storage_consumer.driver.ddl_prepare import described
 from storage_consumer.driver.remedies import table_command
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.match import altered
-from storage_consumer.model import TableDefinition, TableName
-from storage_consumer.plan.steps import key_of
+from storage_consumer.job.target_table import TargetTable
+from storage_consumer.model import DdlKind, TableDefinition, TableName
+from storage_consumer.plan.quarantined import changes_nothing_to_compare
+from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.verifying.healing import heal_command
 from storage_consumer.verifying.result import Outcome, TableResult
 
@@ -20,25 +22,40 @@ _ALTERED = (
     "The target's table {}: if somebody changed it there, what was cut or dropped is lost, and does not come back with the structure. Give the table a "
     "copy of the source, or let it go on and compare it (`storage-consumer verify`)"
 )
+_SKIPPED = (
+    "An operator has skipped a statement of the source, so the target's table is not what that makes it, until it has a copy of the source, or "
+    "`storage-consumer verify` finds it equal: {}"
+)
+_SHOWN = 500
 
 
-def with_doubt(error: str, name: TableName, structure: TableDefinition, context: RoundContext) -> str:
-    """Return the error that halts a table, with what to do about a table that is not what it was; store that it is in doubt.
+def with_doubt(
+    error: str,
+    name: TableName,
+    structure: TableDefinition,
+    context: RoundContext,
+    *,
+    soon: TableName | None = None,
+    or_as: TableDefinition | None = None,
+) -> str:
+    """Return the error that halts a table, with what to do about one that is not what it was; store that it is in doubt.
 
-    `structure`: the source's, in force where the table stands.
+    `structure`: the source's, in force where the table stands. `soon`: the name that a statement gives it, or has given it.
+    `or_as`: what the table may be as well.
     """
     # As it is by now: what a round knows may be of before somebody changed it.
-    there = described([name], context.manager, context.target).get(name.folded())
-    why = ""
-    # A table whose rows cannot be read halts for that, which is no reason to end the run.
-    with suppress(NotReplicable):
-        why = altered(structure, there, context.config.upstream) if there is not None and not there.is_view else ""
-    if there is None or not why:
+    names = [name] if soon is None else [name, soon]
+    found = described(names, context.manager, context.target)
+    there = next((found[each.folded()] for each in names if each.folded() in found), None)
+    may_be = [structure] if or_as is None else [structure, or_as]
+    whys = [_altered(each, there, context) for each in may_be]
+    if not all(whys):
         return error
+    why = whys[0]
     reason, downstream = _ALTERED.format(why), context.config.downstream
-    found = TableResult(table=name, target=there.name, outcome=Outcome.DIFFERENT, structure=(why,), reason=reason)
-    found = replace(found, heal=heal_command(found, reaching(downstream)))
-    context.state.verified.doubt(key_of(name), found.document())
+    _doubt(name, why, reason, context)
+    if there is None and "reload-done" in error:
+        return error
     copies = context.manager.catalog.command("reload-done", name)
     ways = f"to give it a copy, from an export: {copies}"
     head, mark, steps = error.rpartition(" Next steps: ")
@@ -46,3 +63,30 @@ def with_doubt(error: str, name: TableName, structure: TableDefinition, context:
         return f"{head} {reason}. Next steps: {steps} -- {ways}"
     again = f"to let it go on and compare it: {table_command('resume', name, downstream)}"
     return f"{error.rstrip('.')}. {reason}. Next steps: {ways} -- {again}"
+
+
+def _altered(structure: TableDefinition, there: TargetTable | None, context: RoundContext) -> str:
+    if there is None:
+        return "is gone"
+    # A table whose rows cannot be read halts for that, which is no reason to end the run.
+    with suppress(NotReplicable):
+        return "" if there.is_view else altered(structure, there, context.config.upstream)
+    return ""
+
+
+def doubt_without(step: DdlStep, context: RoundContext) -> None:
+    """Store that the table of a statement that an operator has skipped is in doubt, unless rows and columns are the same without it."""
+    own = context.manager.tables.get(step.table_key)
+    before = own.timeline.structure_at(step.version - 1) if own is not None else None
+    definition = step.origin.definition
+    if not step.name.table or definition.is_view or definition.ddl_type == DdlKind.DROP_TABLE:
+        return
+    if not changes_nothing_to_compare(definition, before):
+        _doubt(step.name, "lacks a statement", _SKIPPED.format(definition.query[:_SHOWN]), context)
+
+
+def _doubt(name: TableName, why: str, reason: str, context: RoundContext) -> None:
+    place = context.manager.selection.routes.target(name)
+    found = TableResult(table=name, target=place, outcome=Outcome.DIFFERENT, structure=(why,), reason=reason)
+    heal = heal_command(found, reaching(context.config.downstream))
+    context.state.verified.doubt(key_of(name), replace(found, heal=heal).document())

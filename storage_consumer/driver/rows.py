@@ -275,9 +275,11 @@ class RowJobs:
         return True
 
     def _halt(self, step: RowStep, error: str, kind: HaltKind, *, save: bool = True) -> None:
-        """Halt a table; one of whose files something is wrong says nothing of the target."""
-        if kind != "file" and not step.origin:
-            error = with_doubt(error, step.name, step.current, self.context)
+        """Halt a table, and look whether it is what it was in the target."""
+        # What a copy brings may be of after the next statement, or of before the one that `current` is of.
+        if not (step.dropped or step.is_before_structure):
+            soon, upcoming = step.early_name, step.upcoming
+            error = with_doubt(error, step.name, step.current, self.context, soon=soon, or_as=upcoming)
         self.ledger.halt(step.table_key, error, kind=kind, save=save)
 
     def _finish(self, step: RowStep, outcome: TableOutcome) -> None:

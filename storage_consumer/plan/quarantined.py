@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from storage_consumer.model import DdlKind, TableColumn, TableDefinition, folded_name
-from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.steps import DdlStep, key_of
 
 _EMPTYING = frozenset((DdlKind.DROP_TABLE, DdlKind.TRUNCATE_TABLE))
 _HARMLESS = frozenset(
@@ -68,6 +68,19 @@ def closed_by(step: DdlStep) -> tuple[str, str]:
     if kind in _EMPTYING:
         return step.table_key, ""
     return ("", f"{step.table_key}.") if kind == DdlKind.DROP_SCHEMA else ("", "")
+
+
+def gone_by(step: DdlStep) -> tuple[str, str]:
+    """Return which names are no table's after a statement: the key of one, and how keys of a database's tables begin; or empty."""
+    kind, rename = step.origin.definition.ddl_type, step.origin.ddl.rename
+    if rename is not None:
+        return key_of(rename.old), ""
+    return ("", "") if kind == DdlKind.TRUNCATE_TABLE else closed_by(step)
+
+
+def changes_nothing_to_compare(definition: TableDefinition, before: TableDefinition | None) -> bool:
+    """Return whether a statement leaves the rows and columns of its table as they were `before`."""
+    return definition.ddl_type in _HARMLESS and before is not None and before.columns == definition.columns
 
 
 def may_run(step: DdlStep, before: TableDefinition | None, entries: TableEntries) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from storage_consumer.model import TableName
 from storage_consumer.plan.table_words import copy_commands, table_flag
 from storage_consumer.verifying.result import TableResult
 
@@ -20,6 +22,12 @@ def heal_command(result: TableResult, reaching: Sequence[str]) -> str:
     if not result.different_rows and not result.structure:
         return ""
     return "\n".join(_lines(result, shlex.join(reaching)))
+
+
+def renamed(result: TableResult, new: TableName) -> TableResult:
+    """Return what was found of a table, now that it has another name."""
+    old, flag = table_flag(result.table), table_flag(new)
+    return replace(result, table=new, target=new, heal=result.heal.replace(f" {old} ", f" {flag} "))
 
 
 def _lines(result: TableResult, reach: str) -> Iterator[str]:

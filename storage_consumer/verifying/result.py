@@ -98,6 +98,26 @@ class TableResult:
         return found
 
 
+def counting(result: TableResult, before: Outcome | None, run: str) -> Outcome | None:
+    """Return the outcome that counts from a result on; None where it is no news.
+
+    `before`: the outcome that counted so far, `run`: of what is stored. What a sample or the numbers of rows do not show is no news, and neither
+    is a comparison that did not come about: a difference that all rows have shown stays. It counts as one, too, while another comparison
+    is not finished, and after one that had begun before the difference was found.
+    """
+    if result.outcome is Outcome.DIFFERENT or before is not Outcome.DIFFERENT:
+        return result.outcome
+    begins = result.outcome is Outcome.UNFINISHED and not result.spans
+    if result.how != "full" or result.outcome is Outcome.NOT_COMPARED or not (begins or result.run == run):
+        return None
+    return Outcome.DIFFERENT if result.outcome is Outcome.UNFINISHED else result.outcome
+
+
+def says_more(doubt: TableResult, known: TableResult) -> bool:
+    """Return whether a doubt says more of a table than what is known of it: what a comparison found in the end says the most."""
+    return not (known.outcome is Outcome.DIFFERENT and (known.checkpoint or known.reason == doubt.reason))
+
+
 def result_from(document: Mapping[str, Any]) -> TableResult:
     """Return the result that `TableResult.document` made; what a newer program added is passed over."""
     known = {name: document[name] for name in TableResult.__dataclass_fields__ if name in document}

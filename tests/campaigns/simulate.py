@@ -17,7 +17,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -48,8 +48,8 @@ class Outcome:
     """Seed and fault."""
 
 
-def of_seed(seed: int, acts: int) -> tuple[Run, list[int]]:
-    """What runs a history, and its numbers."""
+def of_seed(seed: int, acts: int, *, hands: bool = False) -> tuple[Run, list[int]]:
+    """What runs a history, and its numbers; `hands`: with people who change the target and use the program's commands."""
     dice, more = random.Random(seed), random.Random(f"{seed} files")  # noqa: S311 - not for secrets
     new = dice.random() < 0.5
     habits = Habits(
@@ -89,25 +89,37 @@ def of_seed(seed: int, acts: int) -> tuple[Run, list[int]]:
             expires=expires,
         )
     )
+    if hands:
+        operator = Operator(hands=True, loads=loads, begins=begins, routes=routes)
     return partial(run, habits, slow_workers, operator), [dice.getrandbits(48) for _ in range(acts)]
 
 
-def simulate(seeds: Sequence[int], acts: int, plants: Sequence[str] = (), *, until_one_fails: bool = False) -> Outcome:
+def simulate(
+    seeds: Sequence[int],
+    acts: int,
+    plants: Sequence[str] = (),
+    *,
+    until_one_fails: bool = False,
+    hands: bool = False,
+) -> Outcome:
     """Run the histories of some seeds."""
     outcome, before = Outcome(), logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
         with remembered(), planted(plants):
-            for _ in takewhile(lambda seed: _agrees(seed, acts, outcome) or not until_one_fails, seeds):
+            for _ in takewhile(
+                lambda seed: _agrees(partial(of_seed, seed, acts, hands=hands), seed, outcome) or not until_one_fails,
+                seeds,
+            ):
                 pass
     finally:
         logging.disable(before)
     return outcome
 
 
-def _agrees(seed: int, acts: int, outcome: Outcome) -> bool:
+def _agrees(drawn: Callable[[], tuple[Run, list[int]]], seed: int, outcome: Outcome) -> bool:
     """Run the history of a seed; whether it ends as it should."""
-    runs, numbers = of_seed(seed, acts)
+    runs, numbers = drawn()
     try:
         history = runs(numbers)
     except Ends as end:
@@ -139,7 +151,7 @@ def _shares(asked: argparse.Namespace) -> Iterator[range]:
 
 def _all(asked: argparse.Namespace) -> Iterator[Outcome]:
     """The outcome of each share of the seeds."""
-    work = partial(simulate, acts=asked.acts, plants=asked.plant, until_one_fails=bool(asked.plant))
+    work = partial(simulate, acts=asked.acts, plants=asked.plant, until_one_fails=bool(asked.plant), hands=asked.hands)
     if asked.processes == 1:
         yield from map(work, _shares(asked))
         return
@@ -149,14 +161,16 @@ def _all(asked: argparse.Namespace) -> Iterator[Outcome]:
 
 def _tell_of(seed: int, asked: argparse.Namespace) -> None:
     """Print the story of a history, and how to run it again."""
-    runs, numbers = of_seed(seed, asked.acts)
+    runs, numbers = of_seed(seed, asked.acts, hands=asked.hands)
     if asked.replay is not None:
         numbers = [int(number) for number in asked.replay.split(",") if number]
     elif asked.seconds:
         numbers = cut_down(partial(_ended, runs), numbers, asked.seconds)
     tell(runs, numbers)
     plants = "".join(f" --plant {name}" for name in asked.plant)
-    print(f"again: python -m tests.campaigns.simulate --seed {seed}{plants} --replay {','.join(map(str, numbers))}")
+    print(
+        f"again: python -m tests.campaigns.simulate --seed {seed}{' --hands' * asked.hands}{plants} --replay {','.join(map(str, numbers))}"
+    )
 
 
 def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -173,6 +187,7 @@ def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, default=SHRINKING_SECONDS, help="for cutting the first failing one down"
     )
+    parser.add_argument("--hands", action="store_true", help="with people who change the target and use the commands")
     parser.add_argument("--replay", metavar="NUMBERS", help="tell the history of the seed with these numbers only")
     return parser.parse_args(arguments)
 
@@ -184,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.replay is not None:
         with remembered(), planted(asked.plant):
             _tell_of(asked.seed, asked)
-            runs, _ = of_seed(asked.seed, asked.acts)
+            runs, _ = of_seed(asked.seed, asked.acts, hands=asked.hands)
             return int(fault_in(runs, [int(number) for number in asked.replay.split(",") if number]) is not None)
     total, began, failed = Counts(), time.monotonic(), list[tuple[int, str]]()
     for outcome in _all(asked):

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from tests.campaigns.simulate import ACTS, of_seed, simulate
+from tests.campaigns.simulation.hand_plants import HAND_PLANTS
 from tests.campaigns.simulation.load_plants import LOAD_PLANTS
 from tests.campaigns.simulation.plants import PLANTS, planted
 from tests.campaigns.simulation.remembered import remembered
@@ -21,6 +22,8 @@ MOST = 2_000
 """Histories in which a planted bug must be found."""
 FEW = 200
 """Histories in which one must be found that is in the loading of tables."""
+HANDS = 80
+"""Histories in which people change the target, and use the program's commands."""
 BEGIN = {"written-anew-until-a-restart": 1_600, "skips-forgotten": 3_700, "views-known-by-what-they-read": 6_400}
 """First seed for bugs that many histories get through, so that they are found soon."""
 LOGS = 100
@@ -50,6 +53,14 @@ def test_target_is_the_source() -> None:
     copied = (counts.begun, counts.requested, counts.exchanged, counts.loaded, counts.refused_loads)
     fed = (counts.lacking, counts.unread, counts.feeds, counts.refused_feeds, counts.expired)
     assert min(*happened, *odd, *copied, *fed, counts.torn) > 0
+
+
+def test_status_shows_what_people_did_to_the_target() -> None:
+    """Whatever they drop, narrow, delete, skip, resume, load or compare: no table that is known to differ is shown as equal, and no feed healthy."""
+    outcome = simulate(range(HANDS), ACTS, hands=True)
+    assert outcome.failed == []
+    counts = outcome.counts
+    assert min(counts.by_hand, counts.doubted, counts.verified, counts.loaded, counts.crashes, counts.takeovers) > 0
 
 
 def test_the_same_seed_is_the_same_history() -> None:
@@ -96,7 +107,14 @@ def test_planted_bug_in_loads_is_found(plant: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("plant", sorted(PLANTS.keys() - RARE - LOAD_PLANTS.keys()))
+@pytest.mark.parametrize("plant", sorted(HAND_PLANTS))
+def test_planted_bug_in_what_is_shown_is_found(plant: str) -> None:
+    """A program that shows a table as equal, or a feed as healthy, which it knows is not, does not get through two thousand histories."""
+    assert simulate(range(MOST), ACTS, [plant], until_one_fails=True, hands=True).failed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plant", sorted(PLANTS.keys() - RARE - LOAD_PLANTS.keys() - HAND_PLANTS.keys()))
 def test_planted_bug_is_found(plant: str) -> None:
     """A program with this bug does not get through two thousand histories."""
     begin = BEGIN.get(plant, 0)

@@ -73,6 +73,13 @@ class Counts:
     doubtful: int = 0
     """Histories that ended at a rename of which nothing tells whether a copy shows it."""
 
+    by_hand: int = 0
+    """Things that people did to the target, or had the program do."""
+    doubted: int = 0
+    """Tables that halted with another structure than the program had left."""
+    verified: int = 0
+    """Comparisons that began."""
+
     def add(self, other: Counts) -> None:
         """Sum up."""
         for one in fields(self):

@@ -19,13 +19,15 @@ from storage_consumer.errors import (
     NotTheWriter,
     RowRefused,
     StorageConsumerError,
+    TargetUnavailable,
 )
 from storage_consumer.plan.table_decisions import TableDecision, Verb, shown_state
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.summary import RoundSummary
 from tests.campaigns.simulation.bucket import Bucket
 from tests.campaigns.simulation.counts import Counts
-from tests.campaigns.simulation.faults import Crash, some_faults
+from tests.campaigns.simulation.faults import PAUSES, Crash, Fault, some_faults
+from tests.campaigns.simulation.hands import Hands
 from tests.campaigns.simulation.judge import Judge
 from tests.campaigns.simulation.loaded import tick_of
 from tests.campaigns.simulation.loads import Loads
@@ -52,6 +54,8 @@ _SELECTS = 0.1
 """Share of acts after which column selectors change."""
 _VIEWS = 0.25
 """Share of acts after which a view comes or goes."""
+_HANDS = 0.5
+"""Share of acts after which somebody does something to the target, or has the program do it."""
 _SKIPS = 0.1
 """Share of acts after which an operator leaves a table out, if none was before."""
 
@@ -80,13 +84,16 @@ class Operator:
     expires: bool = False
     """Takes files out of the bucket for a while, read or not."""
 
+    hands: bool = False
+    """Changes the target by hand, and uses all commands of the program."""
+
     is_lax: bool = False
     """Has a target that finds keys equal which the source may tell apart."""
 
     @property
     def copies(self) -> bool:
         """Whether tables are loaded at all."""
-        return self.begins or self.loads
+        return self.begins or self.loads or self.hands
 
 
 @dataclass(slots=True)
@@ -104,6 +111,7 @@ class History:
     bucket: Bucket = field(init=False)
     judge: Judge = field(init=False)
     loads: Loads = field(init=False)
+    hands: Hands = field(init=False)
     process: Process | None = None
     dice: random.Random = field(default_factory=random.Random)
     decided: int = 0
@@ -128,6 +136,8 @@ class History:
         self.bucket = Bucket(Sink(self.source, self.habits, self._applied), self.judge, self.tell)
         self.bucket.is_early = self.operator.late
         self.loads = Loads(self)
+        self.hands = Hands(self)
+        self.judge.look_at_hands, self.judge.may_stop = self.hands.look, self.operator.hands
 
     def _applied(self) -> tuple[int, int]:
         """Up to which tick the target has all rows of all tables, by what is stored; and the highest checkpoint told."""
@@ -164,6 +174,8 @@ class History:
         if self.habits.views and (others := random.Random(number + 7)).random() < _VIEWS:  # noqa: S311 - not for secrets
             self.counts.views += 1
             self._do("view", others)
+        if self.operator.hands and (operator := random.Random(number + 8)).random() < _HANDS:  # noqa: S311 - not for secrets
+            self.hands.act(operator)
 
     def _exchange(self, dice: random.Random) -> None:
         """Another changefeed is given the emptied prefix, which begins where the former one was, before it or after it."""
@@ -270,7 +282,10 @@ class History:
             self.bucket.show(dice)
         process = self._running(dice)
         process.faults = some_faults(dice, nested=False, loads=self.operator.copies)
-        self.run(process, once=self.bucket.is_whole and dice.random() < 0.3)
+        once = self.bucket.is_whole and dice.random() < 0.3
+        if self.operator.hands and dice.random() < 0.3:
+            process.faults.append(Fault("hand", dice.choice(PAUSES), dice.randint(1, 6)))
+        self.run(process, once=once)
 
     def quiet_round(self, dice: random.Random) -> None:
         """One round in which nothing goes wrong."""
@@ -405,6 +420,8 @@ class History:
         dice = process.dice
         if kind == "show":
             self.bucket.show(dice)
+        elif kind == "hand":
+            self.hands.act(dice)
         elif kind == "pause" and not self._depth:
             self._depth = 1
             process.notices = dice.random() < 0.5
@@ -443,7 +460,7 @@ class History:
             try:
                 write()
             # A late one reads, too, before it learns that its window is closed.
-            except (LeaseLost, RowRefused):
+            except (LeaseLost, RowRefused, TargetUnavailable):
                 self.counts.refused += 1
             else:
                 if window != self.records.window:
@@ -466,6 +483,8 @@ class History:
         self.bucket.tell_checkpoint(self.source.tick + 1)
         self._late_tasks()
         self._last_round(dice)
+        if self.operator.hands:
+            self.hands.finish()
         # What came late into a directory that is listed no more is read by a later process, when the checkpoint has risen.
         self.bucket.tell_checkpoint(self.source.tick + 2)
         again = self._last_round(dice)

@@ -73,6 +73,10 @@ class Judge:
         self._lowest = 0
         self._paused_at: dict[TableDecision, int] = {}
         """Pauses that were obeyed → the stored checkpoint of their table then."""
+        self.may_stop = False
+        """Whether people do so much to the target that any table may halt."""
+        self.look_at_hands: Callable[[], None] = lambda: None
+        """Looks at what is shown of what people have changed in the target."""
         self._skipped: dict[TableName, list[Row]] = {}
         """The rows of skipped tables after the last call."""
 
@@ -93,6 +97,7 @@ class Judge:
             self._nothing_fell()
             self._paused_stay()
             self._look()
+            self.look_at_hands()
         elif method == "execute_ddl":
             self._look()
         self._note_skipped()
@@ -275,6 +280,10 @@ class Judge:
         """Numbers of the tables that a statement touches."""
         return self._source.statements[tick_of(version)].uids
 
+    def refused(self, version: int, name: TableName) -> None:
+        """A statement on a table is refused for a reason that lies in the target: its tables may stand."""
+        self.left_out.add((name.schema, name.table), tick_of(version) - 1)
+
     def copies(self, load_id: str, name: TableName, *, alone: bool) -> int:
         """The number of the source's table that a load makes of a name."""
         return self.loaded.copies(load_id, name, alone=alone)
@@ -318,6 +327,11 @@ class Judge:
             raise Unread
         if any(map(self._lacks_files, summary.tables)):
             raise Refused
+        if stopped and self.may_stop:
+            for table in stopped:
+                schema, _, name_there = table.table.partition(".")
+                self.left_out.add((schema, name_there), self.told - 1)
+            return
         if stopped:
             # Another row may have a unique value by then: the table goes on with the first run that goes further.
             if not (0 < until < summary.storage_checkpoint and all(self._is_ahead(table, until) for table in stopped)):
@@ -351,6 +365,7 @@ class Judge:
     def _is_reached(self, summary: RoundSummary) -> None:
         """All tables that count are at the checkpoint that is told."""
         behind_all = [table for table in summary.tables if table.checkpoint < summary.checkpoint]
+        behind_all = [table for table in behind_all if not self._is_skipped(table.table)]
         if any(table.table not in self.loaded.names_apart for table in behind_all):
             raise Differs(f"{summary.checkpoint} is told, but not all tables are there: {summary.tables}")
         self.loaded.note_caught_up()
@@ -421,10 +436,10 @@ class Judge:
 
     def says_why(self, summary: RoundSummary) -> None:
         """Where tables stand for good, one of them is halted, with an error that an operator sees."""
-        states = {table.table: table.state for table in summary.tables if not is_colliding(table.table)}
-        seen = [
-            table for table in summary.halted if not is_colliding(table.table) and not self._is_skipped(table.table)
-        ]
+        stood = {f"{e.schema}.{e.table}" for e in self._records.tables.values() if is_skipped(e.state, e.error)}
+        counted = [table for table in summary.tables if not is_colliding(table.table) and table.table not in stood]
+        states = {table.table: table.state for table in counted}
+        seen = [table for table in summary.halted if table in counted]
         # The gap timeout halts a table that waits for the rest of a cycle; here it lasts for ages.
         limited = any(_CYCLE in table.error for table in summary.tables if states.get(table.table) == "waiting")
         if "waiting" in states.values() and not (seen or limited):

@@ -95,7 +95,8 @@ class Loaded:
             self._note_begun()
         elif where == "MemoryLoads.finish":
             for name in [name for name, load in self._written() if load.phase == LoadPhase.JOINING]:
-                self._is_whole(name)
+                if name not in self._records.by_hand:
+                    self._is_whole(name)
                 del self._records.begun[name]
                 self.ended += 1
         elif where == "MemoryLoads.refuse":
@@ -121,7 +122,7 @@ class Loaded:
             statement = self._source.statements.get(tick_of(identity.version))
             if statement is not None and entry.note.startswith("a copy as of"):
                 for name in [name for name in records.owners if self._is_left_behind(name, statement)]:
-                    records.structures.pop(name)
+                    records.structures.pop(name, None)
                     records.rows.pop(name, None)
                     records.forget(name)
 
@@ -141,7 +142,8 @@ class Loaded:
         """Tables that are being loaded have rows of their copies alone, and go on with nothing but a whole copy."""
         for name, load in self._written():
             if load.phase == LoadPhase.LOADING:
-                self._is_part(name, load)
+                if name not in self._records.by_hand:
+                    self._is_part(name, load)
             elif (state := self._records.tables[load.table_key].state) not in _MAY_STAND:
                 raise Differs(f"{name} is {state} with half of a copy: {load}")
 

@@ -37,6 +37,7 @@ from storage_consumer.plan.table import Checkpoints, TableConsumer, checkpoints
 from storage_consumer.plan.table_files import TableFiles
 from storage_consumer.plan.table_version import TableVersionConsumer
 from storage_consumer.poll import same_feed
+from tests.campaigns.simulation.hand_plants import HAND_PLANTS
 from tests.campaigns.simulation.load_plants import LOAD_PLANTS
 from tests.campaigns.simulation.remembered import everywhere
 from tests.campaigns.simulation.twins import OwnedTarget
@@ -435,6 +436,7 @@ PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
     "views-known-by-what-they-read": _views_known_by_what_they_read,
     "views-with-todays-columns": _views_with_todays_columns,
     **LOAD_PLANTS,
+    **HAND_PLANTS,
 }
 """The bugs by name; the first ones are those that a simulation must find at the least."""
 

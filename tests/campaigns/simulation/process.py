@@ -27,9 +27,11 @@ from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.ports import Lease
-from storage_consumer.summary import RoundSummary, Silent
+from storage_consumer.summary import RoundSummary
+from storage_consumer.telemetry import listen
 from tests.campaigns.simulation.faults import Crash, Fault, fits, no_answer
 from tests.campaigns.simulation.judge import Judge
+from tests.campaigns.simulation.retries import Retries
 from tests.campaigns.simulation.sink import Habits
 from tests.campaigns.simulation.twins import (
     Differs,
@@ -152,6 +154,8 @@ class WorkerTarget(OwnedTarget):
         return super().execute_ddl(statement, schema, version, ignorable)
 
 
+_AT_WORK: list[Process] = []
+"""The process in whose round something happens, after those that are paused in theirs."""
 _MOST_CALLS = 20_000
 """Calls in a round, before and after; the longest of a thousand histories has some hundreds."""
 LOADER = -1
@@ -248,11 +252,13 @@ class Process:
     """In this round."""
     _state: MemoryState = field(init=False)
     _pending: list[str] = field(default_factory=list)
+    _retries: Retries = field(init=False)
 
     def __post_init__(self) -> None:
         """A new service with parts of its own."""
         world = self.world
         self._state = MemoryState(world.records, world.clock)
+        self._retries = Retries(world.clock)
         state = each_watched(self._state, self._watched)
 
         def runner(number: int) -> Any:
@@ -292,7 +298,7 @@ class Process:
                 RetryingPipeline(storage, config.upstream, self._writer, self.dice, world.records.exports.storage_of)
             ),
             server_info=FACTS,
-            progress=Silent(),
+            progress=self._retries.recorder,
             clock=world.clock,
             secrets_file="",
             loading=self._loading(state) if self.loads else None,
@@ -327,7 +333,21 @@ class Process:
 
     def round(self, *, once: bool = False) -> RoundSummary | None:
         """One round, tried again where something does not answer."""
-        self._calls, service, stop = 0, self.service, Stop()
+        self._calls, end = 0, listen(self._heard)
+        _AT_WORK.append(self)
+        try:
+            return self._rounds(once=once)
+        finally:
+            end()
+            _AT_WORK.pop()
+
+    def _heard(self, event: str, _: int, fields: Mapping[str, object]) -> None:
+        """Hear of an event, unless it is one of a process that works while this one is paused."""
+        if _AT_WORK[-1] is self:
+            self._retries.heard(event, fields)
+
+    def _rounds(self, *, once: bool) -> RoundSummary | None:
+        service, stop = self.service, Stop()
         found = service._persistently(lambda: service._round(stop, once=once), stop)
         # As `run_once` does it.
         while once and found is not None and service._goes_on:
@@ -360,6 +380,7 @@ class Process:
         self._calls += 1
         if self._calls > _MOST_CALLS:
             raise Differs("a round does not end")
+        self._retries.look()
         if when == "after":
             self.world.judge.called(call, self)
         renewal = self.service._renewal

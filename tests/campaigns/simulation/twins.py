@@ -21,7 +21,7 @@ from storage_consumer.decode.wire_format import LACKING, NULL
 from storage_consumer.errors import DdlFailed, TargetUnavailable, TransientError
 from storage_consumer.job.reports import FileReport, WriteReport, Written, by_path
 from storage_consumer.job.spec import FileSplit, JobSpec, TablePlan
-from storage_consumer.job.target_table import TargetTable, UniqueKey
+from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.model import StoredObject, TableName
 from storage_consumer.order.keyless import Events
 from storage_consumer.order.keys import Run
@@ -77,6 +77,20 @@ class InFlight:
 
 
 @dataclass(slots=True)
+class ByHand:
+    """What somebody has changed of a table in the target."""
+
+    seen: bool = False
+    """Whether the program, or a comparison, has met it."""
+    broken: bool = False
+    """Whether the structure is not what it was."""
+    columns: dict[str, tuple[int, TargetColumn]] = field(default_factory=dict)
+    """Those that were dropped or narrowed, with their places."""
+    table: TargetTable | None = None
+    """What was dropped."""
+
+
+@dataclass(slots=True)
 class Records(TargetRecords):
     """What a target keeps, and what a history notes about it."""
 
@@ -93,13 +107,25 @@ class Records(TargetRecords):
     ran: dict[tuple[str, int], int] = field(default_factory=dict)
     """Text and version of the statements that took effect → how often."""
     in_flight: InFlight | None = None
+    by_hand: dict[TableName, ByHand] = field(default_factory=dict)
+    """Folded name → what somebody has changed of the table there since it was as the source's."""
+    denies: bool = False
+    """Whether the program's user lacks a right that statements on tables need."""
+    full: int = 0
+    """How many more writes the target answers by saying that its disk is full."""
     lock_holders: dict[int, object] = field(default_factory=dict)
     """Number of a DDL worker → the connection that holds its lock."""
 
     def forget(self, name: TableName) -> None:
         """Nothing is under a folded name any more."""
-        for noted in (self.owners, self.applied, self.begun):
+        for noted in (self.owners, self.applied, self.begun, self.by_hand):
             noted.pop(name, None)
+
+    def write(self) -> None:
+        """Something is about to be written, if there is room."""
+        if self.full:
+            self.full -= 1
+            raise TargetUnavailable("error 1114: the table is full")
 
 
 class LaggingStorage(MemoryStorage):
@@ -133,6 +159,9 @@ class Watch(Protocol):
     def copies(self, load_id: str, name: TableName, *, alone: bool) -> int:
         """A statement of a load on a table is about to run; the number of the source's table that it is; raises where it must not."""
         ...
+
+    def refused(self, version: int, name: TableName) -> None:
+        """A statement on a table is refused for a reason that lies in the target."""
 
     def touched_by(self, version: int) -> frozenset[int]:
         """Numbers of the source's tables that a statement touches."""
@@ -233,11 +262,15 @@ class OwnedTarget(MemoryTarget):
         """Run one statement; `Differs` if it ran before and changes anything again."""
         self._check_connection()
         self._version, records = version, self._own
+        records.write()
         statement, schema = records.places.statement(statement), records.places.schema(schema)
         ran = (f"{self.load_id}{statement}", version)
         again = records.ran.get(ran, 0)
         before = deepcopy((records.structures, records.rows)) if again else None
         name = _subject(statement, schema)
+        if name is not None and records.denies:
+            self._watch.refused(version, name)
+            raise DdlFailed("error 1142: command denied to user")
         if name is not None and self.load_id:
             self._watch.copies(self.load_id, name, alone=self.is_alone)
         elif name is not None:
@@ -245,7 +278,7 @@ class OwnedTarget(MemoryTarget):
         answer = super().execute_ddl(statement, schema, version, ignorable)
         if answer.ignored:
             return answer
-        if again and before != (records.structures, records.rows):
+        if again and name not in records.by_hand and before != (records.structures, records.rows):
             raise Differs(f"took effect twice: {statement}")
         # A view that shows other columns than the source's is taken away again, and tried again later.
         made = [each for each in records.ran if each[1] == version and each[0].startswith("CREATE")]
@@ -271,6 +304,7 @@ class OwnedTarget(MemoryTarget):
     def _create_keyed(self, name: TableName, found: re.Match[str]) -> None:
         """As the twin, with UNIQUE."""
         self._create(name, found)
+        self._own.by_hand.pop(name.folded(), None)
         table, keys = self._own.structures[name.folded()], list[UniqueKey]()
         columns = list(table.columns)
         for place, words in enumerate(part.split() for part in found["body"].split(",")):
@@ -301,6 +335,9 @@ class OwnedTarget(MemoryTarget):
         records.structures[new.folded()] = replace(table, name=new)
         records.rows[new.folded()] = rows
         records.owners[new.folded()] = records.owners[name.folded()]
+        records.by_hand.pop(new.folded(), None)
+        if noted := records.by_hand.get(name.folded()):
+            records.by_hand[new.folded()] = noted
         records.forget(name.folded())
         records.applied[new.folded()] = self._version
 
@@ -320,14 +357,17 @@ class FencedWriter(Writer):
     def __init__(self, records: Records, spec: JobSpec) -> None:
         """Of a job."""
         super().__init__(records, spec)
+        self._own = records
         self._places = records.places
 
     def write_runs(self, work: TablePlan, ordered: Sequence[Run]) -> Written:
         """As the twin."""
+        self._own.write()
         return super().write_runs(replace(work, name=self._places.name(work.name)), ordered)
 
     def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
         """As the twin."""
+        self._own.write()
         return super().write_events(replace(work, name=self._places.name(work.name)), parts)
 
     def _row(self, work: TablePlan, names: Sequence[str], line: bytes) -> Row:

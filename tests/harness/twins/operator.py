@@ -107,16 +107,20 @@ def foresee_decisions(records: TargetRecords, *, tells_time: bool = True) -> lis
 
 def follow(records: TargetRecords, decision: TableDecision) -> str:
     """Apply a decision that nobody has stored; return why it cannot be followed, or ""."""
-    return _obeyed(records, decision, tells_time=True).refusal
+    return _obeyed(records, decision, tells_time=True, follows_a_load=True).refusal
 
 
-def _obeyed(records: TargetRecords, decision: TableDecision, *, tells_time: bool) -> Obeyed:
+def _obeyed(
+    records: TargetRecords, decision: TableDecision, *, tells_time: bool, follows_a_load: bool = False
+) -> Obeyed:
     key = decision.table_key
     progress = _progress(records, key)
     found = _judged(records, decision, progress, tells_time=tells_time)
     if not found.refusal:
         after = found.table
         records.copies[key] = after.copies
+        if decision.verb == "reload-done" and not follows_a_load:
+            records.verified.pop(key, None)
         if decision.verb in ("reload-done", "skip") and key in records.loads:
             records.loads[key] = replace(records.loads[key], phase=LoadPhase.CANCELLED)
         records.tables[key] = replace(

@@ -12,6 +12,7 @@ from storage_consumer.plan.journal import JournalEntry
 from storage_consumer.plan.loads import Load
 from storage_consumer.plan.table_decisions import Obeyed, TableDecision
 from storage_consumer.ports import Decision, TableProgress
+from storage_consumer.verifying.result import TableResult
 
 Row = dict[str, str | None]
 """Column name → wire text."""
@@ -42,6 +43,8 @@ class TargetRecords:
     table_decisions: dict[str, TableDecision] = field(default_factory=dict)
     obeyed: dict[str, Obeyed] = field(default_factory=dict)
     loads: dict[str, Load] = field(default_factory=dict)
+    verified: dict[str, TableResult] = field(default_factory=dict)
+    """Table key → the last comparison, with the outcome that counts."""
     floor: int = 0
     """Commit ts of the copy that the feed began with."""
     databases: set[str] = field(default_factory=set)

@@ -13,11 +13,13 @@ from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED, JournalEntry, Outcome, Sent
 from storage_consumer.plan.loads import Load, LoadPhase
-from storage_consumer.plan.quarantined import TableEntries
-from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.quarantined import TableEntries, gone_by
+from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table_decisions import Foreseen, Obeyed, TableDecision
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import Decision, TableProgress
+from storage_consumer.verifying.healing import renamed
+from storage_consumer.verifying.result import result_from, says_more
 from tests.harness.twins.operator import (
     apply_decisions,
     follow,
@@ -48,7 +50,7 @@ class MemoryState:
         self.decisions = MemoryDecisions(owned)
         self.loads = MemoryLoads(owned)
         self.quarantine = MemoryQuarantine()
-        self.verified = MemoryVerified()
+        self.verified = MemoryVerified(owned)
 
     def open(self, upstream: str) -> None:
         """Remember the bucket; raise `ConfigError` if the state belongs to another bucket."""
@@ -71,13 +73,16 @@ class MemoryQuarantine:
 class MemoryVerified:
     """The twin of `checkpoint.verified.StoredVerified`."""
 
-    def __init__(self) -> None:
-        """Begin without a doubt."""
-        self.doubted: dict[str, Mapping[str, object]] = {}
+    def __init__(self, owned: OwnedRecords) -> None:
+        """Write to these records."""
+        self._owned = owned
 
     def doubt(self, table_key: str, document: Mapping[str, object]) -> None:
-        """Keep it."""
-        self.doubted[table_key] = document
+        """Keep it if it says more than what is known."""
+        verified = self._owned.of_owner("storing that a table may not be equal").verified
+        result = result_from(document)
+        if table_key not in verified or says_more(result, verified[table_key]):
+            verified[table_key] = result
 
 
 class OwnedRecords:
@@ -206,8 +211,9 @@ class MemoryJournal:
         run: Sent | Outcome | None = None,
         note: str = "",
         tables: Iterable[TableProgress] = (),
+        copied: bool = False,
     ) -> None:
-        """Store the state of a statement, and the tables that it moved."""
+        """Store the state of a statement, and the tables that it moved; `copied`: whether a copy holds its effect, so that it did not run."""
         records = self._owned.of_owner("writing the DDL journal")
         before = records.journal.get(step.identity, JournalEntry(state="", structure_before="", note=""))
         # What was sent stays in the entry when the outcome is recorded: a restart judges by it.
@@ -215,6 +221,8 @@ class MemoryJournal:
         records.journal[step.identity] = JournalEntry(
             state=state, structure_before=sent.structure_before, note=note, statement=sent.statement
         )
+        if state == DONE and before.state != DONE and not copied:
+            _take_along(records, step)
         put_tables(records, tables, as_they_were=True)
 
     def refused(self, step: DdlStep, error: str) -> None:
@@ -225,7 +233,19 @@ class MemoryJournal:
 
     def copied(self, step: DdlStep, at: int) -> None:
         """Record that a statement is done, because a copy contains its effect."""
-        self.record(step, DONE, note=f"a copy as of {at} holds it")
+        self.record(step, DONE, note=f"a copy as of {at} holds it", copied=True)
+
+
+def _take_along(records: TargetRecords, step: DdlStep) -> None:
+    """Do to what comparisons found what `checkpoint.verified.take_along` does."""
+    table, database = gone_by(step)
+    known = records.verified.pop(table, None)
+    for key in [key for key in records.verified if database and key.startswith(database)]:
+        del records.verified[key]
+    if (rename := step.origin.ddl.rename) is not None:
+        records.verified.pop(key_of(rename.new), None)
+        if known is not None:
+            records.verified[key_of(rename.new)] = renamed(known, rename.new)
 
 
 class MemoryHistory:
@@ -328,6 +348,7 @@ class MemoryLoads:
             records.tables[load.table_key] = replace(
                 before, state=TableState.LOADING, follows=False, error="", target=place
             )
+            records.verified.pop(load.table_key, None)
             # What kept the table halted until it gets a copy does so no more.
             made, seen = records.table_decisions.get(load.table_key), records.obeyed.get(load.table_key)
             if made is not None and seen is not None and seen.decision == made and made.verb in _ENDED_BY_A_LOAD:
