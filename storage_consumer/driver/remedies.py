@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
 from storage_consumer.config.commands import command, reaching, run_command
 from storage_consumer.config.settings import Config, Downstream
@@ -19,10 +20,10 @@ _AGAIN: tuple[Verb, Verb] = ("pause", "reload-done")
 
 def ways_on(step: DdlStep, downstream: Downstream) -> str:
     """Return the next steps after a statement that stopped its table; the password of a URI is hidden."""
-    done, skip, replace = (ddl_command(verb, step, downstream) for verb in ("done", "skip", "replace"))
+    done, skip, instead = (ddl_command(verb, step, downstream) for verb in ("done", "skip", "replace"))
     return (
         f"Next steps: if you ran it manually: {done} -- to skip it: {skip} -- to run another statement instead: "
-        f"{replace} --sql '...'"
+        f"{instead} --sql '...'"
     )
 
 
@@ -88,7 +89,8 @@ def missing_table(name: TableName, place: TableName, downstream: Downstream) -> 
 def with_a_way_on(error: str, name: TableName, downstream: Downstream) -> str:
     """Return a message that halts a table with the command that tries the table again, unless it names a command already."""
     # Not the flag alone: that may be part of what the message quotes of a file.
-    if shlex.join(reaching(downstream)) in error:
+    # `run` names the file that has the password among those that were given.
+    if shlex.join(reaching(replace(downstream, password_in=()))) in error:
         return error
     again = table_command("resume", name, downstream)
     return f"{error.rstrip('.')}. Next steps: to try it again without a restart: {again}"

@@ -64,8 +64,8 @@ def test_a_missing_time_zone(mariadb: DatabaseServer, tmp_path: Path) -> None:
     assert halted.returncode == 4, halted.stderr
     assert "is a TIMESTAMP" in halted.stderr, halted.stderr
     status = pasted(f"storage-consumer status --batch --config {shlex.quote(str(own))}")
-    line = named(status.stdout, "storage-consumer run ")
-    assert named(halted.stderr, "storage-consumer run ")
+    line = named(status.stdout, "next: storage-consumer run ").removeprefix("next: ")
+    assert " --tz ZONE --downstream-uri " in halted.stderr
     assert "hush" not in seen.stdout + halted.stderr + status.stdout
     assert "table resume" not in status.stdout
     done = pasted(line.replace(" ZONE ", " +09:00 "))
