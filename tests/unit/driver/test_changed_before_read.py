@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.harness.small_bucket import row, ts
-from tests.unit.deciding import copied, decide, put, start
+from tests.unit.deciding import copied, decide, halts, put, start
 from tests.unit.driving import World, numbers, of
 
 
@@ -78,3 +80,84 @@ def test_file_that_changed_and_stays_needs_no_other_copy() -> None:
     world.bucket.rows("shop.a", 2, row("shop.a", 5, "2", '"file"'))
     assert goes_on_without(world, copy=25, later=31) == []
     assert numbers(world, "shop.a") == ["1", "2", "3", "4", "5", "9"]
+
+
+# finished files that are written anew while their table is paused
+
+
+def paused() -> World:
+    """shop.a is paused with the files 1 to 3 read; then 1 and 2 get later rows, and 4 comes: all are listed by a process."""
+    world = start()
+    to(world, 20)
+    for number in (2, 3):
+        put(world, number, number + 2, str(number))
+    world.bucket.metadata(ts(9))
+    world.once()
+    rewritten(world, 10)
+    return world
+
+
+def rewritten(world: World, tick: int) -> None:
+    """A process finds that the files 1 and 2 of the paused table have other rows, and that there is another file behind them."""
+    decide(world, "pause")
+    last = len(list(world.bucket.storage.listing(frozenset(), {}))) - 2
+    for number in (1, 2, last):
+        put(world, number, tick + number, str(tick + number))
+    world.bucket.metadata(ts(tick + 9))
+    to(world, tick + 20)
+    world.once()
+
+
+def lose(world: World, *numbers: int) -> None:
+    """Files of shop.a are gone."""
+    for number in numbers:
+        world.bucket.storage.delete(str(world.bucket.file("shop.a", number).relative_to("/bucket")))
+
+
+@pytest.mark.parametrize("gone", [(1,), (2,), (1, 2), (1, 2, 3), (1, 2, 3, 4)])
+def test_unread_files_below_the_last_one_are_missed(gone: tuple[int, ...]) -> None:
+    """A table does not go on without a file that was written anew, though its number and all that follow had been read."""
+    world = paused()
+    lose(world, *gone)
+    decide(world, "resume")
+    assert "is missing" in halts(world) + of(world.once(), "shop.a").error
+    assert numbers(world, "shop.a") == ["1", "2", "3"]
+
+
+def test_unread_files_that_stay_are_read() -> None:
+    """Where they are there at the next start the table goes on; what is gone after that is missed by nobody."""
+    world = paused()
+    decide(world, "resume")
+    assert world.once().halted == ()
+    assert numbers(world, "shop.a") == ["1", "11", "12", "14", "2", "3"]
+    lose(world, 1, 2, 3)
+    assert world.once().waiting == ()
+
+
+def test_copy_holds_the_rows_of_unread_files() -> None:
+    """After a copy of later it goes on without them, at each start, also with unread files behind them."""
+    world = paused()
+    lose(world, 1, 2)
+    copied(world, "1", "2", "3", "11", "12", "14")
+    decide(world, "reload-done", ts(30))
+    assert world.once().halted == ()
+    decide(world, "pause")
+    put(world, 5, 35, "35")
+    world.bucket.metadata(ts(39))
+    world.once()
+    decide(world, "resume")
+    assert halts(world) == ""
+    assert numbers(world, "shop.a") == ["1", "11", "12", "14", "2", "3", "35"]
+
+
+def test_unread_files_are_missed_after_a_copy_of_before() -> None:
+    """A copy holds nothing of a file that is written anew after it: one that is gone then is missed, once again and in the same process."""
+    world = paused()
+    copied(world, "1", "2", "3", "11", "12", "14")
+    decide(world, "reload-done", ts(30))
+    assert world.once().halted == ()
+    rewritten(world, 40)
+    lose(world, 2)
+    decide(world, "resume")
+    assert "is missing" in halts(world)
+    assert "45" not in numbers(world, "shop.a")
