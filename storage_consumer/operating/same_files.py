@@ -25,7 +25,7 @@ from storage_consumer.checkpoint.operator_feed import KeptFile
 from storage_consumer.checkpoint.structures import record_of
 from storage_consumer.errors import ConfigError, MalformedSchemaFile, StorageUnavailable
 from storage_consumer.model import StoredObject, sequence_name
-from storage_consumer.plan.finished_files import REWRITTEN, Finished, digest_of, has_size
+from storage_consumer.plan.finished_files import Finished, digest_of, has_size, is_mark
 from storage_consumer.poll.schema_file import parse_schema_file
 from storage_consumer.storage.base import Storage, read_schema_file, read_up_to
 from storage_consumer.storage.paths import DataName, SchemaPath, parse_data_name, parse_other
@@ -83,8 +83,7 @@ class Sizes:
         if data.number == finished.upto:
             self.last[sequence] = stored
         digest = finished.digest(data.number)
-        # Neither of the two special digests records a size.
-        if digest in (0, REWRITTEN) or has_size(digest, stored.size):
+        if is_mark(digest) or has_size(digest, stored.size):
             return
         unseen = finished.was_unseen(data.number)
         self.other.setdefault(sequence, array("Q")).append(data.number)

@@ -36,7 +36,8 @@ class Copies:
 
     def missed(self, sequences: FileSequences) -> dict[str, int]:
         """Return the listed files, by sequence and number, that are neither listed nor finished now."""
-        return {name: number for name, number in self.listed.items() if not sequences.has(name, number)}
+        found = {name: sequences.missed(name, number) for name, number in self.listed.items()}
+        return {name: number for name, number in found.items() if number}
 
     def renewed(self, at: int) -> Copies:
         """Return what is known after a copy as of the TSO `at`: files that were listed after it are still needed."""
@@ -81,7 +82,12 @@ class CopyLedger:
 
     def pass_over(self) -> None:
         """Stop waiting for files whose rows the last copy holds."""
-        self._files.pass_over(self._known.passed)
+        known = self._known
+        self._files.pass_over(known.passed)
+        for sequence, upto in known.passed.items():
+            # What was listed since then is needed.
+            if sequence not in known.listed:
+                self._sequences[sequence].let_go(upto)
 
     def hand_on(self, version: int, *, recreated: bool) -> None:
         """Note that by a statement the name went to another table, whose copy holds all that was in this one until then.
@@ -132,8 +138,8 @@ class CopyLedger:
         listed, changed, self._changed = self._known.listed, self._changed, False
         if not (there or listed):
             return False
-        # What is missing goes first: a finished file that was written anew is followed by others that are finished.
-        upto = {**there, **self._known.missed(self._sequences)}
+        missed = self._known.missed(self._sequences)
+        upto = {**there, **{sequence: max(number, there.get(sequence, 0)) for sequence, number in missed.items()}}
         grown = any(listed.get(sequence, 0) < number for sequence, number in upto.items())
         # A file that was rewritten, before it was read or since, may hold rows which a copy as of the former time lacks.
         is_news = grown or bool(there and changed) or any(self._sequences[name].rewritten for name in there)
@@ -144,6 +150,8 @@ class CopyLedger:
     def forget(self) -> bool:
         """Stop waiting for files that are gone, since others hold their rows; return whether there were any."""
         known = self._known
+        for sequence, upto in known.listed.items():
+            self._sequences[sequence].let_go(upto)
         self._known = replace(known, listed={}, absent={}, copy_from=0 if known.absent else known.copy_from)
         return self._known != known
 

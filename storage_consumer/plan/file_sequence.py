@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from storage_consumer.model import DataFile
-from storage_consumer.plan.finished_files import EVERYTHING, REWRITTEN, Digests, Finished, digest_of, has_size
+from storage_consumer.plan.finished_files import EVERYTHING, REWRITTEN, Digests, Finished, digest_of, has_size, is_mark
 
 
 class FileSequence:
@@ -25,12 +25,15 @@ class FileSequence:
         self.pending: dict[str, DataFile] = {}
         self.rewritten = False
         """Whether a finished file turned out to be rewritten and this is not stored yet."""
+        self.let_go_of = False
+        """Whether a file that was missed is missed no more and this is not stored yet."""
         self.same_size: set[int] = set()
         """Numbers of pending files that were finished before and still have the size that they had then."""
         self._digests = Digests(finished.digests)
         self._moved = moved
         self._done: list[_Run] = []
-        self._lost: set[int] = set()
+        # A file to be read again is lost until it is listed.
+        self._lost = set(self._digests.rewritten())
         # Path → lowest commit-ts that is not applied, for files of which only the rows up to some commit-ts were.
         self._not_before: dict[str, int] = {}
         # What was finished out of turn is not stored otherwise: its digests alone show it.
@@ -63,7 +66,7 @@ class FileSequence:
     def _compare_size(self, file: DataFile) -> None:
         """Note whether a file that is about to be pending has the size with which it was finished."""
         known, before = self._digests[file.number], self.pending.get(file.stored.path)
-        same = known not in (0, REWRITTEN) and has_size(known, file.stored.size)
+        same = not is_mark(known) and has_size(known, file.stored.size)
         # The digest gave way to the mark when the file first changed; from then on the pending file stands for its size.
         if before is not None and file.number in self.same_size:
             same = before.stored.size == file.stored.size
@@ -123,9 +126,16 @@ class FileSequence:
             self.same_size.discard(file.number)
         return lost
 
+    def let_go(self, upto: int) -> None:
+        """Miss no file that is no longer stored, up to a number (inclusive)."""
+        for number in [number for number in self._lost if number <= upto]:
+            self._lost.discard(number)
+            self._digests.pass_over(number)
+            self.let_go_of = True
+            self._moved()
+
     def pass_over(self, upto: int) -> None:
-        """Count as finished what is not listed, up to a number (inclusive): none of it is expected any more."""
-        self._lost = {number for number in self._lost if number > upto}
+        """Count as finished what was never listed, up to a number (inclusive): none of it is expected any more."""
         listed = sorted(span for span in self.known if span[0] <= upto)
         first = self.done_upto + 1
         # The holes before, between and after what is listed, up to `upto`.
@@ -165,7 +175,7 @@ class FileSequence:
 
     def to_store(self) -> Finished:
         """Return how far it is finished, with the digests that changed since the last call."""
-        self.rewritten = False
+        self.rewritten = self.let_go_of = False
         digests, replaces = self._digests.moved()
         return Finished(upto=self.done_upto, left_out=self.left_out, digests=digests, replaces=replaces)
 
@@ -201,9 +211,12 @@ class FileSequences:
         """Note that files of a sequence are there which nobody reads."""
         self._discarded.add(name)
 
-    def has(self, name: str, number: int) -> bool:
-        """Return whether a file is listed, or finished as it is."""
-        return name in self._discarded or self[name].has(number)
+    def missed(self, name: str, number: int) -> int:
+        """Return the highest number that is lost, or `number` if it is neither listed nor finished as it is; 0 for none."""
+        if name in self._discarded:
+            return 0
+        sequence = self[name]
+        return max((0 if sequence.has(number) else number, *sequence.lost))
 
     def leave_out(self, upto: Mapping[str, int]) -> None:
         """Apply sequence → number (inclusive) up to which listings leave its files out; sequences without a taken file are ignored."""
@@ -212,8 +225,8 @@ class FileSequences:
                 self._sequences[name].leave_out(number)
 
     def rewound(self) -> dict[str, Finished]:
-        """Return all that changed if a finished file was rewritten since the last call: to be stored before anything is read."""
-        return self.to_store() if any(sequence.rewritten for sequence in self._moved.values()) else {}
+        """Return all that changed if a finished file was rewritten, or let go of, since the last call: to be stored before anything is read."""
+        return self.to_store() if any(each.rewritten or each.let_go_of for each in self._moved.values()) else {}
 
     def to_store(self) -> dict[str, Finished]:
         """Return what changed since the last call, in the form to store."""

@@ -42,8 +42,9 @@ WIDTH = 8
 """Bytes of a digest."""
 _SIZE_BYTES = 3
 """Bytes of it that stand for the size."""
-_ABSENT, REWRITTEN = 0, 1
-"""In place of a digest: none is known; the file was rewritten since and has to be read again."""
+_ABSENT, REWRITTEN, _PASSED = 0, 1, 4
+"""In place of a digest: none is known; the file was rewritten since and has to be read again; a rewritten one is not waited for any more."""
+_MARK = REWRITTEN.to_bytes(WIDTH, "little")
 
 
 def digest_of(stored: StoredObject) -> int:
@@ -55,13 +56,18 @@ def digest_of(stored: StoredObject) -> int:
     return tag << 8 * _SIZE_BYTES | _size_part(stored.size)
 
 
+def is_mark(digest: int) -> bool:
+    """Return whether what stands in a digest's place is none, so that it records no size."""
+    return digest in (_ABSENT, REWRITTEN, _PASSED)
+
+
 def has_size(digest: int, size: int) -> bool:
     """Return whether a digest belongs to a file of this size, whatever its tag."""
     return digest & ((1 << 8 * _SIZE_BYTES) - 1) == _size_part(size)
 
 
 def _size_part(size: int) -> int:
-    # Bit 1 is always set, so that no digest is `_ABSENT` or `REWRITTEN`.
+    # Bit 1 is always set, so that no digest is `_ABSENT`, `REWRITTEN` or `_PASSED`.
     return int.from_bytes(blake2b(b"%d" % size, digest_size=_SIZE_BYTES).digest(), "little") | 2
 
 
@@ -98,7 +104,7 @@ class Finished:
     def judge(self, number: int, digest: int) -> Verdict:
         """Return what the file with this number is, given its present digest."""
         known = self.digest(number)
-        # The mark `REWRITTEN` is no file's digest, so it ends here too.
+        # The marks `REWRITTEN` and `_PASSED` are no file's digest, so they end here too.
         if known not in (_ABSENT, digest):
             return Verdict.REWRITTEN
         if known:
@@ -145,6 +151,19 @@ class Digests:
                 found = chunk * CHUNK + place
                 if found > number and self[found] not in (_ABSENT, REWRITTEN):
                     yield found
+
+    def rewritten(self) -> Iterator[int]:
+        """Yield the numbers of the files to read again."""
+        for chunk, content in self._chunks.items():
+            # Hardly any chunk has one, and this is asked of all files of a sequence.
+            if _MARK in content:
+                places = range(len(content) // WIDTH)
+                yield from (n for place in places if self[n := chunk * CHUNK + place] == REWRITTEN)
+
+    def pass_over(self, number: int) -> None:
+        """Wait no more for a rewritten file; whatever comes under its number is read."""
+        if self[number] == REWRITTEN:
+            self[number] = _PASSED
 
     def forget(self, read: int = 0, but: Collection[int] = ()) -> None:
         """Drop all digests except those of the numbers `but` and the marks of files to read again; the file `read` needs no mark now."""
