@@ -139,7 +139,9 @@ class CopyLedger:
         if not (there or listed):
             return False
         missed = self._known.missed(self._sequences)
-        upto = {**there, **{sequence: max(number, there.get(sequence, 0)) for sequence, number in missed.items()}}
+        upto = dict(there)
+        for sequence, number in missed.items():
+            upto[sequence] = max(number, there.get(sequence, 0))
         grown = any(listed.get(sequence, 0) < number for sequence, number in upto.items())
         # A file that was rewritten, before it was read or since, may hold rows which a copy as of the former time lacks.
         is_news = grown or bool(there and changed) or any(self._sequences[name].rewritten for name in there)

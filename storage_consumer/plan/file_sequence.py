@@ -212,7 +212,10 @@ class FileSequences:
         self._discarded.add(name)
 
     def missed(self, name: str, number: int) -> int:
-        """Return the highest number that is lost, or `number` if it is neither listed nor finished as it is; 0 for none."""
+        """Return the highest number that is missed, 0 for none.
+
+        Missed is what is lost, and `number` unless it is listed, or finished as it is.
+        """
         if name in self._discarded:
             return 0
         sequence = self[name]
@@ -225,8 +228,12 @@ class FileSequences:
                 self._sequences[name].leave_out(number)
 
     def rewound(self) -> dict[str, Finished]:
-        """Return all that changed if a finished file was rewritten, or let go of, since the last call: to be stored before anything is read."""
-        return self.to_store() if any(each.rewritten or each.let_go_of for each in self._moved.values()) else {}
+        """Return all that changed if there is anything to store before a file is read.
+
+        That is a finished file that was rewritten, or one that was let go of, since the last call.
+        """
+        moved = self._moved.values()
+        return self.to_store() if any(each.rewritten or each.let_go_of for each in moved) else {}
 
     def to_store(self) -> dict[str, Finished]:
         """Return what changed since the last call, in the form to store."""

@@ -43,7 +43,8 @@ WIDTH = 8
 _SIZE_BYTES = 3
 """Bytes of it that stand for the size."""
 _ABSENT, REWRITTEN, _PASSED = 0, 1, 4
-"""In place of a digest: none is known; the file was rewritten since and has to be read again; a rewritten one is not waited for any more."""
+"""In place of a digest: none is known; the file was rewritten since and has to be read again;
+such a file is not waited for any more, and whatever comes under its number is read."""
 _MARK = REWRITTEN.to_bytes(WIDTH, "little")
 
 
@@ -161,7 +162,7 @@ class Digests:
                 yield from (n for place in places if self[n := chunk * CHUNK + place] == REWRITTEN)
 
     def pass_over(self, number: int) -> None:
-        """Wait no more for a rewritten file; whatever comes under its number is read."""
+        """Wait no more for a file to read again; another digest stays as it is."""
         if self[number] == REWRITTEN:
             self[number] = _PASSED
 

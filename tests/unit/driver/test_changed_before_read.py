@@ -116,7 +116,7 @@ def lose(world: World, *numbers: int) -> None:
 
 @pytest.mark.parametrize("gone", [(1,), (2,), (1, 2), (1, 2, 3), (1, 2, 3, 4)])
 def test_unread_files_below_the_last_one_are_missed(gone: tuple[int, ...]) -> None:
-    """A table does not go on without a file that was written anew, though its number and all that follow had been read."""
+    """A table does not go on without a file that was written anew, though its number had been read."""
     world = paused()
     lose(world, *gone)
     decide(world, "resume")
@@ -154,7 +154,7 @@ def test_copy_holds_the_rows_of_unread_files() -> None:
 
 
 def test_unread_files_are_missed_after_a_copy_of_before() -> None:
-    """A copy holds nothing of a file that is written anew after it: one that is gone then is missed, once again and in the same process."""
+    """A copy holds nothing of a file that is written anew after it: one that is gone then is missed."""
     world = paused()
     copied(world, "1", "2", "3", "11", "12", "14")
     decide(world, "reload-done", ts(30))

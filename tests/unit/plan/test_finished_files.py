@@ -16,6 +16,7 @@ from storage_consumer.plan.finished_files import (
     Finished,
     Verdict,
     digest_of,
+    is_mark,
 )
 
 NUMBERS = st.one_of(st.integers(1, 3 * CHUNK), st.integers((1 << 64) - 99, (1 << 64) - 1))
@@ -53,6 +54,15 @@ def test_chunks(noted: dict[int, int], later: list[int], beyond: int) -> None:
     assert digests.moved() == ({}, False)
     finished = sorted(n for n, digest in expected.items() if digest != REWRITTEN and n > beyond)
     assert list(again.finished_beyond(beyond)) == finished
+    rewritten = [n for n, digest in expected.items() if digest == REWRITTEN]
+    assert sorted(again.rewritten()) == sorted(rewritten)
+    for number in expected:
+        again.pass_over(number)
+    # What is not waited for any more is no file's digest: whatever comes under the number is read.
+    assert [*again.rewritten()] == []
+    assert all(is_mark(again[number]) for number in rewritten)
+    others = expected.keys() - set(rewritten)
+    assert [again[number] for number in others] == [expected[number] for number in others]
 
 
 @pytest.mark.parametrize(
