@@ -94,7 +94,9 @@ class View:
     tick: int
     """Of its statement."""
     columns: tuple[str, ...]
-    """What its asterisk stood for then."""
+    """What its asterisk stood for then, or what it lists."""
+    lists: bool
+    """Its columns are written out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,11 +280,13 @@ class Source:
             self.views.append((self.tick, {each: view for each, view in there.items() if each != name}))
         elif self.tables:
             reads = dice.choice([*self.tables, *(each for each in working if name not in self._chain(each))])
-            text = f"CREATE OR REPLACE VIEW {sql(name)} AS SELECT * FROM {sql(reads)}"
             shown = there[reads].columns if reads in there else names_of(self.tables[reads].columns)
+            lists = dice.random() < 0.4
+            what = ", ".join(map(quote, shown)) if lists else "*"
+            text = f"CREATE OR REPLACE VIEW {sql(name)} AS SELECT {what} FROM {sql(reads)}"
             columns = [column(each, "UNSPECIFIED") for each in shown]
             self._statement(text, SchemaFile(name=name, query=text, kind=CREATE_VIEW, columns=columns))
-            self.views.append((self.tick, {**there, name: View(reads, self.tick, shown)}))
+            self.views.append((self.tick, {**there, name: View(reads, self.tick, shown, lists)}))
 
     def _works(self, view: View) -> bool:
         """Whether the table behind a view is there, and has what each view on the way to it shows."""

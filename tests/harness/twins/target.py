@@ -201,6 +201,12 @@ def _create_view(records: TargetRecords, name: TableName, found: re.Match[str]) 
         if (there := read.within(name.schema)).folded() not in records.structures:
             raise _Refused(1146, f"no table {there}")
         columns += records.structures[there.folded()].columns
+    if (listed := re.search(r"AS SELECT (`.*`) FROM", found.string)) is not None:
+        by_name = {column.name: column for column in columns}
+        wanted = [word.strip(" `") for word in listed[1].split(",")]
+        if unknown := [name for name in wanted if name not in by_name]:
+            raise _Refused(1054, f"no column {unknown[0]}")
+        columns = [by_name[name] for name in wanted]
     records.structures[name.folded()] = TargetTable(name=name, columns=tuple(columns), unique_keys=(), is_view=True)
 
 
