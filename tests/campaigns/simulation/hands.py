@@ -73,6 +73,8 @@ class Hands:
     _states: dict[TableName, str] = field(default_factory=dict)
     """State of each table with another structure, at the last look."""
     _compared: list[_Comparison] = field(default_factory=list)
+    _reloads: dict[TableName, TableDecision] = field(default_factory=dict)
+    """Copies that somebody made, of which no consumer has heard yet."""
     _skipped: set[Any] = field(default_factory=set)
     """Statements that somebody left out."""
 
@@ -103,6 +105,8 @@ class Hands:
         reached = records.checkpoint if table.follows else min(table.checkpoint, records.checkpoint)
         judge.left_out.add((name.schema, name.table), tick_of(reached) - 1)
         self._tell(name, text)
+        # What has halted it by now has not seen this.
+        self._states[name] = str(shown_state(table.state, table.error))
         return records.by_hand.setdefault(name, ByHand())
 
     def _delete_rows(self, dice: random.Random) -> None:
@@ -224,6 +228,7 @@ class Hands:
             for row in picture.rows
         ]
         self._put_decision(key_of(name), "reload-done", ts(source.tick))
+        self._reloads[name] = records.table_decisions[key_of(name)]
 
     def _decide_on_statement(self, dice: random.Random) -> None:
         records = self.world.records
@@ -324,6 +329,13 @@ class Hands:
                 self._skipped.discard((identity, verb))
                 for name in self._named(identity.version):
                     records.by_hand.setdefault(name, ByHand()).seen = True
+        for name, made in list(self._reloads.items()):
+            heard = records.obeyed.get(key_of(name))
+            if heard is not None and heard.decision == made:
+                del self._reloads[name]
+                if not heard.refusal and name in records.by_hand:
+                    # Whoever says that it is a copy is believed, also if rows were deleted from it since.
+                    records.by_hand[name].seen = False
         if not records.by_hand:
             return
         for name, noted in list(records.by_hand.items()):
