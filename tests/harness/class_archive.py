@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from storage_consumer.spark.surroundings import java_program
 from tests.harness.servers import CACHE
 
 _VARIABLE = "SPARK_SUBMIT_OPTS"
+_KEPT = 2 * 24 * 3600
 _CODE = """
 from storage_consumer.config.settings import Tuning
 from storage_consumer.spark.session import open_session
@@ -45,8 +47,9 @@ def _archive(cache: Path) -> Path:
         made = archive.with_suffix(f".{os.getpid()}")
         environment = {**os.environ, _VARIABLE: f"-Xlog:disable -XX:ArchiveClassesAtExit={made}"}
         subprocess.run([sys.executable, "-c", _CODE], env=environment, capture_output=True, check=True, timeout=300)
-        # Each takes 160 MB, and those of an earlier Java or Spark are of no use.
-        for former in cache.glob("spark-*.jsa"):
-            former.unlink(missing_ok=True)
         made.replace(archive)
+        # Each takes 160 MB. Those of another checkout are in use; nobody needs what is days old.
+        for former in cache.glob("spark-*"):
+            if former.stat().st_mtime < time.time() - _KEPT:
+                former.unlink(missing_ok=True)
     return archive
