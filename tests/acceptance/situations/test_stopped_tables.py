@@ -218,14 +218,14 @@ def waiting_statement(watch: Watch, mariadb: DatabaseServer) -> None:
     watch.masks |= {r"connection \d+": "connection 48", r"KILL \d+": "KILL 48", r"idle for \d+ s": "idle for 6 s"}
     watch.masks[r"root@127.0.0.1:\d+"] = "report@10.0.0.9:50312"
     # It runs and waits in turns, and rounds come and go beside it.
-    watch.masks[r"(doing +)(idle|applying) for"] = r"\1idle for"
+    watch.masks[r"(doing +)(idle|applying) for (\d+ s|\d+s)(: 0 of 1 statements)?"] = r"\1idle for \3"
     watch.masks[r".*(statements_running|statement_seconds) .*\n?"] = ""
     with mariadb.connect(autocommit=False) as other, other.cursor() as cursor:
         cursor.execute("SELECT * FROM shop.items")
         watch.feed.ddl("shop.items", "ALTER TABLE `items` ADD COLUMN `note` VARCHAR(20)", ADD_COLUMN, WIDER)
         watch.feed.advance()
         watch.running.wait_for("ddl_waits", table="shop.items")
-        on_page = watch.page("waiting shop.items", "started")
+        on_page = watch.page("waiting shop.items", "KILL", "started")
         text = watch.once(lambda: watch.status().text, "waits for locks", "started for")
         seen = {
             "status": watch.said(Ended(typed=watch.status_line(), code=0, text=text)),
