@@ -28,9 +28,6 @@ BEFORE_FEED = (
     "keys but the primary one, and the target lacks it"
 )
 
-_CHANGES_A_TABLE = frozenset((("ALTER", "TABLE"), ("TRUNCATE",), ("CREATE", "INDEX"), ("CREATE", "UNIQUE")))
-"""Beginnings of statements that a table has to be there for."""
-
 
 def described(names: Iterable[TableName], manager: ConsumerManager, target: Target) -> dict[TableName, TargetTable]:
     """Return the tables that the target has, by their folded names in the bucket."""
@@ -50,32 +47,19 @@ def _existing(names: Iterable[TableName], manager: ConsumerManager, target: Targ
     return {name: there[found] if name == found else name for name, found in targets.items() if found in there}
 
 
-def bare(steps: Sequence[DdlStep], manager: ConsumerManager, target: Target) -> list[TableName]:
-    """Return the tables of these steps that the source had before the changefeed and the target lacks.
-
-    None where they may be made from columns: the first statement of such a table finds none then.
-    """
+def bare(steps: Iterable[DdlStep], manager: ConsumerManager, target: Target) -> list[DdlStep]:
+    """Return the structures of tables that the source had before the changefeed and the target lacks, unless they may be made from columns."""
     if manager.makes_bare or manager.floor:
         return []
     wanted = [
-        step.name
+        step
         for step in steps
-        if not (step.definition.is_view or step.is_of_copy)
-        and (step.ensure or _is_first_of_table(step, manager))
-        and not _goes_away(step, manager)
+        if step.ensure and not (step.definition.is_view or step.is_of_copy) and not _goes_away(step, manager)
     ]
-    there = described(wanted, manager, target) if wanted else {}
-    return [name for name in wanted if name.folded() not in there]
-
-
-def _is_first_of_table(step: DdlStep, manager: ConsumerManager) -> bool:
-    """Return whether a statement changes a table that no earlier file of the bucket shows.
-
-    A rename does not count: of a swap, no file may show the name in between.
-    """
-    if step.ddl.rename or not _CHANGES_A_TABLE.intersection({step.ddl.head[:1], step.ddl.head}):
-        return False
-    return manager.tables[step.table_key].timeline.structure_at(step.version - 1) is None
+    if not wanted:
+        return []
+    there = described([step.name for step in wanted], manager, target)
+    return [step for step in wanted if step.name.folded() not in there]
 
 
 def _goes_away(step: DdlStep, manager: ConsumerManager) -> bool:
@@ -165,10 +149,10 @@ def prepared(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep
         return replace(step, skip=skip, source=step)
     _refuse_soft_deletes(step, manager)
     _refuse_no_view(step, manager, target)
-    if lacking_rows := bare([step], manager, target):
+    if bare([step], manager, target):
         ways = manager.catalog.command("reload-done", step.name)
         raise NotReplicable(
-            f"{BEFORE_FEED.format(f'{lacking_rows[0]} ({definition.path})')}. Give it a copy of the source. From an export: {ways}"
+            f"{BEFORE_FEED.format(f'{step.name} ({definition.path})')}. Give it a copy of the source. From an export: {ways}"
         )
     spelled = routed(definition, selection.routes, manager.databases)
     # By the routed names: what is reserved belongs to the target. Strangers are judged by the bucket's own names, before any route.

@@ -25,8 +25,7 @@ _log = Log("intake")
 _MAY_BE_THERE = "(version {}; {} in the target): compare and drop that table manually, and this one goes on without a restart. Or leave it out: {}"
 _BEGINNINGS = (
     "Begin with a copy of the source: --dump URI of an export, or --source tidb://USER@HOST:4000/ to have one made. Or create these tables in the "
-    "target as the source had them when the changefeed began, with their rows. With --no-copy they are created from their columns, without those rows; one "
-    "that begins with a statement halts then"
+    "target as the source had them when the changefeed began, with their rows. With --no-copy they are created from their columns, without those rows"
 )
 _NAMED = 5
 """Most tables that a message names."""
@@ -78,7 +77,7 @@ class Intake:
         if manager.catalog.stored_checkpoint:
             return
         due = [step for step in manager.backlog if step.version <= self.ledger.storage_checkpoint]
-        if lacking := {*map(str, bare(due, manager, self.context.target))}:
+        if lacking := {str(step.name) for step in bare(due, manager, self.context.target)}:
             raise ConfigError(f"{BEFORE_FEED.format(some_of(sorted(lacking), _NAMED))}. {_BEGINNINGS}")
 
     def _halt_older(self) -> None:

@@ -81,24 +81,6 @@ def test_it_does_not_begin_without_their_rows(bucket: SmallBucket, mariadb: Data
     assert "n" in {str(found[2]) for found in mariadb.query("SHOW INDEX FROM d.t")}
 
 
-@pytest.mark.parametrize(
-    ("query", "kind"), [("ALTER TABLE `d`.`t` ADD COLUMN `state` VARCHAR(10)", 5), ("TRUNCATE TABLE `d`.`t`", 11)]
-)
-def test_a_table_whose_first_file_is_a_statement(
-    mariadb: DatabaseServer, tmp_path: Path, query: str, kind: int
-) -> None:
-    """It was there before as well: nothing runs that could only fail, and both ways on are named."""
-    bucket = SmallBucket(root=tmp_path / "bucket")
-    bucket.schema("d.t", ts(5), query, kind, ORDERS if kind == 5 else ID_NAME)
-    bucket.metadata(ts(9))
-    planned = command("plan", *arguments(bucket, mariadb)[:4], "--tz", "UTC", server=mariadb)
-    assert (planned.returncode, "creates d.t, so the source had it" in planned.stderr) == (2, True)
-    with program(arguments(bucket, mariadb, "--once"), tmp_path / "log") as running:
-        assert running.end() == 2
-        assert "creates d.t, so the source had it" in running.text()
-    assert "d" not in mariadb.databases()
-
-
 def test_it_begins_with_the_copy_that_it_asked_for(
     bucket: SmallBucket, mariadb: DatabaseServer, tmp_path: Path
 ) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from storage_consumer.config.settings import Loading
 from storage_consumer.model import DdlId
 from storage_consumer.plan.journal import DONE, JournalEntry
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
@@ -22,7 +20,6 @@ WIDER = (*ID_NAME, column("note", "VARCHAR", ColumnPrecision="20"))
 def tenants() -> World:
     """The table orders of two tenants, with a row in that of the second; the target lacks that of the first."""
     found = World()
-    found.config = replace(found.config, loading=Loading(no_copy=True))
     found.bucket.create("tenant2.orders")
     found.bucket.schema("tenant1", ts(1), "CREATE DATABASE `tenant1`", 1)
     found.bucket.rows("tenant2.orders", 1, row("tenant2.orders", 2, "1", '"one"'))
