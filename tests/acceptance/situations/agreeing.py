@@ -121,26 +121,29 @@ class Witness:
 
 
 def disagreements(glances: Sequence[Glance]) -> Iterator[str]:
-    """Yield where a view said what the process did not say about then, or in another order."""
+    """Yield where a view said, for longer than briefly, what the process did not say about then."""
+    for view in sorted({view for glance in glances for view in glance.shown}):
+        shown = [glance for glance in glances if view in glance.shown]
+        for word, several in groupby(shown, key=lambda glance: glance.shown[view]):
+            looks = list(several)
+            if looks[-1].began - looks[0].began >= BRIEF:
+                yield from _unlike(glances, looks, view, word)
     for glance in glances:
-        # The metrics count the tables at the end of a round, which may begin with an operator's decision.
-        end = next((each.began for each in glances if each.began >= glance.began and not each.applies), glance.began)
-        said = _around(glances, glance, LATE, end - glance.began + LATE)
-        for view, word in glance.shown.items():
-            # Who cannot read the state does not know; the process does.
-            if said.isdisjoint((_SAYS_NOTHING, *(_NOT_READY if word == Health.UNKNOWN else (word,)))):
-                yield f"{view} says {word} while the metrics say {said}: {_line(glance)}"
         close = _around(glances, glance, BRIEF, BRIEF)
         fitting = {word not in _NOT_READY for word in close}
         if glance.ready is not None and _SAYS_NOTHING not in close and glance.ready not in fitting:
             yield f"the probe says {'ready' if glance.ready else 'not ready'}: {_line(glance)}"
-    told = [word for word in _in_turn(glances) if word != _SAYS_NOTHING]
-    for view in sorted({view for glance in glances for view in glance.shown}):
-        order = iter(told)
-        said_in_turn = [word for word in _in_turn(glances, view, lasting=BRIEF) if word != Health.UNKNOWN]
-        # One that is said before and after another has not begun anew.
-        if not all(word in order for word, _ in groupby(said_in_turn)):
-            yield f"{view} said {said_in_turn} while the metrics said {told}"
+
+
+def _unlike(glances: Sequence[Glance], looks: Sequence[Glance], view: str, word: str) -> Iterator[str]:
+    """Yield the looks at which a view said a word that the process did not say about then."""
+    for glance in looks:
+        # The metrics count the tables at the end of a round, which may begin with an operator's decision.
+        end = next((each.began for each in glances if each.began >= glance.began and not each.applies), glance.began)
+        said = _around(glances, glance, LATE, end - glance.began + LATE)
+        # Who cannot read the state does not know; the process does.
+        if said.isdisjoint((_SAYS_NOTHING, *(_NOT_READY if word == Health.UNKNOWN else (word,)))):
+            yield f"{view} says {word} while the metrics say {said}: {_line(glance)}"
 
 
 def _around(glances: Sequence[Glance], glance: Glance, before: float, after: float) -> set[str]:
@@ -148,13 +151,10 @@ def _around(glances: Sequence[Glance], glance: Glance, before: float, after: flo
     return {each.process for each in glances if -before <= each.began - glance.began <= after}
 
 
-def _in_turn(glances: Sequence[Glance], view: str = "", since: float = 0.0, lasting: float = 0.0) -> Iterator[str]:
-    """Yield the words of a view, or of the process, each once for as long as it lasted, if that was long enough."""
-    said = [(glance, glance.shown.get(view) if view else glance.process) for glance in glances if glance.began >= since]
-    for word, several in groupby((one for one in said if one[1] is not None), key=lambda one: one[1]):
-        looks = [glance for glance, _ in several]
-        if word is not None and looks[-1].began - looks[0].began >= lasting:
-            yield word
+def _in_turn(glances: Sequence[Glance], view: str = "", since: float = 0.0) -> Iterator[str]:
+    """Yield the words of a view, or of the process, each once for as long as it lasted."""
+    said = (glance.shown.get(view) if view else glance.process for glance in glances if glance.began >= since)
+    yield from (word for word, _ in groupby(word for word in said if word is not None))
 
 
 def _line(glance: Glance) -> str:
