@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from itertools import groupby
 
 from storage_consumer.cli.status_command import CODES, answer
@@ -188,5 +189,5 @@ def _get(address: str) -> tuple[int, str]:
     except urllib.error.HTTPError as refusal:
         with refusal:
             return refusal.code, refusal.read().decode()
-    except OSError:
+    except (OSError, HTTPException):  # a program that is killed ends in the middle of an answer
         return 0, ""
