@@ -21,7 +21,10 @@ _MOST = 50_000
 def everywhere(stack: ExitStack, good: Callable[..., Any], other: Callable[..., Any]) -> None:
     """Put a function in the place of another one in all modules that have it."""
     for name, module in list(sys.modules.items()):
-        if name.startswith(("storage_consumer.", "tests.harness.twins.")) and getattr(module, good.__name__, None) is good:
+        if (
+            name.startswith(("storage_consumer.", "tests.harness.twins."))
+            and getattr(module, good.__name__, None) is good
+        ):
             stack.enter_context(patch.object(module, good.__name__, other))
 
 
