@@ -16,16 +16,20 @@ from storage_consumer.poll import schema_file
 from storage_consumer.sql import parse, real_names, tokens
 
 _MOST = 50_000
+_ROOMS = ("storage_consumer.", "tests.harness.twins.")
+"""What the names of the modules begin with that a history runs."""
 
 
 def everywhere(stack: ExitStack, good: Callable[..., Any], other: Callable[..., Any]) -> None:
-    """Put a function in the place of another one in all modules that have it."""
-    for name, module in list(sys.modules.items()):
-        if (
-            name.startswith(("storage_consumer.", "tests.harness.twins."))
-            and getattr(module, good.__name__, None) is good
-        ):
-            stack.enter_context(patch.object(module, good.__name__, other))
+    """Put a function in the place of another one in all modules that have it; there must be one."""
+    having = [
+        module
+        for name, module in list(sys.modules.items())
+        if name.startswith(_ROOMS) and getattr(module, good.__name__, None) is good
+    ]
+    assert having, f"no module has {good.__name__}"
+    for module in having:
+        stack.enter_context(patch.object(module, good.__name__, other))
 
 
 def _by_arguments(good: Callable[..., Any]) -> Callable[..., Any]:
