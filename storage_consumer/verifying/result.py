@@ -101,7 +101,7 @@ class TableResult:
 def counting(result: TableResult, before: Outcome | None, run: str) -> Outcome | None:
     """Return the outcome that counts from a result on; None where it is no news.
 
-    `before`: the outcome that counted so far, `run`: of what is stored. What a sample or the numbers of rows do not show is no news, and neither
+    `before`: the outcome that counted so far, `run`: of what is stored. What the numbers of rows do not show is no news, and neither
     is a comparison that did not come about: a difference that all rows have shown stays. It counts as one, too, while another comparison
     is not finished, and after one that had begun before the difference was found.
     """
