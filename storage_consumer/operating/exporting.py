@@ -19,6 +19,7 @@ from storage_consumer.amounts import some_of
 from storage_consumer.config.export_uris import below, export_origin, refuse_inside
 from storage_consumer.config.load import Loaded
 from storage_consumer.config.reserved import is_system
+from storage_consumer.config.settings import Loading
 from storage_consumer.config.table_filter import table_rules
 from storage_consumer.downstream.exported_table import ExportedTable
 from storage_consumer.downstream.query import text_of
@@ -135,6 +136,35 @@ def exported(
             return Exported(snapshot=writing.snapshot, files=files, rows=sum(counts), lost=tuple(lost))
 
 
+class TablesOfFeed:
+    """The tables of a source whose changes a feed brings: what its own filter, the changefeed's and TiCDC's rule about keys take."""
+
+    def __init__(self, loading: Loading, is_taken: Callable[[TableName], bool], *, case: bool = False) -> None:
+        """Raise `ConfigError` for rules of the changefeed that cannot be read.
+
+        `is_taken`: the filter of this program; `case`: names are case-sensitive.
+        """
+        try:
+            self._rules = table_rules(loading.source_rules, case=case)
+        except ValueError as fault:
+            raise ConfigError(f"[filter] rules of the changefeed: {fault}") from None
+        self._loading = loading
+        self._is_taken = is_taken
+        self.keyless: list[str] = []
+        """Those that were left out for want of a key."""
+
+    def __call__(self, name: TableName, *, is_keyed: bool) -> bool:
+        """Return whether a table is exported, see `Wanted`."""
+        if not self._is_taken(name):
+            return False
+        if self._loading.source_rules and not self._rules.matches(name.schema, name.table):
+            return False
+        if not (is_keyed or self._loading.source_keyless):
+            self.keyless.append(str(name))
+            return False
+        return True
+
+
 def export_of_feed(
     loaded: Loaded, is_taken: Callable[[TableName], bool], ended: Callable[[], bool], judge: Judge
 ) -> str:
@@ -149,10 +179,7 @@ def export_of_feed(
     uri = below(config.loading.dump, name)
     origin = export_origin(uri, config.upstream)
     refuse_inside(origin, config.upstream)
-    try:
-        rules = table_rules(config.loading.source_rules, case=config.upstream.case_sensitive)
-    except ValueError as fault:
-        raise ConfigError(f"[filter] rules of the changefeed: {fault}") from None
+    wanted = TablesOfFeed(config.loading, is_taken, case=config.upstream.case_sensitive)
     told = read = 0
 
     def heard(rows: int) -> None:
@@ -164,20 +191,11 @@ def export_of_feed(
             told = int((time.monotonic() - begun) / _TOLD_EVERY)
             _log.info("export_goes_on", rows=read)
 
-    def wanted(name: TableName, *, is_keyed: bool) -> bool:
-        if not is_taken(name) or (config.loading.source_rules and not rules.matches(name.schema, name.table)):
-            return False
-        if not (is_keyed or config.loading.source_keyless):
-            keyless.append(str(name))
-            return False
-        return True
-
-    keyless: list[str] = []
     _log.info("export_started", path=uri)
     source = Server(settings=loaded.source[0], password=loaded.source[1])
     done = exported(source, wanted, open_folder(origin, loaded.secrets), ExportWishes(), heard, judge)
-    if keyless:
-        _log.warning("notice", text=_KEYLESS.format(some_of(keyless, _NAMED)))
+    if wanted.keyless:
+        _log.warning("notice", text=_KEYLESS.format(some_of(wanted.keyless, _NAMED)))
     _log.info("export_finished", path=uri, checkpoint=done.snapshot, rows=done.rows, files=done.files)
     return uri
 
