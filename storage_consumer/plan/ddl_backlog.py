@@ -131,6 +131,10 @@ class DdlBacklog:
         """Return whether the journal says that a statement is done, though its tables may not have been advanced."""
         return step.identity in self._ran
 
+    def has_followed(self, step: DdlStep) -> bool:
+        """Return whether the journal has a later statement of the same directory as done."""
+        return any(each.table_dir == step.table_dir and each.version > step.version for each in self._ran)
+
     def is_pending(self, step: DdlStep) -> bool:
         """Return whether a statement, which may have been started before the last fault, is still queued."""
         return step.inferred or step.identity in self._pending

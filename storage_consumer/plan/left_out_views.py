@@ -99,4 +99,7 @@ class LeftOutViews:
         # One of this very version may wait until all of its time is stored.
         waits = any(each.version == table.checkpoint and each.table_key == table.key for each in self._backlog)
         since = step.version + 1, table.checkpoint - waits
-        return not (table.timeline.has_statement(*since) or self._lifetimes.ends_of(table).has_within(*since))
+        if table.timeline.has_statement(*since) or self._lifetimes.ends_of(table).has_within(*since):
+            return False
+        # Where the bucket was emptied since, only the state still tells of it.
+        return not (table.status.dropped and step.version < table.checkpoint) and not self._backlog.has_followed(step)
