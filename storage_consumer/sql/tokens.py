@@ -8,36 +8,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from storage_consumer.model import TableName
 
-# Two dashes begin a comment only before white space, a control character or the end, as in MySQL; else they are two minus signs.
-# A name may begin with a digit, so numbers are words here too.
-_PLAIN = re.compile(
+# Two dashes begin a comment only before white space, a control character or the end, as in MySQL;
+# else they are two minus signs. A name may begin with a digit, so numbers are words here too.
+_PIECE = re.compile(
     r"""(?P<space>\s+)
-      | (?P<comment>--(?=[\0-\x20\x7f]|\Z)[^\n]*|\#[^\n]*)
+      | (?P<string>'(?:[^'\\]++|\\.|'')*+' | "(?:[^"\\]++|\\.|"")*+")
+      | (?P<quoted>`(?:[^`]++|``)*+`)
+      | (?P<comment>/\*.*?\*/ | --(?=[\0-\x20\x7f]|\Z)[^\n]* | \#[^\n]*)
       | (?P<word>[^\W\d][\w$]*|\d[\w$]*|_\w+)
       | (?P<symbol>.)""",
     re.VERBOSE | re.DOTALL,
 )
-"""A token whose end does not have to be searched for."""
-# Where a backslash is only a backslash, a quote is still doubled.
-_RAW_STRING = re.compile("''?")
-_ENDS = {
-    "'": ("string", re.compile(r"\\.|''?", re.DOTALL)),
-    '"': ("string", re.compile(r'\\.|""?', re.DOTALL)),
-    "`": ("quoted", re.compile("``?")),
-    "/*": ("comment", re.compile(r"\*/")),
-}
-"""What opens a token → its kind, and what may end it. A single closing character ends it; a longer match is an escape."""
+_RAW_PIECE = re.compile("(?P<string>'(?:[^']++|'')*+')|(?P<symbol>')")
+"""The same for a string in which a backslash is only a backslash."""
+_OPENERS = ("'", '"', "`", "/*")
+"""What needs an end that has to be searched for."""
+Piece = tuple[str, int, int]
+"""Kind, start and end (exclusive)."""
 _HEEDED_COMMENT = re.compile(r"/\*(?:T!(?:\[[^\]]*\])?|!\d*)")
 """The beginning of a comment whose content TiDB reads."""
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A piece of a statement that is neither white space nor a comment."""
 
     kind: str
@@ -48,11 +45,8 @@ class Token:
     end: int
     depth: int
     """Number of open parentheses around it; a parenthesis itself counts as outside."""
-
-    @property
-    def upper(self) -> str:
-        """Upper-case text of a bare word or symbol; empty for strings and quoted names, which are never keywords."""
-        return self.text.upper() if self.kind in ("word", "symbol") else ""
+    upper: str
+    """Upper-case text of a bare word or symbol; empty for strings and quoted names, which are never keywords."""
 
     @property
     def name(self) -> str:
@@ -69,39 +63,30 @@ def tokens(sql: str) -> tuple[Token, ...]:
     return _kept(sql) if len(sql) <= _USUAL_LENGTH else _scanned(sql)
 
 
-def pieces(sql: str, is_raw: Callable[[int], bool] | None = None) -> Iterator[tuple[str, int, int]]:
-    """Yield kind, start and end (exclusive) of each token, and of white space (``space``) and comments (``comment``) too.
+def pieces(sql: str, is_raw: Callable[[Sequence[Piece]], bool] | None = None) -> list[Piece]:
+    """Return kind, start and end (exclusive) of each token, and of white space (``space``) and comments (``comment``) too.
 
     If a string, quoted name or comment has no end, its opener becomes a symbol, and so does each later opener of its
     kind. The end is not searched for again, so the time stays linear in the length of the text. `is_raw` returns
-    whether backslashes are literal in the string that begins at a given place.
+    whether backslashes are literal in a string in single quotes that follows the pieces up to it.
     """
+    found: list[Piece] = []
     endless: set[str] = set()
     at = 0
     while at < len(sql):
-        # One sign opens a string or a quoted name, two open a comment; comments up to the end of a line are `_PLAIN`.
-        opener = sql[at] if sql[at] in _ENDS else sql[at : at + 2]
-        end = -1
-        if opener in _ENDS and opener not in endless:
-            raw = opener == "'" and is_raw is not None and is_raw(at)
-            end = _end(sql, at, opener, _RAW_STRING if raw else _ENDS[opener][1])
-            endless |= set() if end >= 0 or raw else {opener}
-        if end >= 0:
-            yield _ENDS[opener][0], at, end
-            at = end
-        elif match := _PLAIN.match(sql, at):
-            yield match.lastgroup or "symbol", at, match.end()
-            at = match.end()
-
-
-def _end(sql: str, at: int, opener: str, stops: re.Pattern[str]) -> int:
-    """Return where the token that begins at `at` ends (exclusive); -1 if it does not end."""
-    # A longer match (an escape, a doubled quote) is content, so that the search goes on after it.
-    closing_length = 2 if opener == "/*" else 1
-    for stop in stops.finditer(sql, at + len(opener)):
-        if stop.end() - stop.start() == closing_length:
-            return stop.end()
-    return -1
+        # One sign opens a string or a quoted name, two open a comment.
+        opener = sql[at] if sql[at] in _OPENERS else sql[at : at + 2]
+        kind, end = "symbol", at + 1
+        if opener not in endless:
+            raw = opener == "'" and is_raw is not None and is_raw(found)
+            match = (_RAW_PIECE if raw else _PIECE).match(sql, at)
+            assert match is not None and match.lastgroup is not None
+            kind, end = match.lastgroup, match.end()
+            if kind == "symbol" and opener in _OPENERS and not raw:
+                endless.add(opener)
+        found.append((kind, at, end))
+        at = end
+    return found
 
 
 def _scanned(sql: str) -> tuple[Token, ...]:
@@ -115,7 +100,8 @@ def _scanned(sql: str) -> tuple[Token, ...]:
         if text == ")" and kind == "symbol":
             # A hostile text may close more than it has opened.
             depth = max(0, depth - 1)
-        found.append(Token(kind, text, start, end, depth))
+        upper = text.upper() if kind in ("word", "symbol") else ""
+        found.append(Token(kind, text, start, end, depth, upper))
         if text == "(" and kind == "symbol":
             depth += 1
     return tuple(found)
@@ -165,13 +151,10 @@ def has_words(found: Sequence[Token], *words: str, depth: int | None = None) -> 
 
 def find_words(found: Sequence[Token], *words: str, depth: int | None = None, start: int = 0) -> int:
     """Return the index of the first token of the first such sequence of bare words from `start` (inclusive) on, or -1."""
-    first, *others = words
-    for index in range(start, len(found) - len(others)):
-        if (
-            found[index].upper == first
-            and (depth is None or found[index].depth == depth)
-            and all(found[index + offset].upper == word for offset, word in enumerate(others, 1))
-        ):
+    for index in range(start, len(found) - len(words) + 1):
+        if found[index].upper != words[0] or (depth is not None and found[index].depth != depth):
+            continue
+        if len(words) == 1 or tuple(one.upper for one in found[index : index + len(words)]) == words:
             return index
     return -1
 

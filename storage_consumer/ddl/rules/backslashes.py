@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from storage_consumer.sql.column_parts import INDEX_WORDS
-from storage_consumer.sql.tokens import Token, has_words, pieces
+from storage_consumer.sql.tokens import Piece, Token, has_words, pieces
 
 _MEMBERS = ("ENUM", "SET")
 _INDEXES = (*INDEX_WORDS, "UNIQUE", "PRIMARY", "FULLTEXT", "CONSTRAINT")
@@ -24,48 +25,53 @@ def escaped(query: str) -> str:
     """
     if "\\" not in query:
         return query
-    before = _Before()
-    raw_at = -1
+    before, raw = _Before(query), set[int]()
 
     # `pieces` asks when a string begins: where it ends depends on whether a backslash before a quote escapes that.
-    def is_raw(at: int) -> bool:
-        nonlocal raw_at
-        raw_at = at if before.makes_raw() else raw_at
-        return raw_at == at
+    def is_raw(found: Sequence[Piece]) -> bool:
+        if before.makes_raw(found):
+            raw.add(found[-1][2])
+        return bool(found) and found[-1][2] in raw
 
-    written: list[str] = []
-    for kind, start, end in pieces(query, is_raw):
-        text = query[start:end]
-        written.append(text.replace("\\", "\\\\") if kind == "string" and start == raw_at else text)
-        if kind not in ("space", "comment"):
-            before.add(kind, text, start, end)
-    return "".join(written)
+    return "".join(
+        query[start:end].replace("\\", "\\\\") if start in raw and kind == "string" else query[start:end]
+        for kind, start, end in pieces(query, is_raw)
+    )
 
 
 @dataclass(slots=True)
 class _Before:
     """What the tokens up to a place say about a string there; each token is looked at only once."""
 
+    query: str
+    seen: int = 0
+    """How many pieces were looked at."""
     found: list[Token] = field(default_factory=list)
     openings: list[int] = field(default_factory=list)
     """Indexes of the open parentheses."""
     firsts: list[int] = field(default_factory=lambda: [0])
     """Index of the current part's first token, for each open parenthesis and, before these, for none."""
 
-    def add(self, kind: str, text: str, start: int, end: int) -> None:
+    def _add(self, kind: str, start: int, end: int) -> None:
         """Add one token."""
+        text = self.query[start:end]
         if kind == "symbol" and text == ")" and self.openings:
             self.openings.pop()
             self.firsts.pop()
-        self.found.append(Token(kind, text, start, end, len(self.openings)))
+        upper = text.upper() if kind in ("word", "symbol") else ""
+        self.found.append(Token(kind, text, start, end, len(self.openings), upper))
         if kind == "symbol" and text == "(":
             self.openings.append(len(self.found) - 1)
             self.firsts.append(len(self.found))
         elif kind == "symbol" and text == ",":
             self.firsts[-1] = len(self.found)
 
-    def makes_raw(self) -> bool:
+    def makes_raw(self, before: Sequence[Piece]) -> bool:
         """Return whether backslashes in a string that comes next stand for themselves."""
+        for piece in before[self.seen :]:
+            if piece[0] not in ("space", "comment"):
+                self._add(*piece)
+        self.seen = len(before)
         found = self.found
         # TiCDC writes keywords in upper case; any other text was not written by its parser and escapes as it should.
         if len(found) < 2 or not found[0].text.isupper():  # noqa: PLR2004 - a word and what follows it
