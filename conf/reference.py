@@ -23,8 +23,9 @@ from storage_consumer.cli.verbs import RUN, SCREEN_FLAGS, VERBS
 from storage_consumer.config.option import GROUPS, OWN_TABLE, PRECEDENCE, Option
 from storage_consumer.config.options import OPTIONS
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
-from storage_consumer.doctor.checks import CHECKS, group_of
-from storage_consumer.doctor.checks import GROUPS as CHECK_GROUPS
+from storage_consumer.doctor.checks import CHECKS
+from storage_consumer.doctor.findings import GROUPS as CHECK_GROUPS
+from storage_consumer.doctor.findings import group_of
 from storage_consumer.errors import Abandoned, StorageConsumerError
 from storage_consumer.monitoring.metric_table import METRICS, PREFIX
 from storage_consumer.telemetry import EVENTS, TSO_FIELDS
@@ -261,7 +262,8 @@ def _classes(kind: type[StorageConsumerError]) -> Iterator[tuple[str, str, str]]
     """Yield name, meaning and exit code of a class and of all below it, in the sequence of the code."""
     code = _ABANDONED if kind is Abandoned else f"{code_of(kind):d}"
     yield f"`{kind.__name__}`", " ".join((inspect.getdoc(kind) or "").replace("``", "`").split()), code
-    for below in kind.__subclasses__():
+    # A room's own class for what it catches itself is none of them, whether or not it was imported.
+    for below in (each for each in kind.__subclasses__() if each.__module__ == kind.__module__):
         yield from _classes(below)
 
 

@@ -24,7 +24,7 @@ from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.csv.options import caveat
 from storage_consumer.decode.time_zone import zone_caveat
-from storage_consumer.doctor.at_start import warn_at_start
+from storage_consumer.doctor.examination import warn_at_start
 from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.downstream.key_drift import KeyDriftGuard
 from storage_consumer.downstream.opening import hurry, no_hurry

@@ -12,9 +12,9 @@ from storage_consumer.cli.layout import columns, wrapped
 from storage_consumer.config.load import Loaded, load, with_files_read
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.config.sources import is_given
-from storage_consumer.doctor.checks import GROUPS, group_of
-from storage_consumer.doctor.examination import Patient, examined
-from storage_consumer.doctor.findings import Finding, Verdict, worst
+from storage_consumer.doctor.examination import examined
+from storage_consumer.doctor.facts import DoctorInput
+from storage_consumer.doctor.findings import GROUPS, Finding, Verdict, group_of, worst
 from storage_consumer.errors import ConfigError
 from storage_consumer.telemetry import json_text, register_secret
 
@@ -34,15 +34,15 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
     """
     own = {name: str(options[name]) for name in _ONLY_HERE if options.get(name) is not None}
     groups = _groups(own.get("only", ""))
-    patient = patient_of({name: value for name, value in options.items() if name not in _ONLY_HERE}, environ)
-    findings = examined(patient, groups)
+    given = doctor_input({name: value for name, value in options.items() if name not in _ONLY_HERE}, environ)
+    findings = examined(given, groups)
     code = ExitCode.TABLES_STOPPED if worst(findings) is Verdict.FAIL else ExitCode.DONE
     if "json" in own:
-        return Answer(json_text(document(findings, patient)), code)
+        return Answer(json_text(document(findings, given)), code)
     return Answer("\n".join(_lines(findings)) + "\n", code)
 
 
-def patient_of(options: Mapping[str, object], environ: Mapping[str, str]) -> Patient:
+def doctor_input(options: Mapping[str, object], environ: Mapping[str, str]) -> DoctorInput:
     """Return what is examined under these options; raise `ConfigError` if they are wrong, or name neither bucket nor target."""
     given = with_files_read(options, environ)
     there = {end: is_given(end, given, environ) for end in _ENDS}
@@ -52,7 +52,7 @@ def patient_of(options: Mapping[str, object], environ: Mapping[str, str]) -> Pat
     loaded: Loaded = load({**given, **ends}, environ)
     for secret in loaded.hidden:
         register_secret(secret)
-    return Patient(
+    return DoctorInput(
         config=loaded.config,
         secrets=loaded.secrets,
         origins=loaded.origins,
@@ -88,31 +88,31 @@ def _lines(findings: tuple[Finding, ...]) -> Iterator[str]:
 
 
 def _of(finding: Finding, wide: int) -> Iterator[str]:
-    outcome, width = finding.outcome, columns()
-    first = f"  {_MARKS[outcome.verdict]:<5} {finding.check:<{wide}}  "
+    width = columns()
+    first = f"  {_MARKS[finding.verdict]:<5} {finding.check:<{wide}}  "
     indent = " " * len(first)
     if width is not None and width < len(first) + _LEAST:
         yield first.rstrip()
         first = indent = " " * len("  ok    ")
-    yield from wrapped(outcome.text, first, indent)
-    if outcome.remedy:
-        yield from wrapped(outcome.remedy, f"{indent}→ ", f"{indent}  ")
+    yield from wrapped(finding.text, first, indent)
+    if finding.remedy:
+        yield from wrapped(finding.remedy, f"{indent}→ ", f"{indent}  ")
     # Never wrapped: they are to be pasted.
-    yield from (f"{indent}  {statement};" for statement in outcome.statements)
+    yield from (f"{indent}  {statement};" for statement in finding.statements)
 
 
 def _summary(findings: tuple[Finding, ...]) -> str:
-    counts = Counter(each.outcome.verdict for each in findings)
+    counts = Counter(each.verdict for each in findings)
     return ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict])
 
 
-def document(findings: tuple[Finding, ...], patient: Patient) -> dict[str, Any]:
+def document(findings: tuple[Finding, ...], given: DoctorInput) -> dict[str, Any]:
     """Return the findings as JSON takes them; the keys are part of the program's interface."""
-    counts = Counter(each.outcome.verdict for each in findings)
+    counts = Counter(each.verdict for each in findings)
     return {
         "verdict": worst(findings).value,
-        "bucket": patient.config.upstream.identity if patient.has_bucket else None,
-        "target": patient.config.downstream.address if patient.has_target else None,
+        "bucket": given.config.upstream.identity if given.has_bucket else None,
+        "target": given.config.downstream.address if given.has_target else None,
         "counts": {verdict.value: counts[verdict] for verdict in Verdict},
         "findings": documents(findings),
     }
@@ -124,10 +124,10 @@ def documents(findings: Iterable[Finding]) -> list[dict[str, Any]]:
         {
             "check": each.check,
             "group": group_of(each.check),
-            "verdict": each.outcome.verdict.value,
-            "text": each.outcome.text,
-            "remedy": each.outcome.remedy,
-            "statements": list(each.outcome.statements),
+            "verdict": each.verdict.value,
+            "text": each.text,
+            "remedy": each.remedy,
+            "statements": list(each.statements),
         }
         for each in findings
     ]

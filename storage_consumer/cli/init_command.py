@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from storage_consumer.cli.answer import Answer
-from storage_consumer.cli.doctor_command import documents, patient_of
+from storage_consumer.cli.doctor_command import doctor_input, documents
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.inspect_command import code_of, looked_at
 from storage_consumer.cli.verbs import PROGRAM
@@ -76,17 +76,16 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
 
 def _alarms(options: Mapping[str, object], environ: Mapping[str, str], bucket: Bucket) -> tuple[Finding, ...]:
     """Return what `doctor` warns of, or faults, about the target of this bucket."""
-    patient = replace(patient_of(options, environ), inspected=bucket)
-    found = examined(patient, ("target", "network", "state"))
-    return tuple(each for each in found if each.outcome.verdict in (Verdict.WARN, Verdict.FAIL))
+    given = replace(doctor_input(options, environ), inspected=bucket)
+    found = examined(given, ("target", "network", "state"))
+    return tuple(each for each in found if each.verdict in (Verdict.WARN, Verdict.FAIL))
 
 
 def _finding_lines(finding: Finding) -> Iterator[str]:
-    outcome = finding.outcome
     yield _one_line(
-        f"{outcome.verdict}: {finding.check}: {outcome.text}{f' → {outcome.remedy}' if outcome.remedy else ''}"
+        f"{finding.verdict}: {finding.check}: {finding.text}{f' → {finding.remedy}' if finding.remedy else ''}"
     )
-    yield from (f"{statement};" for statement in outcome.statements)
+    yield from (f"{statement};" for statement in finding.statements)
 
 
 def _target(given: object, environ: Mapping[str, str]) -> str:

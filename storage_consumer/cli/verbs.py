@@ -165,8 +165,9 @@ change, what would be skipped, and what would halt. It needs rights to read only
         summary="check bucket, target, Spark, network and state; say what to mend, and how",
         description="""\
 Looks at everything that a consumer needs, and says of each thing whether it is ok, with one line and a remedy; what a statement can
-mend is printed as one. It takes the command line of `run`, needs rights to read only, changes nothing, starts Spark only for a
-remote --spark-master, and may run beside a consumer. Of bucket and target one may be left out. It lists the whole bucket once.""",
+mend is printed as one. It takes the command line of `run`, needs rights to read only, changes nothing, starts no Spark, and may run
+beside a consumer. Of bucket and target one may be left out. It lists the whole bucket once. What `run` refuses by itself in its first
+round, with the next step, is not checked here.""",
         examples=(
             "doctor --upstream-uri s3://bucket/prefix --config changefeed.toml --downstream-uri mysql://root@127.0.0.1:3306/",
             "doctor --only target,state --downstream-uri mysql://root@127.0.0.1:3306/",

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
+
+GROUPS: Mapping[str, str] = MappingProxyType(
+    {
+        "bucket": "What TiCDC writes, and what of it can be read.",
+        "target": "The database server, its settings, and our account's rights.",
+        "spark": "What Spark needs on this machine.",
+        "network": "How the bucket and the target are reached.",
+        "state": "What earlier runs left in the target.",
+    }
+)
+"""Group → what it is about."""
 
 
 class Verdict(StrEnum):
@@ -19,8 +32,8 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a rule says of its facts."""
+class Finding:
+    """What one check found."""
 
     verdict: Verdict
     text: str
@@ -29,42 +42,36 @@ class Outcome:
     """What to do, in a sentence; empty if there is nothing to do."""
     statements: tuple[str, ...] = ()
     """The remedy as SQL for an administrator of the target, each without a semicolon."""
+    check: str = ""
+    """The name of the check, see `checks.CHECKS`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The outcome of one check."""
-
-    check: str
-    """Its name in `checks.CHECKS`."""
-    outcome: Outcome
-
-    def fails(self, check: str) -> bool:
-        """Return whether it is of this check, and a fault."""
-        return self.check == check and self.outcome.verdict is Verdict.FAIL
-
-
-def ok(text: str) -> Outcome:
+def ok(text: str) -> Finding:
     """Return that all is well."""
-    return Outcome(Verdict.OK, text)
+    return Finding(Verdict.OK, text)
 
 
-def warn(text: str, remedy: str, *statements: str) -> Outcome:
+def warn(text: str, remedy: str, *statements: str) -> Finding:
     """Return a warning with its remedy."""
-    return Outcome(Verdict.WARN, text, remedy, statements)
+    return Finding(Verdict.WARN, text, remedy, statements)
 
 
-def fail(text: str, remedy: str = "", *statements: str) -> Outcome:
+def fail(text: str, remedy: str = "", *statements: str) -> Finding:
     """Return a fault; without a `remedy` the text holds it."""
-    return Outcome(Verdict.FAIL, text, remedy, statements)
+    return Finding(Verdict.FAIL, text, remedy, statements)
 
 
-def not_looked_at(why: str) -> Outcome:
+def not_looked_at(why: str) -> Finding:
     """Return that nothing is known, and why."""
-    return Outcome(Verdict.NOT_LOOKED_AT, why)
+    return Finding(Verdict.NOT_LOOKED_AT, why)
 
 
-def worst(findings: tuple[Finding, ...]) -> Verdict:
+def worst(findings: Iterable[Finding]) -> Verdict:
     """Return `FAIL` or `WARN` if any finding is that, else `OK`."""
-    found = {each.outcome.verdict for each in findings}
+    found = {each.verdict for each in findings}
     return next((verdict for verdict in (Verdict.FAIL, Verdict.WARN) if verdict in found), Verdict.OK)
+
+
+def group_of(check: str) -> str:
+    """Return the group of a check."""
+    return check.partition("-")[0]

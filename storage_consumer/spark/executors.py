@@ -21,7 +21,7 @@ from pyspark import SparkContext, SparkFiles
 
 import storage_consumer
 from storage_consumer.config.secrets import VARIABLES, held_secrets, names_of, secrets_from
-from storage_consumer.config.settings import Downstream, Secrets, Upstream
+from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.downstream.tls import certificates
 from storage_consumer.errors import ConfigError, StorageUnavailable, TransientError
 from storage_consumer.job.spec import JobSpec
@@ -68,13 +68,11 @@ def zipped(home: Path) -> bytes:
 
 
 def travelling(spec: JobSpec) -> JobSpec:
-    """Return the job with the content of the CA file in it, read again for each job."""
-    return replace(spec, downstream=with_certificates(spec.downstream)) if spec.downstream.ssl_ca else spec
-
-
-def with_certificates(target: Downstream) -> Downstream:
-    """Return the target with the content of its CA file: an executor has no such file."""
-    return replace(target, ssl_ca_text=certificates(target.ssl_ca)) if target.ssl_ca else target
+    """Return the job with the content of the CA file in it, read again for each job: an executor has no such file."""
+    target = spec.downstream
+    if not target.ssl_ca:
+        return spec
+    return replace(spec, downstream=replace(target, ssl_ca_text=certificates(target.ssl_ca)))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What a start of Spark would find on this machine: PySpark, Java, processors, memory and folders. It starts nothing but ``java -version``.
+"""What a start of Spark would find on this machine: PySpark, Java, memory and folders. It starts nothing but ``java -version``.
 
 Nothing here imports PySpark, which may be missing.
 """
@@ -59,8 +59,6 @@ class Surroundings:
     pyspark: str
     """Its version; empty if it is not installed."""
     java: Java
-    cores: int
-    """Processors that this process may use."""
     memory: int
     """Bytes that this machine, or this container, has; 0 if it does not tell."""
     available: int
@@ -74,7 +72,6 @@ def surroundings(environ: Mapping[str, str]) -> Surroundings:
     return Surroundings(
         pyspark=_pyspark(),
         java=_java(environ),
-        cores=len(os.sched_getaffinity(0)),
         memory=memory,
         available=available,
         local_dirs=tuple(map(_local_dir, (environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()).split(","))),

@@ -17,7 +17,6 @@ from tests.harness.pages import blocks
 from tests.harness.program import ROOT
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row
-from tests.harness.spark_cluster import Machines, spark_cluster
 
 pytestmark = [pytest.mark.server, pytest.mark.acceptance]
 
@@ -94,22 +93,3 @@ def test_without_java(mariadb: DatabaseServer, words: list[str]) -> None:
     """A machine without Java is told so, in a second or two, before anything is started."""
     done = doctor("--only", "spark", *words, "--downstream-uri", mariadb.uri, JAVA_HOME="/nowhere", PATH="/nowhere")
     assert (done.returncode, "FAIL  spark-java" in done.stdout) == (4, True)
-
-
-@pytest.mark.slow
-@pytest.mark.spark
-def test_executors_of_a_cluster(mariadb: DatabaseServer, words: list[str], tmp_path: Path) -> None:
-    """Executors that see both sides are named; those that have no way to one of them, or no Python, fail with the reason."""
-    target = ["--downstream-uri", mariadb.uri]
-    folder = tmp_path / "cluster"
-    with spark_cluster(folder, Machines()) as cluster:
-        spark = ["--only", "spark", *words, "--spark-master", cluster.master]
-        fine = doctor(*spark, *target, PYSPARK_PYTHON=sys.executable)
-        assert (fine.returncode, "see what was given of bucket and target" in fine.stdout) == (0, True), fine.stdout
-        silent = doctor(*spark, "--downstream-uri", "mysql://root@127.0.0.1:1/", PYSPARK_PYTHON=sys.executable)
-        assert (silent.returncode, "cannot connect to the target" in silent.stdout) == (4, True), silent.stdout
-        snake = doctor(*spark, *target, PYSPARK_PYTHON="/no/such/python")
-        assert (snake.returncode, "executors have no program /no/such/python" in " ".join(snake.stdout.split())) == (
-            4,
-            True,
-        )

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from storage_consumer.checkpoint.store import StateStore
-from storage_consumer.cli.doctor_command import patient_of
-from storage_consumer.doctor.checks import GROUPS
+from storage_consumer.cli.doctor_command import doctor_input
 from storage_consumer.doctor.examination import examined
-from storage_consumer.doctor.findings import Outcome, Verdict
+from storage_consumer.doctor.findings import GROUPS, Finding, Verdict
 from storage_consumer.driver.lease_holder import identity
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import CONFIG, SmallBucket, row
@@ -48,14 +47,14 @@ class Scene:
     environ: dict[str, str] = field(default_factory=lambda: dict(os.environ))
     groups: tuple[str, ...] = tuple(GROUPS)
 
-    def examine(self) -> Mapping[str, Outcome]:
+    def examine(self) -> Mapping[str, Finding]:
         """What each check finds."""
-        found = examined(patient_of(self.options, self.environ), self.groups)
-        return {each.check: each.outcome for each in found}
+        found = examined(doctor_input(self.options, self.environ), self.groups)
+        return {each.check: each for each in found}
 
-    def alarms(self) -> dict[str, Outcome]:
+    def alarms(self) -> dict[str, Finding]:
         """Those that warn or fail."""
-        return {name: outcome for name, outcome in self.examine().items() if outcome.verdict in ALARMS}
+        return {name: finding for name, finding in self.examine().items() if finding.verdict in ALARMS}
 
     def sql(self, *statements: str) -> None:
         """Run statements as an administrator."""
@@ -69,9 +68,9 @@ class Scene:
 
     def state(self, upstream: str = "") -> StateStore:
         """A state of the bucket, owned by this process; closed by whoever asks."""
-        patient = patient_of(self.options, self.environ)
-        found = StateStore(patient.config.downstream, "")
-        found.open(upstream or patient.config.upstream.identity)
+        given = doctor_input(self.options, self.environ)
+        found = StateStore(given.config.downstream, "")
+        found.open(upstream or given.config.upstream.identity)
         assert found.lease.acquire(identity(time.time()), 30) == ""
         return found
 
@@ -115,12 +114,12 @@ class Fault:
         return self.name
 
 
-def named(fault: Fault, found: Mapping[str, Outcome]) -> None:
+def named(fault: Fault, found: Mapping[str, Finding]) -> None:
     """See that the fault is named by its check, with its remedy, and that nothing else is."""
     assert {*found} == {fault.check, *fault.also}, {name: each.text for name, each in found.items()}
-    outcome = found[fault.check]
-    assert outcome.verdict is fault.verdict, outcome
-    text = "\n".join((outcome.text, outcome.remedy, *outcome.statements))
+    finding = found[fault.check]
+    assert finding.verdict is fault.verdict, finding
+    text = "\n".join((finding.text, finding.remedy, *finding.statements))
     assert [part for part in fault.says if part not in text] == [], text
 
 

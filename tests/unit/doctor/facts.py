@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
-from storage_consumer.config.settings import Downstream
-from storage_consumer.doctor.state_look import StateFacts
-from storage_consumer.doctor.target_look import TargetFacts
-from storage_consumer.downstream.server_look import Line, ServerLook, Space, Variables
+from storage_consumer.config.settings import Config, Downstream, Upstream
+from storage_consumer.doctor.facts import Facts, StateFacts
+from storage_consumer.downstream.server_facts import Line, ServerFacts, Space, Variables
+from storage_consumer.inspection.result import Bucket
 from storage_consumer.model import TableName
+from storage_consumer.monitoring.snapshot import Snapshot
 from storage_consumer.spark.surroundings import Java, LocalDir, Surroundings
 
 NOW = 1_790_000_000.0
 GIB = 1 << 30
+UPSTREAM = Upstream(scheme="s3", root="bucket/prefix", protocol="csv")
+
+
+def at(seconds: float) -> int:
+    """The TSO of so many seconds after now."""
+    return int((NOW + seconds) * 1000) << 18
 
 
 def variables(
@@ -35,14 +43,22 @@ def line(**changes: Any) -> Line:
     return replace(plain, **changes)
 
 
-def server(**changes: Any) -> ServerLook:
+def bucket(**changes: Any) -> Bucket:
+    """An inspected bucket without tables."""
+    plain = Bucket(
+        place="s3://bucket/prefix", layouts=("new",), architecture="new", index_widths=(20,), dispatchers=False, settings=(),
+        tables=(), objects=1, size=0, data_files=0, schema_files=1, sampled=0, checkpoint=at(0), commit_ts=(), versions=(), warnings=(), upstream=UPSTREAM,
+    )  # fmt: skip
+    return replace(plain, **changes)
+
+
+def server(**changes: Any) -> ServerFacts:
     """A server that has all that is needed."""
-    plain = ServerLook(
+    plain = ServerFacts(
         variables=variables(),
         line=line(),
         connections=1,
         knows_zone=False,
-        has_collation=True,
         grants={},
         missing={},
         passes_read_only=False,
@@ -54,19 +70,13 @@ def server(**changes: Any) -> ServerLook:
     return replace(plain, **changes)
 
 
-def target(
-    names: tuple[str, ...] = ("d.a",), downstream: Downstream | None = None, size: int = 0, **changes: Any
-) -> TargetFacts:
-    """What is asked of it."""
-    parts = (name.split(".") for name in names)
-    return TargetFacts(
-        server=server(**changes),
-        downstream=downstream or Downstream(host="db"),
-        workers=16,
-        local_infile=True,
-        names=tuple(TableName(schema=schema, table=table) for schema, table in parts),
-        size=size,
-    )
+def snapshot(**changes: Any) -> Snapshot:
+    """A feed of the bucket that is a moment old."""
+    plain = Snapshot(
+        now=NOW, state_schema="storage_consumer", upstream=UPSTREAM.identity, checkpoint=at(0),
+        checkpoint_running=at(0), storage_checkpoint=at(0), writer="", last_writer="",
+    )  # fmt: skip
+    return replace(plain, **changes)
 
 
 def surroundings(**changes: Any) -> Surroundings:
@@ -74,7 +84,6 @@ def surroundings(**changes: Any) -> Surroundings:
     plain = Surroundings(
         pyspark="4.1.0",
         java=Java(home="", program="/usr/bin/java", version=17),
-        cores=4,
         memory=8 * GIB,
         available=4 * GIB,
         local_dirs=(LocalDir(path="/var/spark", is_writable=True, free=9 * GIB),),
@@ -82,6 +91,30 @@ def surroundings(**changes: Any) -> Surroundings:
     return replace(plain, **changes)
 
 
-def state(**changes: Any) -> StateFacts:
-    """A target without a state."""
-    return replace(StateFacts(schema="storage_consumer", reach=("--downstream-uri", "mysql://db/"), now=NOW), **changes)
+def facts(names: tuple[str, ...] = ("d.a",), **changes: Any) -> Facts:
+    """All of it, and no state."""
+    parts = (name.split(".") for name in names)
+    known: dict[str, Any] = {
+        "config": Config(upstream=UPSTREAM, downstream=Downstream(host="db")),
+        "now": NOW,
+        "local_infile": True,
+        "upstream": UPSTREAM,
+        "downstream": Downstream(host="db"),
+        "bucket": bucket(),
+        "names": tuple(TableName(schema=schema, table=table) for schema, table in parts),
+        "server": server(),
+        "state": StateFacts(None),
+        "surroundings": surroundings(),
+        **changes,
+    }
+    return cast("Facts", SimpleNamespace(variables=known["server"].variables, **known))
+
+
+def of_server(names: tuple[str, ...] = ("d.a",), **changes: Any) -> Facts:
+    """The same with another server."""
+    return facts(names, server=server(**changes))
+
+
+def with_settings(*args: Any, **every: Any) -> Facts:
+    """The same with other settings of the server."""
+    return of_server(variables=variables(*args, **every))

@@ -27,7 +27,7 @@ READ_ONLY = ("read_only", "super_read_only", "innodb_read_only", "tidb_restricte
 """Variables by which a server refuses writes."""
 _PASS_READ_ONLY = ("SUPER", "READ_ONLY ADMIN", "CONNECTION_ADMIN", "RESTRICTED_REPLICA_WRITER_ADMIN")
 _VARIABLES = (
-    *("max_allowed_packet", "local_infile", "lower_case_table_names", "event_scheduler", *READ_ONLY),
+    *("max_allowed_packet", "local_infile", "event_scheduler", *READ_ONLY),
     *("max_connections", "max_user_connections", "log_bin", "binlog_format", "datadir", "partial_revokes"),
     *("innodb_default_row_format", "innodb_page_size", "innodb_force_recovery", "require_secure_transport"),
     "innodb_force_primary_key",
@@ -97,7 +97,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerLook:
+class ServerFacts:
     """All of it."""
 
     variables: Variables
@@ -106,8 +106,6 @@ class ServerLook:
     """Connections that are open now."""
     knows_zone: bool
     """Whether it knows the feed's time zone by its name."""
-    has_collation: bool
-    """Whether it has utf8mb4_bin."""
     grants: Mapping[str, str]
     """Database → the GRANT that it lacks, for the replicated ones and the state's."""
     missing: Mapping[str, tuple[str, ...]]
@@ -131,32 +129,31 @@ def variables_of(query: Query) -> Variables:
     )
 
 
-def look(downstream: Downstream, password: str, schemas: Collection[str]) -> ServerLook:
+def read_server(downstream: Downstream, password: str, schemas: Collection[str]) -> ServerFacts:
     """Return what there is to know of a target that gets the databases `schemas`; raise `ConfigError` or `TargetUnavailable`."""
     with closing(connect(downstream, password, ddl=True, read_timeout=_TIMEOUT)) as connection:
-        return _Looking(connection, downstream, sorted({name for name in schemas if name})).all()
+        return _Reading(connection, downstream, sorted({name for name in schemas if name})).all()
 
 
-class _Looking:
-    """One look, over one connection."""
+class _Reading:
+    """All questions, over one connection."""
 
     def __init__(self, connection: Connection, downstream: Downstream, schemas: Sequence[str]) -> None:
         self._connection = connection
         self._downstream = downstream
         self._schemas = schemas
 
-    def all(self) -> ServerLook:
+    def all(self) -> ServerFacts:
         """Return everything."""
         variables = self._variables()
         missing = dict(self._missing(variables))
         state = self._downstream.state_schema
         granted = self._granted(variables)
-        return ServerLook(
+        return ServerFacts(
             variables=variables,
             line=self._line(),
             connections=int((self._rows("SHOW GLOBAL STATUS LIKE 'Threads_connected'") or [("", 0)])[0][1]),
             knows_zone=bool(self._rows(KNOWS_ZONE, [self._downstream.time_zone])[0][0]),
-            has_collation=bool(self._rows("SHOW COLLATION WHERE Collation = 'utf8mb4_bin'")),
             grants={name: grant(self._rows, "ALL" if name == state else ROW_RIGHTS, name) for name in missing},
             missing=missing,
             passes_read_only=any(not granted.missing((right,)) for right in _PASS_READ_ONLY),
@@ -177,7 +174,7 @@ class _Looking:
         )
 
     def _rows(self, sql: str, arguments: Collection[Any] = (), /) -> list[tuple[Any, ...]]:
-        with translating("looking at the target"), self._connection.cursor() as cursor:
+        with translating("asking the target"), self._connection.cursor() as cursor:
             cursor.execute(sql, tuple(arguments) or None)
             return list(cursor.fetchall())
 
