@@ -140,13 +140,9 @@ EVENTS: dict[str, Event] = {
         fields=("listener", "error"),
         levels=("warning",),
     ),
-    "alert_sent": Event(
-        meaning="A hook of --on-halt took a document; `alert` is its event.",
-        fields=("hook", "alert", "attempts", "seconds"),
-    ),
     "alert_failed": Event(
-        meaning="A hook of --on-halt did not take a document, which is given up: nobody was told. Mend the hook.",
-        fields=("hook", "alert", "attempts", "error"),
+        meaning="The command of --on-halt failed; nobody was told of the event `alert`. Fix the command.",
+        fields=("hook", "alert", "error"),
         levels=("error",),
     ),
     "spark_started": Event(meaning="The Spark session is ready.", fields=("version", "master", "seconds", "reused")),

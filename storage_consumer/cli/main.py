@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,21 +13,20 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from storage_consumer import __version__, telemetry
-from storage_consumer.alerts.calling import check_commands
-from storage_consumer.alerts.halt_watch import HaltWatch
-from storage_consumer.alerts.hooks import about_this, tested, watched
 from storage_consumer.cli import arguments, failures, progress, screen
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.sd_notify import Notifier, Observable
 from storage_consumer.cli.ticker import Ticker
 from storage_consumer.cli.verbs import RUN, VERBS
-from storage_consumer.clock import Clock, SystemClock
+from storage_consumer.clock import SystemClock
 from storage_consumer.config.commands import run_command
 from storage_consumer.config.load import Loaded, load, with_files_read
+from storage_consumer.config.settings import Config
 from storage_consumer.config.sources import LogWish
 from storage_consumer.config.uris import secrets_in
 from storage_consumer.errors import Abandoned, ConfigError
+from storage_consumer.monitoring.on_halt import OnHalt, check_command
 from storage_consumer.signals import Stop
 from storage_consumer.summary import Progress, RoundSummary, RunningStatement
 
@@ -107,7 +107,7 @@ def _configured(options: Mapping[str, object]) -> Loaded:
         telemetry.register_secret(secret)
     program = loaded.program
     _refuse_endless_limits(loaded)
-    check_commands(program.on_halt)
+    check_command(program.on_halt)
     telemetry.configure(level=program.log_level, file=program.log_file, style=program.log_format)
     return loaded
 
@@ -142,16 +142,25 @@ def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory
     """Run a consumer to its end under these settings; turn every error into a log line and an `ExitCode`."""
     # Before anything can fail, so that each log begins with the version and the settings.
     _announce(loaded)
-    clock = SystemClock()
-    if loaded.program.test_on_halt:
-        return _test_hooks(loaded, clock)
     bar = progress.progress_for(wanted=loaded.program.progress)
-    about = about_this(loaded.config, __version__)
-    with Stop() as stop, watched(loaded.program.on_halt, about, bar, clock) as alerts:
-        notifier = Notifier(alerts)
-        reporter = progress.Reporter(notifier)
-        with _watched(reporter, alerts, bar):
+    alerts = OnHalt(loaded.program.on_halt, _about(loaded.config), SystemClock())
+    with Stop() as stop, alerts.listening():
+        notifier = Notifier(bar)
+        reporter = progress.Reporter(notifier, each_round=alerts.round_finished)
+        with _watched(reporter, bar):
             return _ended(loaded, options, consumer, (reporter, notifier), stop)
+
+
+def _about(config: Config) -> dict[str, object]:
+    """Return what each document for `--on-halt` says of this program."""
+    return {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "version": __version__,
+        "upstream": config.upstream.identity,
+        "downstream": config.downstream.address,
+        "state_schema": config.downstream.state_schema,
+    }
 
 
 def _ended(
@@ -182,12 +191,11 @@ def _ended(
 
 
 @contextmanager
-def _watched(reporter: progress.Reporter, alerts: HaltWatch, bar: Progress) -> Iterator[None]:
+def _watched(reporter: progress.Reporter, bar: Progress) -> Iterator[None]:
     """Let the reporter hear of events, and all of them look at the clock, inside the block."""
 
     def tick() -> None:
         reporter.tick()
-        alerts.tick()
         if isinstance(bar, progress.Bar):
             bar.tick()
 
@@ -197,15 +205,6 @@ def _watched(reporter: progress.Reporter, alerts: HaltWatch, bar: Progress) -> I
             yield
     finally:
         remove()
-
-
-def _test_hooks(loaded: Loaded, clock: Clock) -> int:
-    """Send a test to each hook; the log says what came of it. Return the exit code."""
-    hooks = loaded.program.on_halt
-    if not hooks:
-        error = ConfigError("--test-on-halt: there is no --on-halt to test")
-        return failures.told(error, _log_of(loaded), ExitCode.MISCONFIGURED)
-    return ExitCode.DONE if tested(hooks, about_this(loaded.config, __version__), clock) else ExitCode.FAILED
 
 
 def _work(

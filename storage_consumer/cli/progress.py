@@ -91,14 +91,16 @@ class Reporter:
         inner: Progress,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
+        each_round: Callable[[RoundSummary], None] = lambda _: None,
     ) -> None:
-        """Pass calls on to `inner`; `now` returns the wall clock in seconds since 1970, `monotonic` seconds that only grow."""
+        """Pass calls on to `inner`, and summaries to `each_round` too; `now` returns the wall clock in seconds since 1970, `monotonic` seconds that only grow."""
         self.statements: Callable[[], Sequence[RunningStatement]] = tuple
         """Returns the statements that run on the target; called by `tick`."""
         self._monotonic = monotonic
         self._halted: tuple[str, ...] = ()
         self._halts_logged_at = 0.0
         self._inner = inner
+        self._each_round = each_round
         self._now = now
         self._waiting: dict[str, str] = {}
         self._watch = RoundWatch(now, monotonic)
@@ -125,6 +127,7 @@ class Reporter:
         """Log the round, and each table that begins or ends to wait."""
         self._watch.finished()
         self._inner.round_finished(summary)
+        self._each_round(summary)
         # Without the seconds that some reasons hold, or each round would find a new one.
         waiting = {table.table: _SECONDS.sub("", table.error) for table in summary.waiting}
         for table in summary.waiting:

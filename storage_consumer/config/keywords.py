@@ -78,7 +78,6 @@ class Options(TypedDict, total=False):
     log_level: str | None
     log_file: str | Path | None
     log_format: str | None
-    on_halt: str | Sequence[str] | None
-    test_on_halt: bool | str | None
+    on_halt: str | None
     no_progress: bool | str | None
     enable_profiling: bool | str | None

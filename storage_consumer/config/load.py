@@ -13,7 +13,6 @@ from storage_consumer.config import changefeed, parsers
 from storage_consumer.config.commands import given_again
 from storage_consumer.config.export_uris import OF_DUMPLING, parse_export, with_time_zone
 from storage_consumer.config.filter_and_routes import routed_to_reserved, taken_from_reserved
-from storage_consumer.config.hooks import Hook
 from storage_consumer.config.option import ENVIRONMENT_PREFIX, OWN_TABLE
 from storage_consumer.config.options import BY_ENVIRONMENT, BY_KEYWORD, OPTIONS
 from storage_consumer.config.parsers import did_you_mean
@@ -58,10 +57,8 @@ class Program:
     """Path of the log; empty: standard error."""
     log_format: str = "text"
     progress: bool = True
-    on_halt: tuple[Hook, ...] = ()
-    """Whom to call when a table halts."""
-    test_on_halt: bool = False
-    """Whether to send a test to them, and end."""
+    on_halt: tuple[str, ...] = ()
+    """The words of the command to run when a table halts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +143,6 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
         hidden=(
             *secrets.texts(),
             *environment_secrets(environ),
-            *(t for hook in program.on_halt for t in hook.hidden),
             *(source[2] if source else ()),
         ),
     )
@@ -390,7 +386,7 @@ def _files_with_password(sources: Sources) -> tuple[str, ...]:
 
 
 def _program(sources: Sources) -> Program:
-    given = sources.values("once", "log_level", "log_file", "log_format", "on_halt", "test_on_halt")
+    given = sources.values("once", "log_level", "log_file", "log_format", "on_halt")
     return Program(**given, progress=not sources.find(BY_KEYWORD["no_progress"]).value)
 
 

@@ -6,7 +6,6 @@ from typing import Literal
 
 from storage_consumer.config import filter_and_routes, parsers
 from storage_consumer.config.format_options import FORMAT
-from storage_consumer.config.hooks import hooks
 from storage_consumer.config.option import OWN_TABLE, Option, switch
 from storage_consumer.config.settings import SSL_MODES, Downstream, Loading, Monitoring, Tuning
 
@@ -451,20 +450,12 @@ _PROGRAM = (
     Option(
         name="on-halt",
         group="the program",
-        parse=hooks,
+        parse=parsers.command,
         default=(),
         shown_default="none",
-        metavar="COMMAND|URL",
-        repeatable=True,
-        help="Command to run, without a shell and with a JSON document on standard input, or http(s) address to POST "
-        "that document to, when a table halts or goes on, at a take-over, and when the program fails. May be given "
-        "several times. (The environment variable takes one per line.)",
-    ),
-    switch(
-        "test-on-halt",
-        "the program",
-        "Send a test document to each --on-halt and end: with 0 if all of them took it, else with 1. Nothing else is touched.",
-        toml="",
+        metavar="COMMAND",
+        help="Command to run, without a shell and with a JSON document on standard input, when a table halts or goes on, "
+        "at a take-over, and when the program fails.",
     ),
     switch(
         "no-progress",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import shlex
 import zoneinfo
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -72,6 +73,17 @@ def raw_text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"a text is expected, not {value!r}")  # noqa: TRY004 - one exception for every value that does not fit
     return value
+
+
+def command(value: object) -> tuple[str, ...]:
+    """Return the words of a command, split as a shell would; no message quotes them, since they may hold a secret."""
+    try:
+        words = tuple(shlex.split(value)) if isinstance(value, str) else ()
+    except ValueError as error:
+        raise ValueError(f"the command cannot be split into words as a shell would: {error}") from None
+    if not words or not words[0]:
+        raise ValueError("a command is expected, as a text")
+    return words
 
 
 def unescaped(value: object) -> object:

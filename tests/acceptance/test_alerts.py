@@ -1,10 +1,8 @@
-"""``run --on-halt``: a command and a web address hear of what happens to the real program."""
+"""``run --on-halt``: the command of the page, curl, hears of what happens to the real program."""
 
 from __future__ import annotations
 
-import json
 import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -44,35 +42,6 @@ def server() -> Iterator[HookServer]:
         yield found
 
 
-class Script:
-    """A command that keeps what it gets."""
-
-    def __init__(self, folder: Path) -> None:
-        """Its files are in the folder."""
-        self._got = folder / "got"
-        self._got.mkdir()
-        script = folder / "keep.py"
-        script.write_text(
-            "import os, sys, time, pathlib\n"
-            f"name = pathlib.Path({str(self._got)!r}) / f'{{time.time_ns()}}'\n"
-            "name.with_suffix('.part').write_text(os.environ['STORAGE_CONSUMER_ALERT_EVENT'] + '\\n' + sys.stdin.read())\n"
-            "name.with_suffix('.part').rename(name)\n",
-            encoding="utf-8",
-        )
-        self.command = f"{shlex.quote(sys.executable)} {shlex.quote(str(script))}"
-
-    @property
-    def got(self) -> list[dict[str, Any]]:
-        """The documents so far, which name the events that the environment named."""
-        found = []
-        for file in sorted(self._got.iterdir()):
-            if file.suffix != ".part":
-                event, _, text = file.read_text(encoding="utf-8").partition("\n")
-                found.append(json.loads(text))
-                assert found[-1]["event"] == event
-        return found
-
-
 def _told(documents: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(each["event"], each.get("table", "")) for each in documents]
 
@@ -80,14 +49,14 @@ def _told(documents: list[dict[str, Any]]) -> list[tuple[str, str]]:
 def test_halt_recovery_and_restart(
     mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path, server: HookServer
 ) -> None:
-    """Command and address hear of each halt with the commands that mend it, of the recovery, and once again after a restart."""
-    script = Script(tmp_path)
-    arguments = [*run_arguments(bucket, mariadb), "--flush-interval", "200ms"]
-    arguments += ["--on-halt", script.command, "--on-halt", server.address(PRIVATE)]
+    """The command hears of each halt with the commands that mend it, of the recovery, and once again after a restart."""
+    arguments = [*run_arguments(bucket, mariadb), "--flush-interval", "200ms", "--on-halt", server.command(PRIVATE)]
+    server.answers.append(404)
     with program(arguments, tmp_path / "first") as running:
-        wait_until("the halt", lambda: script.got and server.got)
-        (document,) = script.got
-        assert server.got == [document]
+        (failed,) = [running.wait_for("alert_failed")]
+        assert (failed["hook"], failed["alert"]) == ("curl", "table_halted")
+        assert "it ended with 22: curl: (22) The requested URL returned error: 404" in failed["error"]
+        (document,) = server.got
         assert (document["event"], document["table"], document["count"]) == ("table_halted", "d.a", 1)
         assert document["error"] == running.events("table_halted")[0]["error"]
         assert "error 1054" in document["error"]
@@ -98,18 +67,17 @@ def test_halt_recovery_and_restart(
         running.signal(SIGTERM)
         assert running.end() == 4
     with program(arguments, tmp_path / "second") as running:
-        wait_until("the restart", lambda: len(script.got) == len(server.got) == 2)
-        assert _told(script.got[1:]) == _told(server.got[1:]) == [("table_halted", "d.a")]
-        skip = next(each for each in script.got[1]["commands"] if " skip " in each)
+        wait_until("the restart", lambda: len(server.got) == 2)
+        assert _told(server.got[1:]) == [("table_halted", "d.a")]
+        skip = next(each for each in server.got[1]["commands"] if " skip " in each)
         assert command(*shlex.split(skip)[1:]).returncode == 0
-        wait_until("the recovery", lambda: len(script.got) == len(server.got) == 3)
-        assert (_told(script.got[2:]), script.got[2]["halted"]) == ([("table_resumed", "d.a")], 0)
+        wait_until("the recovery", lambda: len(server.got) == 3)
+        assert (_told(server.got[2:]), server.got[2]["halted"]) == ([("table_resumed", "d.a")], 0)
         assert command("table", "resume", "--table", "d.b", server=mariadb).returncode == 0
-        wait_until("the end of the pause", lambda: len(script.got) == len(server.got) == 4)
-        assert (_told(script.got[3:]), script.got[3]["halted"]) == ([("table_resumed", "d.b")], 0)
-        wait_until("the last line", lambda: len(running.events("alert_sent")) == 6)
+        wait_until("the end of the pause", lambda: len(server.got) == 4)
+        assert (_told(server.got[3:]), server.got[3]["halted"]) == ([("table_resumed", "d.b")], 0)
     assert "verysecrettoken" not in (tmp_path / "first").read_text() + (tmp_path / "second").read_text()
-    assert len(script.got) == len(server.got) == 4
+    assert len(server.got) == 4
 
 
 def test_failure_and_take_over(
@@ -117,7 +85,7 @@ def test_failure_and_take_over(
 ) -> None:
     """A standby that takes over says from whom; a program that fails says why before it is gone, also where settings are at fault."""
     arguments = [*run_arguments(bucket, mariadb), "--flush-interval", "200ms"]
-    hook = ["--on-halt", server.address(PRIVATE)]
+    hook = ["--on-halt", server.command(PRIVATE)]
     with ExitStack() as stack:
         one = stack.enter_context(program(arguments, tmp_path / "one"))
         one.wait_for("lease_acquired")
@@ -141,17 +109,8 @@ def test_failure_and_take_over(
     assert [(each["event"], each["exit_code"]) for each in server.got] == [("failed", code)]
 
 
-def test_a_test_document(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path, server: HookServer) -> None:
-    """`--test-on-halt` sends one and ends, with 1 if a hook does not take it, and touches nothing else."""
-    words = ["run", *run_arguments(bucket, mariadb), "--on-halt", server.address(PRIVATE), "--test-on-halt"]
-    fine = command(*words)
-    assert (fine.returncode, "alert_sent" in fine.stderr) == (0, True)
-    assert [(each["event"], each["state_schema"]) for each in server.got] == [("test", "storage_consumer")]
-    server.answers.append(404)
-    refused = command(*words)
-    assert (refused.returncode, "the answer is 404" in refused.stderr) == (1, True)
-    none = command("run", *run_arguments(bucket, mariadb), "--test-on-halt")
-    assert (none.returncode, "there is no --on-halt to test" in none.stderr) == (2, True)
+def test_a_command_that_is_not_there(mariadb: DatabaseServer, bucket: SmallBucket) -> None:
+    """It is a wrong setting, which is found before anything begins."""
     missing = command("run", *run_arguments(bucket, mariadb), "--on-halt", "/no/such/script")
     assert (missing.returncode, "/no/such/script is not there" in missing.stderr) == (2, True)
     assert mariadb.databases() == ()

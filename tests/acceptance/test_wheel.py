@@ -94,7 +94,6 @@ def test_what_it_holds(wheel: Path) -> None:
         "kubernetes/spark/driver.yaml",
         "prometheus/alerts.yml",
         "grafana/storage-consumer.json",
-        "on-halt.sh",
     } <= examples
     assert not any("testing" in name or "twins" in name for name in names)
     assert {name: (ROOT / "conf" / name).is_file() for name in examples} == dict.fromkeys(examples, True)
@@ -129,13 +128,12 @@ def test_extras_of_the_wheel(wheel: Path, extra: str) -> None:
 
 
 def test_examples_are_found(installed: Path, tmp_path: Path) -> None:
-    """The line of the pages prints the folder of the examples; its script for a hook can be run."""
+    """The line of the pages prints the folder of the examples."""
     code = 'import storage_consumer as s; print(s.__path__[0] + "/examples")'
     command = [str(installed / "python"), "-c", code]
     done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
     folder = Path(done.stdout.strip())
-    assert {"prometheus", "grafana", "on-halt.sh"} <= {path.name for path in folder.iterdir()}
-    assert os.access(folder / "on-halt.sh", os.X_OK)
+    assert {"prometheus", "grafana", "docker"} <= {path.name for path in folder.iterdir()}
 
 
 def test_types_are_seen(installed: Path, tmp_path: Path) -> None:

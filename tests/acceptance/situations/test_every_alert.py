@@ -186,7 +186,7 @@ def words_of(scene: Scene, folder: Path) -> list[str]:
     words[words.index("127.0.0.1:0")] = f"127.0.0.1:{scene.watch.port}"
     return [
         *(*words, "--config", str(folder / "changefeed.toml"), "--quarantine", "shop.items"),
-        *("--on-halt", scene.hook.address(), "--retry-limit", "10m"),
+        *("--on-halt", scene.hook.command(), "--retry-limit", "10m"),
     ]
 
 

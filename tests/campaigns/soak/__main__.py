@@ -178,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         client = s3.client(s3.writer)
         (home / "empty").mkdir(exist_ok=True)
         s3.upload(home / "empty", BUCKET)
-        given = arguments_for(server, s3, home, hook.address())
+        given = arguments_for(server, s3, home, hook.command())
         consumers = tuple(Consumer(name, given, home) for name in ("one", "two"))
         parts = Parts(server, s3, consumers)
         feed = Feed(
