@@ -19,7 +19,7 @@ sys.path.insert(
 
 from storage_consumer import errors
 from storage_consumer.cli.exit_codes import ENDINGS, ExitCode, code_of
-from storage_consumer.cli.verbs import RUN, SCREEN_FLAGS, VERBS
+from storage_consumer.cli.verbs import RUN, VERBS
 from storage_consumer.config.option import GROUPS, OWN_TABLE, PRECEDENCE, Option
 from storage_consumer.config.options import OPTIONS
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
@@ -122,10 +122,10 @@ def _commands(option: Option) -> str:
 def _own_flags() -> Iterator[tuple[str, str, str]]:
     """Yield command, flag and meaning of each flag that is no option."""
     for verb in VERBS.values():
-        for flag in (each for each in verb.flags if each not in SCREEN_FLAGS):
+        for flag in (each for each in verb.flags if each.field != "color"):
             yield f"`{verb.name}`", f"`{f'{flag.name} {flag.metavar}'.rstrip()}`", flag.help
-    for flag in SCREEN_FLAGS:
-        yield f"all but `{RUN}`", f"`{f'{flag.name} {flag.metavar}'.rstrip()}`", flag.help
+    color = VERBS["status"].flags[-1]
+    yield f"all but `{RUN}`", f"`{color.name} {color.metavar}`", color.help
 
 
 def differences() -> Iterator[str]:

@@ -17,8 +17,9 @@ from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.clock import Clock, SystemClock
 from storage_consumer.config.export_uris import with_time_zone
 from storage_consumer.config.keywords import Options
-from storage_consumer.config.load import Loaded, load
+from storage_consumer.config.load import Loaded, load, load_source
 from storage_consumer.config.secrets import remove_secrets, write_secrets
+from storage_consumer.config.settings import Server
 from storage_consumer.config.table_filter import CarriedColumns
 from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.decode import decoder_for
@@ -54,7 +55,7 @@ from storage_consumer.operating.looking import status_now, status_site
 from storage_consumer.operating.opened_export import opened_export
 from storage_consumer.operating.requested_load import request_load
 from storage_consumer.operating.retries import QuarantineRetries
-from storage_consumer.operating.verification import Server, VerifyReport, live, server_at, verified
+from storage_consumer.operating.verification import VerifyReport, live, verified
 from storage_consumer.operating.verified_table import VerifyOptions, Wishes
 from storage_consumer.plan.loads import Load
 from storage_consumer.plan.manager import ConsumerManager
@@ -65,7 +66,7 @@ from storage_consumer.signals import Stop, StopSignal
 from storage_consumer.spark.pipeline import SparkPipeline
 from storage_consumer.storage.open import open_storage
 from storage_consumer.summary import Progress, RoundSummary, RunningStatement, Silent
-from storage_consumer.telemetry import Log, heard_by, listen, register_secret
+from storage_consumer.telemetry import Log, heard_by, listen
 
 _log = Log("api")
 _PAUSE = 1.0
@@ -120,9 +121,6 @@ class Consumer:
             max_lag=self._loaded.config.monitoring.ready_lag,
         )
         self._showing = Showing(self._loaded.config.monitoring, sources, lambda: self.silent_seconds, page.routes())
-        # Before anything is opened, since any error may quote one.
-        for secret in self._loaded.hidden:
-            register_secret(secret)
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -251,7 +249,7 @@ class Consumer:
         target = Server(settings=loaded.config.downstream, password=loaded.secrets.password)
         upstream = loaded.config.upstream
         carried = CarriedColumns(selectors=upstream.column_selectors, case_sensitive=upstream.case_sensitive)
-        server = server_at(source, source_password_file, os.environ, target.settings, frozen=frozen)
+        server = load_source(source, source_password_file, os.environ, target.settings, frozen=frozen)
         return verified(target, live(server, is_frozen=frozen), wishes, carried=carried, stop=stop)
 
     def running_statements(self) -> tuple[RunningStatement, ...]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from storage_consumer.cli.exit_codes import ExitCode
+from storage_consumer.cli.verbs import VERBS
+from storage_consumer.operating.session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,5 +20,17 @@ class Answer:
     code: ExitCode = ExitCode.DONE
 
 
-Command = Callable[[Mapping[str, object], Mapping[str, str]], Answer]
-"""What answers a command: takes options by keyword, as texts, and the environment; raises a `StorageConsumerError`."""
+Command = Callable[[Any, Session], Answer]
+"""What answers a command: takes the record of its own options, and what the others lead to; raises a `StorageConsumerError`."""
+
+
+_OF_LOG = ("log_level", "log_file", "log_format")
+"""Options that the program heeds, and that are nothing to a command."""
+
+
+def answered(verb: str, options: Mapping[str, object], environ: Mapping[str, str], **session: Any) -> Answer:
+    """Return what a command answers to options by keyword; raise as its function `answer` does. `session`: more for the `Session`."""
+    own, rest = VERBS[verb].divided({name: value for name, value in options.items() if name not in _OF_LOG})
+    # Only the one that is asked for: help and `run` need not wait for what the others import.
+    command: Command = importlib.import_module(f"storage_consumer.cli.{VERBS[verb].module}").answer
+    return command(own, Session(rest, environ, **session))

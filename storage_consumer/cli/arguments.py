@@ -40,18 +40,18 @@ first commands:
 _CODES = f"exit codes:\n{listed(RUN)}"
 _MORE_OF_RUN = f"""\
 the password of the target:
-  --downstream-password-file FILE, or in --downstream-uri (percent-encoded; visible to others on the machine), or
-  STORAGE_CONSUMER_DOWNSTREAM_PASSWORD. AWS keys come from the URI (access-key=, secret-access-key=, session-token=) or
-  from the usual places: AWS_ACCESS_KEY_ID and so on, the shared files, the instance's role. No message shows a secret.
+  --downstream-password-file FILE, or in --downstream-uri (percent-encoded; visible to others on the machine), or \
+STORAGE_CONSUMER_DOWNSTREAM_PASSWORD. AWS keys come from the URI (access-key=, secret-access-key=, session-token=) or \
+from the usual places: AWS_ACCESS_KEY_ID and so on, the shared files, the instance's role. No message shows a secret.
 
 signals:
-  SIGTERM or SIGINT: finish the running step, or cancel it after a few seconds, and exit with 0; a second one: abandon it
-  and exit with 1. Both are safe.
+  SIGTERM or SIGINT: finish the running step, or cancel it after a few seconds, and exit with 0; a second one: abandon it \
+and exit with 1. Both are safe.
 
 where a setting comes from, first wins:
-  {PRECEDENCE}.
-  In the TOML file, all keys of TiCDC are taken as they are; our own are in the table [{OWN_TABLE}]. Environment variables
-  are named below each option. Unknown flags, URI parameters and keys are errors."""
+  {PRECEDENCE}. \
+In the TOML file, all keys of TiCDC are taken as they are; our own are in the table [{OWN_TABLE}]. Environment variables \
+are named below each option. Unknown flags, URI parameters and keys are errors."""
 
 _ALL_OPTIONS = f"all options: {PROGRAM} run --help"
 _IN_SHORT = "Keeps a MySQL-compatible database equal to the source of a TiCDC bucket."
@@ -62,38 +62,24 @@ more:   {PROGRAM} --help    {PROGRAM} help COMMAND"""
 _ALONE = ("--help", "-h", "--version", "-V")
 """First words that ask for no command."""
 _COMMAND_LINE = re.compile(rf" {{8,}}| +({PROGRAM}|export) ")
-_ITEM = re.compile(r" +(\d+|[a-z-]+(?=  )) +")
-"""What a line of a list begins with: a code, or a word with a gap behind it."""
-_NEW_LINE = re.compile(rf"{_COMMAND_LINE.pattern}|{_ITEM.pattern}")
+_HEAD = re.compile(r" *(?:\S+  +)?")
+"""What further lines of a list's item are indented by: its blanks, and a code or word with a gap behind it."""
 _GO_FLAG = re.compile(r"-[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*(=.*)?", re.DOTALL)
 
 
 def _fitted(text: str) -> str:
-    """Return a text with its paragraphs as wide as help is; lines of commands, and those of lists, begin anew."""
+    """Return a text as wide as help is: paragraphs, and the lines of those that are indented, each but for commands."""
     lines: list[str] = []
     for paragraph in text.split("\n\n"):
-        merged: list[str] = []
-        for line in paragraph.split("\n"):
-            goes_on = bool(merged) and not _NEW_LINE.match(line) and not _NEW_LINE.match(merged[-1])
-            if goes_on and _indent(line) == _indent(merged[-1]) and not merged[-1].endswith(":"):
-                merged[-1] += f" {line.strip()}"
-            else:
-                merged.append(line)
-        lines += [*(part for line in merged for part in _filled(line)), ""]
+        is_prose = not re.search("^ ", paragraph, re.MULTILINE)
+        for line in [" ".join(paragraph.split())] if is_prose else paragraph.split("\n"):
+            further = " " * len(_HEAD.match(line)[0])  # type: ignore[index] # it matches nothing too
+            filled = textwrap.wrap(
+                line, _columns(), subsequent_indent=further, break_long_words=False, break_on_hyphens=False
+            )
+            lines += [line] if _COMMAND_LINE.match(line) else filled
+        lines.append("")
     return "\n".join(lines[:-1])
-
-
-def _filled(line: str) -> list[str]:
-    """Return one line as lines that fit, unless it is a command."""
-    if _COMMAND_LINE.match(line):
-        return [line]
-    item = _ITEM.match(line)
-    further = " " * len(item[0]) if item else _indent(line)
-    return textwrap.wrap(line, _columns(), subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
-
-
-def _indent(line: str) -> str:
-    return line[: len(line) - len(line.lstrip())]
 
 
 def _columns() -> int:
@@ -287,7 +273,9 @@ def _fill(parser: _Parser, verb: Verb) -> None:
     for flag in verb.flags:
         if flag.metavar:
             kind = _one_of(flag.words) if flag.words else str
-            parser.add_argument(flag.name, metavar=flag.metavar, help=flag.help, action=_Once, type=kind)
+            parser.add_argument(
+                flag.name, metavar=flag.metavar, help=flag.help.replace("%", "%%"), action=_Once, type=kind
+            )
         else:
             parser.add_argument(flag.name, help=flag.help, action="store_const", const="true")
     for name in GROUPS:

@@ -10,6 +10,7 @@ from functools import partial
 
 from storage_consumer.cli import screen
 from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.verbs import ChangesFlags
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import Loaded
 from storage_consumer.config.settings import Tuning, Upstream
@@ -23,14 +24,11 @@ from storage_consumer.feed.render_flat import flat_messages
 from storage_consumer.feed.render_json import json_lines
 from storage_consumer.feed.undoing import undone
 from storage_consumer.feed.window import Contents, refuse_none
-from storage_consumer.instants import parse_instant
-from storage_consumer.operating.opened_bucket import opened_bucket
+from storage_consumer.operating.session import Session
 from storage_consumer.plan.table_words import parsed
 from storage_consumer.sql.tokens import quote
 from storage_consumer.telemetry import redact
 
-_OWN = ("table", "key", "from", "to", "follow", "format")
-_FORMATS = ("json", "sql", "undo-sql", "flat", "debezium")
 _FRAMES = {"sql": (render_sql.HEAD, ""), "undo-sql": (render_sql.UNDO_HEAD, render_sql.UNDO_FOOT)}
 """Format → what a script in it begins and ends with."""
 _UNMATCHED = (
@@ -45,31 +43,29 @@ _TOGETHER = 500
 """Lines that are written at once."""
 
 
-def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
+def answer(own: ChangesFlags, session: Session) -> Answer:
     """Print the changes of a bucket; the answer itself is empty.
 
     Raises `ConfigError` for wrong arguments, before anything is written, and what `Feed` raises; all lines before it have been written.
     """
-    own = {name: str(options[name]) for name in _OWN if options.get(name) is not None}
     low, high, form = _checked(own)
-    given = {name: value for name, value in options.items() if name not in own}
-    loaded, storage = opened_bucket(given, environ, time.time())
+    loaded, storage = session.open_bucket()
     upstream = loaded.config.upstream
     feed = Feed(storage, upstream, SystemClock(), _rules(own, loaded))
-    of_key = OfKey(key_values(own["key"]), upstream.protocol) if "key" in own else None
+    of_key = OfKey(key_values(own.key), upstream.protocol) if own.key else None
     wanted: Wanted = of_key or (lambda _: True)
-    write = partial(screen.write, environ=environ, is_document=True)
-    complain = partial(_complain, environ=environ)
-    if "follow" in own:
-        told = partial(_told_so_far, feed.contents, _Asked(own.get("table"), low), complain)
+    write = partial(screen.write, environ=session.environ, is_document=True)
+    complain = partial(_complain, environ=session.environ)
+    if own.follow:
+        told = partial(_told_so_far, feed.contents, _Asked(own.table, low), complain)
         with suppress(KeyboardInterrupt):
             _print(
                 _framed(form, _followed(feed, low, wanted, _line(form, upstream), loaded.config.tuning, told)), write
             )
         return Answer("")
     window = feed.window(low, high)
-    if "table" in own:
-        refuse_none(feed.contents, own["table"])
+    if own.table:
+        refuse_none(feed.contents, own.table)
     if low >= feed.contents.checkpoint:
         complain(_BEYOND.format(feed.contents.checkpoint))
     if form == "undo-sql":
@@ -82,7 +78,7 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
     for warning in feed.contents.warnings:
         complain(warning)
     if of_key is not None and not of_key.has_matched:
-        complain(_UNMATCHED.format(own["key"]))
+        complain(_UNMATCHED.format(own.key))
     return Answer("")
 
 
@@ -112,39 +108,29 @@ def _framed(form: str, lines: Iterable[str | None]) -> Iterator[str | None]:
     yield foot.rstrip("\n") or None
 
 
-def _checked(own: Mapping[str, str]) -> tuple[int, int | None, str]:
+def _checked(own: ChangesFlags) -> tuple[int, int | None, str]:
     """Return the borders, the first exclusive and the last inclusive or None, and the format."""
-    form = own.get("format", "json")
-    if form not in _FORMATS:
-        raise ConfigError(f"--format {form!r}: one of {', '.join(_FORMATS)} is expected")
-    if "follow" in own and ("to" in own or form == "undo-sql"):
+    form, low, high = own.format or "json", own.from_, own.to
+    if own.follow and (high is not None or form == "undo-sql"):
         raise ConfigError("--follow goes on for ever: give neither --to nor --format undo-sql with it")
-    if "key" in own and "table" not in own:
+    if own.key and not own.table:
         raise ConfigError("--key is the primary key of a row of --table: give that too")
-    if form == "undo-sql" and "from" not in own:
+    if form == "undo-sql" and low is None:
         raise ConfigError("--format undo-sql takes back what happened in a window: say with --from where that begins")
-    borders = {}
-    for name in ("from", "to"):
-        if name in own:
-            try:
-                borders[name] = parse_instant(own[name], is_end=name == "to")
-            except ValueError as fault:
-                raise ConfigError(f"--{name}: {fault}") from None
-    low, high = borders.get("from", 1), borders.get("to")
-    if high is not None and high < low:
-        raise ConfigError(f"--to {own['to']} is before --from {own['from']}")
+    if high is not None and high < (low or 1):
+        raise ConfigError(f"--to {high} is before --from {low}")
     # Both are inclusive on the command line.
-    return max(0, low - 1), high, form
+    return max(0, (low or 1) - 1), high, form
 
 
-def _rules(own: Mapping[str, str], loaded: Loaded) -> tuple[str, ...]:
+def _rules(own: ChangesFlags, loaded: Loaded) -> tuple[str, ...]:
     """Return the rules of the tables that are wanted."""
-    if "table" not in own:
+    if not own.table:
         return loaded.config.selecting.rules
-    name = parsed(own["table"])
+    name = parsed(own.table)
     if name is None:
         raise ConfigError(
-            f"--table {own['table']!r}: database.table is expected, and `database`.`table` where a name holds a dot"
+            f"--table {own.table!r}: database.table is expected, and `database`.`table` where a name holds a dot"
         )
     return (f"{quote(name.schema)}.{quote(name.table) if name.table else '*'}",)
 

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from pathlib import PurePath
 
 import shtab
 
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.arguments import whole_parser
-from storage_consumer.cli.verbs import PROGRAM, VERBS
+from storage_consumer.cli.verbs import PROGRAM, VERBS, CompletionFlags
 from storage_consumer.errors import ConfigError
+from storage_consumer.operating.session import Session
 from storage_consumer.telemetry import json_text
 
 
-def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
+def answer(own: CompletionFlags, session: Session) -> Answer:
     """Return the script for the shell that ``action`` names, else for the user's.
 
     Raises `ConfigError` if there is none for that.
     """
-    shell = str(options.get("action") or PurePath(environ.get("SHELL", "")).name)
+    shell = own.action or PurePath(session.environ.get("SHELL", "")).name
     known = [name for name, _ in VERBS["completion"].actions]
     if shell not in known:
         why = f"$SHELL is {shell}, for which there is no script" if shell else "$SHELL is not set"
         raise ConfigError(f"{why}: name the shell, as in `{PROGRAM} completion bash` ({', '.join(known)})")
     text = script(shell)
-    return Answer(json_text({"script": text}) if "json" in options else text)
+    return Answer(json_text({"script": text}) if own.json else text)
 
 
 def script(shell: str) -> str:

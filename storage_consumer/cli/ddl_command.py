@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from storage_consumer.checkpoint.operator_journal import JournalInspector, JournalRow
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.layout import columns, cut, message, wrapped
-from storage_consumer.cli.target_state import opened
-from storage_consumer.config.parsers import did_you_mean, is_unsigned
+from storage_consumer.cli.verbs_of_operators import DdlFlags
+from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.driver.lease_holder import user
 from storage_consumer.errors import ConfigError
-from storage_consumer.plan.table_words import is_meant, refuse_several, table_flag
+from storage_consumer.model import TableName
+from storage_consumer.operating.session import Session
+from storage_consumer.plan.table_words import meant, table_flag
 from storage_consumer.ports import Decision
 from storage_consumer.telemetry import json_text, tso_time
 
 LIST = "list"
-VERBS = (LIST, "done", "skip", "replace")
 _SHOWN = 300
 """Columns of a statement in a list on a terminal."""
 _INDENT = " " * 4
-_ONLY_HERE = ("action", "table", "version", "sql", "checksum", "json")
 _PROMISES = {
     "done": "it counts as done; nothing is run",
     "skip": "it is not run, and its table goes on without it",
@@ -28,80 +28,74 @@ _PROMISES = {
 }
 
 
-def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
-    """Return what was shown or decided; `options` are keywords of the target, and those of `_ONLY_HERE`.
+def answer(own: DdlFlags, session: Session) -> Answer:
+    """Return what was shown or decided.
 
     Raises `ConfigError` for a statement that does not exist, is already resolved, or is ambiguous; and `TargetUnavailable`.
     """
-    own = {name: str(options[name]) for name in _ONLY_HERE if options.get(name) is not None}
-    action, as_json = own.get("action", LIST), "json" in own
+    action = own.action or LIST
     _check(action, own)
-    with opened(options, environ, _ONLY_HERE) as desk:
+    with session.state() as desk:
         if action == LIST:
-            return Answer(_listed(_wanted(desk.journal, own), as_json=as_json))
+            rows = desk.journal.unresolved()
+            return Answer(_listed(meant(own.table, rows, _name) if own.table else rows, as_json=own.json))
         row = _chosen(desk.journal, own)
         # The same decision as before has been carried out: that is an answer, not an error.
         if row.resolved:
             return Answer(f"{_where(own)} is {row.state}, as was decided: {row.note}\n")
-        decision = Decision(verb=action, statement=own.get("sql", ""), decided_by=user())  # type: ignore[arg-type]  # checked
+        decision = Decision(verb=action, statement=own.sql or "", decided_by=user())  # type: ignore[arg-type]  # checked
         outcome = desk.journal.decide(row, decision)
     # A consumer brought the statement to its end between the look and the decision.
     if outcome == "resolved":
         raise ConfigError(
             f"the DDL of {row.name} with version {row.version} was resolved in the meantime; nothing was changed"
         )
-    return Answer(_report(row, decision, outcome, as_json=as_json))
+    return Answer(_report(row, decision, outcome, as_json=own.json))
 
 
-def _check(action: str, own: Mapping[str, str]) -> None:
+def _check(action: str, own: DdlFlags) -> None:
     """Refuse options that do not go together."""
     if action == LIST:
-        if more := [f"--{name}" for name in ("version", "checksum", "sql") if name in own]:
+        if more := [f"--{name}" for name in ("version", "checksum", "sql") if getattr(own, name) is not None]:
             raise ConfigError(
                 f"{' and '.join(more)}: give one of the verbs `ddl done`, `ddl skip` or `ddl replace` too"
             )
         return
     for name in ("table", "version"):
-        if name not in own:
+        if getattr(own, name) is None:
             raise ConfigError(f"ddl {action} needs --{name}; `storage-consumer ddl` lists what waits")
-    for name in ("version", "checksum"):
-        if not is_unsigned(own.get(name, "0")):
-            raise ConfigError(f"--{name} {own[name]!r}: a number is expected, as `storage-consumer ddl` shows it")
     # An empty text would mean to run nothing, for which `skip` is the word.
-    if (action == "replace") != bool(own.get("sql", "").strip()):
+    if (action == "replace") != bool((own.sql or "").strip()):
         raise ConfigError("`ddl replace` needs --sql, the text to run; no other verb takes it")
 
 
-def _wanted(journal: JournalInspector, own: Mapping[str, str]) -> list[JournalRow]:
-    """Return what waits, only of the named table if there is one."""
-    rows = journal.unresolved()
-    return [row for row in rows if "table" not in own or is_meant(row.name, own["table"])]
+def _name(row: JournalRow) -> TableName:
+    return row.name
 
 
-def _chosen(journal: JournalInspector, own: Mapping[str, str]) -> JournalRow:
+def _chosen(journal: JournalInspector, own: DdlFlags) -> JournalRow:
     """Return the one statement that is meant; it is not resolved yet, or was by the same decision."""
-    version = int(own["version"])
-    of_version = [row for row in journal.of_version(version) if is_meant(row.name, own["table"])]
-    refuse_several((row.name for row in of_version), own["table"])
+    assert own.table is not None and own.version is not None  # noqa: PT018 - checked
+    of_version = meant(own.table, journal.of_version(own.version), _name)
     # One version may have several statements of a table, such as those of a rename; the checksum in the file's name differs.
-    rows = [row for row in of_version if "checksum" not in own or row.identity.checksum == int(own["checksum"])]
+    rows = [row for row in of_version if own.checksum in (None, row.identity.checksum)]
     where = _where(own)
     if len(rows) > 1:
         raise ConfigError(f"there are several statements like {where}; choose one with --checksum:\n{_lines(rows)}")
     if rows and not rows[0].resolved:
         return rows[0]
-    if rows and rows[0].decision is not None and rows[0].decision.verb == own.get("action"):
+    if rows and rows[0].decision is not None and rows[0].decision.verb == own.action:
         return rows[0]
     waiting = journal.unresolved()
     names = [str(row.name) for row in waiting]
-    why = f"is {rows[0].state} already" if rows else "does not wait for a decision" + did_you_mean(own["table"], names)
+    why = f"is {rows[0].state} already" if rows else "does not wait for a decision" + did_you_mean(own.table, names)
     listed = f"what waits:\n{_lines(waiting)}" if waiting else "nothing waits for a decision"
     raise ConfigError(f"{where} {why}; {listed}")
 
 
-def _where(own: Mapping[str, str]) -> str:
+def _where(own: DdlFlags) -> str:
     """Return the statement that is asked about, in words."""
-    return f"the DDL of {own['table']} with version {own['version']}"
+    return f"the DDL of {own.table} with version {own.version}"
 
 
 def _lines(rows: Iterable[JournalRow]) -> str:

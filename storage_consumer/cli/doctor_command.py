@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.layout import columns, wrapped
-from storage_consumer.config.load import Loaded, load, with_files_read
+from storage_consumer.cli.verbs import DoctorFlags
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.config.sources import is_given
 from storage_consumer.doctor.examination import examined
 from storage_consumer.doctor.facts import DoctorInput
 from storage_consumer.doctor.findings import GROUPS, Finding, Verdict, group_of, worst
 from storage_consumer.errors import ConfigError
-from storage_consumer.telemetry import json_text, register_secret
+from storage_consumer.operating.session import Session
+from storage_consumer.telemetry import json_text
 
-_ONLY_HERE = ("only", "json")
-_ENDS = ("upstream_uri", "downstream_uri")
 _NOBODYS = {"upstream_uri": "file:///none", "downstream_uri": "mysql://root@127.0.0.1:3306/"}
 """Stand-ins for an end that was not given: nothing is asked of it."""
 _LEAST = 40
@@ -27,50 +26,40 @@ _LEAST = 40
 _MARKS = {Verdict.OK: "ok", Verdict.WARN: "WARN", Verdict.FAIL: "FAIL", Verdict.NOT_LOOKED_AT: "-"}
 
 
-def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
+def answer(own: DoctorFlags, session: Session) -> Answer:
     """Return what every check found; `TABLES_STOPPED` if one failed.
 
     Raises `ConfigError` if the arguments are wrong. Whatever does not answer is a finding.
     """
-    own = {name: str(options[name]) for name in _ONLY_HERE if options.get(name) is not None}
-    groups = _groups(own.get("only", ""))
-    given = doctor_input({name: value for name, value in options.items() if name not in _ONLY_HERE}, environ)
-    findings = examined(given, groups)
+    groups = tuple(part.strip() for part in (own.only or "").split(",") if part.strip())
+    for name in groups:
+        if name not in GROUPS:
+            known = ", ".join(GROUPS)
+            raise ConfigError(f"--only: there is no group {name!r}{did_you_mean(name, GROUPS)}; there are {known}")
+    given = doctor_input(session)
+    findings = examined(given, groups or tuple(GROUPS))
     code = ExitCode.TABLES_STOPPED if worst(findings) is Verdict.FAIL else ExitCode.DONE
-    if "json" in own:
+    if own.json:
         return Answer(json_text(document(findings, given)), code)
     return Answer("\n".join(_lines(findings)) + "\n", code)
 
 
-def doctor_input(options: Mapping[str, object], environ: Mapping[str, str]) -> DoctorInput:
-    """Return what is examined under these options; raise `ConfigError` if they are wrong, or name neither bucket nor target."""
-    given = with_files_read(options, environ)
-    there = {end: is_given(end, given, environ) for end in _ENDS}
+def doctor_input(session: Session) -> DoctorInput:
+    """Return what is examined; raise `ConfigError` if options are wrong, or name neither bucket nor target."""
+    there = {end: is_given(end, session.options, session.environ) for end in _NOBODYS}
     if not any(there.values()):
         raise ConfigError("there is nothing to look at: give --upstream-uri, --downstream-uri, or both")
     ends = {end: value for end, value in _NOBODYS.items() if not there[end]}
-    loaded: Loaded = load({**given, **ends}, environ)
-    for secret in loaded.hidden:
-        register_secret(secret)
+    loaded = Session({**session.options, **ends}, session.environ).ends
     return DoctorInput(
         config=loaded.config,
         secrets=loaded.secrets,
         origins=loaded.origins,
-        environ=environ,
+        environ=session.environ,
         has_bucket=there["upstream_uri"],
         has_target=there["downstream_uri"],
         seconds=max(10.0, 2.0 * loaded.config.downstream.connect_timeout),
     )
-
-
-def _groups(only: str) -> tuple[str, ...]:
-    """Return the groups that were asked for, all of them if none was named."""
-    wanted = tuple(part.strip() for part in only.split(",") if part.strip())
-    for name in wanted:
-        if name not in GROUPS:
-            known = ", ".join(GROUPS)
-            raise ConfigError(f"--only: there is no group {name!r}{did_you_mean(name, GROUPS)}; there are {known}")
-    return wanted or tuple(GROUPS)
 
 
 def _lines(findings: tuple[Finding, ...]) -> Iterator[str]:
@@ -84,7 +73,8 @@ def _lines(findings: tuple[Finding, ...]) -> Iterator[str]:
             yield group
         yield from _of(each, wide)
     yield ""
-    yield _summary(findings)
+    counts = Counter(each.verdict for each in findings)
+    yield ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict])
 
 
 def _of(finding: Finding, wide: int) -> Iterator[str]:
@@ -99,11 +89,6 @@ def _of(finding: Finding, wide: int) -> Iterator[str]:
         yield from wrapped(finding.remedy, f"{indent}→ ", f"{indent}  ")
     # Never wrapped: they are to be pasted.
     yield from (f"{indent}  {statement};" for statement in finding.statements)
-
-
-def _summary(findings: tuple[Finding, ...]) -> str:
-    counts = Counter(each.verdict for each in findings)
-    return ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict])
 
 
 def document(findings: tuple[Finding, ...], given: DoctorInput) -> dict[str, Any]:

@@ -42,208 +42,172 @@ class Ending:
 _ARGUMENTS = "Correct the arguments as the message says."
 _NO_ANSWER = "The message says what did not answer. Run the command again once it does."
 _DECIDED = "A running consumer obeys in its next round, a stopped one when it starts."
+_NO_TARGET = Ending("the target did not answer", _NO_ANSWER)
+_NO_BUCKET = Ending("the storage did not answer", _NO_ANSWER)
+_NO_END = Ending("the bucket or the target did not answer", _NO_ANSWER)
+_SHOWN = Ending("shown, or decided (now or before)", _DECIDED)
+_UNWRITTEN = Ending("the output could not be written", "")
+DONE, FAILED, MISCONFIGURED = ExitCode.DONE, ExitCode.FAILED, ExitCode.MISCONFIGURED
 
-ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
-    {
-        "run": MappingProxyType(
-            {
-                ExitCode.DONE: Ending("done", ""),
-                ExitCode.FAILED: Ending(
-                    "failed while running",
-                    "The event `failed` names the error. Fix the cause and start the program again: it continues "
-                    "where it stopped.",
-                ),
-                ExitCode.MISCONFIGURED: Ending(
-                    "wrong settings; nothing was touched", "The message names the setting. Correct it and start again."
-                ),
-                ExitCode.NOT_THE_WRITER: Ending(
-                    "another process is, or became, the writer of this target",
-                    "Leave the work to the other process, stop it first, or wait for its end with `--standby`.",
-                ),
-                ExitCode.TABLES_STOPPED: Ending(
-                    "one or more tables stopped (the message says why), or have rows in the quarantine; the others went on",
-                    "The error of each table says what to do; `storage-consumer table` lists them. Then start again.",
-                ),
-                ExitCode.NO_METADATA: Ending(
-                    "with --once: the bucket has no metadata (not the changefeed's folder, or too early); "
-                    "nothing was touched",
-                    "`storage-consumer inspect` names a folder nearby that has one. If the changefeed has only begun, start again later.",
-                ),
-            }
+_ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = {
+    "run": {
+        DONE: Ending("done", ""),
+        FAILED: Ending(
+            "failed while running",
+            "The event `failed` names the error. Fix the cause and start the program again: it continues "
+            "where it stopped.",
         ),
-        "inspect": MappingProxyType(
-            {
-                ExitCode.DONE: Ending("nothing is missing", "Continue with the `run` command that it prints."),
-                ExitCode.FAILED: Ending("the storage did not answer", _NO_ANSWER),
-                ExitCode.MISCONFIGURED: Ending(
-                    "a setting is missing or contradicts the bucket, or the arguments are wrong",
-                    "Give the settings that are listed as missing, and correct those that contradict the bucket.",
-                ),
-            }
+        MISCONFIGURED: Ending(
+            "wrong settings; nothing was touched", "The message names the setting. Correct it and start again."
         ),
-        "status": MappingProxyType(
-            {
-                ExitCode.DONE: Ending("healthy", ""),
-                ExitCode.FAILED: Ending("the target did not answer", _NO_ANSWER),
-                ExitCode.MISCONFIGURED: Ending(
-                    "no state in this target, no such table, or the arguments are wrong", _ARGUMENTS
-                ),
-                ExitCode.NOT_THE_WRITER: Ending(
-                    "nobody writes (not with --batch)", "Start `storage-consumer run`; its log says why it ended."
-                ),
-                ExitCode.TABLES_STOPPED: Ending(
-                    "one or more tables are halted or paused, have rows in the quarantine, or differ by `verify`",
-                    "Run the command that stands below each of them.",
-                ),
-                ExitCode.BEHIND: Ending(
-                    "rounds fail and are tried again, clocks differ, or the checkpoint is older than --max-lag",
-                    "Bring back what does not answer, which the status names. If the bucket's checkpoint is as old, look at the changefeed; else [Capacity](../operations/capacity.md).",
-                ),
-            }
+        ExitCode.NOT_THE_WRITER: Ending(
+            "another process is, or became, the writer of this target",
+            "Leave the work to the other process, stop it first, or wait for its end with `--standby`.",
         ),
-        "plan": MappingProxyType(
-            {
-                ExitCode.DONE: Ending("nothing stands in the way", "Start `storage-consumer run`."),
-                ExitCode.FAILED: Ending("the bucket or the target did not answer", _NO_ANSWER),
-                ExitCode.MISCONFIGURED: Ending(
-                    "wrong settings, another bucket's state, or a bucket without metadata",
-                    "Correct what the message names; `storage-consumer inspect` shows what the bucket needs.",
-                ),
-                ExitCode.TABLES_STOPPED: Ending(
-                    "one or more tables would halt", "Each error says what to do; the other tables would go on."
-                ),
-            }
+        ExitCode.TABLES_STOPPED: Ending(
+            "one or more tables stopped (the message says why), or have rows in the quarantine; the others went on",
+            "The error of each table says what to do; `storage-consumer table` lists them. Then start again.",
         ),
-        "changes": MappingProxyType(
-            {
-                ExitCode.DONE: Ending("all changes of the window were printed, or nobody reads them any more", ""),
-                ExitCode.FAILED: Ending(
-                    "the storage did not answer, has no metadata, or a file cannot be read; what came before was printed",
-                    "The message names file, row and table with the next step; with --table the files of other tables do not matter.",
-                ),
-                ExitCode.MISCONFIGURED: Ending(
-                    "the arguments are wrong, a setting is missing, or the window ends beyond the bucket's checkpoint",
-                    _ARGUMENTS,
-                ),
-            }
+        ExitCode.NO_METADATA: Ending(
+            "with --once: the bucket has no metadata (not the changefeed's folder, or too early); nothing was touched",
+            "`storage-consumer inspect` names a folder nearby that has one. If the changefeed has only begun, start again later.",
         ),
-        "doctor": MappingProxyType(
-            {
-                ExitCode.DONE: Ending("no check failed; there may be warnings", "Start `storage-consumer run`."),
-                ExitCode.FAILED: Ending("the output could not be written", ""),
-                ExitCode.MISCONFIGURED: Ending("the arguments are wrong", _ARGUMENTS),
-                ExitCode.TABLES_STOPPED: Ending(
-                    "one or more checks failed: a run would end, or halt a table",
-                    "Each line that begins with FAIL has its remedy below. Then run the command again.",
-                ),
-            }
+    },
+    "inspect": {
+        DONE: Ending("nothing is missing", "Continue with the `run` command that it prints."),
+        FAILED: _NO_BUCKET,
+        MISCONFIGURED: Ending(
+            "a setting is missing or contradicts the bucket, or the arguments are wrong",
+            "Give the settings that are listed as missing, and correct those that contradict the bucket.",
         ),
-        "verify": MappingProxyType(
-            {
-                ExitCode.DONE: Ending("all tables that were compared are equal, and all were compared", ""),
-                ExitCode.FAILED: Ending(
-                    "a table could not be compared, and none of the others differs; or a server did not answer",
-                    "The answer names each table with the reason and the next step. Then run it again, with `--resume` if it was broken off.",
-                ),
-                ExitCode.MISCONFIGURED: Ending("the arguments are wrong, or a right is missing", _ARGUMENTS),
-                ExitCode.TABLES_STOPPED: Ending(
-                    "one or more tables differ from the source",
-                    "Each table that differs has the command that makes it equal.",
-                ),
-            }
+    },
+    "status": {
+        DONE: Ending("healthy", ""),
+        FAILED: _NO_TARGET,
+        MISCONFIGURED: Ending("no state in this target, no such table, or the arguments are wrong", _ARGUMENTS),
+        ExitCode.NOT_THE_WRITER: Ending(
+            "nobody writes (not with --batch)", "Start `storage-consumer run`; its log says why it ended."
         ),
-        "ddl": MappingProxyType(
-            {
-                ExitCode.DONE: Ending("shown, or decided (now or before)", _DECIDED),
-                ExitCode.FAILED: Ending("the target did not answer", _NO_ANSWER),
-                ExitCode.MISCONFIGURED: Ending(
-                    "no such statement, or it is already resolved (the message lists what waits); or the arguments "
-                    "are wrong",
-                    "Name one of the statements that wait.",
-                ),
-            }
+        ExitCode.TABLES_STOPPED: Ending(
+            "one or more tables are halted or paused, have rows in the quarantine, or differ by `verify`",
+            "Run the command that stands below each of them.",
         ),
-        "table": MappingProxyType(
-            {
-                ExitCode.DONE: Ending("shown, or decided (now or before)", _DECIDED),
-                ExitCode.FAILED: Ending("the target did not answer", _NO_ANSWER),
-                ExitCode.MISCONFIGURED: Ending(
-                    "no such table, or its state does not allow the decision (the message says why); or the "
-                    "arguments are wrong",
-                    "Do what the message says first.",
-                ),
-            }
+        ExitCode.BEHIND: Ending(
+            "rounds fail and are tried again, clocks differ, or the checkpoint is older than --max-lag",
+            "Bring back what does not answer, which the status names. If the bucket's checkpoint is as old, look at the changefeed; else [Capacity](../operations/capacity.md).",
         ),
-        "load": MappingProxyType(
-            {
-                ExitCode.DONE: Ending(
-                    "shown, or stored (a consumer may still refuse the copy: `storage-consumer load` shows that)",
-                    _DECIDED,
-                ),
-                ExitCode.FAILED: Ending("the target did not answer", _NO_ANSWER),
-                ExitCode.MISCONFIGURED: Ending(
-                    "the table is being loaded already, there is nothing to cancel, or the arguments are wrong",
-                    _ARGUMENTS,
-                ),
-            }
+    },
+    "plan": {
+        DONE: Ending("nothing stands in the way", "Start `storage-consumer run`."),
+        FAILED: _NO_END,
+        MISCONFIGURED: Ending(
+            "wrong settings, another bucket's state, or a bucket without metadata",
+            "Correct what the message names; `storage-consumer inspect` shows what the bucket needs.",
         ),
-        "quarantine": MappingProxyType(
-            {
-                ExitCode.DONE: Ending("shown, or decided", "A running consumer tries rows again in its next round."),
-                ExitCode.FAILED: Ending("the target did not answer", _NO_ANSWER),
-                ExitCode.MISCONFIGURED: Ending(
-                    "no such row (the list shows those there are), or the arguments are wrong", _ARGUMENTS
-                ),
-            }
+        ExitCode.TABLES_STOPPED: Ending(
+            "one or more tables would halt", "Each error says what to do; the other tables would go on."
         ),
-        "history": MappingProxyType(
-            {
-                ExitCode.DONE: Ending("shown", ""),
-                ExitCode.FAILED: Ending("the target did not answer", _NO_ANSWER),
-                ExitCode.MISCONFIGURED: Ending(
-                    "no such table (the message names the nearest), or the arguments are wrong", _ARGUMENTS
-                ),
-            }
+    },
+    "changes": {
+        DONE: Ending("all changes of the window were printed, or nobody reads them any more", ""),
+        FAILED: Ending(
+            "the storage did not answer, has no metadata, or a file cannot be read; what came before was printed",
+            "The message names file, row and table with the next step; with --table the files of other tables do not matter.",
         ),
-        "rebind": MappingProxyType(
-            {
-                ExitCode.DONE: Ending("bound, now or before", "Start the consumer on the new place."),
-                ExitCode.FAILED: Ending("the bucket or the target did not answer", _NO_ANSWER),
-                ExitCode.MISCONFIGURED: Ending(
-                    "the files differ (the message lists them), or the arguments are wrong",
-                    "Copy what is missing or differs, or add `--allow-missing` or `--allow-rewritten` if that is "
-                    "intended.",
-                ),
-                ExitCode.NOT_THE_WRITER: Ending("a consumer is running", "Stop it first."),
-            }
+        MISCONFIGURED: Ending(
+            "the arguments are wrong, a setting is missing, or the window ends beyond the bucket's checkpoint",
+            _ARGUMENTS,
         ),
-        "tso": MappingProxyType(
-            {
-                ExitCode.DONE: Ending("shown", ""),
-                ExitCode.FAILED: Ending("the output could not be written", ""),
-                ExitCode.MISCONFIGURED: Ending("neither a TSO nor a time with its zone", _ARGUMENTS),
-            }
+    },
+    "doctor": {
+        DONE: Ending("no check failed; there may be warnings", "Start `storage-consumer run`."),
+        FAILED: _UNWRITTEN,
+        MISCONFIGURED: Ending("the arguments are wrong", _ARGUMENTS),
+        ExitCode.TABLES_STOPPED: Ending(
+            "one or more checks failed: a run would end, or halt a table",
+            "Each line that begins with FAIL has its remedy below. Then run the command again.",
         ),
-        "init": MappingProxyType(
-            {
-                ExitCode.DONE: Ending("written, and nothing is missing", "Continue with the command that it prints."),
-                ExitCode.FAILED: Ending("the storage did not answer", _NO_ANSWER),
-                ExitCode.MISCONFIGURED: Ending(
-                    "written, but a setting or the target's URI is missing, or a setting contradicts the bucket; or the "
-                    "file exists, or the arguments are wrong",
-                    "Fill in what the file marks as missing; `--force` overwrites a file.",
-                ),
-            }
+    },
+    "verify": {
+        DONE: Ending("all tables that were compared are equal, and all were compared", ""),
+        FAILED: Ending(
+            "a table could not be compared, and none of the others differs; or a server did not answer",
+            "The answer names each table with the reason and the next step. Then run it again, with `--resume` if it was broken off.",
         ),
-        "completion": MappingProxyType(
-            {
-                ExitCode.DONE: Ending("printed", ""),
-                ExitCode.FAILED: Ending("the script could not be written", "Look at where the output goes."),
-                ExitCode.MISCONFIGURED: Ending("there is no such shell, or the arguments are wrong", _ARGUMENTS),
-            }
+        MISCONFIGURED: Ending("the arguments are wrong, or a right is missing", _ARGUMENTS),
+        ExitCode.TABLES_STOPPED: Ending(
+            "one or more tables differ from the source",
+            "Each table that differs has the command that makes it equal.",
         ),
-    }
-)
+    },
+    "ddl": {
+        DONE: _SHOWN,
+        FAILED: _NO_TARGET,
+        MISCONFIGURED: Ending(
+            "no such statement, or it is already resolved (the message lists what waits); or the arguments are wrong",
+            "Name one of the statements that wait.",
+        ),
+    },
+    "table": {
+        DONE: _SHOWN,
+        FAILED: _NO_TARGET,
+        MISCONFIGURED: Ending(
+            "no such table, or its state does not allow the decision (the message says why); or the "
+            "arguments are wrong",
+            "Do what the message says first.",
+        ),
+    },
+    "load": {
+        DONE: Ending(
+            "shown, or stored (a consumer may still refuse the copy: `storage-consumer load` shows that)",
+            _DECIDED,
+        ),
+        FAILED: _NO_TARGET,
+        MISCONFIGURED: Ending(
+            "the table is being loaded already, there is nothing to cancel, or the arguments are wrong",
+            _ARGUMENTS,
+        ),
+    },
+    "quarantine": {
+        DONE: Ending("shown, or decided", "A running consumer tries rows again in its next round."),
+        FAILED: _NO_TARGET,
+        MISCONFIGURED: Ending("no such row (the list shows those there are), or the arguments are wrong", _ARGUMENTS),
+    },
+    "history": {
+        DONE: Ending("shown", ""),
+        FAILED: _NO_TARGET,
+        MISCONFIGURED: Ending("no such table (the message names the nearest), or the arguments are wrong", _ARGUMENTS),
+    },
+    "rebind": {
+        DONE: Ending("bound, now or before", "Start the consumer on the new place."),
+        FAILED: _NO_END,
+        MISCONFIGURED: Ending(
+            "the files differ (the message lists them), or the arguments are wrong",
+            "Copy what is missing or differs, or add `--allow-missing` or `--allow-rewritten` if that is intended.",
+        ),
+        ExitCode.NOT_THE_WRITER: Ending("a consumer is running", "Stop it first."),
+    },
+    "tso": {
+        DONE: Ending("shown", ""),
+        FAILED: _UNWRITTEN,
+        MISCONFIGURED: Ending("neither a TSO nor a time with its zone", _ARGUMENTS),
+    },
+    "init": {
+        DONE: Ending("written, and nothing is missing", "Continue with the command that it prints."),
+        FAILED: _NO_BUCKET,
+        MISCONFIGURED: Ending(
+            "written, but a setting or the target's URI is missing, or a setting contradicts the bucket; or the "
+            "file exists, or the arguments are wrong",
+            "Fill in what the file marks as missing; `--force` overwrites a file.",
+        ),
+    },
+    "completion": {
+        DONE: Ending("printed", ""),
+        FAILED: Ending("the script could not be written", "Look at where the output goes."),
+        MISCONFIGURED: Ending("there is no such shell, or the arguments are wrong", _ARGUMENTS),
+    },
+}
+ENDINGS = MappingProxyType({verb: MappingProxyType(endings) for verb, endings in _ENDINGS.items()})
 """Command → code → ending. In addition, every command but `run` ends with `INTERRUPTED` on SIGINT."""
 
 _BY_ERROR: Mapping[type[Exception], ExitCode] = MappingProxyType(

@@ -2,63 +2,43 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 
 from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.operator_history import HistoryInspector, KeptTable, KeptVersion
 from storage_consumer.checkpoint.operator_journal import JournalRow
 from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.layout import columns, cut, wrapped
 from storage_consumer.cli.layout import table as laid_out
-from storage_consumer.cli.layout import wrapped
-from storage_consumer.cli.target_state import opened
-from storage_consumer.config.parsers import did_you_mean
+from storage_consumer.cli.verbs import HistoryFlags
 from storage_consumer.errors import ConfigError
-from storage_consumer.instants import parse_instant
 from storage_consumer.model import TableColumn, TableDefinition
+from storage_consumer.operating.session import Session
 from storage_consumer.plan.steps import key_of
-from storage_consumer.plan.table_words import is_meant, refuse_several
+from storage_consumer.plan.table_words import known
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import has_words, tokens
 from storage_consumer.telemetry import json_text, tso_time
 
-_ONLY_HERE = ("table", "at", "json")
 _INDENT = " " * 4
+_SHOWN = 100
+"""Columns of a statement in a list on a terminal."""
 _HIDDEN = "_V$_"
 """Prefix of the columns that TiDB adds for expression indexes."""
 
 
-def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
-    """Return what is kept; `options` are keywords of the target, and those of `_ONLY_HERE`.
-
-    Raises `ConfigError` for an unknown table, with the nearest names, and `TargetUnavailable`.
-    """
-    own = {name: str(options[name]) for name in _ONLY_HERE if options.get(name) is not None}
-    try:
-        at = parse_instant(own.get("at", "0"))
-    except ValueError as error:
-        raise ConfigError(f"--at: {error}; `storage-consumer history` shows the TSO of each version") from None
-    if "at" in own and "table" not in own:
+def answer(own: HistoryFlags, session: Session) -> Answer:
+    """Return what is kept. Raise `ConfigError` for an unknown table, with the nearest names, and `TargetUnavailable`."""
+    if own.at is not None and not own.table:
         raise ConfigError("--at needs --table")
-    with opened(options, environ, _ONLY_HERE) as desk:
-        if "table" not in own:
-            return Answer(_all_tables(desk, as_json="json" in own))
-        keys = _keys(desk.history, own["table"])
-        if "at" in own:
-            return Answer(_structure(desk.history, own["table"], keys, at, as_json="json" in own))
-        return Answer(_versions(desk, own["table"], keys, as_json="json" in own))
-
-
-def _keys(history: HistoryInspector, table: str) -> list[str]:
-    """Return the keys of the named table; raise `ConfigError` if nothing is stored of it. A name may itself contain dots."""
-    tables = history.tables()
-    refuse_several((each.name for each in tables), table)
-    found = [each.key for each in tables if is_meant(each.name, table)]
-    if not found:
-        known = [str(each.name) for each in tables]
-        near = did_you_mean(table, known) or (f"; known tables: {', '.join(known[:10])}" if known else "")
-        raise ConfigError(f"no version of a table {table} is kept in the state schema{near}")
-    return found
+    with session.state() as desk:
+        if not own.table:
+            return Answer(_all_tables(desk, as_json=own.json))
+        keys = [each.key for each in known(own.table, desk.history.tables(), lambda each: each.name)]
+        if own.at is not None:
+            return Answer(_structure(desk.history, own.table, keys[0], own.at, as_json=own.json))
+        return Answer(_versions(desk, own.table, keys, as_json=own.json))
 
 
 # all tables
@@ -74,14 +54,14 @@ def _all_tables(desk: StateInspector, *, as_json: bool) -> str:
         return json_text({"tables": [_table_document(table, waiting.get(table.key)) for table in tables]})
     if not tables:
         return "no structure is kept yet\n"
-    rows = [_table_row(table, waiting.get(table.key)) for table in tables]
-    return "\n".join(laid_out(rows, is_cut=True)) + "\n"
-
-
-def _table_row(table: KeptTable, waiting: JournalRow | None) -> tuple[str, ...]:
-    count = f"{table.versions} version{'s' if table.versions > 1 else ''}"
-    state = f"{waiting.state}: {waiting.version}  " if waiting else ""
-    return str(table.name), count, f"last {tso_time(table.last)}", f"{state}{table.query}"
+    rows = []
+    for each in tables:
+        count = f"{each.versions} version{'s' if each.versions > 1 else ''}"
+        last = waiting.get(each.key)
+        state = f"{last.state}: {last.version}  " if last else ""
+        statement = cut(f"{state}{each.query}", None if columns() is None else _SHOWN)
+        rows.append((str(each.name), count, f"last {tso_time(each.last)}", statement))
+    return "\n".join(laid_out(rows)) + "\n"
 
 
 def _table_document(table: KeptTable, waiting: JournalRow | None) -> dict[str, object]:
@@ -178,17 +158,22 @@ def _text(document: Mapping[str, object]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _structure(history: HistoryInspector, table: str, keys: Sequence[str], ts: int, *, as_json: bool) -> str:
+def _structure(history: HistoryInspector, table: str, key: str, ts: int, *, as_json: bool) -> str:
     """Return the columns in force at a version or commit-ts."""
-    found = history.structure_at(keys[0], ts)
+    found = history.structure_at(key, ts)
     if found is None or found.definition is None:
         raise ConfigError(found.damage if found else f"no structure of {table} from before {ts} is kept")
-    columns = [described(column) for column in found.definition.columns]
+    described_columns = [described(column) for column in found.definition.columns]
     if as_json:
-        document = {"table": table, "version": found.version, "time": tso_time(found.version), "columns": columns}
+        document = {
+            "table": table,
+            "version": found.version,
+            "time": tso_time(found.version),
+            "columns": described_columns,
+        }
         return json_text(document | {"path": found.definition.path, "statement": found.definition.query})
     head = f"{table} at {ts}: version {found.version} ({tso_time(found.version)}), {found.definition.path}"
-    lines = [line for column in columns for line in wrapped(column, _INDENT, f"{_INDENT}  ")]
+    lines = [line for column in described_columns for line in wrapped(column, _INDENT, f"{_INDENT}  ")]
     return "\n".join([*wrapped(head, further=_INDENT), *lines]) + "\n"
 
 
@@ -197,28 +182,44 @@ def _structure(history: HistoryInspector, table: str, keys: Sequence[str], ts: i
 
 def changes(before: TableDefinition | None, after: TableDefinition) -> list[str]:
     """Return a line per column that was added, removed, renamed, changed or moved; `before` is None if there was no table."""
-    new = _shown(after)
+    new = [column for column in after.columns if not column.name.startswith(_HIDDEN)]
     if before is None:
         return [f"added {described(column)}" for column in new]
-    old = _shown(before)
-    names = _renames(old, new, after.query)
+    old = [column for column in before.columns if not column.name.startswith(_HIDDEN)]
+    now = {column.name: column for column in new}
+    found, names, old_names = tokens(after.query), dict[str, str](), {column.name for column in old}
+    # With as many columns as before and such a word, a name that changed at its place was renamed.
+    if len(old) == len(new) and (has_words(found, "CHANGE") or has_words(found, "RENAME")):
+        pairs = zip(old, new, strict=True)
+        names = {a.name: b.name for a, b in pairs if a.name not in now and b.name not in old_names}
     # The old columns by their new names, so that a renamed one is compared and not removed and added.
     was = {names.get(column.name, column.name): column for column in old}
-    now = {column.name: column for column in new}
+    places = dict(zip(now, ("at the front", *(f"after {name}" for name in now)), strict=False))
     lines = [f"renamed {old_name} to {new_name}" for old_name, new_name in names.items()]
     lines += [f"removed {described(column)}" for name, column in was.items() if name not in now]
-    for place, column in enumerate(new):
-        if column.name not in was:
-            lines.append(f"added {described(column)} {_place(new, place)}")
-        elif differences := _differences(was[column.name], column):
-            lines.append(f"changed {column.name}: {', '.join(differences)}")
+    for name, column in now.items():
+        if name not in was:
+            lines.append(f"added {described(column)} {places[name]}")
+            continue
+        facts = zip(_facts(was[name]), _facts(column), strict=True)
+        differences = [f"{a} is {b}" if a == _type(was[name]) else b for a, b in facts if a != b]
+        if differences:
+            lines.append(f"changed {name}: {', '.join(differences)}")
     # Moves are counted among columns that stayed: one that was added pushes others back without moving them.
-    kept_before = [name for name in was if name in now]
-    kept = [column.name for column in new if column.name in was]
-    lines += [
-        f"moved {name} {_place(new, [column.name for column in new].index(name))}" for name in _moved(kept_before, kept)
-    ]
-    return lines
+    kept_before, kept = [name for name in was if name in now], [name for name in now if name in was]
+    blocks = SequenceMatcher(None, kept_before, kept, autojunk=False).get_matching_blocks()
+    staying = {name for block in blocks for name in kept[block.b : block.b + block.size]}
+    return lines + [f"moved {name} {places[name]}" for name in kept if name not in staying]
+
+
+def _facts(column: TableColumn) -> tuple[str, str, str, str]:
+    """Return what may change of a column, as it is said of the new one."""
+    return (
+        _type(column),
+        "may be null" if column.nullable else "not null",
+        "no default" if column.default is None else f"default {column.default!r}",
+        "in the primary key" if column.is_pk else "not in the primary key",
+    )
 
 
 def described(column: TableColumn) -> str:
@@ -233,10 +234,6 @@ def described(column: TableColumn) -> str:
     return " ".join(parts)
 
 
-def _shown(definition: TableDefinition) -> list[TableColumn]:
-    return [column for column in definition.columns if not column.name.startswith(_HIDDEN)]
-
-
 def _type(column: TableColumn) -> str:
     text = column.type
     if column.elements:
@@ -247,50 +244,3 @@ def _type(column: TableColumn) -> str:
     elif column.scale is not None:
         text += f"({column.scale})"
     return f"{text} UNSIGNED" if column.unsigned else text
-
-
-def _differences(before: TableColumn, after: TableColumn) -> list[str]:
-    """Return what changed in one column."""
-    found = [f"{_type(before)} is {_type(after)}"] if _type(before) != _type(after) else []
-    if before.nullable != after.nullable:
-        found.append("may be null" if after.nullable else "not null")
-    if before.default != after.default:
-        found.append("no default" if after.default is None else f"default {after.default!r}")
-    if before.is_pk != after.is_pk:
-        found.append("in the primary key" if after.is_pk else "not in the primary key")
-    return found
-
-
-def _renames(old: Sequence[TableColumn], new: Sequence[TableColumn], query: str) -> dict[str, str]:
-    """Return old name → new name, where a statement that renames left another name at the same position."""
-    found = tokens(query)
-    # With as many columns as before and such a word, a name that changed at its place was renamed.
-    if len(old) != len(new) or not (has_words(found, "CHANGE") or has_words(found, "RENAME")):
-        return {}
-    before, after = {column.name for column in old}, {column.name for column in new}
-    pairs = zip(old, new, strict=True)
-    return {a.name: b.name for a, b in pairs if a.name not in after and b.name not in before}
-
-
-def _moved(before: Sequence[str], after: Sequence[str]) -> list[str]:
-    """Return the fewest names whose moves turn one order into the other: those outside a longest common subsequence."""
-    place = {name: number for number, name in enumerate(before)}
-    numbers = [place[name] for name in after]
-    # Patience sorting: `ends[k]` is the smallest last number of an increasing sequence of length k + 1.
-    ends: list[int] = []
-    lengths: list[int] = []
-    for number in numbers:
-        length = bisect_left(ends, number)
-        ends[length : length + 1] = [number]
-        lengths.append(length)
-    # Backwards: numbers that got the same length only fall, so the latest of each length is below the one that is taken already.
-    wanted, staying = len(ends) - 1, set[str]()
-    for name, length in zip(reversed(after), reversed(lengths), strict=True):
-        if length == wanted:
-            staying.add(name)
-            wanted -= 1
-    return [name for name in after if name not in staying]
-
-
-def _place(columns: Sequence[TableColumn], place: int) -> str:
-    return f"after {columns[place - 1].name}" if place else "at the front"

@@ -15,48 +15,46 @@ from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.doctor_command import doctor_input, documents
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.inspect_command import code_of, looked_at
-from storage_consumer.cli.verbs import PROGRAM
+from storage_consumer.cli.verbs import PROGRAM, InitFlags
 from storage_consumer.config.commands import bare_uri, uri_of
 from storage_consumer.config.load import load_target
 from storage_consumer.config.option import OWN_TABLE
 from storage_consumer.config.options import BY_KEYWORD
-from storage_consumer.config.uris import parse_downstream
 from storage_consumer.doctor.examination import examined
 from storage_consumer.doctor.findings import Finding, Verdict
 from storage_consumer.errors import ConfigError
 from storage_consumer.inspection.result import Bucket, Setting
-from storage_consumer.telemetry import escaped, json_text, redact, register_secret
+from storage_consumer.operating.session import Session
+from storage_consumer.telemetry import escaped, json_text, redact
 
 _FILE = "storage-consumer.toml"
 _TARGET = "mysql://<USER>@<HOST>:3306/"
 
 
-def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
+def answer(own: InitFlags, session: Session) -> Answer:
     """Write the file and return what to do with it; `MISCONFIGURED` if a setting is missing or contradicted.
 
     Raises `ConfigError` if the arguments are wrong, the file exists (without ``force``) or cannot be written, and
     `StorageUnavailable` if the bucket does not answer.
     """
-    given = dict(options)
-    path = Path(str(given.pop("output", None) or _FILE)).expanduser()
-    force, as_json = (bool(given.pop(name, None)) for name in ("force", "json"))
+    path = Path(own.output or _FILE).expanduser()
     # Before the look at the bucket, which may take a while.
-    if path.exists() and not force:
+    if path.exists() and not own.force:
         raise ConfigError(f"{path} exists; overwrite it with --force, or write another file with --output")
-    uri = given.pop("downstream_uri", None)
-    target = _target(uri, environ)
-    bucket, asked = looked_at(given, environ)
+    given = {name: value for name, value in session.options.items() if name != "downstream_uri"}
+    target = _target(session)
+    bucket, asked = looked_at(Session(given, session.environ))
     configs, is_known = asked.configs, bool(target) or asked.has_target
-    findings = _alarms({**given, "downstream_uri": uri}, environ, bucket) if target else ()
-    access = {name: str(value) for name, value in given.items() if BY_KEYWORD[name].group == "the target"}
-    _write(path, text_of(bucket, target, configs, findings, access), force=force)
+    findings = _alarms(session, bucket) if target else ()
+    access = {name: str(value) for name, value in session.given.items() if BY_KEYWORD[name].group == "the target"}
+    _write(path, text_of(bucket, target, configs, findings, access), force=own.force)
     words = [word for config in (*configs, str(path)) for word in ("--config", config)]
     command = shlex.join([PROGRAM, "run", *words, "--once"])
     missing = [f"--{each.name}" for each in bucket.missing] + ([] if is_known else ["--downstream-uri"])
     contradicted = [f"--{each.name}" for each in bucket.contradictions]
     # A file that cannot be run as it is has to be looked at, be it the bucket or the target that is lacking.
     code = ExitCode.MISCONFIGURED if missing else code_of(bucket)
-    if as_json:
+    if own.json:
         found: dict[str, object] = {
             "file": str(path),
             "missing": missing,
@@ -74,9 +72,9 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
     return Answer("\n".join(lines) + "\n", code)
 
 
-def _alarms(options: Mapping[str, object], environ: Mapping[str, str], bucket: Bucket) -> tuple[Finding, ...]:
+def _alarms(session: Session, bucket: Bucket) -> tuple[Finding, ...]:
     """Return what `doctor` warns of, or faults, about the target of this bucket."""
-    given = replace(doctor_input(options, environ), inspected=bucket)
+    given = replace(doctor_input(session), inspected=bucket)
     found = examined(given, ("target", "network", "state"))
     return tuple(each for each in found if each.verdict in (Verdict.WARN, Verdict.FAIL))
 
@@ -88,15 +86,13 @@ def _finding_lines(finding: Finding) -> Iterator[str]:
     yield from (f"{statement};" for statement in finding.statements)
 
 
-def _target(given: object, environ: Mapping[str, str]) -> str:
+def _target(session: Session) -> str:
     """Return the target's URI without anything secret; empty if none was given. Raises `ConfigError` if it is wrong."""
-    uri = str(given or environ.get(BY_KEYWORD["downstream_uri"].environment, ""))
+    option = BY_KEYWORD["downstream_uri"]
+    uri = str(session.options.get(option.keyword) or session.environ.get(option.environment, ""))
     if not uri:
         return ""
-    parse_downstream(uri)
-    _, _, hidden = load_target({"downstream_uri": uri}, environ)
-    for secret in hidden:
-        register_secret(secret)
+    load_target({option.keyword: uri}, session.environ)
     return bare_uri(uri)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -14,18 +14,16 @@ from storage_consumer.amounts import data_size
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.layout import facts, table, wrapped
+from storage_consumer.cli.verb import FlagsWithJson
 from storage_consumer.config.commands import PROGRAM, uri_of
-from storage_consumer.config.load import load, with_files_read
 from storage_consumer.config.options import BY_KEYWORD
-from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.config.sources import is_given
 from storage_consumer.inspection.inspector import inspect
 from storage_consumer.inspection.places import likely_places
 from storage_consumer.inspection.result import Bucket, Setting
 from storage_consumer.model import physical_ms
-from storage_consumer.storage.base import Storage
-from storage_consumer.storage.open import open_storage
-from storage_consumer.telemetry import json_text, register_secret
+from storage_consumer.operating.session import Session
+from storage_consumer.telemetry import json_text
 
 _SHOWN_TABLES = 10
 _LABEL = 14
@@ -49,20 +47,14 @@ class Asked(NamedTuple):
 NOTHING = Asked()
 
 
-def answer(
-    options: Mapping[str, object],
-    environ: Mapping[str, str],
-    open_storage: Callable[[Upstream, Secrets], Storage] = open_storage,
-) -> Answer:
+def answer(own: FlagsWithJson, session: Session) -> Answer:
     """Return what was found of a bucket; `MISCONFIGURED` if a setting is missing or contradicted.
 
-    `options`: keywords, and ``json``. Raises `ConfigError` if the arguments are wrong or the bucket does not exist, and
+    Raises `ConfigError` if the arguments are wrong or the bucket does not exist, and
     `StorageUnavailable` if it does not answer.
     """
-    given = dict(options)
-    as_json = bool(given.pop("json", None))
-    bucket, asked = looked_at(given, environ, open_storage)
-    text = json_text(as_document(bucket, asked)) if as_json else as_text(bucket, asked)
+    bucket, asked = looked_at(session)
+    text = json_text(as_document(bucket, asked)) if own.json else as_text(bucket, asked)
     return Answer(text, code_of(bucket))
 
 
@@ -72,24 +64,18 @@ def code_of(bucket: Bucket) -> ExitCode:
     return ExitCode.DONE if is_fine else ExitCode.MISCONFIGURED
 
 
-def looked_at(
-    options: Mapping[str, object],
-    environ: Mapping[str, str],
-    open_storage: Callable[[Upstream, Secrets], Storage] = open_storage,
-) -> tuple[Bucket, Asked]:
+def looked_at(session: Session) -> tuple[Bucket, Asked]:
     """Return what was found of a bucket, and how it was asked about; raise as `answer` does."""
-    given = with_files_read(options, environ)
-    loaded = load(given, environ, target=False)
-    for secret in loaded.hidden:
-        register_secret(secret)
+    loaded = session.bucket
     upstream = loaded.config.upstream
-    storage = open_storage(upstream, loaded.secrets)
+    storage = session.storage(upstream, loaded.secrets)
     # First: a wrong endpoint or key should be named as such, not as an empty bucket.
     storage.check()
     bucket = inspect(storage, upstream, loaded.origins, time.time())
     if not bucket.checkpoint:
-        bucket = replace(bucket, likely=likely_places(upstream, lambda near: open_storage(near, loaded.secrets)))
-    return bucket, Asked(given=loaded.config.given, has_target=is_given("downstream_uri", given, environ))
+        bucket = replace(bucket, likely=likely_places(upstream, lambda near: session.storage(near, loaded.secrets)))
+    has_target = is_given("downstream_uri", session.options, session.environ)
+    return bucket, Asked(given=loaded.config.given, has_target=has_target)
 
 
 def as_document(bucket: Bucket, asked: Asked = NOTHING) -> dict[str, Any]:

@@ -12,18 +12,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import wcwidth
 
-from storage_consumer.cli.screen import is_terminal, size_of
+from storage_consumer.cli.screen import is_terminal
 from storage_consumer.monitoring.status import commands_in
 from storage_consumer.telemetry import escaped, redact
 
 _WIDEST = 120
 """Columns of running text; longer lines are hard to read."""
-_NARROW = 60
-"""Columns of a terminal below which nothing stands side by side."""
 _LEAST = 20
 """Columns that the last cell of a row needs to stand beside the others."""
 _NARROWEST = 20
 """Columns that are assumed of a terminal that has fewer."""
+_USUAL = 80
+"""Columns of a terminal that does not tell them."""
 _LINE_END = re.compile(r"[\t\n\v\f\r]+ *")
 _GAP = "  "
 _BELOW = "    "
@@ -31,7 +31,11 @@ _BELOW = "    "
 
 def columns() -> int | None:
     """Return the columns of the terminal to which standard output goes (COLUMNS beats what it tells); None if it goes elsewhere."""
-    return max(_NARROWEST, size_of(sys.stdout, os.environ)[0]) if is_terminal(sys.stdout) else None
+    if not is_terminal(sys.stdout):
+        return None
+    given = os.environ.get("COLUMNS", "")
+    told = int(given) if given.isascii() and given.isdecimal() else 0
+    return max(_NARROWEST, told or os.get_terminal_size(sys.stdout.fileno()).columns or _USUAL)
 
 
 def padded(text: str, width: int) -> str:
@@ -79,55 +83,29 @@ def message(text: str, indent: str = "", further: str | None = None) -> list[str
 
 
 def facts(found: Mapping[str, str], space: int = 12) -> Iterator[str]:
-    """Yield a line for each label with a text, which begins behind `space` columns for labels; on a narrow terminal it stands below."""
-    width = columns()
-    for label, text in found.items():
-        if not text:
-            continue
-        if width is not None and width < _NARROW:
-            yield from [f"  {label.strip()}"] if label.strip() else []
-            yield from wrapped(text, "    ")
-        else:
-            yield from wrapped(text, f"  {padded(label, space)}", " " * (space + 2))
+    """Yield a line for each label with a text, which begins behind `space` columns for labels."""
+    return table([(padded(label, space - len(_GAP)), text) for label, text in found.items() if text], "  ")
 
 
-def table(rows: Sequence[Sequence[str]], indent: str = "", *, is_cut: bool = False) -> Iterator[str]:
+def table(rows: Sequence[Sequence[str]], indent: str = "") -> Iterator[str]:
     """Yield rows with their cells in columns; a row that does not fit has its first cell alone, and the others below it.
 
-    The last cell of a row, which may be empty, is broken into lines under its column, or cut if `is_cut`.
+    The last cell of a row, which may be empty, is broken into lines under its column.
     """
-    head = [max(map(wcwidth.width, cells)) for cells in zip(*(row[:-1] for row in rows), strict=True)]
-    left = len(indent) + sum(head) + len(_GAP) * len(head)
+    sizes = [max(map(wcwidth.width, cells)) for cells in zip(*(row[:-1] for row in rows), strict=True)]
+    left = len(indent) + sum(sizes) + len(_GAP) * len(sizes)
     width = columns()
     for *first, last in rows:
-        if width is None or left + _LEAST <= min(width, _WIDEST):
-            begin = indent + "".join(padded(cell, size) + _GAP for cell, size in zip(first, head, strict=True))
-            yield from _beside(begin, last, left, is_cut=is_cut)
-        else:
-            yield f"{indent}{first[0]}"
-            middle = _GAP.join(cell.strip() for cell in first[1:] if cell.strip())
-            yield from wrapped(middle, f"{indent}{_BELOW}") if middle else ()
-            yield from _last(last, f"{indent}{_BELOW}", width, is_cut=is_cut)
-
-
-def _beside(begin: str, last: str, left: int, *, is_cut: bool) -> Iterator[str]:
-    """Yield the lines of a row whose last cell begins behind `left` columns."""
-    width = columns()
-    if is_cut or width is None or not last:
-        yield f"{begin}{cut(last, None if width is None else width - left)}".rstrip()
-    elif left + max(map(wcwidth.width, last.split()), default=0) > width:
         # A long word, such as a path, has more room below.
-        yield begin.rstrip()
-        yield from wrapped(last, " " * (len(begin) - len(begin.lstrip())) + _BELOW)
-    else:
-        yield from wrapped(last, begin, " " * left)
-
-
-def _last(text: str, indent: str, width: int, *, is_cut: bool) -> list[str]:
-    """Return the last cell of a row on lines of its own."""
-    if not text:
-        return []
-    return [f"{indent}{cut(text, width - len(indent))}"] if is_cut else wrapped(text, indent)
+        least = max(_LEAST, *map(wcwidth.width, last.split()), 0)
+        if width is None or left + least <= min(width, _WIDEST):
+            begin = indent + "".join(padded(cell, size) + _GAP for cell, size in zip(first, sizes, strict=True))
+            lines = wrapped(last, begin, " " * left)
+        else:
+            middle = _GAP.join(cell.strip() for cell in first[1:] if cell.strip())
+            below = [line for text in (middle, last) if text for line in wrapped(text, f"{indent}{_BELOW}")]
+            lines = [f"{indent}{first[0]}", *below]
+        yield from map(str.rstrip, lines)
 
 
 def _shown(text: str) -> str:

@@ -2,81 +2,92 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+
+from tqdm import tqdm
 
 from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.operator_loads import LoadRow
-from storage_consumer.cli import table_command, table_export
+from storage_consumer.cli import table_command
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.layout import message, table, wrapped
-from storage_consumer.cli.reading_source import KEYWORDS, with_zone_of
-from storage_consumer.cli.target_state import opened
+from storage_consumer.cli.verbs_of_operators import LoadFlags, TableFlags
 from storage_consumer.config.commands import command
-from storage_consumer.config.load import with_files_read
+from storage_consumer.config.export_uris import export_origin, refuse_inside, with_time_zone
+from storage_consumer.config.load import load_source
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.document import load_document
 from storage_consumer.monitoring.report import Phase
 from storage_consumer.monitoring.status import is_reported
 from storage_consumer.monitoring.wording import load_progress
-from storage_consumer.operating.exporting import Exported
+from storage_consumer.operating.exporting import Exported, ExportWishes, exported
 from storage_consumer.operating.requested_load import meant_table, refuse_running, request_load
+from storage_consumer.operating.session import Session
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_decisions import is_skipped
 from storage_consumer.plan.table_state import TableState
-from storage_consumer.plan.table_words import is_meant, refuse_several, table_flag
+from storage_consumer.plan.table_words import meant, table_flag
+from storage_consumer.storage.open import open_folder
 from storage_consumer.telemetry import json_text, tso_time
 
 CANCEL = "cancel"
 _OF_TABLES = ("pause", "resume")
 """Actions that are decisions about the table."""
-_OWN = ("action", "table", "dump", "dump_tz", "at", "replace", "all", "json", "upstream_uri", *KEYWORDS)
 _INDENT = " " * 4
 _OBEYED_WITHIN, _LOOK_EVERY = 60.0, 0.5
 """Seconds for which a decision is waited for, and between two looks."""
 
 
-def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
-    """Return what was shown or stored; `options` are keywords of the target, and those of `_OWN`.
+def answer(own: LoadFlags, session: Session) -> Answer:
+    """Return what was shown or stored.
 
     Raises `ConfigError` where the wish is not clear or cannot be fulfilled, and `TargetUnavailable`.
     """
-    own = {name: str(options[name]) for name in _OWN if options.get(name) is not None}
-    action, as_json = own.get("action", ""), "json" in own
-    _check(action, own)
+    _check(own)
     # A copy that was made by hand, and a load that stands still, are decisions about the table.
-    if action in _OF_TABLES:
-        # Used twice, and files that it names may be pipes.
-        read = with_files_read({k: v for k, v in options.items() if k not in _OWN}, environ)
-        options = {**options, **read}
-        with opened(options, environ, _OWN) as desk:
-            _refuse_unbegun(desk, _chosen(desk.loads.all(), own["table"]).load, action)
-    if "at" in own or action in _OF_TABLES:
-        return table_command.answer({**options, "action": "reload-done" if "at" in own else action}, environ)
+    if own.action in _OF_TABLES:
+        with session.state() as desk:
+            _refuse_unbegun(desk, _chosen(desk.loads.all(), own.table).load, own.action)
+    if own.at is not None or own.action in _OF_TABLES:
+        action = own.action if own.at is None else "reload-done"
+        return table_command.answer(TableFlags(action=action, table=own.table, at=own.at, json=own.json), session)
     # Before the target is asked: what is wrong with a URI needs no server.
-    source = with_zone_of(own, own["dump"]) if "dump" in own else ""
+    source = with_time_zone(own.dump, own.dump_tz or "") if own.dump else ""
     exported = None
-    if "source" in own:
-        # Used more than once, and files that it names may be pipes.
-        options = with_files_read({k: v for k, v in options.items() if k not in _OWN or k == "upstream_uri"}, environ)
-        with opened(options, environ, _OWN) as desk:
-            name = meant_table(desk, own["table"])
+    if own.source and own.dump and own.table:
+        with session.state() as desk:
+            name = meant_table(desk, own.table)
             refuse_running(desk, next((row for row in desk.loads.all() if row.load.table_key == key_of(name)), None))
             _refuse_moving(desk, name)
-        exported = table_export.export_table(name, own, options, environ)
-    with opened(options, environ, _OWN) as desk:
+        exported = _exported(name, own, session)
+    with session.state() as desk:
         if source:
-            return Answer(_requested(desk, own, source, exported, as_json=as_json))
+            return Answer(_requested(desk, own, source, exported))
         rows = desk.loads.all()
-        if action == CANCEL:
-            return Answer(_cancelled(desk, _chosen(rows, own["table"]), environ, options, as_json=as_json))
-        shown = [_chosen(rows, own["table"])] if "table" in own else rows
-        hidden = [row for row in shown if not row.load.is_pending] if not {"all", "table"} & own.keys() else []
+        if own.action == CANCEL:
+            return _cancelled(desk, _chosen(rows, own.table), own, session)
+        shown = [_chosen(rows, own.table)] if own.table else rows
+        hidden = [row for row in shown if not row.load.is_pending] if not (own.all or own.table) else []
         listed = [row for row in shown if row not in hidden]
-        return Answer(_listed(listed, len(hidden), _rate(desk, listed), as_json=as_json))
+        return Answer(_listed(listed, len(hidden), _rate(desk, listed), as_json=own.json))
+
+
+def _exported(name: TableName, own: LoadFlags, session: Session) -> Exported:
+    """Export a table into the folder that --dump names, with the bucket's credentials, as a consumer will read it. Raises as `exported`."""
+    assert own.source is not None and own.dump is not None  # noqa: PT018 - checked
+    bucket = session.bucket
+    source = load_source(own.source, own.source_password_file, session.environ, session.target.settings)
+    origin = export_origin(own.dump, bucket.config.upstream)
+    refuse_inside(origin, bucket.config.upstream)
+    folder = open_folder(origin, bucket.secrets)
+    wishes = ExportWishes(workers=own.workers or 2, rows_per_second=own.rows_per_second or 0)
+    with tqdm(desc=str(name), unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
+        return exported(source, name, folder, wishes, heard=bar.update)
 
 
 def _refuse_unbegun(desk: StateInspector, load: Load, action: str) -> None:
@@ -121,13 +132,11 @@ def _refuse_moving(desk: StateInspector, name: TableName) -> None:
         )
 
 
-def _requested(
-    desk: StateInspector, own: Mapping[str, str], source: str, exported: Exported | None, *, as_json: bool
-) -> str:
+def _requested(desk: StateInspector, own: LoadFlags, source: str, exported: Exported | None) -> str:
     """Store a wish, and return that in words; raise `ConfigError` where the table is being loaded already."""
-    wish = request_load(desk, own["table"], source, replaces="replace" in own)
+    wish = request_load(desk, str(own.table), source, replaces=own.replace)
     name = wish.name
-    if as_json:
+    if own.json:
         found = {"exported": asdict(exported)} if exported is not None else {}
         return json_text({"outcome": "stored", "table": str(name), "source": source, **found})
     instead = ", in place of its rows in the target" if wish.replaces else ""
@@ -147,44 +156,42 @@ def _requested(
     )
 
 
-def _check(action: str, own: Mapping[str, str]) -> None:
+def _check(own: LoadFlags) -> None:
     """Refuse options that do not go together."""
-    if action and ({"dump", "at"} & own.keys()):
-        raise ConfigError(f"`load {action}` takes neither --dump nor --at")
-    if "dump" in own and "at" in own:
+    if own.action and (own.dump or own.at is not None):
+        raise ConfigError(f"`load {own.action}` takes neither --dump nor --at")
+    if own.dump and own.at is not None:
         raise ConfigError(
             "--dump names a copy to be loaded, --at says as of when a copy is that you made yourself: give one of them"
         )
     for name in ("dump_tz", "replace"):
-        if name in own and "dump" not in own:
+        if getattr(own, name) and not own.dump:
             raise ConfigError(f"--{name.replace('_', '-')} goes with --dump")
-    table_export.check(own)
-    if "table" not in own and (action in (CANCEL, *_OF_TABLES) or {"dump", "at"} & own.keys()):
+    for name in ("source", "source_password_file", "workers", "rows_per_second"):
+        if getattr(own, name) is not None and not (own.source and own.dump):
+            needs = "--dump, the empty folder for the export" if name == "source" else "--source"
+            raise ConfigError(f"--{name.replace('_', '-')} goes with {needs}")
+    if not own.table and (own.action or own.dump or own.at is not None):
         raise ConfigError("`load` needs --table; without --dump and --at it lists the tables that are being loaded")
 
 
-def _chosen(rows: Sequence[LoadRow], given: str) -> LoadRow:
-    refuse_several((row.load.name for row in rows), given)
-    for row in rows:
-        if is_meant(row.load.name, given):
-            return row
+def _chosen(rows: Sequence[LoadRow], given: str | None) -> LoadRow:
+    for row in meant(given or "", rows, lambda row: row.load.name):
+        return row
     raise ConfigError(f"no load of {given} is known; `storage-consumer load --all` lists the last load of each table")
 
 
-def _cancelled(
-    desk: StateInspector, row: LoadRow, environ: Mapping[str, str], options: Mapping[str, object], *, as_json: bool
-) -> str:
+def _cancelled(desk: StateInspector, row: LoadRow, own: LoadFlags, session: Session) -> Answer:
     """Withdraw a load that nobody has begun, or leave out the table of one that was; return what was done, in words."""
     found = desk.loads.withdraw(row.load.table_key) or row
     name, phase = found.load.name, found.load.phase
     if phase == LoadPhase.REQUESTED:
         said = "the load was withdrawn before a consumer looked at it; the table is as it was"
-        return json_text({"outcome": "withdrawn", "table": str(name)}) if as_json else f"{name}: {said}\n"
+        document = {"outcome": "withdrawn", "table": str(name)}
+        return Answer(json_text(document) if own.json else f"{name}: {said}\n")
     if phase != LoadPhase.LOADING:
         raise ConfigError(f"the load of {name} is {phase}: there is nothing to cancel")
-    skipped = {key: value for key, value in options.items() if key not in _OWN}
-    also = {"json": "true"} if as_json else {}
-    return table_command.answer({**skipped, **also, "action": "skip", "table": str(options["table"])}, environ).text
+    return table_command.answer(TableFlags(action="skip", table=own.table, json=own.json), session)
 
 
 def _rate(desk: StateInspector, rows: Sequence[LoadRow]) -> float | None:

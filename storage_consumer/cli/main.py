@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import socket
 import sys
@@ -14,11 +13,11 @@ from typing import Any, Protocol
 
 from storage_consumer import __version__, telemetry
 from storage_consumer.cli import arguments, failures, progress, screen
-from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.answer import answered
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.sd_notify import Notifier, Observable
 from storage_consumer.cli.ticker import Ticker
-from storage_consumer.cli.verbs import RUN, VERBS
+from storage_consumer.cli.verbs import RUN
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.commands import run_command
 from storage_consumer.config.load import Loaded, load, with_files_read
@@ -39,9 +38,6 @@ PATIENCE = 4.0
 
 _LOOK_UP = 0.5
 """Seconds for which the main thread waits at a time."""
-
-_FOR_ALL = ("color", "log_level", "log_file", "log_format")
-"""Options of a command that are heeded here, and are nothing to the command itself."""
 
 
 class Runnable(Observable, Protocol):
@@ -103,8 +99,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _configured(options: Mapping[str, object]) -> Loaded:
     """Return the settings of `run`, checked as far as nothing outside is touched, once its log is open."""
     loaded = load(options, os.environ)
-    for secret in loaded.hidden:
-        telemetry.register_secret(secret)
     program = loaded.program
     _refuse_endless_limits(loaded)
     check_command(program.on_halt)
@@ -126,9 +120,7 @@ def _answered(verb: str, options: Mapping[str, object]) -> int:
     """Print what a command answers, or its error, and return its exit code."""
     wish = failures.log_of(verb, options)
     try:
-        # Only the one that is asked for: help and `run` need not wait for what the others import.
-        command = importlib.import_module(f"storage_consumer.cli.{VERBS[verb].module}")
-        answer: Answer = command.answer({k: v for k, v in options.items() if k not in _FOR_ALL}, os.environ)
+        answer = answered(verb, options, os.environ)
         is_document = "json" in options
         # A document was redacted text by text when it was made, so that it stays one.
         text = answer.text if is_document else telemetry.redact(answer.text)

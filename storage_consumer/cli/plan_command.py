@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,39 +11,39 @@ from storage_consumer.api import Consumer
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.layout import facts, message, wrapped
+from storage_consumer.cli.verbs import PlanFlags
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.dry_run.result import Outcome, Plan, PlannedRows, PlannedStatement, PlannedWave, Stop
 from storage_consumer.errors import ConfigError, NoMetadata
 from storage_consumer.model import TableName
-from storage_consumer.plan.table_words import is_meant, refuse_several
+from storage_consumer.operating.session import Session
+from storage_consumer.plan import table_words
 from storage_consumer.telemetry import json_text, tso_time
 
-_ONLY_HERE = ("table", "rows", "sql", "all", "json")
 _SHOWN = 20
 """Tables, statements, halts and so on that are shown without --all."""
 _ACTION = 9
 """Columns of what is done with a table, or a statement, before its name."""
 
 
-def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:  # noqa: ARG001 - `Consumer` reads the process's own
+def answer(own: PlanFlags, session: Session) -> Answer:
     """Return what the next round would do; `TABLES_STOPPED` if a table would halt.
 
     Raises `ConfigError` for wrong arguments, another bucket's state, and a bucket without ``metadata``; `TransientError` if bucket or
     target do not answer.
     """
-    own = {name: options[name] for name in _ONLY_HERE if options.get(name) is not None}
-    given: dict[str, Any] = {name: value for name, value in options.items() if name not in _ONLY_HERE}
+    given: dict[str, Any] = session.options
     try:
         with Consumer(**given) as consumer:
-            plan = consumer.plan(rows=True if "rows" in own else None)
+            plan = consumer.plan(rows=own.rows or None)
     except NoMetadata as fault:
         raise ConfigError(str(fault)) from fault
-    if "table" in own:
-        plan = _of_table(plan, str(own["table"]))
+    if own.table:
+        plan = _of_table(plan, own.table)
     code = ExitCode.TABLES_STOPPED if plan.halts else ExitCode.DONE
-    if "json" in own:
+    if own.json:
         return Answer(json_text(document(plan)), code)
-    lines = _script(plan) if "sql" in own else _lines(plan, most=None if "all" in own else _SHOWN)
+    lines = _script(plan) if own.sql else _lines(plan, most=None if own.all else _SHOWN)
     return Answer("\n".join(lines) + "\n", code)
 
 
@@ -54,9 +54,7 @@ def _of_table(plan: Plan, name: str) -> Plan:
         | {each.table for each in plan.statements}
         | {each.table for each in (*plan.halts, *plan.waits, *plan.paused)}
     )
-    names = {text: _name(text) for text in known}
-    refuse_several(names.values(), name)
-    meant = {text for text, each in names.items() if is_meant(each, name)}
+    meant = set(table_words.meant(name, known, _name))
     if not meant:
         raise ConfigError(f"the next round does nothing about {name}{did_you_mean(name, known)}")
     waves = (

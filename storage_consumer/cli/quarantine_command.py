@@ -2,71 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 
 from storage_consumer.checkpoint.operator_quarantine import QuarantinedEntry
 from storage_consumer.cli.answer import Answer
-from storage_consumer.cli.target_state import opened
+from storage_consumer.cli.verbs_of_operators import QuarantineFlags
 from storage_consumer.driver.lease_holder import user
 from storage_consumer.errors import ConfigError
-from storage_consumer.plan.table_words import is_meant, refuse_several
+from storage_consumer.operating.session import Session
+from storage_consumer.plan.table_words import meant
 from storage_consumer.telemetry import json_text, tso_time
 
 LIST = "list"
-_ONLY_HERE = ("action", "table", "key", "all", "yes", "json")
 
 
-def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
-    """Return what was shown or decided; `options` are keywords of the target, and those of `_ONLY_HERE`.
+def answer(own: QuarantineFlags, session: Session) -> Answer:
+    """Return what was shown or decided.
 
     Raises `ConfigError` where no row is meant or the wish is not clear, and `TargetUnavailable`.
     """
-    own = {name: str(options[name]) for name in _ONLY_HERE if options.get(name) is not None}
-    action, as_json = own.get("action", LIST), "json" in own
+    action = own.action or LIST
     _check(action, own)
-    with opened(options, environ, _ONLY_HERE) as desk:
-        chosen = _chosen(desk.quarantine.all(), own)
+    with session.state() as desk:
+        rows = desk.quarantine.all()
+        chosen = meant(own.table, rows, lambda entry: entry.table) if own.table else rows
+        chosen = [entry for entry in chosen if own.key in (None, entry.key)]
         if action == LIST:
-            return Answer(_listed(chosen, as_json=as_json))
+            return Answer(_listed(chosen, as_json=own.json))
         if not chosen:
             raise ConfigError("no such row is in the quarantine; `storage-consumer quarantine` lists those that are")
         if action == "retry":
             desk.quarantine.retry(chosen, user())
         else:
             desk.quarantine.drop(chosen)
-    if as_json:
+    if own.json:
         return Answer(json_text({"decision": action, "rows": len(chosen)}))
-    return Answer(_report(action, chosen))
+    count = f"{len(chosen):,} row{'' if len(chosen) == 1 else 's'}"
+    if action == "retry":
+        when = "a running consumer does it in its next round, a stopped one when it starts"
+        return Answer(f"{count} to be tried again: {when}\n")
+    tables = ", ".join(sorted({str(entry.table) for entry in chosen}))
+    return Answer(
+        f"{count} dropped from the quarantine; the target lacks them in {tables} until the source changes them\n"
+    )
 
 
-def _check(action: str, own: Mapping[str, str]) -> None:
+def _check(action: str, own: QuarantineFlags) -> None:
     """Refuse options that do not go together."""
-    if action != LIST and "table" not in own and "all" not in own:
+    if action != LIST and not own.table and not own.all:
         raise ConfigError(f"quarantine {action} needs --table, or --all for the rows of all tables")
-    if "all" in own and "table" in own:
+    if own.all and own.table:
         raise ConfigError("--all means the rows of all tables, so it does not go with --table")
-    if "key" in own and "table" not in own:
+    if own.key and not own.table:
         raise ConfigError("--key goes with --table")
-    if action == "drop" and "yes" not in own:
+    if action == "drop" and not own.yes:
         raise ConfigError(
             "`quarantine drop` removes rows for good, and their tables stay different from the source: add --yes if that is wanted"
         )
 
 
-def _chosen(entries: Sequence[QuarantinedEntry], own: Mapping[str, str]) -> list[QuarantinedEntry]:
-    """Return the rows that are meant."""
-    if "table" in own:
-        refuse_several((entry.table for entry in entries), own["table"])
-    return [
-        entry
-        for entry in entries
-        if ("table" not in own or is_meant(entry.table, own["table"])) and own.get("key", entry.key) == entry.key
-    ]
-
-
 def _listed(entries: Sequence[QuarantinedEntry], *, as_json: bool) -> str:
     if as_json:
-        return json_text({"rows": [_document(entry) for entry in entries]})
+        return json_text({"rows": [asdict(entry) | {"table": str(entry.table)} for entry in entries]})
     if not entries:
         return "the quarantine is empty\n"
     return "\n".join("\n".join(_lines(entry)) for entry in entries) + "\n"
@@ -82,30 +80,3 @@ def _lines(entry: QuarantinedEntry) -> list[str]:
     if entry.retry_asked_by:
         lines.append(f"    to be tried again, by {entry.retry_asked_by}; no consumer has done it yet")
     return lines + ([f"    last retry: {entry.retry_answer}"] if entry.retry_answer else [])
-
-
-def _report(action: str, chosen: Sequence[QuarantinedEntry]) -> str:
-    rows = f"{len(chosen):,} row{'' if len(chosen) == 1 else 's'}"
-    if action == "drop":
-        tables = ", ".join(sorted({str(entry.table) for entry in chosen}))
-        return f"{rows} dropped from the quarantine; the target lacks them in {tables} until the source changes them\n"
-    return f"{rows} to be tried again: a running consumer does it in its next round, a stopped one when it starts\n"
-
-
-def _document(entry: QuarantinedEntry) -> dict[str, object]:
-    return {
-        "table": str(entry.table),
-        "key": entry.key,
-        "commit_ts": entry.commit_ts,
-        "path": entry.path,
-        "row": entry.row,
-        "version": entry.version,
-        "reason": entry.reason,
-        "error_number": entry.error_number,
-        "image": entry.image,
-        "held_before": entry.held_before,
-        "first_seen": entry.first_seen,
-        "last_seen": entry.last_seen,
-        "retry_asked_by": entry.retry_asked_by,
-        "retry_answer": entry.retry_answer,
-    }

@@ -2,61 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from storage_consumer.checkpoint.operator import OLDER_TOO, StateInspector
 from storage_consumer.checkpoint.operator_feed import FeedRow, busy
 from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.verbs import RebindFlags
 from storage_consumer.clock import SystemClock
-from storage_consumer.config.load import load, with_files_read
-from storage_consumer.config.settings import Secrets, Upstream
+from storage_consumer.config.settings import Upstream
 from storage_consumer.driver.lease_holder import process_is_gone, readable
 from storage_consumer.errors import ConfigError, LeaseHeld
 from storage_consumer.inspection.places import likely_places, missing_metadata
 from storage_consumer.operating.same_files import Comparison, compared, shortened
+from storage_consumer.operating.session import Session
 from storage_consumer.poll.metadata import Metadata
 from storage_consumer.storage.base import METADATA_BYTES, Storage
-from storage_consumer.storage.open import open_storage
-from storage_consumer.telemetry import json_text, register_secret, tso_time
-
-_ONLY_HERE = ("json", "allow_missing", "allow_rewritten", "restored")
-_Opener = Callable[[Upstream, Secrets], Storage]
+from storage_consumer.telemetry import json_text, tso_time
 
 
-def answer(options: Mapping[str, object], environ: Mapping[str, str], open_storage: _Opener = open_storage) -> Answer:
-    """Return what was bound; `options` are keywords of bucket and target, and those of `_ONLY_HERE`.
+def answer(own: RebindFlags, session: Session) -> Answer:
+    """Return what was bound.
 
     Raises `ConfigError` if the place does not hold the files that were read, `LeaseHeld` while a writer runs, and `TransientError`.
     """
-    own = {name for name in _ONLY_HERE if options.get(name) is not None}
-    given = with_files_read({k: v for k, v in options.items() if k not in _ONLY_HERE}, environ)
-    loaded = load(given, environ)
-    for secret in loaded.hidden:
-        register_secret(secret)
+    loaded = session.ends
     upstream = loaded.config.upstream
-    with closing(StateInspector(loaded.config.downstream, loaded.secrets.password, OLDER_TOO)) as desk:
+
+    def opened(near: Upstream) -> Storage:
+        return session.storage(near, loaded.secrets)
+
+    with session.state(older=True) as desk:
         feed = desk.feed.row()
         # Nothing to do, and so no listing: repeating the command is cheap.
-        if feed.upstream == upstream.identity and "restored" not in own:
-            return Answer(_report(feed, upstream.identity, None, as_json="json" in own))
+        if feed.upstream == upstream.identity and not own.restored:
+            return Answer(_report(feed, upstream.identity, None, as_json=own.json))
         # This only spares a long comparison; `FeedInspector.rebind` checks it again, under a lock.
         if feed.is_held and not process_is_gone(feed.holder):
             raise LeaseHeld(busy(feed.holder))
-        storage = open_storage(upstream, loaded.secrets)
+        storage = opened(upstream)
         storage.check()
-        _check_metadata(storage, feed, upstream, lambda near: open_storage(near, loaded.secrets))
+        _check_metadata(storage, feed, upstream, opened)
         found = compared(
             storage,
             desk.feed.schema_files(),
             desk.feed.sequences(),
-            _former(feed, upstream, lambda near: open_storage(near, loaded.secrets)),
+            _former(feed, upstream, opened),
         )
         # What differs in content is never allowed: it is another changefeed's, or damaged.
-        _check(found, feed, upstream.identity, may_miss="allow_missing" in own, may_differ="allow_rewritten" in own)
+        _check(found, feed, upstream.identity, may_miss=own.allow_missing, may_differ=own.allow_rewritten)
         desk.feed.rebind(feed, upstream.identity, found.sizes.other, process_is_gone)
-    return Answer(_report(feed, upstream.identity, found, as_json="json" in own))
+    return Answer(_report(feed, upstream.identity, found, as_json=own.json))
 
 
 def _check_metadata(storage: Storage, feed: FeedRow, upstream: Upstream, opened: Callable[[Upstream], Storage]) -> None:
@@ -132,42 +127,33 @@ def _report(feed: FeedRow, place: str, found: Comparison | None, *, as_json: boo
         }
         document |= {"last_writer": readable(feed.holder), "checkpoint": feed.checkpoint}
         if found is not None:
-            document["compared"] = _document(found)
+            document["compared"] = {
+                "schema_files_read": found.read,
+                "schema_files_by_name": found.named,
+                "schema_files_missing": list(found.missing),
+                "last_data_files_there": found.sizes.there,
+                "last_data_files_gone": found.sizes.gone,
+                "last_data_files_compared": found.contents,
+                "data_files_with_another_size": found.sizes.count,
+                "data_files_rewritten_unseen": found.sizes.unseen,
+            }
         return json_text(document)
     if found is None:
         return (
             f"the state is bound to {place} already; nothing was changed. If files there were restored or copied over, so that "
             "they have other times or tags, stop the consumer and add --restored\n"
         )
-    return "\n".join((*_bound(feed, place), *_compared(found), *_last_words(feed, place))) + "\n"
+    return "\n".join(_lines(feed, place, found)) + "\n"
 
 
-def _document(found: Comparison) -> dict[str, object]:
-    return {
-        "schema_files_read": found.read,
-        "schema_files_by_name": found.named,
-        "schema_files_missing": list(found.missing),
-        "last_data_files_there": found.sizes.there,
-        "last_data_files_gone": found.sizes.gone,
-        "last_data_files_compared": found.contents,
-        "data_files_with_another_size": found.sizes.count,
-        "data_files_rewritten_unseen": found.sizes.unseen,
-    }
-
-
-def _bound(feed: FeedRow, place: str) -> Iterator[str]:
-    goes_on = f"goes on from {feed.checkpoint} ({tso_time(feed.checkpoint)})"
+def _lines(feed: FeedRow, place: str, found: Comparison) -> Iterator[str]:
+    sizes, goes_on = found.sizes, f"goes on from {feed.checkpoint} ({tso_time(feed.checkpoint)})"
     if feed.upstream == place:
         yield f"the state is bound to {place} as before, and {goes_on}"
-        return
-    yield f"the state was bound to {feed.upstream}" + (
-        f"; its last writer was {readable(feed.holder)}" if feed.holder else ""
-    )
-    yield f"it is bound to {place} now, and {goes_on}"
-
-
-def _compared(found: Comparison) -> Iterator[str]:
-    sizes = found.sizes
+    else:
+        writer = f"; its last writer was {readable(feed.holder)}" if feed.holder else ""
+        yield f"the state was bound to {feed.upstream}{writer}"
+        yield f"it is bound to {place} now, and {goes_on}"
     by_name = f", {found.named} more by name" if found.named else ""
     yield f"compared: {found.read} schema files that say the same{by_name}"
     yield f"compared: {sizes.there} last finished data files that are there; {sizes.gone} are gone, as old ones may be"
@@ -182,9 +168,6 @@ def _compared(found: Comparison) -> Iterator[str]:
         yield f"of another size, as allowed: {sizes.count} data files, which `run` reads again:{_sizes(found)}"
     if sizes.unseen:
         yield f"{sizes.unseen} of them may have lost rows: `run` halts their tables and lists the next steps"
-
-
-def _last_words(feed: FeedRow, place: str) -> Iterator[str]:
     yield (
         "the next start may read files again where TiCDC may still write; rows that were applied are not applied again"
     )

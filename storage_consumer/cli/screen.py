@@ -13,35 +13,19 @@ from storage_consumer.errors import StorageConsumerError
 
 WHEN = ("auto", "always", "never")
 """Values of --color."""
-_USUAL_SIZE = (80, 24)
-_RED, _YELLOW, _GREEN, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[1m", "\x1b[0m"
-_WORDS = {
-    _RED: (
-        *(
-            "stopped",
-            "no-writer",
-            "unknown",
-            "clock-skew",
-            "unequal",
-            "halted",
-            "lost",
-            "failed",
-            "fail",
-            "FAIL",
-            "halt",
-            "contradicts",
-            "missing",
-        ),
-        "would halt; the other tables go on",
-    ),
-    _YELLOW: ("behind", "retrying", "paused", "waiting", "warn", "WARN", "skip", "assumed", "warnings", "would wait"),
-    _GREEN: ("healthy", "ok"),
-    _BOLD: ("next",),
-}
-_COLOURS = {word: colour for colour, words in _WORDS.items() for word in words}
-_ALTERNATIVES = "|".join(map(re.escape, sorted(_COLOURS, key=len, reverse=True)))
+_COLOURS = {"red": "\x1b[31m", "yellow": "\x1b[33m", "green": "\x1b[32m", "bold": "\x1b[1m"}
+_PLAIN = "\x1b[0m"
 # At the start of a line before a colon or a gap, or as a whole cell of a row.
-_STATE = re.compile(rf"(?:(?<=^)(?P<blanks> *)|(?<=  ))(?P<word>{_ALTERNATIVES})(?=:|  |$)", re.MULTILINE)
+_STATE = re.compile(
+    r"""(?P<blanks>^\ *|(?<=\ \ ))(?P<word>
+    (?P<red>stopped|no-writer|unknown|clock-skew|unequal|halted|lost|failed|fail|FAIL|halt|contradicts|missing
+        |would\ halt;\ the\ other\ tables\ go\ on)
+    |(?P<yellow>behind|retrying|paused|waiting|warn|WARN|skip|assumed|warnings|would\ wait)
+    |(?P<green>healthy|ok)
+    |(?P<bold>next)
+    )(?=:|\ \ |$)""",
+    re.MULTILINE | re.VERBOSE,
+)
 
 
 _color = "auto"
@@ -66,18 +50,6 @@ def is_smart(stream: TextIO | None, environ: Mapping[str, str]) -> bool:
     return is_terminal(stream) and environ.get("TERM", "") not in ("", "dumb")
 
 
-def size_of(stream: TextIO, environ: Mapping[str, str]) -> tuple[int, int]:
-    """Return columns and lines of a terminal; COLUMNS and LINES beat what it tells, and one that tells nothing has the usual size."""
-    told = os.terminal_size((0, 0))
-    with suppress(OSError, ValueError):
-        told = os.get_terminal_size(stream.fileno())
-    columns, lines = (environ.get(name, "") for name in ("COLUMNS", "LINES"))
-    return (
-        (int(columns) if columns.isascii() and columns.isdecimal() else 0) or told.columns or _USUAL_SIZE[0],
-        (int(lines) if lines.isascii() and lines.isdecimal() else 0) or told.lines or _USUAL_SIZE[1],
-    )
-
-
 def is_coloured(stream: TextIO | None, environ: Mapping[str, str]) -> bool:
     """Return whether colours go to a stream: by --color, then NO_COLOR, then CLICOLOR_FORCE or FORCE_COLOR, and then if it is a terminal."""
     if _color != "auto":
@@ -91,7 +63,12 @@ def is_coloured(stream: TextIO | None, environ: Mapping[str, str]) -> bool:
 
 def painted(text: str) -> str:
     """Return a text with its state words in colour. It is already escaped, so that no other sequence than ours is in it."""
-    return _STATE.sub(lambda found: f"{found['blanks'] or ''}{_COLOURS[found['word']]}{found['word']}{_PLAIN}", text)
+
+    def paint(found: re.Match[str]) -> str:
+        colour = next(code for name, code in _COLOURS.items() if found[name])
+        return f"{found['blanks']}{colour}{found['word']}{_PLAIN}"
+
+    return _STATE.sub(paint, text)
 
 
 def write(text: str, environ: Mapping[str, str], *, is_document: bool = False) -> bool:
@@ -124,7 +101,7 @@ def complain(text: str, environ: Mapping[str, str]) -> None:
     """Write ``program: error`` to standard error, if anybody reads it."""
     program, colon, rest = text.partition(":")
     if is_coloured(sys.stderr, environ):
-        program = f"{_RED}{program}{_PLAIN}"
+        program = f"{_COLOURS['red']}{program}{_PLAIN}"
     with suppress(OSError, ValueError, AttributeError):  # nobody is left to be told
         sys.stderr.write(f"{program}{colon}{rest}\n")
         sys.stderr.flush()

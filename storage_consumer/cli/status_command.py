@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
 
-from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.cli import screen
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.layout import columns, cut, facts, wrapped
+from storage_consumer.cli.verbs import StatusFlags
 from storage_consumer.clock import span
-from storage_consumer.config import parsers
-from storage_consumer.config.load import load_target
-from storage_consumer.config.parsers import did_you_mean
-from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import ConfigError, StorageConsumerError
 from storage_consumer.monitoring import wording
 from storage_consumer.monitoring.document import document
 from storage_consumer.monitoring.health import Health, lag_of
-from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
+from storage_consumer.monitoring.snapshot import Statement, Table
 from storage_consumer.monitoring.status import Status, TableStatus
 from storage_consumer.monitoring.wording import moment
 from storage_consumer.operating.looking import status_now
+from storage_consumer.operating.session import Session
 from storage_consumer.plan.finished_files import Finished
-from storage_consumer.plan.table_words import is_meant, refuse_several
-from storage_consumer.telemetry import json_text, lines_escaped, redact, register_secret
+from storage_consumer.plan.table_words import known
+from storage_consumer.telemetry import json_text, lines_escaped, redact
 
-_ONLY_HERE = ("table", "max_lag", "batch", "watch", "files", "all", "json")
 _SHOWN = 20
 """Tables and statements that are shown without --all."""
 _EVERY = 2.0
@@ -50,63 +45,48 @@ CODES = {
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 
-def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
+def answer(own: StatusFlags, session: Session) -> Answer:
     """Return the status of a feed; with ``watch`` show it again and again until SIGINT, and return the last one's code.
 
     Raises `ConfigError` for an unknown table or a target without a state, and `TargetUnavailable`.
     """
-    own = {name: str(options[name]) for name in _ONLY_HERE if options.get(name) is not None}
-    downstream, secrets, hidden = load_target({k: v for k, v in options.items() if k not in _ONLY_HERE}, environ)
-    for secret in hidden:
-        register_secret(secret)
-    max_lag = _max_lag(own)
-
-    def look() -> Answer:
-        with closing(StateInspector(downstream, secrets.password)) as desk:
-            return _answered(desk, downstream, own, max_lag)
-
-    return _watched(look, environ, is_document="json" in own) if "watch" in own else look()
+    return _watched(own, session) if own.watch else _look(own, session)
 
 
-def _max_lag(own: Mapping[str, str]) -> float | None:
-    if "max_lag" not in own:
-        return None
-    try:
-        return float(parsers.duration(low=0)(own["max_lag"]))  # type: ignore[arg-type]  # the parser returns a number
-    except ValueError as error:
-        raise ConfigError(f"--max-lag: {error}") from None
-
-
-def _answered(desk: StateInspector, downstream: Downstream, own: Mapping[str, str], max_lag: float | None) -> Answer:
+def _look(own: StatusFlags, session: Session) -> Answer:
     """Return one look at the state."""
-    status = status_now(desk, downstream, max_lag=max_lag, needs_writer="batch" not in own)
-    files = desk.feed.sequences() if "files" in own else None
+    with session.state() as desk:
+        status = status_now(desk, session.target.settings, max_lag=own.max_lag, needs_writer=not own.batch)
+        files = desk.feed.sequences() if own.files else None
     code = CODES[status.health]
-    chosen = _chosen(status.snapshot, own["table"]) if "table" in own else None
-    if "json" in own:
+    chosen = known(own.table, status.snapshot.tables, lambda each: each.name)[0] if own.table else None
+    if own.json:
         return Answer(json_text(document(status, None if files is None else _needed(files), chosen)), code)
-    lines = _of_table(status, chosen) if chosen else _lines(status, everything="all" in own)
+    lines = _of_table(status, chosen) if chosen else _lines(status, everything=own.all)
     if files is not None:
-        lines = [*lines, "", *_file_lines(files)]
+        lines += ["", "data files that are still needed, by directory:"]
+        for each in _needed(files):
+            of = f" (dispatcher {each['dispatcher']})" if each["dispatcher"] else ""
+            lines.append(f"  {each['directory']}{of}: from number {each['needed_from']} on")
     return Answer("\n".join(lines) + "\n", code)
 
 
-def _watched(look: Callable[[], Answer], environ: Mapping[str, str], *, is_document: bool) -> Answer:
+def _watched(own: StatusFlags, session: Session) -> Answer:
     """Show one look after the other until SIGINT, or until nobody reads. A target that does not answer for a while ends nothing."""
     code = ExitCode.FAILED
     try:
         while True:
             try:
-                found = look()
+                found = _look(own, session)
                 text, code = found.text, found.code
             except ConfigError:
                 raise
             except StorageConsumerError as fault:
                 text, code = redact(f"{fault}\n"), ExitCode.FAILED
             # A terminal shows the newest look alone; a pipe gets them all.
-            clear = _CLEAR if screen.is_smart(sys.stdout, environ) else ""
-            text = lines_escaped(text if is_document else redact(text))
-            if not screen.write(clear + text, environ, is_document=is_document):
+            clear = _CLEAR if screen.is_smart(sys.stdout, session.environ) else ""
+            text = lines_escaped(text if own.json else redact(text))
+            if not screen.write(clear + text, session.environ, is_document=own.json):
                 break
             time.sleep(_EVERY)
     except KeyboardInterrupt:
@@ -114,18 +94,12 @@ def _watched(look: Callable[[], Answer], environ: Mapping[str, str], *, is_docum
     return Answer("", code)
 
 
-def _chosen(snapshot: Snapshot, name: str) -> Table:
-    """Return the one table that is meant."""
-    refuse_several((table.name for table in snapshot.tables), name)
-    for table in snapshot.tables:
-        if is_meant(table.name, name):
-            return table
-    raise ConfigError(f"the state knows no table {name}{did_you_mean(name, [str(t.name) for t in snapshot.tables])}")
-
-
 def _lines(status: Status, *, everything: bool) -> list[str]:
     """Return the status of the whole feed."""
-    lines = wrapped(_headline(status), further="  ")
+    lag = f"{span(status.lag)} behind now" if status.lag is not None else "no checkpoint yet"
+    healthy = f"{sum(status.counts.values()):,} tables, {lag}"
+    head = f"{status.health}: {healthy if status.health == Health.HEALTHY else status.reasons[0]}"
+    lines = wrapped(head, further="  ")
     lines += [line for reason in status.reasons[status.health != Health.HEALTHY :] for line in wrapped(reason, "  ")]
     lines += facts(wording.facts(status))
     for table in status.tables if everything else status.tables[:_SHOWN]:
@@ -137,14 +111,6 @@ def _lines(status: Status, *, everything: bool) -> list[str]:
             lines += _statement_lines(each)
         lines += _more(len(status.statements), "statement", everything=everything)
     return lines
-
-
-def _headline(status: Status) -> str:
-    """Return the first line: the one word, and why."""
-    if status.health != Health.HEALTHY:
-        return f"{status.health}: {status.reasons[0]}"
-    lag = f"{span(status.lag)} behind now" if status.lag is not None else "no checkpoint yet"
-    return f"{status.health}: {sum(status.counts.values()):,} tables, {lag}"
 
 
 def _table_lines(table: TableStatus) -> Iterator[str]:
@@ -182,13 +148,6 @@ def _statement_lines(statement: Statement) -> list[str]:
     query = cut(statement.query, None if columns() is None else _LONGEST)
     head = f"{statement.state}{took}: {statement.name}, version {statement.identity.version}"
     return wrapped(f"{head}: {query}", "  ", "    ")
-
-
-def _file_lines(files: Mapping[str, Finished]) -> Iterator[str]:
-    yield "data files that are still needed, by directory:"
-    for each in _needed(files):
-        of = f" (dispatcher {each['dispatcher']})" if each["dispatcher"] else ""
-        yield f"  {each['directory']}{of}: from number {each['needed_from']} on"
 
 
 def _needed(files: Mapping[str, Finished]) -> list[dict[str, object]]:

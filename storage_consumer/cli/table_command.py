@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 from storage_consumer.checkpoint.operator_tables import TableRow
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.layout import message, table, wrapped
-from storage_consumer.cli.target_state import opened
-from storage_consumer.config.parsers import did_you_mean
+from storage_consumer.cli.verbs_of_operators import TableFlags
 from storage_consumer.driver.lease_holder import user
 from storage_consumer.errors import ConfigError
-from storage_consumer.instants import parse_instant
 from storage_consumer.loading.proof import is_in_future
 from storage_consumer.model import TableName
+from storage_consumer.operating.session import Session
 from storage_consumer.plan.table_decisions import TableDecision, is_skipped, refusal
 from storage_consumer.plan.table_state import TableState
-from storage_consumer.plan.table_words import is_meant, parsed, refuse_several
+from storage_consumer.plan.table_words import known, parsed
 from storage_consumer.telemetry import json_text, tso_time
 
 LIST = "list"
-_ONLY_HERE = ("action", "table", "at", "to", "all", "json")
 _INDENT = " " * 4
 _PROMISES = {
     "pause": "it is paused, also across restarts, until `table resume` or `load` (one that was skipped: until `load`); the checkpoint stays with it",
@@ -33,62 +31,52 @@ _PROMISES = {
 }
 
 
-def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
-    """Return what was shown or decided; `options` are keywords of the target, and those of `_ONLY_HERE`.
+def answer(own: TableFlags, session: Session) -> Answer:
+    """Return what was shown or decided.
 
     Raises `ConfigError` for an unknown table, or for a decision that its state does not allow, and `TargetUnavailable`.
     """
-    own = {name: str(options[name]) for name in _ONLY_HERE if options.get(name) is not None}
-    action, as_json = own.get("action", LIST), "json" in own
+    action = own.action or LIST
     _check(action, own)
-    with opened(options, environ, _ONLY_HERE) as desk:
+    with session.state() as desk:
         rows = desk.tables.all()
+        meant = known(own.table, rows, lambda row: row.stored.name) if own.table else []
         if action == LIST:
-            if "table" in own:
-                return Answer(_listed([_chosen(rows, own["table"])], 0, as_json=as_json))
-            shown = [row for row in rows if "all" in own or _stands_still(row)]
-            return Answer(_listed(shown, sum(map(_is_left_out, rows)) if "all" not in own else 0, as_json=as_json))
-        row = _chosen(rows, own["table"])
+            shown = meant or [row for row in rows if own.all or _stands_still(row)]
+            left_out = 0 if own.all or meant else sum(map(_is_left_out, rows))
+            return Answer(_listed(shown, left_out, as_json=own.json))
+        (row,) = meant
         decision = TableDecision(
             table_key=row.stored.table_key,
             verb=action,  # type: ignore[arg-type]  # checked
-            at=_instant(own.get("at", "0")),
-            to=_place(own["to"]) if "to" in own else None,
+            at=own.at or 0,
+            to=_place(own.to) if own.to else None,
             decided_by=user(),
         )
         # By the target's clock, since this machine's may be wrong; a TSO in the future would have all rows until then left out.
         if is_in_future(decision.at, desk.tables.now_ms()):
             raise ConfigError(
-                f"--at {own['at']} is {decision.at} ({tso_time(decision.at)}), which is in the future; give the TSO of the copy"
+                f"--at {decision.at} ({tso_time(decision.at)}) is in the future; give the TSO of the copy"
             )
         # For an immediate answer only: the consumer judges again, under its lock, when it obeys.
         if why := refusal(desk.tables.judged(row.stored), decision):
             raise ConfigError(why)
         outcome = desk.tables.decide_on(row, decision)
-    return Answer(_report(row, decision, outcome, as_json=as_json))
+    return Answer(_report(row, decision, outcome, as_json=own.json))
 
 
-def _check(action: str, own: Mapping[str, str]) -> None:
+def _check(action: str, own: TableFlags) -> None:
     """Refuse options that do not go together."""
-    if action != LIST and "table" not in own:
+    if action != LIST and not own.table:
         raise ConfigError(
             f"table {action} needs --table; `storage-consumer table` lists those that are halted or waiting"
         )
-    if (action == "reload-done") != ("at" in own):
+    if (action == "reload-done") != (own.at is not None):
         raise ConfigError("`table reload-done` needs --at, the TSO of the copy; no other verb takes it")
-    if (action == "moved") != ("to" in own):
+    if (action == "moved") != bool(own.to):
         raise ConfigError("`table moved` needs --to, the table's name in the target; no other verb takes it")
-    if "all" in own and (action != LIST or "table" in own):
+    if own.all and (action != LIST or own.table):
         raise ConfigError("--all goes with `table list`, and not with --table")
-    _instant(own.get("at", "0"))
-
-
-def _instant(text: str) -> int:
-    """Return the TSO of --at."""
-    try:
-        return parse_instant(text)
-    except ValueError as error:
-        raise ConfigError(f"--at: {error}; `SELECT @@tidb_current_ts` or a dump's metadata show a TSO") from None
 
 
 def _place(name: str) -> TableName:
@@ -97,18 +85,6 @@ def _place(name: str) -> TableName:
     if found is None or not found.table:
         raise ConfigError(f"--to {name!r}: database.table is expected, and `database`.`table` where a name holds a dot")
     return found
-
-
-def _chosen(rows: Sequence[TableRow], name: str) -> TableRow:
-    """Return the one table that is meant."""
-    refuse_several((row.stored.name for row in rows), name)
-    # At most one is left: `refuse_several` has raised over any other.
-    for row in rows:
-        if is_meant(row.stored.name, name):
-            return row
-    known = [str(row.stored.name) for row in rows]
-    near = did_you_mean(name, known) or (f"; known tables: {', '.join(known[:10])}" if known else "")
-    raise ConfigError(f"the state knows no table {name}{near}")
 
 
 def _stands_still(row: TableRow) -> bool:
@@ -122,10 +98,6 @@ def _is_left_out(row: TableRow) -> bool:
     """Return whether the table is left out on purpose; one that was left out until now, and lacks rows, has an error."""
     stored = row.stored
     return stored.state == TableState.EXCLUDED and (not stored.error or is_skipped(stored.state, stored.error))
-
-
-def _lines(rows: Iterable[TableRow]) -> str:
-    return "\n".join(_line(row) for row in rows)
 
 
 def _line(row: TableRow) -> str:
@@ -148,7 +120,7 @@ def _listed(rows: Sequence[TableRow], left_out: int, *, as_json: bool) -> str:
     """Return the tables; `left_out`: how many are left out on purpose, and not shown."""
     if as_json:
         return json_text({"tables": [_document(row) for row in rows]})
-    lines = _lines(rows) if rows else "no table is halted, paused or waiting"
+    lines = "\n".join(map(_line, rows)) if rows else "no table is halted, paused or waiting"
     more = f"\n{left_out:,} skipped or left out by the filter: add --all" if left_out else ""
     return f"{lines}{more}\n"
 

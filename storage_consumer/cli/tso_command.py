@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
 from storage_consumer.cli.answer import Answer
-from storage_consumer.config import parsers
+from storage_consumer.cli.verbs import TsoFlags
 from storage_consumer.errors import ConfigError
 from storage_consumer.instants import parse_instant
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, physical_ms, tso_of
+from storage_consumer.operating.session import Session
 from storage_consumer.telemetry import json_text, tso_time
 
 _NOW = "now"
@@ -47,15 +48,13 @@ class _Instant:
         return f"{self.given} as a TSO is a time before 2000; if it is a Unix time, give it as a time such as 2026-11-23T10:00:00Z"
 
 
-def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:  # noqa: ARG001 - every command gets both
-    """Return the instants of the words in `options`; raise `ConfigError` for one that is neither a TSO nor a time, or for an unknown zone."""
-    words = options.get("words") or [_NOW]
-    assert isinstance(words, list)
-    zone = _zone(str(options["tz"])) if options.get("tz") is not None else None
+def answer(own: TsoFlags, _session: Session) -> Answer:
+    """Return the instants of the words; raise `ConfigError` for one that is neither a TSO nor a time."""
+    zone = _zone(own.tz) if own.tz else None
     # Several words `now` are one instant.
     now = time.time()
-    found = [_instant(str(word), now) for word in words]
-    return Answer(_document(found, zone) if "json" in options else _lines(found, zone))
+    found = [_instant(word, now) for word in own.words or [_NOW]]
+    return Answer(_document(found, zone) if own.json else _lines(found, zone))
 
 
 def _instant(word: str, now: float) -> _Instant:
@@ -65,12 +64,7 @@ def _instant(word: str, now: float) -> _Instant:
         raise ConfigError(f"tso: {error}") from None
 
 
-def _zone(name: str) -> tzinfo:
-    """Return a zone by the name that `--tz` takes everywhere."""
-    try:
-        known = parsers.time_zone(name)
-    except ValueError as error:
-        raise ConfigError(f"--tz: {error}") from None
+def _zone(known: str) -> tzinfo:
     if known == "System":
         raise ConfigError("--tz: name the zone, such as Asia/Shanghai or +08:00")
     if known[0] in "+-":

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from storage_consumer.cli.verb import Flag
+from storage_consumer.config import parsers
 from storage_consumer.config.option import Group, Option
 from storage_consumer.config.options import OPTIONS
-from storage_consumer.config.parsers import Parser
-from storage_consumer.errors import ConfigError
 
 _OF_RUN = ("local-infile", "quarantine", "quarantine-limit")
 """Options about the target that only a run needs."""
@@ -38,18 +34,7 @@ def of_both_ends() -> tuple[Option, ...]:
     return tuple(each for each in OPTIONS if each in ends)
 
 
-def number_of(own: Mapping[str, str], name: str, parser: Parser, default: float = 0.0) -> float:
-    """Return the number that a flag was given, by its keyword; raise `ConfigError`, which names the flag."""
-    if name not in own:
-        return default
-    try:
-        return float(parser(own[name]))  # type: ignore[arg-type] # the parsers used for flags return numbers
-    except ValueError as error:
-        raise ConfigError(f"--{name.replace('_', '-')}: {error}") from None
-
-
-SOURCE_PASSWORD_FILE = Flag(
-    name="--source-password-file", metavar="FILE", help="File that holds the source's password."
-)
-JSON = Flag(name="--json", help="One JSON document instead of text.")
-TABLE = Flag(name="--table", metavar="S.T", help="The table, as database.table, or a database alone.")
+TABLE = "The table, as database.table, or a database alone."
+SOURCE_PASSWORD_FILE = "File that holds the source's password."  # noqa: S105 - the help of a flag
+WORKERS = parsers.integer(low=1, high=64)
+ROWS_PER_SECOND = parsers.integer(low=0, high=1 << 40)

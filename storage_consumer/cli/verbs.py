@@ -7,22 +7,25 @@ need not wait for any.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field
 from types import MappingProxyType
 
-from storage_consumer.cli.verb import Flag, Verb
+from storage_consumer.cli.verb import FlagsOfAll, FlagsWithJson, Verb, flag, switch
 from storage_consumer.cli.verb_options import (
-    JSON,
+    ROWS_PER_SECOND,
     SOURCE_PASSWORD_FILE,
     TABLE,
+    WORKERS,
     of_both_ends,
     of_the_bucket,
     of_the_target,
 )
 from storage_consumer.cli.verbs_of_operators import DECISIONS
+from storage_consumer.config import parsers
 from storage_consumer.config.options import OPTIONS
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
+from storage_consumer.instants import parse_instant
 
 PROGRAM = "storage-consumer"
 RUN = "run"
@@ -33,6 +36,138 @@ def verb_named(name: str) -> Verb:
     if name not in VERBS:
         raise ConfigError(f"there is no command `{name}`{did_you_mean(name, VERBS)}; see {PROGRAM} --help")
     return VERBS[name]
+
+
+class ChangesFlags(FlagsOfAll):
+    """What `changes` takes."""
+
+    table: str | None = flag(TABLE, "S.T")
+    key: str | None = flag(
+        "Only the row with this primary key, as --format json prints it; values of several columns between commas, in the order "
+        "of the table's columns.",
+        "VALUE",
+    )
+    from_: int | None = flag(
+        "From this commit ts on (inclusive): a TSO, or a time with its zone. Without it from the beginning.",
+        "TIME",
+        parsers.instant,
+    )
+    to: int | None = flag(
+        "Up to this commit ts (inclusive). Without it up to the bucket's checkpoint.",
+        "TIME",
+        lambda given: parse_instant(str(given), is_end=True),
+    )
+    follow: bool = switch("Go on with what becomes complete, every flush-interval, until Ctrl-C.")
+    format: str | None = flag("How each change is printed: json without it.", "json|sql|undo-sql|flat|debezium")
+
+
+class StatusFlags(FlagsWithJson):
+    """What `status` takes."""
+
+    table: str | None = flag(TABLE, "S.T")
+    max_lag: float | None = flag(
+        "The oldest that the checkpoint may be, such as 90s or 5m; without it any age is healthy.",
+        "DURATION",
+        parsers.duration(),
+    )
+    batch: bool = switch("It is no fault that nobody writes now: the feed runs with --once, from time to time.")
+    watch: bool = switch("Show it again every 2 seconds, until Ctrl-C.")
+    files: bool = switch("Name the first file of each directory that is still needed.")
+    all: bool = switch("Show all tables and statements, not only the first 20.")
+
+
+class PlanFlags(FlagsWithJson):
+    """What `plan` takes."""
+
+    table: str | None = flag(TABLE, "S.T")
+    rows: bool = switch("Read all data files to count rows; without it only files of up to 64 MiB in all are read.")
+    sql: bool = switch("Only the statements, as a script with the reasons as comments.")
+    all: bool = switch("Show all tables and statements, not only the first 20 of each.")
+
+
+class DoctorFlags(FlagsWithJson):
+    """What `doctor` takes."""
+
+    only: str | None = flag("Only these groups, separated by commas: bucket, target, spark, network, state.", "GROUP")
+
+
+class VerifyFlags(FlagsWithJson):
+    """What `verify` takes."""
+
+    source: str | None = flag(
+        "The TiDB to compare with, with the parameters of --downstream-uri: tidb://user@host:4000/?ssl-ca=… . "
+        "Its password comes from STORAGE_CONSUMER_SOURCE_PASSWORD if not from here.",
+        "URI",
+    )
+    source_password_file: str | None = flag(SOURCE_PASSWORD_FILE, "FILE")
+    table: str | None = flag(
+        "Only these tables, by their names at the source: a rule in the filter's language, such as shop.orders or 'shop.*'.",
+        "RULE",
+    )
+    quick: bool = switch("Only count rows and compare structures.")
+    workers: int | None = flag("How many tables to compare at a time; 2 if left out.", "N", WORKERS)
+    rows_per_second: int | None = flag(
+        "The most rows that are read on each side, by all workers together: 50000 if left out, 0 for any number.",
+        "N",
+        ROWS_PER_SECOND,
+    )
+    chunk_rows: int | None = flag(
+        "Rows of one chunk; 50000 if left out.", "N", parsers.integer(low=100, high=10_000_000)
+    )
+    resume: bool = switch("Go on with the comparison that was broken off last.")
+    frozen: bool = switch(
+        "Nothing writes to the source meanwhile, you promise: it is read as it is, and may be a MySQL or MariaDB."
+    )
+    wait: float | None = flag(
+        "How long to wait for a moment at which no job writes a table; 5m if left out.", "DURATION", parsers.duration()
+    )
+
+
+class HistoryFlags(FlagsWithJson):
+    """What `history` takes."""
+
+    table: str | None = flag(TABLE, "S.T")
+    at: int | None = flag(
+        "Show the whole structure in force at this version, commit-ts or time (with its zone), instead of all versions.",
+        "TSO|TIME",
+        parsers.instant,
+    )
+
+
+class RebindFlags(FlagsWithJson):
+    """What `rebind` takes."""
+
+    restored: bool = switch(
+        "Bind even if the state is bound to this place already: its files were restored or copied over "
+        "with the same content, and have other times or tags."
+    )
+    allow_missing: bool = switch(
+        "Bind even if schema files that were read are missing because they were deleted on purpose."
+    )
+    allow_rewritten: bool = switch(
+        "Bind even if finished data files have another size because TiCDC rewrote them; `run` reads "
+        "them again, and halts a table that may have lost rows."
+    )
+
+
+class TsoFlags(FlagsWithJson):
+    """What `tso` takes."""
+
+    words: list[str] = field(default_factory=list)
+    tz: str | None = flag("Show times in this zone too, such as Asia/Shanghai or +08:00.", "ZONE", parsers.time_zone)
+
+
+class InitFlags(FlagsWithJson):
+    """What `init` takes."""
+
+    output: str | None = flag("The file to write; storage-consumer.toml if left out.", "FILE")
+    force: bool = switch("Overwrite the file if it exists.")
+
+
+class CompletionFlags(FlagsWithJson):
+    """What `completion` takes."""
+
+    action: str = ""
 
 
 _VERBS = (
@@ -55,7 +190,7 @@ Looks at a bucket: one listing and a bounded sample of its files. It needs no ta
 It prints layout, protocol, tables, versions, checkpoint, and each setting of TiCDC that shapes the files: given, inferred (and
 from which file), not decidable, or contradicting what was given. It ends with a `{PROGRAM} run` command to continue with.""",
         examples=("inspect --upstream-uri file:///data/bucket",),
-        flags=(JSON,),
+        takes=FlagsWithJson,
         options=of_the_bucket(),
         module="inspect_command",
     ),
@@ -74,31 +209,7 @@ first; flat, canal's FlatMessages; debezium, Debezium's envelopes. A window need
             "changes --upstream-uri s3://bucket/prefix --table shop.orders --from 470607624255045632 --to 470607630546501632 --format undo-sql",
             "changes --upstream-uri s3://bucket/prefix --follow --format flat",
         ),
-        flags=(
-            TABLE,
-            Flag(
-                name="--key",
-                metavar="VALUE",
-                help="Only the row with this primary key, as --format json prints it; values of several columns between commas, in the order "
-                "of the table's columns.",
-            ),
-            Flag(
-                name="--from",
-                metavar="TIME",
-                help="From this commit ts on (inclusive): a TSO, or a time with its zone. Without it from the beginning.",
-            ),
-            Flag(
-                name="--to",
-                metavar="TIME",
-                help="Up to this commit ts (inclusive). Without it up to the bucket's checkpoint.",
-            ),
-            Flag(name="--follow", help="Go on with what becomes complete, every flush-interval, until Ctrl-C."),
-            Flag(
-                name="--format",
-                metavar="json|sql|undo-sql|flat|debezium",
-                help="How each change is printed: json without it.",
-            ),
-        ),
+        takes=ChangesFlags,
         options=of_the_bucket("filter", "flush-interval", "gap-timeout", "retry-limit"),
         module="changes_command",
     ),
@@ -115,22 +226,7 @@ the state in the target alone, so it works while the program is down. Its exit c
             "status --max-lag 5m --json --downstream-uri mysql://root@127.0.0.1:3306/",
             "status --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/",
         ),
-        flags=(
-            TABLE,
-            Flag(
-                name="--max-lag",
-                metavar="DURATION",
-                help="The oldest that the checkpoint may be, such as 90s or 5m; without it any age is healthy.",
-            ),
-            Flag(
-                name="--batch",
-                help="It is no fault that nobody writes now: the feed runs with --once, from time to time.",
-            ),
-            Flag(name="--watch", help="Show it again every 2 seconds, until Ctrl-C."),
-            Flag(name="--files", help="Name the first file of each directory that is still needed."),
-            Flag(name="--all", help="Show all tables and statements, not only the first 20."),
-            JSON,
-        ),
+        takes=StatusFlags,
         options=of_the_target(),
         module="status_command",
     ),
@@ -146,16 +242,7 @@ change, what would be skipped, and what would halt. It needs rights to read only
             "plan --upstream-uri s3://bucket/prefix --config changefeed.toml --downstream-uri mysql://root@127.0.0.1:3306/",
             "plan --sql --table shop.orders --upstream-uri s3://bucket/prefix --downstream-uri mysql://root@127.0.0.1:3306/",
         ),
-        flags=(
-            TABLE,
-            Flag(
-                name="--rows",
-                help="Read all data files to count rows; without it only files of up to 64 MiB in all are read.",
-            ),
-            Flag(name="--sql", help="Only the statements, as a script with the reasons as comments."),
-            Flag(name="--all", help="Show all tables and statements, not only the first 20 of each."),
-            JSON,
-        ),
+        takes=PlanFlags,
         options=OPTIONS,
         module="plan_command",
     ),
@@ -172,14 +259,7 @@ round, with the next step, is not checked here.""",
             "doctor --upstream-uri s3://bucket/prefix --config changefeed.toml --downstream-uri mysql://root@127.0.0.1:3306/",
             "doctor --only target,state --downstream-uri mysql://root@127.0.0.1:3306/",
         ),
-        flags=(
-            Flag(
-                name="--only",
-                metavar="GROUP",
-                help="Only these groups, separated by commas: bucket, target, spark, network, state.",
-            ),
-            JSON,
-        ),
+        takes=DoctorFlags,
         options=OPTIONS,
         module="doctor_command",
     ),
@@ -195,39 +275,7 @@ compute. It writes nothing but its result into the state, needs SELECT on the so
             "verify --source tidb://reader@tidb:4000/ --downstream-uri mysql://root@127.0.0.1:3306/",
             "verify --table 'shop.*' --quick --source tidb://reader@tidb:4000/ --downstream-uri mysql://root@127.0.0.1:3306/",
         ),
-        flags=(
-            Flag(
-                name="--source",
-                metavar="URI",
-                help="The TiDB to compare with, with the parameters of --downstream-uri: tidb://user@host:4000/?ssl-ca=… . "
-                "Its password comes from STORAGE_CONSUMER_SOURCE_PASSWORD if not from here.",
-            ),
-            SOURCE_PASSWORD_FILE,
-            Flag(
-                name="--table",
-                metavar="RULE",
-                help="Only these tables, by their names at the source: a rule in the filter's language, such as shop.orders or 'shop.*'.",
-            ),
-            Flag(name="--quick", help="Only count rows and compare structures."),
-            Flag(name="--workers", metavar="N", help="How many tables to compare at a time; 2 if left out."),
-            Flag(
-                name="--rows-per-second",
-                metavar="N",
-                help="The most rows that are read on each side, by all workers together: 50000 if left out, 0 for any number.",
-            ),
-            Flag(name="--chunk-rows", metavar="N", help="Rows of one chunk; 50000 if left out."),
-            Flag(name="--resume", help="Go on with the comparison that was broken off last."),
-            Flag(
-                name="--frozen",
-                help="Nothing writes to the source meanwhile, you promise: it is read as it is, and may be a MySQL or MariaDB.",
-            ),
-            Flag(
-                name="--wait",
-                metavar="DURATION",
-                help="How long to wait for a moment at which no job writes a table; 5m if left out.",
-            ),
-            JSON,
-        ),
+        takes=VerifyFlags,
         options=of_the_target("upstream-uri"),
         module="verify_command",
     ),
@@ -244,15 +292,7 @@ entry in the journal. Without --table: one line per table. It needs no bucket an
             "history --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/",
             "history --table shop.orders --at 470607624365932544 --json --downstream-uri mysql://root@127.0.0.1:3306/",
         ),
-        flags=(
-            TABLE,
-            Flag(
-                name="--at",
-                metavar="TSO|TIME",
-                help="Show the whole structure in force at this version, commit-ts or time (with its zone), instead of all versions.",
-            ),
-            JSON,
-        ),
+        takes=HistoryFlags,
         options=of_the_target(),
         module="history_command",
     ),
@@ -268,23 +308,7 @@ differ. No consumer may run meanwhile. Repeating it changes nothing; --restored 
             "rebind --upstream-uri s3://new-bucket/prefix --downstream-uri mysql://root@127.0.0.1:3306/",
             "rebind --restored --upstream-uri s3://bucket/prefix --downstream-uri mysql://root@127.0.0.1:3306/",
         ),
-        flags=(
-            Flag(
-                name="--restored",
-                help="Bind even if the state is bound to this place already: its files were restored or copied over "
-                "with the same content, and have other times or tags.",
-            ),
-            Flag(
-                name="--allow-missing",
-                help="Bind even if schema files that were read are missing because they were deleted on purpose.",
-            ),
-            Flag(
-                name="--allow-rewritten",
-                help="Bind even if finished data files have another size because TiCDC rewrote them; `run` reads "
-                "them again, and halts a table that may have lost rows.",
-            ),
-            JSON,
-        ),
+        takes=RebindFlags,
         options=of_the_target("upstream-uri"),
         module="rebind_command",
     ),
@@ -298,10 +322,7 @@ logical part of 18 bits; a time is given with its zone, and means the first TSO 
 machine's clock. It needs neither bucket nor target.""",
         examples=("tso 470607624365932544", "tso 2026-11-23T10:00:00Z now --tz Asia/Shanghai"),
         words="TSO|TIME|now",
-        flags=(
-            Flag(name="--tz", metavar="ZONE", help="Show times in this zone too, such as Asia/Shanghai or +08:00."),
-            JSON,
-        ),
+        takes=TsoFlags,
         module="tso_command",
     ),
     Verb(
@@ -317,11 +338,7 @@ Without --downstream-uri its place in the file is left for you to fill in.""",
             "init --upstream-uri file:///data/bucket --downstream-uri mysql://root@127.0.0.1:3306/ --tz UTC",
             "init --upstream-uri s3://bucket/prefix --output /etc/storage-consumer/shop.toml",
         ),
-        flags=(
-            Flag(name="--output", metavar="FILE", help="The file to write; storage-consumer.toml if left out."),
-            Flag(name="--force", help="Overwrite the file if it exists."),
-            JSON,
-        ),
+        takes=InitFlags,
         options=of_both_ends(),
         module="init_command",
     ),
@@ -339,19 +356,9 @@ Make it again after an upgrade.""",
             ("fish", "for ~/.config/fish/completions/storage-consumer.fish"),
         ),
         without_action="The shell; that of $SHELL if left out.",
-        flags=(JSON,),
+        takes=CompletionFlags,
         module="completion_command",
     ),
 )
-SCREEN_FLAGS = (
-    Flag(
-        name="--color",
-        metavar="auto|always|never",
-        help="When state words are coloured; auto: on a terminal, unless NO_COLOR is set.",
-    ),
-)
-"""Flags of each command but `run`, which has no answer."""
-VERBS: Mapping[str, Verb] = MappingProxyType(
-    {verb.name: verb if verb.name == RUN else replace(verb, flags=(*verb.flags, *SCREEN_FLAGS)) for verb in _VERBS}
-)
+VERBS: Mapping[str, Verb] = MappingProxyType({verb.name: verb for verb in _VERBS})
 """Name → command, in the order of the help."""

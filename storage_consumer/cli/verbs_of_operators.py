@@ -2,8 +2,86 @@
 
 from __future__ import annotations
 
-from storage_consumer.cli.verb import Flag, Verb
-from storage_consumer.cli.verb_options import JSON, SOURCE_PASSWORD_FILE, TABLE, of_the_target
+from storage_consumer.cli.verb import FlagsWithJson, Verb, flag, switch
+from storage_consumer.cli.verb_options import (
+    ROWS_PER_SECOND,
+    SOURCE_PASSWORD_FILE,
+    TABLE,
+    WORKERS,
+    of_the_target,
+)
+from storage_consumer.config import parsers
+
+_NUMBER = parsers.integer(low=0, high=1 << 64)
+
+
+class DdlFlags(FlagsWithJson):
+    """What `ddl` takes."""
+
+    action: str = ""
+    table: str | None = flag(TABLE, "S.T")
+    version: int | None = flag("The statement's version, as messages and the list show it.", "TSO", _NUMBER)
+    checksum: int | None = flag("Distinguishes statements of one table and version; the list shows it.", "N", _NUMBER)
+    sql: str | None = flag("What `replace` runs; names without a database refer to the table's own.", "TEXT")
+
+
+class TableFlags(FlagsWithJson):
+    """What `table` takes."""
+
+    action: str = ""
+    table: str | None = flag(TABLE, "S.T")
+    at: int | None = flag(
+        "TSO of the copy: it holds all rows up to this commit-ts, and none after it. Or its time with the zone, such as "
+        "2026-11-23T10:00:00Z.",
+        "TSO|TIME",
+        parsers.instant,
+    )
+    to: str | None = flag("The table's name in the target, as database.table.", "S.T")
+    all: bool = switch("List all tables, also those that run, are skipped, left out or dropped.")
+
+
+class LoadFlags(FlagsWithJson):
+    """What `load` takes."""
+
+    action: str = ""
+    table: str | None = flag(TABLE, "S.T")
+    dump: str | None = flag(
+        "The export, as --dump of `run` takes it. It has to be as of the table's checkpoint or later, and to hold the table.",
+        "URI",
+    )
+    dump_tz: str | None = flag(
+        "Time zone of its TIMESTAMP values, where its files do not say it.", "ZONE", parsers.time_zone
+    )
+    source: str | None = flag(
+        "The TiDB from which the table is exported first, as of now, into the empty folder that --dump names: nothing is locked or "
+        "written at the source, and no Dumpling is needed. Its password comes from STORAGE_CONSUMER_SOURCE_PASSWORD if not from here.",
+        "URI",
+    )
+    source_password_file: str | None = flag(SOURCE_PASSWORD_FILE, "FILE")
+    workers: int | None = flag("Connections on which --source is read; 2 if left out.", "N", WORKERS)
+    rows_per_second: int | None = flag(
+        "The most rows that are read from --source, by all workers together; 0, the default, for any number.",
+        "N",
+        ROWS_PER_SECOND,
+    )
+    replace: bool = switch("Empty the target's table first; without it, the table has to be empty or not there.")
+    at: int | None = flag(
+        "You made the copy yourself, as of this TSO: nothing is loaded, and the table goes on after it. The same as `table reload-done`.",
+        "TSO|TIME",
+        parsers.instant,
+    )
+    all: bool = switch("List also loads that have ended.")
+
+
+class QuarantineFlags(FlagsWithJson):
+    """What `quarantine` takes."""
+
+    action: str = ""
+    table: str | None = flag(TABLE, "S.T")
+    key: str | None = flag("One row of the table, by its key as the list shows it.", "TEXT")
+    all: bool = switch("The rows of all tables.")
+    yes: bool = switch("What `drop` needs, since it cannot be undone.")
+
 
 DECISIONS = (
     Verb(
@@ -25,25 +103,7 @@ without a restart; a stopped one obeys when it starts. Repeating a decision chan
             ("skip", "do not run it, go on"),
             ("replace", "run the text of --sql in its place; what TiCDC wrote stays recorded"),
         ),
-        flags=(
-            TABLE,
-            Flag(
-                name="--version",
-                metavar="TSO",
-                help="The statement's version, as messages and the list show it.",
-            ),
-            Flag(
-                name="--checksum",
-                metavar="N",
-                help="Distinguishes statements of one table and version; the list shows it.",
-            ),
-            Flag(
-                name="--sql",
-                metavar="TEXT",
-                help="What `replace` runs; names without a database refer to the table's own.",
-            ),
-            JSON,
-        ),
+        takes=DdlFlags,
         options=of_the_target(),
         module="ddl_command",
     ),
@@ -91,18 +151,7 @@ the state schema. A running consumer obeys in its next round, without a restart;
             ),
             ("moved", "you renamed it in the target to --to, because the routes have changed"),
         ),
-        flags=(
-            TABLE,
-            Flag(
-                name="--at",
-                metavar="TSO|TIME",
-                help="TSO of the copy: it holds all rows up to this commit-ts, and none after it. Or its time with the zone, such as "
-                "2026-11-23T10:00:00Z.",
-            ),
-            Flag(name="--to", metavar="S.T", help="The table's name in the target, as database.table."),
-            Flag(name="--all", help="List all tables, also those that run, are skipped, left out or dropped."),
-            JSON,
-        ),
+        takes=TableFlags,
         options=of_the_target(),
         module="table_command",
     ),
@@ -135,43 +184,7 @@ other tables go on, and the table goes on where the export ends, without a gap o
             ),
         ),
         without_action="with --dump or --at: load the table; else list",
-        flags=(
-            TABLE,
-            Flag(
-                name="--dump",
-                metavar="URI",
-                help="The export, as --dump of `run` takes it. It has to be as of the table's checkpoint or later, and to hold the table.",
-            ),
-            Flag(
-                name="--dump-tz",
-                metavar="ZONE",
-                help="Time zone of its TIMESTAMP values, where its files do not say it.",
-            ),
-            Flag(
-                name="--source",
-                metavar="URI",
-                help="The TiDB from which the table is exported first, as of now, into the empty folder that --dump names: nothing is locked or "
-                "written at the source, and no Dumpling is needed. Its password comes from STORAGE_CONSUMER_SOURCE_PASSWORD if not from here.",
-            ),
-            SOURCE_PASSWORD_FILE,
-            Flag(name="--workers", metavar="N", help="Connections on which --source is read; 2 if left out."),
-            Flag(
-                name="--rows-per-second",
-                metavar="N",
-                help="The most rows that are read from --source, by all workers together; 0, the default, for any number.",
-            ),
-            Flag(
-                name="--replace",
-                help="Empty the target's table first; without it, the table has to be empty or not there.",
-            ),
-            Flag(
-                name="--at",
-                metavar="TSO|TIME",
-                help="You made the copy yourself, as of this TSO: nothing is loaded, and the table goes on after it. The same as `table reload-done`.",
-            ),
-            Flag(name="--all", help="List also loads that have ended."),
-            JSON,
-        ),
+        takes=LoadFlags,
         options=of_the_target("upstream-uri"),
         module="load_command",
     ),
@@ -193,13 +206,7 @@ that its source changes meanwhile leaves the quarantine by itself.""",
             ("retry", "try rows again, after you made the target's table fit"),
             ("drop", "remove rows for good: their table stays different from the source"),
         ),
-        flags=(
-            TABLE,
-            Flag(name="--key", metavar="TEXT", help="One row of the table, by its key as the list shows it."),
-            Flag(name="--all", help="The rows of all tables."),
-            Flag(name="--yes", help="What `drop` needs, since it cannot be undone."),
-            JSON,
-        ),
+        takes=QuarantineFlags,
         options=of_the_target(),
         module="quarantine_command",
     ),

@@ -2,90 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.layout import wrapped
-from storage_consumer.cli.reading_source import KEYWORDS, rows_per_second_of, server_of, workers_of
-from storage_consumer.cli.verb_options import number_of
+from storage_consumer.cli.verbs import VerifyFlags
 from storage_consumer.clock import span
-from storage_consumer.config import parsers
-from storage_consumer.config.load import load_carried, load_target, with_files_read
-from storage_consumer.config.table_filter import CarriedColumns
+from storage_consumer.config.load import load_carried, load_source
 from storage_consumer.errors import ConfigError
-from storage_consumer.model import TableName
 from storage_consumer.monitoring.wording import moment
-from storage_consumer.operating.verification import OpensSource, Server, VerifyReport, live, verified
+from storage_consumer.operating.session import Session
+from storage_consumer.operating.verification import VerifyReport, live, verified
 from storage_consumer.operating.verified_table import Wishes
-from storage_consumer.telemetry import json_text, register_secret
+from storage_consumer.telemetry import json_text
 from storage_consumer.verifying.result import Outcome, RowDifference, TableResult
 
-_ONLY_HERE = (
-    *(
-        *KEYWORDS,
-        "upstream_uri",
-        "table",
-        "quick",
-        "chunk_rows",
-        "resume",
-    ),
-    *("frozen", "wait", "json"),
-)
 _SHOWN_ROWS = 10
 """Differing rows of a table that are shown; the JSON has all that are kept."""
 _LONGEST = 60
 """Characters of a value that are shown."""
-_MOST_ROWS = 10_000_000
 
 
-def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
+def answer(own: VerifyFlags, session: Session) -> Answer:
     """Return what a comparison found.
 
     Raises `ConfigError`, and `TransientError` where source or target do not answer.
     """
-    own = {name: str(options[name]) for name in _ONLY_HERE if options.get(name) is not None}
-    target, source, carried = _ends(options, environ, own)
-    report = verified(target, source, _wishes(own), carried=carried)
-    text = json_text(document(report)) if "json" in own else "\n".join(_lines(report)) + "\n"
-    return Answer(text, _code(report))
-
-
-def _ends(
-    options: Mapping[str, object], environ: Mapping[str, str], own: Mapping[str, str]
-) -> tuple[Server, OpensSource, CarriedColumns]:
-    """Return the target, what it is compared with, and which columns its feed carries; raise `ConfigError`."""
-    if "source" not in own:
+    if not own.source:
         raise ConfigError("verify needs --source, the TiDB that the changefeed reads: tidb://user@host:4000/")
-    given = with_files_read({k: v for k, v in options.items() if k not in _ONLY_HERE or k == "upstream_uri"}, environ)
-    without_bucket = {k: v for k, v in given.items() if k != "upstream_uri"}
-    settings, secrets, hidden = load_target(without_bucket, environ)
-    carried = load_carried(without_bucket, environ)
-    for secret in hidden:
-        register_secret(secret)
-    target = Server(settings=settings, password=secrets.password)
-    is_frozen = "frozen" in own
-    return target, live(server_of(own, environ, settings, frozen=is_frozen), is_frozen=is_frozen), carried
-
-
-def _wishes(own: Mapping[str, str]) -> Wishes:
-    """Return what is to be compared; raise `ConfigError` for values that mean nothing."""
-    plain = Wishes()
-    return Wishes(
-        tables=own.get("table", ""),
-        how="quick" if "quick" in own else "full",
-        workers=workers_of(own, plain.workers),
-        rows_per_second=rows_per_second_of(own, plain.rows_per_second),
-        chunk_rows=int(number_of(own, "chunk_rows", parsers.integer(low=100, high=_MOST_ROWS), plain.chunk_rows)),
-        resume="resume" in own,
-        wait=number_of(own, "wait", parsers.duration(low=0), plain.wait),
+    target = session.target
+    source = load_source(own.source, own.source_password_file, session.environ, target.settings, frozen=own.frozen)
+    numbers = {name: getattr(own, name) for name in ("workers", "rows_per_second", "chunk_rows", "wait")}
+    wishes = Wishes(
+        tables=own.table or "",
+        how="quick" if own.quick else "full",
+        resume=own.resume,
+        **{name: value for name, value in numbers.items() if value is not None},
     )
-
-
-def _code(report: VerifyReport) -> ExitCode:
-    if report.differs:
-        return ExitCode.TABLES_STOPPED
-    return ExitCode.DONE if report.is_equal else ExitCode.FAILED
+    carried = load_carried(session.options, session.environ)
+    report = verified(target, live(source, is_frozen=own.frozen), wishes, carried=carried)
+    text = json_text(document(report)) if own.json else "\n".join(_lines(report)) + "\n"
+    equal = ExitCode.DONE if report.is_equal else ExitCode.FAILED
+    return Answer(text, ExitCode.TABLES_STOPPED if report.differs else equal)
 
 
 def document(report: VerifyReport) -> dict[str, object]:
@@ -107,7 +66,13 @@ def _lines(report: VerifyReport) -> Iterator[str]:
     for table in sorted(report.tables, key=lambda each: (ranks.get(each.outcome, 2), str(each.table))):
         yield from _of_table(table)
     if report.unknown:
-        yield from wrapped(_of_unknown(report.unknown), further="  ")
+        shown, more = ", ".join(map(str, report.unknown[:_SHOWN_ROWS])), len(report.unknown) - _SHOWN_ROWS
+        others = f" and {more:,} more (--json has them)" if more > 0 else ""
+        yield from wrapped(
+            f"not in the bucket: {shown}{others}. The source has them, and no file names them: the changefeed's filter leaves them "
+            "out, or nothing of them has changed since it began. Then they need a copy: storage-consumer load",
+            further="  ",
+        )
     rows = sum(table.rows for table in report.tables)
     counts = ", ".join(
         f"{sum(table.outcome is outcome for table in report.tables):,} {outcome}"
@@ -116,16 +81,6 @@ def _lines(report: VerifyReport) -> Iterator[str]:
     )
     yield ""
     yield f"{counts}; {rows:,} rows in {span(report.seconds)}"
-
-
-def _of_unknown(names: Sequence[TableName]) -> str:
-    """Return what is said of tables that only the source has."""
-    shown = ", ".join(map(str, names[:_SHOWN_ROWS]))
-    more = f" and {len(names) - _SHOWN_ROWS:,} more (--json has them)" if len(names) > _SHOWN_ROWS else ""
-    return (
-        f"not in the bucket: {shown}{more}. The source has them, and no file names them: the changefeed's filter leaves them out, or nothing "
-        "of them has changed since it began. Then they need a copy: storage-consumer load"
-    )
 
 
 def _of_table(table: TableResult) -> Iterator[str]:

@@ -26,6 +26,7 @@ from storage_consumer.config.settings import (
     Monitoring,
     Secrets,
     Selecting,
+    Server,
     Tuning,
     Upstream,
 )
@@ -43,6 +44,7 @@ from storage_consumer.config.upstream import (
 )
 from storage_consumer.config.uris import UNNEEDED, Uri, default_port, mask_uri, parse_downstream, store_secrets
 from storage_consumer.errors import ConfigError
+from storage_consumer.telemetry import register_secret
 
 __all__ = ["Loaded", "Program", "load", "mask_uri", "with_files_read"]
 
@@ -72,10 +74,8 @@ class Loaded:
     """Settings that were accepted without effect, or assumed: to be logged once at the start."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """Keyword of a format option → who gave it; options that are missing here have to be inferred before a file is read."""
-    source: tuple[Downstream, str] | None = field(default=None, repr=False)
-    """Of which server a new feed makes an export, and its password; None for none."""
-    hidden: tuple[str, ...] = field(default=(), repr=False)
-    """Every text that must not be shown: the secrets, and those in the environment for the stores' own clients."""
+    source: Server | None = None
+    """Of which server a new feed makes an export; None for none."""
     raw_updates: str = ""
     """Who configured TiCDC not to split updates that change a key; empty: nobody."""
 
@@ -103,7 +103,7 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
     `options` are the keywords of `Consumer` (which are the flags with underscores); None counts as not given.
     Precedence: flag or keyword, then URI parameter, then environment variable, then TOML file, then default.
     Without `target`, settings of the target are ignored. Raises `ConfigError`, whose message names the place, the value (never
-    a secret) and the remedy. Opens no connection.
+    a secret) and the remedy. Opens no connection. From here on no message shows a secret of theirs.
     """
     sources = Sources(options, environ, target=target)
     time_zone, notices = _time_zone(sources)
@@ -121,7 +121,8 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
         password=_password(sources) if target else "",
         **store_secrets(sources.upstream),
     )
-    source = _source(sources, downstream) if target else None
+    # Also what the stores' own clients take from the environment: their errors may quote it.
+    _hide(*secrets.texts(), *environment_secrets(environ))
     return Loaded(
         config=Config(
             upstream=upstream,
@@ -138,13 +139,7 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
         notices=(*notices, *_notices(sources)),
         origins=origins,
         raw_updates=raw_updates,
-        source=source[:2] if source else None,
-        # Also what the stores' own clients take from the environment: their errors may quote it.
-        hidden=(
-            *secrets.texts(),
-            *environment_secrets(environ),
-            *(source[2] if source else ()),
-        ),
+        source=_source(sources, downstream) if target else None,
     )
 
 
@@ -164,24 +159,26 @@ def with_files_read(options: Mapping[str, object], environ: Mapping[str, str]) -
     return known
 
 
-def load_target(
-    options: Mapping[str, object], environ: Mapping[str, str]
-) -> tuple[Downstream, Secrets, tuple[str, ...]]:
-    """Return the target, its password, and all texts that must not be shown, for commands that need no bucket.
+def _hide(*texts: str) -> None:
+    for text in texts:
+        register_secret(text)
 
-    Raises `ConfigError`.
-    """
+
+def load_target(options: Mapping[str, object], environ: Mapping[str, str]) -> Server:
+    """Return the target, for commands that need no bucket; hide its secrets as `load` does. Raise `ConfigError`."""
     sources = Sources(options, environ, target=True, bucket=False)
-    secrets = Secrets(password=_password(sources))
-    return _downstream(sources, ""), secrets, (*secrets.texts(), *environment_secrets(environ))
+    password = _password(sources)
+    _hide(password, *environment_secrets(environ))
+    return Server(settings=_downstream(sources, ""), password=password)
 
 
 def load_source(
-    uri: str, password_file: str | None, environ: Mapping[str, str], *, frozen: bool, allow_unverified_server: bool
-) -> tuple[Downstream, str, tuple[str, ...]]:
-    """Return where the source is, its password, and all texts that must not be shown. Its URI has the form of the target's.
+    uri: str, password_file: str | None, environ: Mapping[str, str], target: Downstream, *, frozen: bool = False
+) -> Server:
+    """Return the source, whose URI has the form of the target's; hide its secrets as `load` does. Raise `ConfigError`.
 
-    `frozen`: whether nothing writes to it; else it has to be a TiDB, which can be read as of a commit-ts. Raises `ConfigError`.
+    `target`: whether its certificate is checked counts for the source too. `frozen`: whether nothing writes to the source; else it has to be a
+    TiDB, which can be read as of a commit-ts.
     """
     scheme = uri.partition(":")[0].lower().removesuffix("+ssl")
     if scheme != "tidb" and not frozen:
@@ -192,14 +189,12 @@ def load_source(
     options = {
         "downstream_uri": uri,
         "downstream_password_file": password_file,
-        "allow_unverified_server": "true" if allow_unverified_server else None,
+        "allow_unverified_server": target.allow_unverified_server or None,
     }
     password = environ.get(BY_KEYWORD["source_password"].environment, "")
     passwords = {BY_KEYWORD["downstream_password"].environment: password} if password else {}
     try:
-        settings, secrets, hidden = load_target(
-            {name: value for name, value in options.items() if value is not None}, passwords
-        )
+        return load_target(options, passwords)
     except ConfigError as error:
         named = (
             str(error)
@@ -207,7 +202,6 @@ def load_source(
             .replace("--downstream-password-file", "--source-password-file")
         )
         raise ConfigError(named) from None
-    return settings, secrets.password, hidden
 
 
 def load_carried(options: Mapping[str, object], environ: Mapping[str, str]) -> CarriedColumns:
@@ -326,7 +320,7 @@ def _beside(sources: Sources) -> str:
     return f"{upstream.scheme}://{upstream.host}{quote(prefix)}-copy"
 
 
-def _source(sources: Sources, downstream: Downstream) -> tuple[Downstream, str, tuple[str, ...]] | None:
+def _source(sources: Sources, downstream: Downstream) -> Server | None:
     """Return the server of which an export is made, see `load_source`; None for none."""
     given = sources.values("source", "source_password_file", "source_password")
     if not given["source"]:
@@ -337,8 +331,7 @@ def _source(sources: Sources, downstream: Downstream) -> tuple[Downstream, str, 
         given["source"],
         given["source_password_file"] or None,
         {BY_KEYWORD["source_password"].environment: given["source_password"]},
-        frozen=False,
-        allow_unverified_server=downstream.allow_unverified_server,
+        downstream,
     )
 
 

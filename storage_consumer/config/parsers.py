@@ -86,6 +86,13 @@ def command(value: object) -> tuple[str, ...]:
     return words
 
 
+def filled(value: object) -> str:
+    """Return a text that is not empty."""
+    if not raw_text(value):
+        raise ValueError("a value is expected")
+    return str(value)
+
+
 def unescaped(value: object) -> object:
     r"""Return the value, with ``\t``, ``\r``, ``\n`` and ``\xNN`` in a text replaced by their characters; other backslashes stay."""
     if not isinstance(value, str):

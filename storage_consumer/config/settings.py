@@ -184,6 +184,14 @@ class Downstream:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A server and its password."""
+
+    settings: Downstream
+    password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
     """How the program runs; ``[consumer]`` in the TOML file."""
 

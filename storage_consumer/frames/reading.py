@@ -14,7 +14,7 @@ from storage_consumer.feed.reading import Feed
 from storage_consumer.feed.window import beyond, refuse_none
 from storage_consumer.frames.batches import record_batches, schema_of
 from storage_consumer.instants import Instant, tso_of_instant
-from storage_consumer.operating.opened_bucket import opened_bucket
+from storage_consumer.operating.session import Session
 from storage_consumer.plan.table_words import parsed
 from storage_consumer.sql.tokens import quote
 
@@ -55,7 +55,7 @@ def _batches(feed: Feed, window: Any, schema: pa.Schema) -> Iterator[pa.RecordBa
 
 def _feed(upstream_uri: str, rules: tuple[str, ...], options: dict[str, Any], clock: Clock) -> Feed:
     given = {"upstream_uri": upstream_uri, **options}
-    loaded, storage = opened_bucket(given, os.environ, clock.now())
+    loaded, storage = Session(given, os.environ).open_bucket()
     return Feed(storage, loaded.config.upstream, clock, rules)
 
 

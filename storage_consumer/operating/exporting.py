@@ -19,7 +19,7 @@ from storage_consumer.amounts import some_of
 from storage_consumer.config.export_uris import below, export_origin, refuse_inside
 from storage_consumer.config.load import Loaded
 from storage_consumer.config.reserved import is_system
-from storage_consumer.config.settings import Loading
+from storage_consumer.config.settings import Loading, Server
 from storage_consumer.config.table_filter import table_rules
 from storage_consumer.downstream.exported_table import ExportedTable
 from storage_consumer.downstream.query import text_of
@@ -28,7 +28,6 @@ from storage_consumer.errors import Abandoned, ConfigError, SnapshotLost
 from storage_consumer.exports.create_table import CreatedTable, is_temporary, read_create_table
 from storage_consumer.exports.writing import WrittenFile, data_file, database_file, metadata_file, table_file, view_file
 from storage_consumer.model import TableColumn, TableName
-from storage_consumer.operating.verification import Server
 from storage_consumer.sql.table_names import table_names
 from storage_consumer.sql.tokens import qualified, tokens
 from storage_consumer.storage.base import Folder
@@ -192,8 +191,7 @@ def export_of_feed(
             _log.info("export_goes_on", rows=read)
 
     _log.info("export_started", path=uri)
-    source = Server(settings=loaded.source[0], password=loaded.source[1])
-    done = exported(source, wanted, open_folder(origin, loaded.secrets), ExportWishes(), heard, judge)
+    done = exported(loaded.source, wanted, open_folder(origin, loaded.secrets), ExportWishes(), heard, judge)
     if wanted.keyless:
         _log.warning("notice", text=_KEYLESS.format(some_of(wanted.keyless, _NAMED)))
     _log.info("export_finished", path=uri, checkpoint=done.snapshot, rows=done.rows, files=done.files)

@@ -13,7 +13,7 @@ from storage_consumer.model import TableName
 from storage_consumer.monitoring.wording import load_progress
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.steps import key_of
-from storage_consumer.plan.table_words import is_meant, parsed, refuse_several, table_flag
+from storage_consumer.plan.table_words import meant, parsed, table_flag
 
 
 def request_load(desk: StateInspector, given: str, source: str, *, replaces: bool) -> Load:
@@ -42,12 +42,8 @@ def meant_table(desk: StateInspector, given: str) -> TableName:
 
     Raises `ConfigError` where the words are no table's name, or several tables'.
     """
-    known = [row.stored.name for row in desk.tables.all()]
-    refuse_several(known, given)
-    for name in known:
-        if is_meant(name, given) and name.table:
-            return name
-    found = parsed(given)
+    known = [name for row in desk.tables.all() if (name := row.stored.name).table]
+    found = next(iter(meant(given, known, lambda name: name)), None) or parsed(given)
     if found is None or not found.table:
         raise ConfigError(
             f"--table {given!r}: database.table is expected, and `database`.`table` where a name holds a dot"

@@ -8,14 +8,13 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import TypeVar
 
 from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.config.commands import reaching
-from storage_consumer.config.load import load_source
-from storage_consumer.config.settings import Downstream
+from storage_consumer.config.settings import Server
 from storage_consumer.config.table_filter import ALL_COLUMNS, CarriedColumns, TableRules, table_rules
 from storage_consumer.downstream.reading import Pace, Reading
 from storage_consumer.errors import Abandoned, ConfigError, StorageConsumerError, TransientError
@@ -23,7 +22,6 @@ from storage_consumer.model import TableName
 from storage_consumer.operating.compared_source import ComparedSource
 from storage_consumer.operating.verified_table import JUDGED_EVERY, Desk, Ends, TableVerification, Wishes
 from storage_consumer.plan.steps import key_of
-from storage_consumer.telemetry import register_secret
 from storage_consumer.verifying.cut import TableLook, is_compared
 from storage_consumer.verifying.healing import heal_command
 from storage_consumer.verifying.result import Outcome, TableResult
@@ -32,14 +30,6 @@ _AGAIN = 2
 T = TypeVar("T")
 OpensSource = Callable[[Pace], ComparedSource]
 """Makes what a worker compares with; it keeps the pace."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
-    """A server and its password."""
-
-    settings: Downstream
-    password: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,21 +51,6 @@ class VerifyReport:
     def differs(self) -> bool:
         """Whether a table differs."""
         return any(table.outcome is Outcome.DIFFERENT for table in self.tables)
-
-
-def server_at(
-    uri: str, password_file: str | None, environ: Mapping[str, str], target: Downstream, *, frozen: bool = False
-) -> Server:
-    """Return the source at a URI, whose password is hidden from here on; raise `ConfigError`.
-
-    `target`: whether its certificate is checked counts for the source too. `frozen`: whether it need not be a TiDB.
-    """
-    settings, password, hidden = load_source(
-        uri, password_file, environ, frozen=frozen, allow_unverified_server=target.allow_unverified_server
-    )
-    for secret in hidden:
-        register_secret(secret)
-    return Server(settings=settings, password=password)
 
 
 def live(source: Server, *, is_frozen: bool) -> OpensSource:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
+from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName, folded_name
 from storage_consumer.plan.steps import key_of
@@ -21,6 +23,7 @@ DROPPED_UNSEEN = (
 OR_BY_HAND = " -- or, after a copy that you made yourself, with its TSO: "
 """What stands between the two ways in which a table gets a copy."""
 _PART = r"(?:`((?:[^`]|``)+)`|([^`.]+))"
+T = TypeVar("T")
 _QUOTED = re.compile(rf"{_PART}(?:\.{_PART})?")
 
 
@@ -75,9 +78,20 @@ def is_meant(name: TableName, given: str) -> bool:
     return folded_name(given) in (folded_name(plain), str(name.folded()))
 
 
-def refuse_several(names: Iterable[TableName], given: str) -> None:
-    """Raise `ConfigError` where `given` may mean several of these tables."""
-    several = {key_of(name): name for name in names if is_meant(name, given)}
-    if len(several) > 1:
-        flags = " or ".join(sorted(table_flag(name) for name in several.values()))
+def meant(given: str, rows: Iterable[T], name_of: Callable[[T], TableName]) -> list[T]:
+    """Return the rows of the one table that an operator means by `given`, none if there is no such; raise `ConfigError` for several tables."""
+    found = [row for row in rows if is_meant(name_of(row), given)]
+    tables = {key_of(name_of(row)): name_of(row) for row in found}
+    if len(tables) > 1:
+        flags = " or ".join(sorted(map(table_flag, tables.values())))
         raise ConfigError(f"{given} is ambiguous: give {flags}")
+    return found
+
+
+def known(given: str, rows: Sequence[T], name_of: Callable[[T], TableName]) -> list[T]:
+    """Return what `meant` does; raise `ConfigError`, which names the nearest tables, if there is none."""
+    if found := meant(given, rows, name_of):
+        return found
+    names = [str(name_of(row)) for row in rows]
+    near = did_you_mean(given, names) or (f"; known tables: {', '.join(names[:10])}" if names else "")
+    raise ConfigError(f"the state knows no table {given}{near}")

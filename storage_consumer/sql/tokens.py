@@ -80,7 +80,8 @@ def pieces(sql: str, is_raw: Callable[[Sequence[Piece]], bool] | None = None) ->
         if opener not in endless:
             raw = opener == "'" and is_raw is not None and is_raw(found)
             match = (_RAW_PIECE if raw else _PIECE).match(sql, at)
-            assert match is not None and match.lastgroup is not None
+            assert match is not None
+            assert match.lastgroup is not None
             kind, end = match.lastgroup, match.end()
             if kind == "symbol" and opener in _OPENERS and not raw:
                 endless.add(opener)

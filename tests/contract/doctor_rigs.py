@@ -15,6 +15,7 @@ from storage_consumer.cli.doctor_command import doctor_input
 from storage_consumer.doctor.examination import examined
 from storage_consumer.doctor.findings import GROUPS, Finding, Verdict
 from storage_consumer.driver.lease_holder import identity
+from storage_consumer.operating.session import Session
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import CONFIG, SmallBucket, row
 
@@ -49,7 +50,7 @@ class Scene:
 
     def examine(self) -> Mapping[str, Finding]:
         """What each check finds."""
-        found = examined(doctor_input(self.options, self.environ), self.groups)
+        found = examined(doctor_input(Session(self.options, self.environ)), self.groups)
         return {each.check: each for each in found}
 
     def alarms(self) -> dict[str, Finding]:
@@ -68,7 +69,7 @@ class Scene:
 
     def state(self, upstream: str = "") -> StateStore:
         """A state of the bucket, owned by this process; closed by whoever asks."""
-        given = doctor_input(self.options, self.environ)
+        given = doctor_input(Session(self.options, self.environ))
         found = StateStore(given.config.downstream, "")
         found.open(upstream or given.config.upstream.identity)
         assert found.lease.acquire(identity(time.time()), 30) == ""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.cli.doctor_command import answer
+from storage_consumer.cli.answer import answered
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.doctor.findings import Verdict
 from storage_consumer.downstream.state_tables import MIGRATED
@@ -294,19 +294,19 @@ def test_what_was_not_given_is_not_looked_at(there: Scene) -> None:
         assert there.alarms() == {}
         there.options[end] = kept
     with pytest.raises(ConfigError, match="nothing to look at"):
-        answer({}, {})
+        answered("doctor", {}, {})
 
 
 def test_exit_codes_and_document(there: Scene) -> None:
     """Warnings end with 0, a fault with 4; an unknown group is refused, and the document has stable keys."""
     there.bucket.metadata(now(-3600))
-    assert answer(there.options, there.environ).code == ExitCode.DONE
+    assert answered("doctor", there.options, there.environ).code == ExitCode.DONE
     there.options["delimiter"] = "|"
-    assert answer(there.options, there.environ).code == ExitCode.TABLES_STOPPED
-    assert answer({**there.options, "only": "target,state"}, there.environ).code == ExitCode.DONE
+    assert answered("doctor", there.options, there.environ).code == ExitCode.TABLES_STOPPED
+    assert answered("doctor", {**there.options, "only": "target,state"}, there.environ).code == ExitCode.DONE
     with pytest.raises(ConfigError, match="did you mean `target`"):
-        answer({**there.options, "only": "targets"}, there.environ)
-    document = json.loads(answer({**there.options, "json": "true"}, there.environ).text)
+        answered("doctor", {**there.options, "only": "targets"}, there.environ)
+    document = json.loads(answered("doctor", {**there.options, "json": "true"}, there.environ).text)
     assert {*document} == {"verdict", "bucket", "target", "counts", "findings"}
     assert document["verdict"] == "fail"
     assert {*document["findings"][0]} == {"check", "group", "verdict", "text", "remedy", "statements"}
@@ -316,6 +316,6 @@ def test_no_secret_is_shown(there: Scene) -> None:
     """The password of a login that is refused stands nowhere."""
     there.options["downstream_uri"] = f"mysql://root:my%20secret@127.0.0.1:{there.server.port}/"
     for words in ({}, {"json": "true"}):
-        text = answer({**there.options, **words}, there.environ).text
+        text = answered("doctor", {**there.options, **words}, there.environ).text
         assert "my secret" not in text
         assert "my%20secret" not in text

@@ -15,6 +15,7 @@ from storage_consumer.doctor.examination import warn_at_start
 from storage_consumer.doctor.findings import Verdict
 from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.downstream.rights import ROW_RIGHTS
+from storage_consumer.operating.session import Session
 from storage_consumer.telemetry import listen
 from tests.contract.doctor_rigs import PLAIN, Fault, Scene, fault, planted_and_mended, scene, silent_port
 from tests.contract.test_plan import READS, WRITES, logged
@@ -213,7 +214,7 @@ def test_plain_text_to_another_machine(tmp_path: Path) -> None:
 def test_run_warns_at_its_start(mariadb: DatabaseServer, tmp_path: Path) -> None:
     """What two queries show is logged with its statement; a server that is healthy, or refuses the queries, adds no warning."""
     there = scene(mariadb, tmp_path)
-    database = TargetDatabase(doctor_input(there.options, there.environ).config.downstream, "")
+    database = TargetDatabase(doctor_input(Session(there.options, there.environ)).config.downstream, "")
     heard: list[tuple[str, Mapping[str, object]]] = []
     remove = listen(lambda event, _level, fields: heard.append((event, fields)))
     try:

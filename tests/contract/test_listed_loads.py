@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer import ConfigError, Consumer
-from storage_consumer.cli import load_command
+from storage_consumer.cli.answer import answered
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.report import Minute, Phase, Report
 from storage_consumer.plan.loads import Load, LoadPhase, end_of
@@ -46,7 +46,7 @@ def rig(mariadb: DatabaseServer) -> Iterator[Rig]:
 def listed(server: DatabaseServer, *, as_json: bool = False) -> str:
     """What the command shows."""
     more = {"json": "true"} if as_json else {}
-    return load_command.answer({"downstream_uri": server.uri, **more}, {}).text
+    return answered("load", {"downstream_uri": server.uri, **more}, {}).text
 
 
 @pytest.mark.parametrize(("phase", "rate"), [(Phase.APPLYING, 41_234.6), (Phase.IDLE, None)])

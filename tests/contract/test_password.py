@@ -212,8 +212,8 @@ def test_settings_that_contradict(authority: Authority) -> None:
     for more in ({"ssl_ca": str(authority.file)}, {"ssl_mode": "verify-identity"}):
         with pytest.raises(ConfigError, match="allow-unverified-server"):
             load_target({"downstream_uri": "mysql://root@db/", "allow_unverified_server": True, **more}, {})
-    target, _, _ = load_target(
+    target = load_target(
         {"downstream_uri": "mysql://root@db/?ssl-mode=required", "allow_unverified_server": True}, {}
-    )
+    ).settings
     assert "--allow-unverified-server: whoever answers at db:3306 gets the password of root" in unverified(target)
     assert unverified(Downstream()) == ""

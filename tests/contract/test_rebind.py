@@ -12,7 +12,7 @@ import pytest
 
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.cli import main
-from storage_consumer.cli.rebind_command import answer
+from storage_consumer.cli.answer import answered
 from storage_consumer.config.settings import Downstream, Secrets, Upstream
 from storage_consumer.errors import ConfigError, LeaseHeld, LeaseLost
 from storage_consumer.model import StoredObject
@@ -84,7 +84,7 @@ def new(old: SmallBucket, state: StateStore, tmp_path: Path) -> SmallBucket:
 def bind(new: SmallBucket, server: DatabaseServer, *, uri: str = "", **options: object) -> str:
     """What the command prints."""
     reach = {"upstream_uri": uri or new.root.as_uri(), "downstream_uri": server.uri}
-    return answer(reach | options, {}, open_storage).text
+    return answered("rebind", reach | options, {}).text
 
 
 def bound(server: DatabaseServer) -> str:
@@ -401,8 +401,9 @@ def test_a_consumer_that_ran_meanwhile(
         keep(state, digests_of(old))
         return open_storage(upstream, secrets)
 
+    reach = {"upstream_uri": new.root.as_uri(), "downstream_uri": server.uri}
     with pytest.raises(ConfigError, match="ran while its files were compared"):
-        answer({"upstream_uri": new.root.as_uri(), "downstream_uri": server.uri}, {}, opened)
+        answered("rebind", reach, {}, open_storage=opened)
     assert bound(server) == old.root.as_uri()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.reports import KEPT_MINUTES
-from storage_consumer.cli.table_command import answer
+from storage_consumer.cli.answer import answered
 from storage_consumer.config.settings import Downstream
 from storage_consumer.driver.lease_holder import identity, readable
 from storage_consumer.errors import ConfigError
@@ -84,13 +84,13 @@ def test_one_word_for_one_state(server: DatabaseServer, rig: Rig) -> None:
     assert status.counts == {"halted": 1, "running": 1, "waiting": 1}
     assert {str(each.name): each.state for each in status.tables} == {"shop.a": "waiting", "shop.b": "halted"}
     options = {"downstream_uri": server.uri, "all": True}
-    listed = json.loads(answer(options | {"json": True}, {}).text)["tables"]
+    listed = json.loads(answered("table", options | {"json": True}, {}).text)["tables"]
     assert {each["table"]: (each["state"], each["error"]) for each in listed} == {
         "shop.a": ("waiting", "file 3"),
         "shop.b": ("halted", "broken"),
         "shop.c": ("running", ""),
     }
-    plain = answer({"downstream_uri": server.uri}, {}).text
+    plain = answered("table", {"downstream_uri": server.uri}, {}).text
     assert re.search(r"shop\.a +waiting .*\n +file 3\n", plain)
     assert "shop.c" not in plain
 

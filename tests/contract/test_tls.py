@@ -82,8 +82,8 @@ def tls(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 def cipher(server: DatabaseServer, *, host: str = "localhost", scheme: str = "mysql", **options: Any) -> str:
     """What encrypts a connection that is made with these options; empty: nothing. Raises `ConfigError`."""
     uri = f"{scheme}://{options.pop('user', 'root')}@{host}:{server.port}/"
-    downstream, secrets, _ = load_target({"downstream_uri": uri, **options}, {})
-    with connect(downstream, secrets.password) as connection, connection.cursor() as cursor:
+    target = load_target({"downstream_uri": uri, **options}, {})
+    with connect(target.settings, target.password) as connection, connection.cursor() as cursor:
         cursor.execute("SHOW STATUS LIKE 'Ssl_cipher'")
         return str(cursor.fetchall()[0][1])
 
@@ -175,11 +175,11 @@ def test_ca_that_has_travelled(tls: Secured, tmp_path: Path) -> None:
     tls.served(tls.authority.sign("server"))
     for authority, right in ((tls.authority, True), (Authority(tmp_path, "another"), False)):
         uri = f"mysql://root@localhost:{tls.server.port}/"
-        downstream, secrets, _ = load_target({"downstream_uri": uri, "ssl_ca": str(authority.file)}, {})
+        target = load_target({"downstream_uri": uri, "ssl_ca": str(authority.file)}, {})
         (commented := tmp_path / "commented.pem").write_text(f"Zertifikat für Tests\n{authority.file.read_text()}")
-        sent = replace(downstream, ssl_ca=str(tmp_path / "gone"), ssl_ca_text=certificates(str(commented)))
+        sent = replace(target.settings, ssl_ca=str(tmp_path / "gone"), ssl_ca_text=certificates(str(commented)))
         if right:
-            connect(sent, secrets.password).close()
+            connect(sent, target.password).close()
         else:
             with pytest.raises(ConfigError, match=UNKNOWN):
-                connect(sent, secrets.password)
+                connect(sent, target.password)

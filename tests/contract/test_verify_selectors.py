@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.cli import verify_command
+from storage_consumer.cli.answer import answered
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.config.settings import ColumnSelector
 from storage_consumer.config.table_filter import CarriedColumns
@@ -78,6 +78,6 @@ def test_the_command(rig: VerifyRig, tmp_path: Path) -> None:
         "downstream_uri": rig.target.uri,
         "json": True,
     }
-    with_file = verify_command.answer({**options, "config": [str(file)]}, {})
+    with_file = answered("verify", {**options, "config": [str(file)]}, {})
     assert (with_file.code, NOTE in json.loads(with_file.text)["tables"][0]["notes"]) == (ExitCode.DONE, True)
-    assert verify_command.answer(options, {}).code == ExitCode.TABLES_STOPPED
+    assert answered("verify", options, {}).code == ExitCode.TABLES_STOPPED

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from storage_consumer.checkpoint.store import StateStore
-from storage_consumer.config.settings import Downstream
+from storage_consumer.config.settings import Downstream, Server
 from storage_consumer.config.table_filter import ALL_COLUMNS, CarriedColumns
 from storage_consumer.model import TableName
-from storage_consumer.operating.verification import Server, VerifyReport, live, verified
+from storage_consumer.operating.verification import VerifyReport, live, verified
 from storage_consumer.operating.verified_table import Wishes
 from storage_consumer.plan.steps import key_of
 from storage_consumer.ports import TableProgress

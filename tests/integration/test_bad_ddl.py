@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from storage_consumer.cli.table_command import answer as table_command
+from storage_consumer.cli.answer import answered
 from tests.harness.servers import KINDS, DatabaseServer
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
 from tests.integration.rounds import content, of, once
@@ -202,14 +202,14 @@ def test_collation_of_a_key_that_somebody_changed(bucket: SmallBucket, server: D
     assert "collation utf8mb4_general_ci of k instead of utf8mb4_bin" in error
     assert content(server, "d.t") == [("a", 1)]
     accept = {"downstream_uri": server.uri, "action": "accept-keys", "table": "d.t"}
-    table_command(accept, {})
+    answered("table", accept, {})
     error = of(once(bucket, server), "d.t").error
     assert "the row with k = 'A' was not written, for the target holds the row with k = 'a'" in error
     assert content(server, "d.t") == [("a", 1)]
     found = re.search("ALTER TABLE `d`.`t` CONVERT TO CHARACTER SET utf8mb4 COLLATE [a-z0-9_]+", error)
     assert found
     server.query(found[0])
-    table_command(accept, {})
+    answered("table", accept, {})
     assert not once(bucket, server).halted
     assert content(server, "d.t") == [("A", 2), ("a", 1)]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.cli.table_command import answer as table_command
+from storage_consumer.cli.answer import answered
 from storage_consumer.errors import ConfigError
 from tests.harness import servers
 from tests.harness.servers import DatabaseServer
@@ -101,7 +101,7 @@ def test_everything_under_other_names(bucket: SmallBucket, server: DatabaseServe
 
 def decided(server: DatabaseServer, **options: str) -> str:
     """What the command `table` says."""
-    return table_command({"downstream_uri": server.uri} | options, {}).text
+    return answered("table", {"downstream_uri": server.uri} | options, {}).text
 
 
 def test_another_route_is_refused(bucket: SmallBucket, mariadb: DatabaseServer) -> None:

@@ -22,7 +22,7 @@ from storage_consumer.feed.records import Structure
 from storage_consumer.feed.window import landmarks
 from storage_consumer.frames.pieces import RESCUED, fields_of
 from storage_consumer.model import TableName, folded_name
-from storage_consumer.operating.opened_bucket import opened_bucket
+from storage_consumer.operating.session import Session
 from storage_consumer.redaction import redact
 from storage_consumer.spark.executors import at_executor, opened
 from storage_consumer.spark.source.options import SourceOptions
@@ -60,9 +60,8 @@ class Opened:
 def open_feed(options: SourceOptions, extra: Mapping[str, str] = NOTHING) -> tuple[Feed, Loaded]:
     """Return the feed of a source, and its settings. `extra`: more of them. Raises `ConfigError` and `StorageUnavailable`."""
     given = {"upstream_uri": options.uri, **options.bucket, **extra}
-    clock = SystemClock()
-    loaded, storage = opened_bucket(given, os.environ, clock.now())
-    return Feed(storage, loaded.config.upstream, clock, _rules(options, loaded)), loaded
+    loaded, storage = Session(given, os.environ).open_bucket()
+    return Feed(storage, loaded.config.upstream, SystemClock(), _rules(options, loaded)), loaded
 
 
 def _rules(options: SourceOptions, loaded: Loaded) -> tuple[str, ...]:

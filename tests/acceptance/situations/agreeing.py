@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from itertools import groupby
 
-from storage_consumer.cli.status_command import CODES, answer
+from storage_consumer.cli.answer import answered
+from storage_consumer.cli.status_command import CODES
 from storage_consumer.errors import StorageConsumerError
 from storage_consumer.monitoring.health import Health
 
@@ -104,7 +105,7 @@ class Witness:
 
     def _status(self) -> str:
         try:
-            found = answer({"downstream_uri": self.uri}, {})
+            found = answered("status", {"downstream_uri": self.uri}, {})
         except StorageConsumerError:
             return Health.UNKNOWN
         word = found.text.partition(":")[0]

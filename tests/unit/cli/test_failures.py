@@ -118,7 +118,7 @@ def test_mistake_of_ours(
 ) -> None:
     """Even an error that nobody expected is a sentence and a code; its traceback is for level debug, and holds no secret."""
 
-    def fails(_options: object, _environ: object) -> Never:
+    def fails(_own: object, _session: object) -> Never:
         raise error
 
     telemetry.register_secret(HUSH)

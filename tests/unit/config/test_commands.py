@@ -68,10 +68,10 @@ def test_a_command_has_the_settings_that_were_given(line: str, variables: Mappin
     assert found.config == loaded.config
     assert (found.program, found.secrets.password) == (loaded.program, loaded.secrets.password)
     _, options = parse(shlex.split(other)[1:])
-    target, secrets, _ = load_target({k: v for k, v in options.items() if k != "action"}, environ)
+    found_target = load_target({k: v for k, v in options.items() if k != "action"}, environ)
     here = loaded.config.downstream
-    assert replace(target, time_zone=here.time_zone, ddl_lock_wait=here.ddl_lock_wait) == here
-    assert secret or secrets.password == loaded.secrets.password
+    assert replace(found_target.settings, time_zone=here.time_zone, ddl_lock_wait=here.ddl_lock_wait) == here
+    assert secret or found_target.password == loaded.secrets.password
 
 
 def _without(words: list[str]) -> list[str]:
@@ -94,9 +94,9 @@ def test_a_password_in_an_uri_is_for_its_account_alone(tmp_path: Path) -> None:
     file = tmp_path / "own.toml"
     file.write_text("[consumer]\ndownstream-uri = 'mysql://app:hush@db:3306/'\n", encoding="utf-8")
     for uri, password in (("mysql://app@db", "hush"), ("mysql://root@db/", ""), ("mysql://app@db:3307/", "")):
-        target, secrets, _ = load_target({"downstream_uri": uri, "config": str(file)}, {})
-        assert secrets.password == password
-        assert reaching(target)[:2] == ["--downstream-uri", uri]
+        target = load_target({"downstream_uri": uri, "config": str(file)}, {})
+        assert target.password == password
+        assert reaching(target.settings)[:2] == ["--downstream-uri", uri]
 
 
 @pytest.mark.parametrize(

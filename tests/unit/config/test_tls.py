@@ -16,7 +16,7 @@ TARGET = "mysql://h:1/"
 
 def loaded(options: Mapping[str, object]) -> Downstream:
     """The target by these options."""
-    return load_target({"downstream_uri": TARGET, **options}, {})[0]
+    return load_target({"downstream_uri": TARGET, **options}, {}).settings
 
 
 def test_certificates_switch_tls_on(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from storage_consumer.cli.answer import answered
 from storage_consumer.cli.exit_codes import ExitCode
-from storage_consumer.cli.inspect_command import answer
 from storage_consumer.config.settings import Secrets, Tuning, Upstream
 from storage_consumer.driver.first_look import wait_for_metadata
 from storage_consumer.errors import NoMetadata, StorageUnavailable
@@ -118,7 +118,7 @@ def test_a_bucket_that_does_not_answer() -> None:
 def look(folder: Path, *, as_json: bool = False) -> tuple[str, bool]:
     """What `inspect` prints of a folder."""
     options: dict[str, object] = {"upstream_uri": folder.as_uri()}
-    found = answer(options | ({"json": "true"} if as_json else {}), {}, open_storage)
+    found = answered("inspect", options | ({"json": "true"} if as_json else {}), {})
     return found.text, found.code == ExitCode.DONE
 
 

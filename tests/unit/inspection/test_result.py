@@ -7,7 +7,8 @@ import json
 import pytest
 
 from storage_consumer import telemetry
-from storage_consumer.cli.inspect_command import Asked, answer, as_document, as_text, command
+from storage_consumer.cli.answer import answered
+from storage_consumer.cli.inspect_command import Asked, as_document, as_text, command
 from storage_consumer.config.load import load
 from storage_consumer.errors import ConfigError
 from storage_consumer.inspection.inspector import completed
@@ -196,7 +197,8 @@ def test_secrets_of_uri_and_environment_are_blanked() -> None:
     """Looking at a bucket blanks the secrets of its URI, and those that its store's client takes from the environment."""
     uri = "azure://c/p?account-name=a&sas-token=sv%3D1%26sig%3Dsigned"
     try:
-        answer({"upstream_uri": uri}, {"AWS_SECRET_ACCESS_KEY": "from-outside"}, lambda *_: bucket_of(schema_file()))
+        environ = {"AWS_SECRET_ACCESS_KEY": "from-outside"}
+        answered("inspect", {"upstream_uri": uri}, environ, open_storage=lambda *_: bucket_of(schema_file()))
         assert telemetry.redact("sig is signed, key is from-outside") == "sig is ***, key is ***"
     finally:
         telemetry.forget_secrets()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.config.settings import Downstream, Loading
+from storage_consumer.config.settings import Downstream, Loading, Server
 from storage_consumer.errors import ConfigError, StorageUnavailable
 from storage_consumer.model import TableName
 from storage_consumer.operating.exporting import ExportWishes, TablesOfFeed, exported
-from storage_consumer.operating.verification import Server
 from tests.harness.twins.storage import MemoryStorage
 
 

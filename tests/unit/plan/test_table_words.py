@@ -9,7 +9,7 @@ import pytest
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
 from storage_consumer.plan.directories import plain_command
-from storage_consumer.plan.table_words import is_meant, parsed, refuse_several, table_flag, table_word
+from storage_consumer.plan.table_words import is_meant, known, meant, parsed, table_flag, table_word
 
 NAMES = (
     ("shop", "orders"),
@@ -51,9 +51,23 @@ def test_a_name_that_is_several() -> None:
     """Without backquotes a name that several tables may have is refused, with what to say for each."""
     several = [TableName(schema="a", table="b.c"), TableName(schema="a.b", table="c")]
     with pytest.raises(ConfigError, match=r"is ambiguous: give --table '`a.b`.`c`' or --table '`a`.`b.c`'"):
-        refuse_several(several, "A.b.c")
-    refuse_several(several, "`a`.`b.c`")
-    refuse_several(several[:1], "a.b.c")
+        meant("A.b.c", several, _itself)
+    assert meant("`a`.`b.c`", several, _itself) == meant("a.b.c", several[:1], _itself) == several[:1]
+
+
+def test_a_name_that_is_unknown() -> None:
+    """The nearest table is named, else the first few that there are."""
+    tables = [TableName(schema="shop", table="orders"), TableName(schema="shop", table="items")]
+    assert known("shop.items", tables, _itself) == tables[1:]
+    assert meant("shop.order", tables, _itself) == []
+    with pytest.raises(ConfigError, match=r"the state knows no table shop\.order; did you mean `shop\.orders`"):
+        known("shop.order", tables, _itself)
+    with pytest.raises(ConfigError, match=r"known tables: shop\.orders, shop\.items"):
+        known("x", tables, _itself)
+
+
+def _itself(name: TableName) -> TableName:
+    return name
 
 
 def test_parsed() -> None:

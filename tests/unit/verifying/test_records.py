@@ -9,9 +9,11 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.config.load import load_source
+from storage_consumer.config.settings import Downstream
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
+from storage_consumer.telemetry import redact
 from storage_consumer.verifying.cut import TableLook, obstacle
 from storage_consumer.verifying.healing import NOT_AT_SOURCE, heal_command
 from storage_consumer.verifying.result import Outcome, RowDifference, Span, TableResult, result_from
@@ -110,14 +112,13 @@ def test_equivalences_are_named_as_the_differences_are() -> None:
 
 def test_the_source_is_a_tidb() -> None:
     """Another server is taken only with a promise; the password comes from its own variable, and messages name its own flag."""
-    ends = {"frozen": False, "allow_unverified_server": False}
-    settings, password, hidden = load_source(
-        "tidb://me@host/", None, {"STORAGE_CONSUMER_SOURCE_PASSWORD": "secret"}, **ends
-    )
-    assert (settings.host, settings.port, settings.user, password) == ("host", 4000, "me", "secret")
-    assert "secret" in hidden
+    target = Downstream()
+    source = load_source("tidb://me@host/", None, {"STORAGE_CONSUMER_SOURCE_PASSWORD": "secret"}, target)
+    there = source.settings
+    assert (there.host, there.port, there.user, source.password) == ("host", 4000, "me", "secret")
+    assert redact("it is secret") == "it is ***"
     with pytest.raises(ConfigError, match="--frozen"):
-        load_source("mysql://me@host/", None, {}, **ends)
-    assert load_source("mysql://me@host/", None, {}, **{**ends, "frozen": True})[0].port == 3306
+        load_source("mysql://me@host/", None, {}, target)
+    assert load_source("mysql://me@host/", None, {}, target, frozen=True).settings.port == 3306
     with pytest.raises(ConfigError, match="--source "):
-        load_source("tidb://me@host/?no-such=1", None, {}, **ends)
+        load_source("tidb://me@host/?no-such=1", None, {}, target)

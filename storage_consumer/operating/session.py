@@ -1,0 +1,81 @@
+"""What the options of one command lead to: the bucket, the target and its state, the source. Each is opened once, when it is asked for.
+
+What opens them is imported as late, since many commands need one of them, and some none.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from storage_consumer.config.load import Loaded, load, load_target, with_files_read
+from storage_consumer.config.settings import Secrets, Server, Upstream
+
+if TYPE_CHECKING:
+    from storage_consumer.checkpoint.operator import StateInspector
+    from storage_consumer.storage.base import Storage
+
+Opener = Callable[[Upstream, Secrets], "Storage"]
+
+
+class Session:
+    """One command's way to bucket, target and state. Settings that are wrong raise `ConfigError` when they are asked for."""
+
+    def __init__(
+        self, options: Mapping[str, object], environ: Mapping[str, str], open_storage: Opener | None = None
+    ) -> None:
+        """Take options by keyword, as texts or values. `open_storage`: in place of what opens stores."""
+        self.environ = environ
+        self.given = options
+        self._open_storage = open_storage
+
+    @cached_property
+    def options(self) -> dict[str, object]:
+        """The options, with the files that they name read: once, since those may be pipes."""
+        return with_files_read(self.given, self.environ)
+
+    @cached_property
+    def target(self) -> Server:
+        """The target, for commands that need no bucket."""
+        return load_target(self.options, self.environ)
+
+    @cached_property
+    def bucket(self) -> Loaded:
+        """The settings of the bucket alone."""
+        return load(self.options, self.environ, target=False)
+
+    @cached_property
+    def ends(self) -> Loaded:
+        """The settings of bucket and target."""
+        return load(self.options, self.environ)
+
+    @contextmanager
+    def state(self, *, older: bool = False) -> Iterator[StateInspector]:
+        """Yield the state in the target, and close it afterwards. `older`: also one of an earlier version. Raises `TargetUnavailable`."""
+        from storage_consumer.checkpoint.operator import OLDER_TOO, StateInspector  # noqa: PLC0415 - see above
+
+        readable = {"readable": OLDER_TOO} if older else {}
+        with closing(StateInspector(self.target.settings, self.target.password, **readable)) as found:
+            yield found
+
+    def storage(self, upstream: Upstream, secrets: Secrets) -> Storage:
+        """Return the store of a bucket, or of what lies near it."""
+        from storage_consumer.storage.open import open_storage  # noqa: PLC0415 - see above
+
+        return (self._open_storage or open_storage)(upstream, secrets)
+
+    def open_bucket(self) -> tuple[Loaded, Storage]:
+        """Return the settings of the bucket, completed by what it shows, and its store.
+
+        Raises `ConfigError` also for settings that the bucket leaves open, and `StorageUnavailable`.
+        """
+        from storage_consumer.inspection.inspector import completed, inspect  # noqa: PLC0415 - see above
+
+        loaded = self.bucket
+        storage = self.storage(loaded.config.upstream, loaded.secrets)
+        if loaded.unset:
+            loaded = completed(loaded, inspect(storage, loaded.config.upstream, loaded.origins, time.time()))
+        return loaded, storage
