@@ -15,8 +15,8 @@ from storage_consumer.downstream.state_tables import StateTables
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = "storage_consumer"
-INHERITED = {"Bucket", "OrderedBucket", "ReadInParts", "StoreErrors", "BulkConnection"}
-"""What the stores of `storage/` have in common, and PyMySQL's connection as we extend it."""
+INHERITED = {"Bucket", "OrderedBucket", "ReadInParts", "StoreErrors", "BulkConnection", "FlagsOfAll", "FlagsWithJson"}
+"""What the stores of `storage/` have in common, PyMySQL's connection as we extend it, and the records of commands."""
 WITH_STATE_SQL = {f"{PACKAGE}/downstream/state_tables.py", f"{PACKAGE}/checkpoint/state_schema.py"}
 """The definitions, and what creates and migrates them."""
 SQL = re.compile(
