@@ -10,6 +10,7 @@ import argparse
 import inspect
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -17,10 +18,9 @@ sys.path.insert(
     0, str(Path(__file__).resolve().parents[1])
 )  # these are the pages of this tree, whichever version is installed
 
-from storage_consumer import errors
 from storage_consumer.cli.exit_codes import ENDINGS, ExitCode, code_of
 from storage_consumer.cli.verbs import RUN, VERBS
-from storage_consumer.config.option import GROUPS, OWN_TABLE, PRECEDENCE, Option
+from storage_consumer.config.option import ENVIRONMENT_PREFIX, GROUPS, OWN_TABLE, PRECEDENCE, Option
 from storage_consumer.config.options import OPTIONS
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
 from storage_consumer.doctor.checks import CHECKS
@@ -69,63 +69,76 @@ def options() -> Iterator[str]:
     """Yield the blocks of the page about options."""
     yield _title("Options", "storage_consumer/config/options.py")
     yield (
-        "An option has up to five names: a flag, a keyword of `storage_consumer.Consumer`, a parameter of a URI, an environment "
-        f"variable, and a key in the TOML file. Where several are given, the first wins: {PRECEDENCE}."
+        f"`--flush-interval` is also the keyword `flush_interval` of `storage_consumer.Consumer`, the environment variable "
+        f"`{ENVIRONMENT_PREFIX}FLUSH_INTERVAL`, and the key `flush-interval` of `[{OWN_TABLE}]` in the TOML file; so is every "
+        f"option, unless its entry names another key. The first of these wins: {PRECEDENCE}. Flags may have one dash or two. "
+        "[Settings](../guide/settings.md) explains how options work together."
     )
-    yield (
-        f"Keys in `[{OWN_TABLE}]` are this program's own; all others are TiCDC's, and stand where a changefeed's file has them. "
-        "Flags may have one dash or two. [Settings](../guide/settings.md) explains how options work together."
-    )
-    yield _table(("option", "default", "commands"), (_overview(option) for option in OPTIONS))
     for group in GROUPS:
-        yield f"## {group[0].upper()}{group[1:]}"
-        for option in (each for each in OPTIONS if each.group == group):
-            yield f"### `{_heading(option)}`"
-            yield _escaped(option.help)
-            yield "\n".join(f"* {name}: {value}" for name, value in _names(option))
+        yield f"## {_capitalised(group)}"
+        members = [option for option in OPTIONS if option.group == group]
+        commands, default = _usual(map(_commands, members)), _usual(option.default_text for option in members)
+        yield f"Unless an entry says otherwise: commands {commands}; default: {_escaped(default)}."
+        yield "\n".join(_entry(option, commands, default) for option in members)
     yield "## Flags of single commands"
     yield "These are flags only: they have neither keyword nor environment variable nor key."
-    yield _table(("command", "flag", "meaning"), _own_flags())
+    yield "\n".join(_own_flags())
 
 
-def _overview(option: Option) -> tuple[str, str, str]:
-    heading = _heading(option)
-    return f"[`{heading}`](#{heading.lower()})", option.default_text, _commands(option)
+def _usual(values: Iterable[str]) -> str:
+    """Return the value that most members of a group have."""
+    return Counter(values).most_common(1)[0][0]
 
 
-def _heading(option: Option) -> str:
-    return f"--{option.name}" if option.flag else option.environment
+def _entry(option: Option, commands: str, default: str) -> str:
+    """Return the line of an option; what is as usual in its group, or follows from its name, is left out."""
+    name = f"`--{option.name}`" if option.flag else f"`{option.environment}`"
+    value = f" `{option.metavar}`" if option.flag and not option.switch else ""
+    differs = "; ".join(
+        [
+            *(f"also `--{alias}`" for alias in option.aliases),
+            *_places(option),
+            *([f"default: {_escaped(option.default_text)}"] if option.default_text != default else []),
+            *([f"commands {_commands(option)}"] if _commands(option) != commands else []),
+        ]
+    )
+    return f"* {name}{value}: {_escaped(option.help)}{f' ({differs})' if differs else ''}"
 
 
-def _names(option: Option) -> Iterator[tuple[str, str]]:
-    """Yield what is to be known of an option, beside its meaning."""
-    if option.flag:
-        value = f"[{option.metavar}]" if option.switch else option.metavar
-        also = "".join(f", also `--{alias}`" for alias in option.aliases)
-        yield "flag", f"`--{option.name} {value}`{also}"
-    yield "keyword", ", also ".join(f"`{keyword}`" for keyword in option.keywords)
-    yield "environment variable", f"`{option.environment}`"
-    if option.toml_key:
+def _places(option: Option) -> Iterator[str]:
+    """Yield the names of an option that do not follow from its flag."""
+    if not option.flag:
+        yield f"keyword `{option.keyword}`"
+    if not option.toml_key:
+        yield "no TOML key"
+    elif option.toml is not None:
         table, _, key = option.toml_key.rpartition(".")
-        yield "TOML key", f"`{key}` in `[{table}]`"
+        yield f"TOML key `{key}` in `[{table}]`"
     if option.uri:
         end, parameter = option.uri
-        yield "URI parameter", f"`{parameter}` of the {end} URI"
-    yield "default", _escaped(option.default_text)
-    yield "commands", _commands(option)
+        yield f"parameter `{parameter}` of the {end} URI"
 
 
 def _commands(option: Option) -> str:
-    return ", ".join(f"`{verb}`" for verb in VERBS if option in VERBS[verb].options)
+    """Return which commands take an option, or which do not if these are fewer."""
+    able = [verb for verb, of in VERBS.items() if of.options]
+    takers = [f"`{verb}`" for verb in able if option in VERBS[verb].options]
+    others = [f"`{verb}`" for verb in able if option not in VERBS[verb].options]
+    if not others:
+        return "all"
+    return ", ".join(takers) if len(takers) <= len(others) else f"all but {', '.join(others)}"
 
 
-def _own_flags() -> Iterator[tuple[str, str, str]]:
-    """Yield command, flag and meaning of each flag that is no option."""
+def _own_flags() -> Iterator[str]:
+    """Yield a line for each flag that is no option, with the commands that have it."""
+    owners: dict[tuple[str, str], list[str]] = {}
     for verb in VERBS.values():
         for flag in (each for each in verb.flags if each.field != "color"):
-            yield f"`{verb.name}`", f"`{f'{flag.name} {flag.metavar}'.rstrip()}`", flag.help
+            owners.setdefault((f"{flag.name} {flag.metavar}".rstrip(), flag.help), []).append(f"`{verb.name}`")
     color = VERBS["status"].flags[-1]
-    yield f"all but `{RUN}`", f"`{color.name} {color.metavar}`", color.help
+    owners[f"{color.name} {color.metavar}", color.help] = [f"all but `{RUN}`"]
+    for (flag_text, meaning), verbs in owners.items():
+        yield f"* {', '.join(verbs)} `{flag_text}`: {_escaped(meaning)}"
 
 
 def differences() -> Iterator[str]:
@@ -185,12 +198,11 @@ def metrics() -> Iterator[str]:
         "each alert. Counters begin with 0 at the start of a process."
     )
     yield _table(
-        ("metric", "type", "unit", "labels", "meaning"),
+        ("metric", "type", "labels", "meaning"),
         (
             (
                 f"`{PREFIX}{name}`",
                 metric.kind,
-                _unit(name),
                 ", ".join(f"`{label}`" for label in metric.labels),
                 metric.meaning,
             )
@@ -211,16 +223,10 @@ def checks() -> Iterator[str]:
         "do. [Doctor](../operations/doctor.md) explains the command; `--only` takes the names of these groups."
     )
     for group, meaning in CHECK_GROUPS.items():
-        yield f"## {group[0].upper()}{group[1:]}"
+        yield f"## {_capitalised(group)}"
         yield meaning
         rows = ((f"`{name}`", *check.columns) for name, check in CHECKS.items() if group_of(name) == group)
         yield _table(("check", "looks at", "meaning", "what to do"), rows)
-
-
-def _unit(name: str) -> str:
-    """Return the unit that a metric's name tells."""
-    words = name.removesuffix("_total").split("_")
-    return next((unit for unit in ("seconds", "bytes") if unit in words), "")
 
 
 def errors_and_codes() -> Iterator[str]:
@@ -232,19 +238,14 @@ def errors_and_codes() -> Iterator[str]:
         ("code", "meaning", "what to do"), ((f"{code:d}", _sentence(end.meaning), end.remedy) for code, end in rows)
     )
     yield "## Exit codes of the other commands"
-    yield _table(("command", "code", "meaning", "what to do"), _codes_of_others())
+    yield _table(("code", "commands", "meaning", "what to do"), _codes_of_others())
     yield (
         f"Each of them ends with {ExitCode.INTERRUPTED:d} at SIGINT. `run` takes SIGINT and SIGTERM as the wish to stop, and ends with 0; "
         "a second signal ends it at once, with 1."
     )
     yield "## Error classes"
-    yield (
-        "`storage_consumer.errors` has one tree of exceptions; `failed` in the log names the class as `kind`. Each class answers one "
-        "question: what may the caller do?"
-    )
-    tree = (inspect.getdoc(errors) or "").partition("\n\n")[2]
-    yield f"```text\n{tree}\n```"
-    yield _table(("class", "meaning", "exit code of `run`"), _classes(StorageConsumerError))
+    yield ("`storage_consumer.errors` has one tree of exceptions; `failed` in the log names the class as `kind`.")
+    yield _table(("class", "below", "meaning", "exit code of `run`"), _classes(StorageConsumerError))
     yield (
         "The error of a table is in the summary of the round, in the event `table_halted`, and in `storage-consumer table`. "
         "[Halted tables](../operations/halted-tables.md) says what to do about each."
@@ -252,16 +253,21 @@ def errors_and_codes() -> Iterator[str]:
 
 
 def _codes_of_others() -> Iterator[tuple[str, str, str, str]]:
-    """Yield command, code, meaning and remedy of each ending of a command other than `run`."""
+    """Yield code, commands, meaning and remedy of each ending of the commands other than `run`."""
+    owners: dict[tuple[int, str, str], list[str]] = {}
     for verb in (name for name in VERBS if name != RUN):
         for code, end in ENDINGS[verb].items():
-            yield f"`{verb}`", f"{code:d}", _sentence(end.meaning), end.remedy
+            owners.setdefault((int(code), _sentence(end.meaning), end.remedy), []).append(f"`{verb}`")
+    for (code, meaning, remedy), verbs in sorted(owners.items(), key=lambda row: row[0][0]):
+        yield f"{code:d}", ", ".join(verbs), meaning, remedy
 
 
-def _classes(kind: type[StorageConsumerError]) -> Iterator[tuple[str, str, str]]:
-    """Yield name, meaning and exit code of a class and of all below it, in the sequence of the code."""
+def _classes(kind: type[StorageConsumerError]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield name, parent, meaning and exit code of a class and of all below it, in the sequence of the code."""
     code = _ABANDONED if kind is Abandoned else f"{code_of(kind):d}"
-    yield f"`{kind.__name__}`", " ".join((inspect.getdoc(kind) or "").replace("``", "`").split()), code
+    above = "" if kind is StorageConsumerError else f"`{kind.__base__.__name__}`"
+    meaning = (inspect.getdoc(kind) or "").partition("\n\n")[0].replace("``", "`")
+    yield f"`{kind.__name__}`", above, " ".join(meaning.split()), code
     # A room's own class for what it catches itself is none of them, whether or not it was imported.
     for below in (each for each in kind.__subclasses__() if each.__module__ == kind.__module__):
         yield from _classes(below)
@@ -275,8 +281,12 @@ def _title(title: str, sources: str) -> str:
     return f"# {title}\n\n<!-- Made from {sources} by conf/reference.py: edit there. -->"
 
 
+def _capitalised(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"
+
+
 def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
+    return f"{_capitalised(text)}."
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -69,7 +69,7 @@ def test_check_names_what_is_stale(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("page", "names"),
     [
-        ("options.md", [f"`{option.environment}`" for option in OPTIONS]),
+        ("options.md", [f"* `--{each.name}`" if each.flag else f"* `{each.environment}`" for each in OPTIONS]),
         ("differences.md", [f"| {name} | " for name in DIFFERENCES]),
         ("checks.md", [f"| `{name}` | " for name in CHECKS]),
         ("log-events.md", [f"| `{name}` | " for name in EVENTS]),
