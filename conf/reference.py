@@ -256,8 +256,8 @@ def _codes_of_others() -> Iterator[tuple[str, str, str, str]]:
     """Yield code, commands, meaning and remedy of each ending of the commands other than `run`."""
     owners: dict[tuple[int, str, str], list[str]] = {}
     for verb in (name for name in VERBS if name != RUN):
-        for code, end in ENDINGS[verb].items():
-            owners.setdefault((int(code), _sentence(end.meaning), end.remedy), []).append(f"`{verb}`")
+        for ending, end in ENDINGS[verb].items():
+            owners.setdefault((int(ending), _sentence(end.meaning), end.remedy), []).append(f"`{verb}`")
     for (code, meaning, remedy), verbs in sorted(owners.items(), key=lambda row: row[0][0]):
         yield f"{code:d}", ", ".join(verbs), meaning, remedy
 
@@ -265,7 +265,7 @@ def _codes_of_others() -> Iterator[tuple[str, str, str, str]]:
 def _classes(kind: type[StorageConsumerError]) -> Iterator[tuple[str, str, str, str]]:
     """Yield name, parent, meaning and exit code of a class and of all below it, in the sequence of the code."""
     code = _ABANDONED if kind is Abandoned else f"{code_of(kind):d}"
-    above = "" if kind is StorageConsumerError else f"`{kind.__base__.__name__}`"
+    above = "" if kind is StorageConsumerError else f"`{kind.__mro__[1].__name__}`"
     meaning = (inspect.getdoc(kind) or "").partition("\n\n")[0].replace("``", "`")
     yield f"`{kind.__name__}`", above, " ".join(meaning.split()), code
     # A room's own class for what it catches itself is none of them, whether or not it was imported.

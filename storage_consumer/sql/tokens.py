@@ -17,14 +17,14 @@ from storage_consumer.model import TableName
 # else they are two minus signs. A name may begin with a digit, so numbers are words here too.
 _PIECE = re.compile(
     r"""(?P<space>\s+)
-      | (?P<string>'(?:[^'\\]++|\\.|'')*+' | "(?:[^"\\]++|\\.|"")*+")
-      | (?P<quoted>`(?:[^`]++|``)*+`)
+      | (?P<string>'(?:[^'\\]++|\\.|'')*'(?!') | "(?:[^"\\]++|\\.|"")*"(?!"))
+      | (?P<quoted>`(?:[^`]++|``)*`(?!`))
       | (?P<comment>/\*.*?\*/ | --(?=[\0-\x20\x7f]|\Z)[^\n]* | \#[^\n]*)
       | (?P<word>[^\W\d][\w$]*|\d[\w$]*|_\w+)
       | (?P<symbol>.)""",
     re.VERBOSE | re.DOTALL,
 )
-_RAW_PIECE = re.compile("(?P<string>'(?:[^']++|'')*+')|(?P<symbol>')")
+_RAW_PIECE = re.compile("(?P<string>'(?:[^']++|'')*'(?!'))|(?P<symbol>')")
 """The same for a string in which a backslash is only a backslash."""
 _OPENERS = ("'", '"', "`", "/*")
 """What needs an end that has to be searched for."""
