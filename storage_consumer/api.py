@@ -36,10 +36,8 @@ from storage_consumer.driver.ddl_workers import WORKERS, DdlWorkers
 from storage_consumer.driver.first_look import wait_for_metadata
 from storage_consumer.driver.lease_holder import readable
 from storage_consumer.driver.service import ConsumerService
-from storage_consumer.dry_run.hearing import Heard
-from storage_consumer.dry_run.planning import planned
+from storage_consumer.dry_run.planning import Heard, PlanSources, planned
 from storage_consumer.dry_run.result import Plan
-from storage_consumer.dry_run.sources import PlanSources
 from storage_consumer.errors import TransientError
 from storage_consumer.inspection.inspector import completed, inspect
 from storage_consumer.inspection.result import Bucket
@@ -197,13 +195,10 @@ class Consumer:
                 config=config,
                 storage=storage,
                 stored=reader if has_state else None,
-                structure=database.structure,
-                zones=database.ddl,
-                notes=database.key_notes,
-                server_info=database.session.server_info(),
+                database=database,
                 writer=readable(holder) if holder else "",
                 clock=self._clock,
-                warnings=tuple(heard.texts),
+                heard=heard,
             )
             return planned(sources, rows=rows)
 

@@ -200,7 +200,7 @@ def _statement_lines(statement: PlannedStatement) -> Iterator[str]:
     for reason in statement.reasons if statement.outcome is not Outcome.HALT else ():
         yield from wrapped(f"because: {reason}", indent, f"{indent}  ")
     if statement.unknown:
-        yield from wrapped(f"not known before it runs: {statement.unknown}", indent, f"{indent}  ")
+        yield from wrapped(f"unchecked: {statement.unknown}", indent, f"{indent}  ")
 
 
 def _stop_line(stop: Stop) -> str:
@@ -215,7 +215,7 @@ def _script(plan: Plan) -> Iterator[str]:
             yield from _commented(f"at source: {each.original or 'no statement, only columns'}")
         yield from (line for reason in each.reasons for line in _commented(reason))
         if each.unknown:
-            yield from _commented(f"not known before it runs: {each.unknown}")
+            yield from _commented(f"unchecked: {each.unknown}")
         if each.outcome is Outcome.RUN:
             yield from ([f"USE `{each.schema.replace('`', '``')}`;"] if each.schema else [])
             yield from (f"{text};" for text in each.run)

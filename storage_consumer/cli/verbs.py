@@ -237,7 +237,8 @@ the state in the target alone, so it works while the program is down. Its exit c
         description="""\
 Plans the next round by the engine's own rules and writes nothing: the rows of each table by files and bytes (and numbers, where
 the files are few or --rows is given), each statement as it would run on this target beside the original, with the reason for each
-change, what would be skipped, and what would halt. It needs rights to read only, starts no Spark, and may run beside a consumer.""",
+change, what would be skipped, and what would halt. The first statement of each table is checked against the target; later ones are
+shown, and said to be unchecked. It needs rights to read only, starts no Spark, and may run beside a consumer.""",
         examples=(
             "plan --upstream-uri s3://bucket/prefix --config changefeed.toml --downstream-uri mysql://root@127.0.0.1:3306/",
             "plan --sql --table shop.orders --upstream-uri s3://bucket/prefix --downstream-uri mysql://root@127.0.0.1:3306/",

@@ -16,11 +16,11 @@ class Structure(Target, Protocol):
     """What the runner reads of the target; see `downstream.structure`."""
 
     def database_collation(self, schema: str) -> str | None:
-        """Return the default collation of a database, or None if it does not exist."""
+        """Return the default collation of a database: "" if it is the source's, None if it does not exist."""
         ...
 
-    def part_names(self, name: TableName, found: Sequence[Token] = ()) -> PartNames:
-        """Return the names of a table's parts."""
+    def part_names(self, name: TableName, found: Sequence[Token] = ()) -> PartNames | None:
+        """Return the names of a table's parts; None if nobody knows them before the statement runs."""
         ...
 
     def foreign_keys(self, names: Sequence[TableName]) -> tuple[list[ForeignKey], dict[str, list[str]]]:

@@ -128,14 +128,6 @@ class TargetStructure:
         """Return whether a table, by the name that the target gives it, has a row."""
         return bool(self._session.rows(f"SELECT 1 FROM {qualified(name).replace('%', '%%')} LIMIT %s", (1,)))
 
-    def partitions(self, name: TableName) -> frozenset[str]:
-        """Return the folded names of a table's partitions, by the name that the target gives it; none if it is not partitioned."""
-        sql = (
-            "SELECT partition_name FROM information_schema.partitions "
-            "WHERE table_schema = %s AND table_name = %s AND partition_name IS NOT NULL"
-        )
-        return frozenset(folded_name(text_of(part)) for (part,) in self._session.rows(sql, (name.schema, name.table)))
-
     def fingerprint(self, names: Iterable[TableName]) -> str:
         """Return a hash of the structure of tables (empty table name: of a database), or of their absence."""
         digest = hashlib.sha256()

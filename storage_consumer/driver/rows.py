@@ -165,7 +165,7 @@ class RowJobs:
                 if step.upcoming is None and not step.is_before_structure and not there.is_view:
                     raise
                 return unread_work(index, step, upstream, reason_of(fault, self.context.config))
-            return self._with_quarantine(step, plan)
+            return plan if there.is_planned else self._with_quarantine(step, plan)
         place = self.context.manager.selection.routes.target(step.name)
         return unread_work(index, step, upstream, missing_table(step.name, place, self.context.config.downstream))
 

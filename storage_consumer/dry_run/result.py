@@ -60,7 +60,7 @@ class PlannedStatement:
     reasons: tuple[str, ...] = ()
     """What was changed in it and why, why it is skipped, or why its table halts."""
     unknown: str = ""
-    """What cannot be known before it runs; empty if nothing."""
+    """Why it was not checked against the target; empty if it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

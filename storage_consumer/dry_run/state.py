@@ -1,84 +1,43 @@
-"""PlannedState: the stored state, over which the writes of a planned round are kept in memory."""
+"""The state of a planned round: the stored one, once waiting decisions about tables are obeyed, and over it the round's writes in memory."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Protocol
+from dataclasses import replace
+from typing import TypeVar
 
+from storage_consumer.checkpoint.reading import StateReader
 from storage_consumer.job.spec import TaskStatements
-from storage_consumer.model import DdlId, TableDefinition, TableName
+from storage_consumer.model import DdlId, TableDefinition
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.journal import DONE, FAILED, STARTED, JournalEntry, Outcome, Sent
-from storage_consumer.plan.loads import Load
 from storage_consumer.plan.quarantined import TableEntries
 from storage_consumer.plan.steps import DdlStep
-from storage_consumer.plan.table_decisions import Foreseen, Obeyed
-from storage_consumer.ports import (
-    Decision,
-    Decisions,
-    Journal,
-    ProgressStore,
-    QuarantineStore,
-    SchemaHistory,
-    TableProgress,
-)
+from storage_consumer.plan.table_decisions import Foreseen, Obeyed, held, is_skipped
+from storage_consumer.plan.table_state import TableState
+from storage_consumer.ports import Decision, Loads, TableProgress
 
-_NO_STATEMENTS = TaskStatements(lock_slot="", claim_slot="", close_slot="", lock_checkpoint="", store_checkpoint="")
-"""No task of a planned round begins a transaction."""
-
-
-class ReadDecisions(Decisions, Protocol):
-    """What operators decide, and what a round is going to make of it."""
-
-    def foreseen(self, *, tells_time: bool = True) -> list[Foreseen]:
-        """Return what `apply_to_tables` would make now of the decisions that nobody has obeyed yet."""
-        ...
-
-
-class Stored(Protocol):
-    """The parts of a stored state that are read."""
-
-    @property
-    def progress(self) -> ProgressStore:
-        """How far tables and files are."""
-        ...
-
-    @property
-    def journal(self) -> Journal:
-        """What became of each statement."""
-        ...
-
-    @property
-    def history(self) -> SchemaHistory:
-        """What each schema file said."""
-        ...
-
-    @property
-    def decisions(self) -> ReadDecisions:
-        """What operators decide."""
-        ...
-
-    @property
-    def quarantine(self) -> QuarantineStore:
-        """Which rows the target refused."""
-        ...
+_V = TypeVar("_V")
 
 
 class PlannedState:
-    """The double of `ports.State`."""
+    """The double of `ports.State`. It is each of its parts itself, since no two of them have a method of one name."""
 
-    def __init__(self, stored: Stored | None, on_refusal: Callable[[DdlStep, str], None]) -> None:
+    def __init__(self, stored: StateReader | None, on_refusal: Callable[[DdlStep, str], None]) -> None:
         """Read from `stored`; None for a target without a state. `on_refusal` hears why a statement stops its table."""
+        self._stored = stored
+        self._on_refusal = on_refusal
+        self._entries: dict[DdlId, JournalEntry] = {}
+        self._read: defaultdict[tuple[str, int], dict[int, TableDefinition]] = defaultdict(dict)
         self.lease = PlannedLease()
-        self.progress = _Progress(stored)
-        self.journal = _Journal(stored, on_refusal)
-        self.history = _History(stored)
-        self.decisions = _Decisions(stored)
-        self.quarantine = _Quarantine(stored)
-        self.verified = _Verified()
-        self.loads = _Loads()
+        self.progress = self.journal = self.history = self.decisions = self.quarantine = self.verified = self
+
+    @property
+    def loads(self) -> Loads:
+        """Not there: tables whose copies are being written stand still in a plan."""
+        raise AssertionError("a plan loads nothing")
 
     def open(self, upstream: str) -> None:
         """Create nothing."""
@@ -86,32 +45,7 @@ class PlannedState:
     def close(self) -> None:
         """Do nothing: whoever gave the stored state closes it."""
 
-
-class PlannedLease:
-    """A lease that is always ours, and keeps nobody out."""
-
-    task_statements = _NO_STATEMENTS
-    epoch = 0
-
-    def acquire(self, holder: str, ttl: float, *, dead: str = "") -> str:  # noqa: ARG002 - nothing is acquired
-        """Return that nobody prevents it."""
-        return ""
-
-    def renew(self, ttl: float) -> bool:  # noqa: ARG002 - nothing runs out
-        """Return True."""
-        return True
-
-    def release(self) -> None:
-        """Do nothing."""
-
-    def open_window(self, partitions: int, storage_checkpoint: int, writes: Mapping[str, int] | None = None) -> int:  # noqa: ARG002 - no task writes
-        """Return 0."""
-        return 0
-
-
-class _Progress:
-    def __init__(self, stored: Stored | None) -> None:
-        self._stored = stored
+    # progress
 
     def load(self) -> tuple[Restart, int]:
         """Return what is stored, or the state of a first start."""
@@ -129,16 +63,11 @@ class _Progress:
     ) -> None:
         """Store nothing: the manager knows what moved."""
 
-
-class _Journal:
-    def __init__(self, stored: Stored | None, on_refusal: Callable[[DdlStep, str], None]) -> None:
-        self._stored = stored
-        self._on_refusal = on_refusal
-        self._planned: dict[DdlId, JournalEntry] = {}
+    # journal
 
     def entry(self, step: DdlStep) -> JournalEntry | None:
         """Return the planned entry of a statement, else the stored one."""
-        planned = self._planned.get(step.identity)
+        planned = self._entries.get(step.identity)
         return planned if planned is not None or self._stored is None else self._stored.journal.entry(step)
 
     def record(
@@ -154,7 +83,7 @@ class _Journal:
         before = self.entry(step) or JournalEntry(state="", structure_before="", note="")
         # What was sent stays in the entry when the outcome is recorded, as in the stored journal.
         sent = run if isinstance(run, Sent) else before
-        self._planned[step.identity] = JournalEntry(
+        self._entries[step.identity] = JournalEntry(
             state=state, structure_before=sent.structure_before, note=note, statement=sent.statement
         )
 
@@ -169,11 +98,7 @@ class _Journal:
         """Keep that a statement is done."""
         self.record(step, DONE)
 
-
-class _History:
-    def __init__(self, stored: Stored | None) -> None:
-        self._stored = stored
-        self._read: defaultdict[tuple[str, int], dict[int, TableDefinition]] = defaultdict(dict)
+    # history
 
     def keep(self, read: Iterable[tuple[str, TableDefinition]]) -> None:
         """Keep what was read now."""
@@ -194,68 +119,7 @@ class _History:
         """Return what was read before and did not run."""
         return [] if self._stored is None else self._stored.history.unresolved()
 
-
-class _Loads:
-    """A plan loads nothing: tables whose copies are being written stand still in it."""
-
-    def requested(self) -> list[Load]:
-        """Return nothing."""
-        return []
-
-    def unsettled(self, load: Load) -> tuple[int, bool]:  # noqa: ARG002 - nothing is requested
-        """Return that nothing may still change the table."""
-        return 0, False
-
-    def begin(
-        self,
-        loads: Collection[Load],
-        *,
-        by: str,  # noqa: ARG002 - nothing is stored
-        floor: int = 0,  # noqa: ARG002 - likewise
-        places: Mapping[str, TableName] | None = None,  # noqa: ARG002 - likewise
-    ) -> list[Load]:
-        """Store nothing."""
-        return list(loads)
-
-    def wait(self, load: Load, why: str) -> None:
-        """Store nothing."""
-
-    def refuse(self, load: Load, error: str) -> None:
-        """Store nothing."""
-
-    def cancel(self, load: Load, why: str) -> None:
-        """Store nothing."""
-
-    def advance(self, clocks: Mapping[str, int]) -> None:
-        """Store nothing."""
-
-    def clocks(self, keys: Iterable[str]) -> Mapping[str, int]:  # noqa: ARG002 - no task writes
-        """Return nothing."""
-        return {}
-
-    def finish(self, load: Load) -> str:  # noqa: ARG002 - none is written
-        """Return nothing."""
-        return ""
-
-
-class _Quarantine:
-    """What the stored quarantine holds; a plan adds nothing."""
-
-    def __init__(self, stored: Stored | None) -> None:
-        self._stored = stored
-
-    def entries(self) -> Mapping[str, TableEntries]:
-        return self._stored.quarantine.entries() if self._stored else {}
-
-
-class _Verified:
-    def doubt(self, table_key: str, document: Mapping[str, object]) -> None:
-        """Store nothing."""
-
-
-class _Decisions:
-    def __init__(self, stored: Stored | None) -> None:
-        self._stored = stored
+    # decisions
 
     def on_statements(self) -> Mapping[DdlId, Decision]:
         """Return the decisions about statements that wait."""
@@ -272,3 +136,87 @@ class _Decisions:
     def foreseen(self, *, tells_time: bool = True) -> list[Foreseen]:
         """Return what the next round is going to make of decisions about tables."""
         return [] if self._stored is None else self._stored.decisions.foreseen(tells_time=tells_time)
+
+    # the rest
+
+    def entries(self) -> Mapping[str, TableEntries]:
+        """Return what the stored quarantine holds; a plan adds nothing."""
+        return {} if self._stored is None else self._stored.quarantine.entries()
+
+    def doubt(self, table_key: str, document: Mapping[str, object]) -> None:
+        """Store nothing."""
+
+
+class PlannedLease:
+    """A lease that is always ours, and keeps nobody out."""
+
+    task_statements = TaskStatements(
+        lock_slot="", claim_slot="", close_slot="", lock_checkpoint="", store_checkpoint=""
+    )
+    epoch = 0
+
+    def acquire(self, holder: str, ttl: float, *, dead: str = "") -> str:  # noqa: ARG002 - nothing is acquired
+        """Return that nobody prevents it."""
+        return ""
+
+    def renew(self, ttl: float) -> bool:  # noqa: ARG002 - nothing runs out
+        """Return True."""
+        return True
+
+    def release(self) -> None:
+        """Do nothing."""
+
+    def open_window(self, partitions: int, storage_checkpoint: int, writes: Mapping[str, int] | None = None) -> int:  # noqa: ARG002 - no task writes
+        """Return 0."""
+        return 0
+
+
+def decided(restart: Restart, foreseen: Iterable[Foreseen]) -> Restart:
+    """Return what an earlier run left, as the next round finds it once it has obeyed these decisions."""
+    for each in foreseen:
+        restart = _standing(restart, each)
+        if not each.refusal:
+            restart = _obeyed(restart, each)
+    return restart
+
+
+def _standing(restart: Restart, each: Foreseen) -> Restart:
+    """Return the same with what keeps the table from running: a decision takes the place of an earlier one, even where it is refused."""
+    key, pauses = each.decision.table_key, each.decision.verb == "pause"
+    stays = pauses or (each.decision.verb == "reload-done" and bool(each.refusal))
+    return replace(
+        restart,
+        held=_put(restart.held, key, held(each.decision, each.refusal) if stays else None),
+        paused=restart.paused - {key} | ({key} if pauses else set()),
+    )
+
+
+def _obeyed(restart: Restart, each: Foreseen) -> Restart:
+    key, table = each.decision.table_key, each.table
+    state, error = table.state, table.error
+    is_there = table.name.table and state not in (TableState.DROPPED, TableState.EXCLUDED)
+    return replace(
+        restart,
+        tables={**restart.tables, key: table.checkpoint},
+        behind=restart.behind - {key} | (set() if table.follows else {key}),
+        dropped=restart.dropped - {key} | ({key} if state == TableState.DROPPED else set()),
+        lost=_put(restart.lost, key, error if state == TableState.LOST else None),
+        excluded=_put(restart.excluded, key, table.name if state == TableState.EXCLUDED else None),
+        skipped=_put(restart.skipped, key, error if is_skipped(state, error) else None),
+        copies={**restart.copies, key: table.copies},
+        targets=_put(restart.targets, key, (table.name, each.place) if is_there else None),
+    )
+
+
+def _put(stored: Mapping[str, _V], key: str, value: _V | None) -> Mapping[str, _V]:
+    """Return the same with another value at `key`, or without one."""
+    return {**{at: each for at, each in stored.items() if at != key}, **({} if value is None else {key: value})}
+
+
+def announced(each: Foreseen) -> str:
+    """Return what a plan says of a decision."""
+    made = each.decision
+    who = f"`{made.verb}` of the table {each.table.name}, decided by {made.decided_by} at {made.decided_at} UTC,"
+    if each.refusal:
+        return f"{who} would be refused: {each.refusal}"
+    return f"{who} is obeyed before the next round: this plan counts on it"

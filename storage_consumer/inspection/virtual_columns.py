@@ -56,17 +56,26 @@ def known_stored(history: Iterable[TableDefinition]) -> frozenset[str]:
     return _followed(history, stored=True)
 
 
+def virtual_after(before: frozenset[str], step: TableDefinition) -> frozenset[str]:
+    """Return the folded names of a table's virtual generated columns after a statement, `before` being those before it."""
+    return _after(before, step, stored=False)
+
+
 def _followed(steps: Iterable[TableDefinition], *, stored: bool) -> frozenset[str]:
     """Return which columns are generated ones after these steps, if none was before them."""
     generated: frozenset[str] = frozenset()
     for each in steps:
-        renamed = renamed_columns(each.query)
-        moved = {new for new, old in renamed.items() if old in generated}
-        kept = frozenset[str]() if creates_as_listed(each) else generated - {*renamed, *renamed.values()}
-        found = ((kept | moved) - _redefined(each.query)) | _generated(each.query, stored=stored)
-        # A column that is no longer listed was dropped; its name may come back as an ordinary one.
-        generated = found & {folded_name(column.name) for column in each.columns} if each.columns else found
+        generated = _after(generated, each, stored=stored)
     return generated
+
+
+def _after(before: frozenset[str], step: TableDefinition, *, stored: bool) -> frozenset[str]:
+    renamed = renamed_columns(step.query)
+    moved = {new for new, old in renamed.items() if old in before}
+    kept = frozenset[str]() if creates_as_listed(step) else before - {*renamed, *renamed.values()}
+    found = ((kept | moved) - _redefined(step.query)) | _generated(step.query, stored=stored)
+    # A column that is no longer listed was dropped; its name may come back as an ordinary one.
+    return found & {folded_name(column.name) for column in step.columns} if step.columns else found
 
 
 def _redefined(query: str) -> frozenset[str]:

@@ -66,6 +66,9 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
 
     Raises `NotReplicable` if the table's newest structure and the target's do not fit.
     """
+    if target.is_planned:
+        versions = _unread(step, upstream, "", virtual=target.virtual, is_uncompared=True)
+        return replace(unread_work(index, step, upstream), name=target.name, versions=versions)
     # Without commit-ts nothing shows that rows are of before the commit range.
     former = {
         place: each for place, each in step.definitions.items() if upstream.has_commit_ts and step.is_former(each)
@@ -266,17 +269,24 @@ def unread_work(index: int, step: RowStep, upstream: Upstream, missing: str = ""
 
 
 def _unread(
-    step: RowStep, upstream: Upstream, misfit: str, *, is_all_duplicates: bool = False
+    step: RowStep,
+    upstream: Upstream,
+    misfit: str,
+    *,
+    virtual: frozenset[str] = frozenset(),
+    is_all_duplicates: bool = False,
+    is_uncompared: bool = False,
 ) -> dict[VersionKey, VersionPlan]:
-    """Return the plan for directories of which no row may be in the commit range, unless all are repeats."""
+    """Return the plan for directories of which no row may be in the commit range, unless all are repeats or only counted."""
     return {
         place: VersionPlan(
-            layout=row_layout(definition, frozenset(), upstream),
+            layout=row_layout(definition, virtual, upstream),
             low=_low(definition, step.commit_range),
             written=(),
             key=(),
             misfit=misfit,
             is_all_duplicates=is_all_duplicates,
+            is_uncompared=is_uncompared,
         )
         for place, definition in step.definitions.items()
     }
@@ -357,6 +367,8 @@ def _misfit(layout: RowLayout, target: TargetTable) -> str:
 
 def altered(definition: TableDefinition, target: TargetTable, upstream: Upstream) -> str:
     """Return which columns the target's table lacks, or holds in less room than the source, so that values may have been lost; "" for none."""
+    if target.is_planned:
+        return ""
     layout, there = row_layout(definition, target.virtual, upstream), {folded_name(c.name): c for c in target.columns}
     left_out = layout.unselected | {*hidden_columns(layout.columns)}
     pairs = [(c, there.get(name)) for c in layout.columns if (name := folded_name(c.name)) not in left_out]

@@ -96,6 +96,8 @@ class VersionPlan:
     """Why its rows do not fit the target's current table; empty if they do. If set, no row in the commit range may be of this version."""
     is_all_duplicates: bool = False
     """Whether all its rows are repeated deliveries, though they have no commit-ts: the table was dropped after them."""
+    is_uncompared: bool = False
+    """Whether its rows are only counted: nobody knows the table yet to which a plan would have them written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

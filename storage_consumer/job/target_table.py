@@ -65,6 +65,8 @@ class TargetTable:
     """What to do if the table exists but its columns are not shown; empty if they are."""
     is_view: bool = False
     """Whether it is a view, so that rows written to it would go into other tables."""
+    is_planned: bool = False
+    """Whether statements that a plan has not run make it what it is: no more than its name and its columns' names is known."""
 
     @property
     def virtual(self) -> frozenset[str]:

@@ -69,6 +69,9 @@ class Buffer:
             if self.version.is_all_duplicates:
                 tally.duplicates += 1
                 continue
+            if self.version.is_uncompared:
+                tally.taken += 1
+                continue
             tally.taken += self._take(change, rank, file.source)
             if self.is_full:
                 yield from self.blocks()

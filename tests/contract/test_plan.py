@@ -14,8 +14,9 @@ from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.load import load
 from storage_consumer.dry_run.result import Outcome, Plan
 from storage_consumer.errors import ConfigError
+from tests.harness.plans import planned_and_run
 from tests.harness.servers import KINDS, DatabaseServer
-from tests.harness.small_bucket import CONFIG, SmallBucket, row, ts
+from tests.harness.small_bucket import CONFIG, ID_NAME, SmallBucket, column, row, ts
 
 pytestmark = pytest.mark.server
 READS = re.compile(
@@ -112,6 +113,39 @@ def test_tables_of_the_target(mariadb: DatabaseServer, tmp_path: Path) -> None:
     found = plan(bucket, mariadb.uri)
     assert [(stop.table, "error 1050" in stop.error) for stop in found.halts] == [("d.a", True)]
     assert len([warning for warning in found.warnings if "not empty" in warning and "d.a" in warning]) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_first_statements_are_checked(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Tables that are missing, or there already, halt in the plan as on the server; names inside a table only the server compares."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    bucket = SmallBucket(root=tmp_path / "bucket")
+    bucket.create("d.altered", "d.dropped", "d.renamed", "d.onto", "d.fine", "d.emptied", "d.twice")
+    bucket.metadata(ts(3))
+    with Consumer(upstream_uri=bucket.uri, downstream_uri=server.uri, config=CONFIG) as consumer:
+        assert planned_and_run(consumer, server) == []
+        for table in ("altered", "dropped", "emptied"):
+            server.query(f"DROP TABLE d.{table}")
+        server.query("CREATE TABLE d.created (id INT PRIMARY KEY)")
+        added = (*ID_NAME, column("x", "INT"))
+        bucket.schema("d.altered", ts(4), "ALTER TABLE `altered` ADD COLUMN `x` INT", 5, added)
+        bucket.schema("d.dropped", ts(4), "DROP TABLE `dropped`", 4)
+        bucket.schema("d.emptied", ts(4), "TRUNCATE TABLE `emptied`", 11)
+        bucket.schema("d.onto", ts(4), "RENAME TABLE `renamed` TO `onto`", 14)
+        bucket.schema("d.created", ts(4), "CREATE TABLE `created` (id INT PRIMARY KEY, name VARCHAR(20))", 3)
+        bucket.schema("d.fine", ts(4), "ALTER TABLE `fine` ADD COLUMN `x` INT", 5, added)
+        bucket.schema("d.twice", ts(4), "ALTER TABLE `twice` ADD INDEX `i` (`name`)", 7)
+        bucket.schema("d.twice", ts(5), "ALTER TABLE `twice` DROP INDEX `i`", 8)
+        bucket.rows("d.twice", 1, row("d.twice", 6, "1", '"one"'), version=ts(5))
+        bucket.metadata(ts(9))
+        found = consumer.plan()
+        assert planned_and_run(consumer, server) == []
+    expected = {"altered": 1146, "dropped": 1051, "emptied": 1146, "onto": 1050, "created": 1050}
+    assert {stop.table: int(stop.error.partition("error ")[2][:4]) for stop in found.halts} == {
+        f"d.{table}": number for table, number in expected.items()
+    }
+    (unchecked,) = [each for each in found.statements if each.unknown]
+    assert (unchecked.run, unchecked.outcome) == (("ALTER TABLE `twice` DROP INDEX `i`",), Outcome.RUN)
 
 
 def test_another_buckets_state(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def table_defaults(statement: Statement) -> list[Edit]:
     """Write the source's defaults into a CREATE TABLE that names none, if the target's database has others."""
     found, (_, end) = statement.found, statement.body
     wanted = statement.source_collation
-    if end < 0 or statement.collation in (None, wanted) or _says_charset(found, end, len(found), 0):
+    if end < 0 or statement.collation in (None, "", wanted) or _says_charset(found, end, len(found), 0):
         return []
     return [(found[end].end, found[end].end, f" DEFAULT CHARACTER SET {wanted.partition('_')[0]} COLLATE {wanted}")]
 

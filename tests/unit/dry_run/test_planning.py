@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import deepcopy
-from typing import Literal
+from types import SimpleNamespace
+from typing import Any, Literal, cast
 
 import pytest
 
-from storage_consumer.dry_run.planning import planned
+from storage_consumer.checkpoint.reading import StateReader
+from storage_consumer.dry_run.planning import Heard, PlanSources, planned
 from storage_consumer.dry_run.result import Outcome, Plan
-from storage_consumer.dry_run.sources import PlanSources
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import TableName
 from storage_consumer.plan.journal import FAILED
 from storage_consumer.plan.table_decisions import Verb
-from storage_consumer.ports import Decision
+from storage_consumer.ports import Decision, ServerInfo
 from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.harness.twins.state import MemoryState
 from tests.harness.twins.target import FACTS, MemoryTarget
@@ -25,7 +26,7 @@ from tests.unit.driving import World, of, two_tables
 
 
 class ReadTarget(MemoryTarget):
-    """The twin of a target that is only read."""
+    """The twin of a target that is only read, with all of its roles."""
 
     def read(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
         """The same as `describe`: the twin notes no keys."""
@@ -35,13 +36,13 @@ class ReadTarget(MemoryTarget):
         """Whether a table has a row."""
         return bool(self._records.rows.get(name.folded()))
 
-    def partitions(self, name: TableName) -> frozenset[str]:  # noqa: ARG002 - of the port
-        """No partitions."""
-        return frozenset()
-
     def noted(self, names: Iterable[TableName]) -> dict[TableName, list[str]]:  # noqa: ARG002 - of the port
         """No notes."""
         return {}
+
+    def server_info(self) -> ServerInfo:
+        """What the twin is."""
+        return FACTS
 
 
 def plan_of(world: World, *, rows: bool | None = None) -> Plan:
@@ -50,17 +51,16 @@ def plan_of(world: World, *, rows: bool | None = None) -> Plan:
     # A reader asks for no lease; the twin lets only its holder read.
     state.progress._owned.epoch = world.records.epoch
     target = ReadTarget(world.records)
+    database: Any = SimpleNamespace(structure=target, ddl=target, key_notes=target, session=target)
     return planned(
         PlanSources(
             config=world.config,
             storage=world.bucket.storage,
-            stored=state if world.records.upstream else None,
-            structure=target,
-            zones=target,
-            notes=target,
-            server_info=FACTS,
+            stored=cast("StateReader", state) if world.records.upstream else None,
+            database=database,
             writer="",
             clock=world.clock,
+            heard=Heard(),
         ),
         rows=rows,
     )
@@ -95,7 +95,7 @@ def test_nothing_is_written() -> None:
 
 
 def test_later_statements_see_earlier_ones() -> None:
-    """A table that is created, renamed and dropped in one round is planned as the round does it; one that is there twice halts."""
+    """A table that is created, renamed and dropped in one round is planned in the round's order; one that is there already halts."""
     world = two_tables()
     world.once()
     world.bucket.schema("shop.c", ts(4), "CREATE TABLE `c` (id INT PRIMARY KEY, name VARCHAR(20))", 3)
@@ -115,19 +115,94 @@ def test_later_statements_see_earlier_ones() -> None:
     assert [(each.table, each.rows) for each in plan.rows] == [("shop.a", of(summary, "shop.a").rows)]
 
 
-@pytest.mark.parametrize("is_same", [True, False])
-def test_a_view_over_all_columns(*, is_same: bool) -> None:
-    """It is planned as the round makes it: left out where the asterisk stands for other columns than at the source."""
+def test_only_the_first_statement_of_a_table_is_checked() -> None:
+    """What follows another one of its table, or reads what one changes, is shown as it would be sent, and said to be unchecked."""
     world = two_tables()
-    columns = ID_NAME if is_same else (*ID_NAME, column("note", "INT"))
-    world.bucket.schema("shop.v", ts(4), "CREATE VIEW `shop`.`v` AS SELECT * FROM `shop`.`a`", 21, columns)
+    world.once()
+    added = (*ID_NAME, column("more", "INT"))
+    world.bucket.schema("shop.a", ts(4), "ALTER TABLE `a` ADD COLUMN `more` INT", 5, added)
+    world.bucket.schema("shop.a", ts(5), "ALTER TABLE `a` ADD COLUMN `more` INT", 5, added)
+    world.bucket.schema("shop.v", ts(6), "CREATE VIEW `shop`.`v` AS SELECT `id` FROM `shop`.`a`", 21)
+    world.bucket.schema("shop.b", ts(7), "DROP TABLE `b`", 4)
+    world.bucket.metadata(ts(9))
+    plan = plan_of(world)
+    assert [(each.table, each.outcome, each.unknown) for each in plan.statements] == [
+        ("shop.a", Outcome.RUN, ""),
+        ("shop.b", Outcome.RUN, ""),
+        ("shop.a", Outcome.RUN, "an earlier statement of this plan changes shop.a"),
+        ("shop.v", Outcome.RUN, "an earlier statement of this plan changes shop.a"),
+    ]
+    assert plan.statements[2].run == ("ALTER TABLE `a` ADD COLUMN `more` INT",)
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind", "error"),
+    [
+        ("ALTER TABLE `a` ADD COLUMN `more` INT", 5, "error 1146: Table 'shop.a' doesn't exist"),
+        ("DROP TABLE `a`", 4, "error 1051: Unknown table 'shop.a'"),
+        ("RENAME TABLE `a` TO `b`", 14, "error 1050: Table 'b' already exists"),
+    ],
+)
+def test_a_first_statement_that_the_target_refuses(statement: str, kind: int, error: str) -> None:
+    """A table or database that is not there, or is there already, halts in the plan as on the server."""
+    world = two_tables()
+    world.once()
+    if kind != 14:
+        del world.records.structures[TableName(schema="shop", table="a")]
+    world.bucket.schema("shop.b" if kind == 14 else "shop.a", ts(4), statement, kind)
     world.bucket.metadata(ts(9))
     plan, summary = plan_of(world), world.once()
-    assert [each.outcome for each in plan.statements if each.table == "shop.v"] == [
-        Outcome.RUN if is_same else Outcome.SKIP
+    assert error in plan.halts[0].error
+    assert [stop.table for stop in plan.halts] == [*summary.halted_tables]
+
+
+def test_a_database_that_comes_again() -> None:
+    """After DROP DATABASE its tables are gone for the plan too, and what is created under their names is unchecked."""
+    world = two_tables()
+    world.once()
+    world.bucket.schema("shop", ts(4), "DROP DATABASE `shop`", 2)
+    world.bucket.schema("shop", ts(5), "CREATE DATABASE `shop`", 1)
+    world.bucket.schema("shop.a", ts(6), "CREATE TABLE `a` (id INT PRIMARY KEY, name VARCHAR(20))", 3)
+    world.bucket.rows("shop.a", 1, row("shop.a", 7, "2", '"two"'), version=ts(6))
+    world.bucket.metadata(ts(9))
+    plan = plan_of(world)
+    assert [(each.table, bool(each.unknown)) for each in plan.statements] == [
+        ("shop", False),
+        ("shop", True),
+        ("shop.a", True),
     ]
-    assert ("shop.v" in {str(name) for name in world.records.structures}) == is_same
-    assert (plan.halts, summary.halted) == ((), ())
+    assert (plan.databases, plan.halts) == (("shop",), ())
+    done, summary = len(world.records.effects), world.once()
+    assert [text for each in plan.statements for text in each.run] == world.records.effects[done:]
+    assert [(each.table, each.rows) for each in plan.rows] == [("shop.a", of(summary, "shop.a").rows)]
+
+
+def test_rows_after_a_statement_are_only_counted() -> None:
+    """Nobody knows the structure that they meet: only rows that cannot be decoded stop their table. Virtual columns are not in them."""
+    world = two_tables()
+    body = "`a` INT, `b` INT AS (`a` + 1), `c` VARCHAR(20)"
+    columns = (column("a", "INT"), column("b", "INT"), column("c", "VARCHAR"))
+    world.bucket.schema("shop.k", ts(1), f"CREATE TABLE `k` ({body})", 3, columns)
+    world.bucket.rows("shop.k", 1, row("shop.k", 2, "1", '"x"'), row("shop.k", 3, "1", '"y"', operation="U"))
+    plan = plan_of(world)
+    assert [(each.table, each.rows, each.error) for each in plan.rows] == [
+        ("shop.a", 1, ""),
+        ("shop.b", 1, ""),
+        ("shop.k", 2, ""),
+    ]
+
+
+def test_a_view_over_all_columns() -> None:
+    """What its asterisk stands for is not compared, which is said."""
+    world = two_tables()
+    world.once()
+    world.bucket.schema("shop.v", ts(4), "CREATE VIEW `shop`.`v` AS SELECT * FROM `shop`.`a`", 21)
+    world.bucket.metadata(ts(9))
+    (statement,) = plan_of(world).statements
+    assert (statement.outcome, statement.unknown) == (
+        Outcome.RUN,
+        "its * may stand for other columns than at the source",
+    )
 
 
 def test_rows_that_stop_their_table() -> None:
