@@ -51,5 +51,5 @@ def test_a_scrape_has_nothing_to_complain_of() -> None:
         processes=ProcessLook(3306),
         expiration_days=1,
     )
-    body = Exposition(sources, 10).page(Request(path="/metrics", query={})).body
+    body = Exposition(sources, 10).page(Request(query={})).body
     assert promtool("check", "metrics", given=body) == ""

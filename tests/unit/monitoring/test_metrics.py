@@ -60,7 +60,7 @@ def _exposition(recorder: Recorder, *, most_tables: int = 100, max_lag: float | 
 
 def _scraped(exposition: Exposition) -> dict[tuple[str, str], float]:
     """Return (name without prefix, value of its label) → value."""
-    text = exposition.page(Request(path="/metrics", query={})).body.decode()
+    text = exposition.page(Request(query={})).body.decode()
     return {
         (sample.name.removeprefix(PREFIX), next(iter(sample.labels.values()), "")): sample.value
         for family in text_string_to_metric_families(text)
@@ -106,7 +106,7 @@ def test_what_is_exported_is_what_the_table_says(recorder: Recorder) -> None:
         ("", text_string_to_metric_families),
         ("application/openmetrics-text; version=1.0.0", openmetrics),
     ):
-        response = exposition.page(Request(path="/metrics", query={}, accept=accept))
+        response = exposition.page(Request(query={}, accept=accept))
         assert ("openmetrics" in response.content_type) == bool(accept)
         found = {}
         for family in parse(response.body.decode()):
@@ -305,7 +305,7 @@ def test_ten_thousand_tables(recorder: Recorder) -> None:
     exposition = _exposition(recorder)
     _round(recorder, _summary(tables=tables))
     began = time.perf_counter()
-    body = exposition.page(Request(path="/metrics", query={})).body
+    body = exposition.page(Request(query={})).body
     assert time.perf_counter() - began < 0.5
     assert len(body) < 100_000
 

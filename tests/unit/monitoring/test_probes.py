@@ -12,7 +12,7 @@ from tests.harness.twins.storage import FakeClock
 
 _AT = 1_700_000_000
 _TSO = _AT * 1000 << 18
-_REQUEST = Request(path="/", query={})
+_REQUEST = Request(query={})
 
 
 class Rig:

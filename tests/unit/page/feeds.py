@@ -52,5 +52,5 @@ class Feed:
 
     def answer(self, route: str = "/", below: str = "", **query: str) -> tuple[HTTPStatus, str]:
         """Return what is answered at a route."""
-        found = self.site.routes()[route](Request(path=route + below, query=query, below=below))
+        found = self.site.routes()[route](Request(query=query, below=below))
         return found.status, found.body.decode()

@@ -130,7 +130,7 @@ def test_self_contained(feed: Feed, route: str, below: str) -> None:
         for name in ("href", "action"):
             assert not re.match(r"(?i)[a-z+.-]*:?//|javascript:", attributes.get(name, ""))
     assert re.findall(r"@import|url\(", text) == []
-    found = feed.site.routes()[route](Request(path=route, query={}, below=below))
+    found = feed.site.routes()[route](Request(query={}, below=below))
     policy = found.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
