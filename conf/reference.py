@@ -27,7 +27,7 @@ from storage_consumer.doctor.checks import CHECKS
 from storage_consumer.doctor.findings import GROUPS as CHECK_GROUPS
 from storage_consumer.doctor.findings import group_of
 from storage_consumer.errors import Abandoned, StorageConsumerError
-from storage_consumer.monitoring.metric_table import METRICS, PREFIX
+from storage_consumer.monitoring.collector import METRICS, PREFIX
 from storage_consumer.telemetry import EVENTS, TSO_FIELDS
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -191,7 +191,7 @@ def log_events() -> Iterator[str]:
 
 def metrics() -> Iterator[str]:
     """Yield the blocks of the page about metrics."""
-    yield _title("Metrics", "storage_consumer/monitoring/metric_table.py")
+    yield _title("Metrics", "storage_consumer/monitoring/collector.py")
     yield (
         "`--metrics-listen` serves these metrics on `/metrics`, and `--metrics-textfile` writes them into a file. "
         "[Monitoring](../operations/monitoring.md) says how to switch them on, and [Prometheus alerts](../operations/prometheus-alerts.md) what to do about "

@@ -63,7 +63,7 @@ from storage_consumer.ports import Ddl, Journal
 from storage_consumer.signals import Stop, StopSignal
 from storage_consumer.spark.pipeline import SparkPipeline
 from storage_consumer.storage.open import open_storage
-from storage_consumer.summary import Progress, RoundSummary, RunningStatement, Silent
+from storage_consumer.summary import Progress, RoundSummary, RunningStatement
 from storage_consumer.telemetry import Log, heard_by, listen
 
 _log = Log("api")
@@ -90,7 +90,9 @@ class Consumer:
         """Load and check the settings; raise `ConfigError` if they are wrong. `progress` receives the progress of each round."""
         self._loaded: Loaded = load(options, os.environ)
         self._clock = SystemClock()
-        self._recorder = recorder = Recorder(progress or Silent(), self._clock, __version__)
+        # The program brings its own recorder, which it shows; anybody else's `progress` is told what ours counts.
+        recorder = progress if isinstance(progress, Recorder) else Recorder(self._clock, __version__, progress)
+        self._recorder = recorder
         # A consumer that is dropped without being closed must not be kept, nor called, by the log.
         self._stop_listening = finalize(self, listen(lambda event, _level, fields: recorder.heard(event, fields)))
         self._reporting: Reporting | None = None
@@ -108,7 +110,7 @@ class Consumer:
             is_writer=lambda: self.is_writer,
             statements=self.running_statements,
             processes=ProcessLook(self._loaded.config.downstream.port),
-            max_lag=self._loaded.config.monitoring.ready_lag,
+            silent_seconds=lambda: self.silent_seconds,
             expiration_days=self._loaded.config.upstream.file_expiration_days,
         )
         page = status_site(
@@ -118,7 +120,7 @@ class Consumer:
             SystemClock(),
             max_lag=self._loaded.config.monitoring.ready_lag,
         )
-        self._showing = Showing(self._loaded.config.monitoring, sources, lambda: self.silent_seconds, page.routes())
+        self._showing = Showing(self._loaded.config.monitoring, sources, page.routes())
 
     @property
     def notices(self) -> tuple[str, ...]:

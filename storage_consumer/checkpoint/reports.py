@@ -6,6 +6,8 @@ round for it; the epoch keeps an older writer from replacing the report of a new
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from sqlalchemy import delete, func, insert, select, update
 
 from storage_consumer.checkpoint.transactions import OwnedTransactions
@@ -41,7 +43,7 @@ class StoredReports:
             if not done.rowcount:
                 # The first report of all; or a newer owner's stands there, which IGNORE keeps.
                 connection.execute(insert(report).prefix_with("IGNORE").values(id=1, **new))
-            connection.execute(put(self._tables.minutes, minute.columns()))
+            connection.execute(put(self._tables.minutes, asdict(minute)))
             connection.execute(
                 delete(self._tables.minutes).where(self._tables.minutes.c.minute < minute.minute - KEPT_MINUTES)
             )

@@ -12,11 +12,11 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from storage_consumer import __version__, telemetry
-from storage_consumer.cli import arguments, failures, progress, screen
+from storage_consumer.cli import arguments, failures, screen
 from storage_consumer.cli.answer import answered
 from storage_consumer.cli.exit_codes import ExitCode
+from storage_consumer.cli.progress import shown
 from storage_consumer.cli.sd_notify import Notifier, Observable
-from storage_consumer.cli.ticker import Ticker
 from storage_consumer.cli.verbs import RUN
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.commands import run_command
@@ -26,8 +26,9 @@ from storage_consumer.config.sources import LogWish
 from storage_consumer.config.uris import secrets_in
 from storage_consumer.errors import Abandoned, ConfigError
 from storage_consumer.monitoring.on_halt import OnHalt, check_command
+from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.signals import Stop
-from storage_consumer.summary import Progress, RoundSummary, RunningStatement
+from storage_consumer.summary import RoundSummary
 
 _log = telemetry.Log("cli")
 
@@ -49,10 +50,6 @@ class Runnable(Observable, Protocol):
 
     def run(self, stop: Stop) -> RoundSummary:
         """Run rounds until `stop` is requested; return the summary of the last one."""
-        ...
-
-    def running_statements(self) -> tuple[RunningStatement, ...]:
-        """Return the statements that run on the target now; called from another thread."""
         ...
 
     def abandon(self) -> None:
@@ -134,13 +131,9 @@ def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory
     """Run a consumer to its end under these settings; turn every error into a log line and an `ExitCode`."""
     # Before anything can fail, so that each log begins with the version and the settings.
     _announce(loaded)
-    bar = progress.progress_for(wanted=loaded.program.progress)
     alerts = OnHalt(loaded.program.on_halt, _about(loaded.config), SystemClock())
     with Stop() as stop, alerts.listening():
-        notifier = Notifier(bar)
-        reporter = progress.Reporter(notifier, each_round=alerts.round_finished)
-        with _watched(reporter, bar):
-            return _ended(loaded, options, consumer, (reporter, notifier), stop)
+        return _ended(loaded, lambda: _work(loaded, options, consumer, alerts, stop), stop)
 
 
 def _about(config: Config) -> dict[str, object]:
@@ -155,16 +148,10 @@ def _about(config: Config) -> dict[str, object]:
     }
 
 
-def _ended(
-    loaded: Loaded,
-    options: Mapping[str, object],
-    consumer: ConsumerFactory,
-    watching: tuple[progress.Reporter, Notifier],
-    stop: Stop,
-) -> int:
+def _ended(loaded: Loaded, work: Callable[[], RoundSummary], stop: Stop) -> int:
     """Run a consumer to its end, and say how it ended."""
     try:
-        summary = _in_a_thread(lambda: _work(consumer, options, watching, stop, once=loaded.program.once))
+        summary = _in_a_thread(work)
     except ConfigError as error:
         return failures.told(error, _log_of(loaded), ExitCode.MISCONFIGURED)
     except Abandoned:
@@ -182,42 +169,20 @@ def _ended(
     return code
 
 
-@contextmanager
-def _watched(reporter: progress.Reporter, bar: Progress) -> Iterator[None]:
-    """Let the reporter hear of events, and all of them look at the clock, inside the block."""
-
-    def tick() -> None:
-        reporter.tick()
-        if isinstance(bar, progress.Bar):
-            bar.tick()
-
-    remove = telemetry.listen(reporter.heard)
-    try:
-        with Ticker(tick):
-            yield
-    finally:
-        remove()
-
-
 def _work(
-    consumer: ConsumerFactory,
-    options: Mapping[str, object],
-    watching: tuple[progress.Reporter, Notifier],
-    stop: Stop,
-    *,
-    once: bool,
+    loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory, alerts: OnHalt, stop: Stop
 ) -> RoundSummary:
-    reporter, notifier = watching
+    recorder = Recorder(SystemClock(), __version__)
     # Patience ends before the consumer closes: closing is not a job that could be called off.
     with (
-        consumer(**{**options, "progress": reporter}) as running,
-        notifier.telling(running, stop),
+        consumer(**{**options, "progress": recorder}) as running,
+        shown(recorder, running.running_statements, alerts.round_finished, wants_bar=loaded.program.progress),
+        Notifier(recorder).telling(running, stop),
         _patience(stop, running),
     ):
-        reporter.statements = running.running_statements
         # Only now, since there is nothing to abandon before; called immediately if the second signal came earlier.
         stop.on_abandon(running.abandon)
-        return running.run_once(stop) if once else running.run(stop)
+        return running.run_once(stop) if loaded.program.once else running.run(stop)
 
 
 @contextmanager

@@ -1,41 +1,67 @@
-"""How a round is shown: as a progress bar while it works off a backlog, and as one log line at its end."""
+"""How rounds are shown: as lines of the log, and as a bar on a terminal while one works off a backlog. Both read the recorder."""
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import Never, TextIO
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TextIO
 
-from tqdm import tqdm
+from wcwidth import wcswidth
 
 from storage_consumer import telemetry
-from storage_consumer.amounts import seconds_left
-from storage_consumer.cli.bar_line import Figures, bar_format, columns
-from storage_consumer.cli.round_watch import RoundWatch
-from storage_consumer.clock import span
+from storage_consumer.clock import Clock, SystemClock, span
 from storage_consumer.monitoring.health import lag_of
-from storage_consumer.summary import Progress, RoundSummary, RunningStatement, Silent
+from storage_consumer.monitoring.recorder import Recorder
+from storage_consumer.monitoring.report import Report, Work
+from storage_consumer.monitoring.ticker import Ticker
+from storage_consumer.summary import RoundSummary, RunningStatement
+from storage_consumer.telemetry import utc_time
 
 _log = telemetry.Log("display")
-MANY_FILES = 50
-"""Number of files and statements from which a round shows its bar immediately."""
 _NAMED = 10
 """Number of halted tables that a line names."""
-_LOGGED_AGAIN = 600.0
-"""Seconds between two lines about tables that stay halted."""
-_IDLE_EVERY = 600.0
-"""Seconds between two lines while rounds have nothing to do."""
+AGAIN = 600.0
+"""Seconds between two lines about tables that stay halted, and while rounds have nothing to do."""
+EVERY = 30.0
+"""Seconds between two lines about one round, and from its beginning to the first."""
+_LONGEST_QUERY = 200
+"""Characters of a statement that a line shows."""
 _OF_IDLE = ("checkpoint", "storage_checkpoint", "lag_seconds", "source_lag_seconds", "halted", "waiting")
+_OF_HALTED = ("halted", "halted_tables", "checkpoint", "checkpoint_running", "lag_seconds")
 _SECONDS = re.compile(r"\b\d+ s\b")
+MANY = 50
+"""Number of files and statements from which a round shows its bar immediately."""
 PATIENCE = 3.0
-"""Seconds after which a round with fewer files shows its bar too."""
+"""Seconds after which a round with fewer shows its bar too."""
+_LEAST_BAR = 8
+_USUAL = 80
+"""Columns of a terminal that does not tell its width."""
+Statements = Callable[[], Sequence[RunningStatement]]
+
+
+@contextmanager
+def shown(
+    recorder: Recorder, statements: Statements, each_round: Callable[[RoundSummary], None], *, wants_bar: bool
+) -> Iterator[None]:
+    """Show the rounds inside the block, and hand their summaries to `each_round`. `statements`: those that run on the target."""
+    clock = SystemClock()
+    log, bar = (
+        RoundLog(recorder, clock, statements),
+        bar_on(sys.stderr, recorder, clock, statements) if wants_bar else None,
+    )
+    looks = (log.tick, *((bar.tick,) if bar else ()))
+    # The bar first: it goes before the line about its round.
+    recorder.observers = (each_round, *((lambda _: bar.tick(),) if bar else ()), log.round_finished)
+    try:
+        with Ticker(lambda: [look() for look in looks]):
+            yield
+    finally:
+        if bar:
+            bar.close()
 
 
 def round_fields(summary: RoundSummary, now: float) -> dict[str, object]:
@@ -63,272 +89,226 @@ def round_fields(summary: RoundSummary, now: float) -> dict[str, object]:
     }
 
 
-def progress_for(*, wanted: bool, stream: TextIO | None = None) -> Progress:
-    """Return a bar on standard error if `wanted` and that is a terminal that can show one; else `Silent`."""
-    where = sys.stderr if stream is None else stream
-    # In a file or a pipe a bar would be a mass of control characters.
-    if wanted and where.isatty() and os.environ.get("TERM", "dumb") != "dumb":
-        return Bar(stream=where)
-    return Silent()
-
-
 def _standing(summary: RoundSummary) -> tuple[object, ...]:
     """Return what a round says of the tables beside its work: which stand still, what was skipped, and whether all is applied."""
-    waiting = tuple(table.table for table in summary.waiting)
-    paused = tuple(table.table for table in summary.paused)
-    return summary.halted_tables, paused, waiting, summary.skipped, summary.checkpoint < summary.storage_checkpoint
+    still = tuple((table.table, table.state) for table in (*summary.halted, *summary.paused, *summary.waiting))
+    return still, summary.skipped, summary.checkpoint < summary.storage_checkpoint
 
 
-class Reporter:
-    """A `Progress` that logs rounds and every change among waiting tables, and passes all calls on to another.
+class RoundLog:
+    """Logs rounds, every change among waiting tables, and at intervals, however long a round lasts, how far it is and what is halted.
 
-    `tick` logs what is to be said at intervals, however long a round lasts: how far it is, and which tables are halted.
     Rounds that did nothing and found nothing changed are at level debug; while there are only such, one line every ten minutes sums them up.
     """
 
     def __init__(
         self,
-        inner: Progress,
-        now: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
-        each_round: Callable[[RoundSummary], None] = lambda _: None,
+        recorder: Recorder,
+        clock: Clock,
+        statements: Statements = tuple,
     ) -> None:
-        """Pass calls on to `inner`, and summaries to `each_round` too; `now` returns the wall clock in seconds since 1970, `monotonic` seconds that only grow."""
-        self.statements: Callable[[], Sequence[RunningStatement]] = tuple
-        """Returns the statements that run on the target; called by `tick`."""
-        self._monotonic = monotonic
-        self._halted: tuple[str, ...] = ()
-        self._halts_logged_at = 0.0
-        self._inner = inner
-        self._each_round = each_round
-        self._now = now
-        self._waiting: dict[str, str] = {}
-        self._watch = RoundWatch(now, monotonic)
-        self._last: RoundSummary | None = None
-        self._logged_at = 0.0
-        self._idle_rounds = 0
+        """Have said nothing yet."""
+        self._recorder = recorder
+        self._statements = statements
+        self._clock = clock
         self._lock = threading.Lock()
-
-    def round_started(self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0) -> None:
-        """Begin to watch the round, and pass the call on."""
-        for each in (self._watch.started, self._inner.round_started):
-            each(files=files, size=size, storage_checkpoint=storage_checkpoint, statements=statements)
-
-    def advanced(self, *, files: int = 0, rows: int = 0, statements: int = 0) -> None:
-        """Count, and pass the call on."""
-        for each in (self._watch.advanced, self._inner.advanced):
-            each(files=files, rows=rows, statements=statements)
-
-    def ddl(self, *, table: str, query: str) -> None:
-        """Pass the call on."""
-        self._inner.ddl(table=table, query=query)
+        self._last: RoundSummary | None = None
+        self._waiting: dict[str, str] = {}
+        self._logged_at = self._halts_logged_at = 0.0
+        self._progress_logged_at = clock.monotonic()
+        self._progress: tuple[int, int] | None = None
+        """Files and rows of the last line about progress."""
+        self._idle_rounds = 0
+        self._halted: tuple[str, ...] = ()
 
     def round_finished(self, summary: RoundSummary) -> None:
         """Log the round, and each table that begins or ends to wait."""
-        self._watch.finished()
-        self._inner.round_finished(summary)
-        self._each_round(summary)
         # Without the seconds that some reasons hold, or each round would find a new one.
         waiting = {table.table: _SECONDS.sub("", table.error) for table in summary.waiting}
         for table in summary.waiting:
             if self._waiting.get(table.table) != waiting[table.table]:
                 _log.warning("table_waiting", table=table.table, checkpoint=table.checkpoint, error=table.error)
         # A table that has halted did not go on, though it waits no longer.
-        for name in self._waiting.keys() - waiting.keys() - {table.table for table in summary.halted}:
+        for name in self._waiting.keys() - waiting.keys() - {*summary.halted_tables}:
             _log.info("table_resumed", table=name)
         self._waiting = waiting
-        self._log_round(summary)
-        self._last = summary
-        self._log_halted(summary)
-
-    def heard(self, name: str, level: int, fields: Mapping[str, object]) -> None:
-        """Take an event of the log, as a listener."""
-        self._watch.heard(name, level, fields)
-
-    def tick(self) -> None:
-        """Log what is due; called about once a second, from a thread of its own."""
-        self._watch.tick(self.statements())
-        if self._last is not None:
-            self._log_halted(self._last)
-
-    def _log_round(self, summary: RoundSummary) -> None:
-        """Log a round that did something, or found something changed; of others only how many there were, now and then."""
         done = summary.rows or summary.written or summary.files or summary.ddls
         is_idle = not done and self._last is not None and _standing(self._last) == _standing(summary)
-        fields, now = round_fields(summary, self._now()), self._monotonic()
+        fields, now = round_fields(summary, self._clock.now()), self._clock.monotonic()
         (_log.debug if is_idle else _log.info)("round_finished", **fields)
         self._idle_rounds = self._idle_rounds + 1 if is_idle else 0
-        is_due = now - self._logged_at >= _IDLE_EVERY
+        is_due = now - self._logged_at >= AGAIN
         if is_idle and is_due:
             _log.info("idle", rounds=self._idle_rounds, **{name: fields[name] for name in _OF_IDLE})
             self._idle_rounds = 0
         if is_due or not is_idle:
             self._logged_at = now
+        self._last = summary
+        self._log_halted(summary)
+
+    def tick(self) -> None:
+        """Log what is due; called about once a second, from a thread of its own."""
+        if fields := self._progress_due():
+            _log.info("round_progress", **fields)
+        if self._last is not None:
+            self._log_halted(self._last)
 
     def _log_halted(self, summary: RoundSummary) -> None:
         """Log which tables are halted when that changes, and again while it lasts."""
-        halted, now = summary.halted_tables, self._monotonic()
+        halted, now = summary.halted_tables, self._clock.monotonic()
         with self._lock:  # a round that ends and `tick` may find the same
             # By a clock that only grows: whoever corrects the machine's time must not silence an alarm.
-            is_due = halted and (halted != self._halted or now - self._halts_logged_at >= _LOGGED_AGAIN)
+            is_due = halted and (halted != self._halted or now - self._halts_logged_at >= AGAIN)
             self._halted = halted
             if is_due:
                 self._halts_logged_at = now
         if is_due:
-            fields = round_fields(summary, self._now())
-            names = ("halted", "halted_tables", "checkpoint", "checkpoint_running", "lag_seconds")
-            _log.error("tables_halted", **{name: fields[name] for name in names}, error=summary.halted[0].error)
+            fields = round_fields(summary, self._clock.now())
+            _log.error("tables_halted", **{name: fields[name] for name in _OF_HALTED}, error=summary.halted[0].error)
+
+    def _progress_due(self) -> dict[str, object]:
+        """Return the fields of a line about progress; none if nothing runs, or the round or the last line is not old enough."""
+        age, statements, at = self._recorder.round_seconds, self._statements(), self._clock.monotonic()
+        oldest = max([age or 0.0, *(each.seconds for each in statements)])
+        if oldest < EVERY or at - self._progress_logged_at < EVERY:
+            return {}
+        self._progress_logged_at = at
+        report = self._recorder.report()
+        work, fields = report.work, dict[str, object]()
+        # Beside a statement that outlasts them, short rounds come and go.
+        if age is None or (age < EVERY and statements):
+            phase = "statement"
+        else:
+            fields["seconds"] = round(age, 1)
+            phase = "poll" if work is None else "rows"
+            if work is not None:
+                fields |= self._fields_of(work, report, age)
+                # Rows go on beside a statement; it is what the round waits for if no more of them were read.
+                done = (work.files_done, work.rows)
+                if statements and (done == self._progress or work.files_done == work.files):
+                    phase = "statement"
+                self._progress = done
+        return {"phase": phase, **fields, **_of_statements(statements)}
+
+    def _fields_of(self, work: Work, report: Report, age: float) -> dict[str, object]:
+        fields: dict[str, object] = {
+            "files_done": work.files_done,
+            "files": work.files,
+            "bytes": work.bytes,
+            "rows": work.rows,
+            "rows_per_second": round(work.rows / max(age, 0.001)),
+            "storage_checkpoint": report.source_checkpoint,
+        }
+        if work.statements:
+            fields |= {"ddls_done": work.statements_done, "ddls": work.statements}
+        if left := work.seconds_left:
+            fields |= {"seconds_left": round(left), "expected_end": utc_time(self._clock.now() + left)}
+        return fields
+
+
+def _of_statements(statements: Sequence[RunningStatement]) -> dict[str, object]:
+    """Return the fields about the statement that has been running longest, and how many run."""
+    if not statements:
+        return {}
+    longest = max(statements, key=lambda each: each.seconds)
+    query = longest.query if len(longest.query) <= _LONGEST_QUERY else f"{longest.query[: _LONGEST_QUERY - 1]}…"
+    return {
+        "statements": len(statements),
+        "table": longest.table,
+        "version": longest.version,
+        "query": query,
+        "statement_seconds": round(longest.seconds, 1),
+    }
+
+
+def bar_on(stream: TextIO, recorder: Recorder, clock: Clock, statements: Statements = tuple) -> Bar | None:
+    """Return a bar if the stream is a terminal that can show one: in a file or a pipe it would be a mass of control characters."""
+    can_show = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return Bar(stream, recorder, clock, statements) if can_show else None
 
 
 class Bar:
-    """A `Progress` on a terminal: statements, files, rows, rows/s, lag of the checkpoint behind the wall clock, time left.
+    """One line on a terminal: how far the running round is, its lag, and when it should be over.
 
     It appears only while a round takes long, and leaves nothing on the screen. It fits the terminal's width, also after a
     resize, and uses no colours. Calls may come from any thread. A terminal that is gone ends the bar, and nothing else.
     """
 
-    def __init__(
-        self,
-        *,
-        stream: TextIO,
-        now: Callable[[], float] = time.time,
-        many_files: int = MANY_FILES,
-        patience: float = PATIENCE,
-        every: float = 0.1,
-    ) -> None:
-        """Show the bar on `stream`; `now` returns the wall clock in seconds since 1970, and the bar moves at most once per `every` seconds."""
+    def __init__(self, stream: TextIO, recorder: Recorder, clock: Clock, statements: Statements = tuple) -> None:
+        """Step aside for lines of the log, until `close`."""
         self._stream = stream
-        self._now = now
-        self._many_files = many_files
-        self._patience = patience
-        self._every = every
+        self._recorder = recorder
+        self._statements = statements
+        self._clock = clock
         self._lock = threading.RLock()
-        self._bar: tqdm[Never] | None = None
-        self._width = 0
-        self._started = 0.0
-        self._drawn_at = -every
-        self._figures = Figures()
-        self._rows = 0
-        self._checkpoint = 0
-        self._storage_checkpoint = 0
-
-    def round_started(self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0) -> None:  # noqa: ARG002 - files and statements are the scale
-        """Prepare a bar if there is anything to do."""
-        with self._drawing():
-            self._close()
-            self._rows, self._started, self._storage_checkpoint = 0, time.monotonic(), storage_checkpoint
-            self._figures = Figures(files=files, statements=statements)
-            if not self._figures.steps:
-                return
-            # It never draws by itself: how long it waits to be shown, and what the line holds, is decided here.
-            self._bar = tqdm(total=self._figures.steps, file=self._stream, leave=False, delay=math.inf, miniters=1)
-            telemetry.around_writes(self._aside)
-            self._draw()
-
-    def advanced(self, *, files: int = 0, rows: int = 0, statements: int = 0) -> None:
-        """Move the bar."""
-        with self._drawing():
-            self._rows += rows
-            done, ran = self._figures.done + files, self._figures.statements_done + statements
-            self._figures = replace(self._figures, done=done, statements_done=ran)
-            if self._bar is not None:
-                self._bar.n = self._figures.steps_done
-                self._draw(at_most_every=self._every)
-
-    def ddl(self, *, table: str, query: str) -> None:  # noqa: ARG002 - a statement can be longer than a line
-        """Name the table whose statement runs."""
-        with self._drawing():
-            # A name is data from outside: a terminal would obey what it holds.
-            self._figures = replace(self._figures, statement=f"DDL on {telemetry.escaped(telemetry.redact(table))}")
-            self._draw()
-
-    def round_finished(self, summary: RoundSummary) -> None:
-        """Remove the bar."""
-        with self._drawing():
-            # A round before the first checkpoint reports 0, which says nothing about the lag.
-            self._checkpoint = summary.checkpoint or self._checkpoint
-            self._close()
+        self._line = ""
+        """What is on the screen."""
+        telemetry.around_writes(self._aside)
 
     def tick(self) -> None:
-        """Move the times on; called about once a second, since no file may move for minutes."""
-        with self._drawing():
-            self._draw()
+        """Show how far the round is, or nothing between rounds and in a short one; called about once a second."""
+        work = self._recorder.report().work
+        is_due = work is not None and work.steps and (work.steps >= MANY or work.seconds >= PATIENCE)
+        self._show(bar_line(self._texts(work), work, _columns(self._stream)) if work is not None and is_due else "")
 
-    @contextmanager
-    def _drawing(self) -> Iterator[None]:
-        """Let one thread draw at a time; give the bar up if the terminal is gone."""
+    def close(self) -> None:
+        """Take it away for good."""
+        telemetry.around_writes(None)
+        self._show("")
+
+    def _texts(self, work: Work) -> Iterator[str]:
+        """Yield what the line says, the most important first."""
+        known = lag_of(self._recorder.summary().checkpoint, self._clock.now())
+        # Before the checkpoint is known, the bucket's lag is a lower limit: the target is never ahead of the bucket.
+        least = lag_of(self._recorder.report().source_checkpoint, self._clock.now())
+        if known is not None or least is not None:
+            yield f"lag {span(known)}" if known is not None else f"lag >{span(least or 0.0)}"
+        yield f"{span(work.seconds_left) if work.seconds_left is not None else '?'} left"
+        for each in sorted(self._statements(), key=lambda each: -each.seconds)[:1]:
+            # A name is data from outside: a terminal would obey what it holds.
+            yield f"DDL on {telemetry.escaped(telemetry.redact(each.table))}"
+        yield work.counted
+        yield f"{work.rows / max(work.seconds, 0.001):,.0f} rows/s"
+        yield f"{work.rows:,} rows"
+
+    def _show(self, line: str) -> None:
+        """Put a line in the place of the one on the screen."""
         with self._lock:
-            try:
-                yield
-            except (OSError, ValueError):  # the second one if the stream was closed
-                telemetry.around_writes(None)
-                if self._bar is not None:
-                    self._bar.disable = True
-                    self._bar = None
-
-    def _draw(self, at_most_every: float = 0.0) -> None:
-        bar, now = self._bar, time.monotonic()
-        if bar is None or not self._is_due() or now - self._drawn_at < at_most_every:
-            return
-        self._drawn_at = now
-        self._fit(bar)
-        bar.bar_format = bar_format(self._shown(), self._width)
-        # Our own lock is held; tqdm would keep its own for ever if the terminal is gone.
-        bar.refresh(nolock=True)
-
-    def _fit(self, bar: tqdm[Never]) -> None:
-        """Take over the terminal's width."""
-        width = columns(self._stream)
-        if width != self._width:
-            # What is left of the old line, which a terminal may have wrapped; tqdm would blank it in its old length.
-            self._stream.write("\r\x1b[J" if self._width else "")
-            bar.sp = tqdm.status_printer(self._stream)  # where tqdm itself keeps it
-            self._width = width
-        bar.ncols = width
-
-    def _close(self) -> None:
-        if self._bar is not None:
-            # First, so that no line of the log looks for a bar that is gone.
-            telemetry.around_writes(None)
-            # tqdm takes away only what it has drawn by itself.
-            if self._is_due():
-                self._fit(self._bar)
-                self._bar.clear(nolock=True)
-            self._bar.close()
-            self._bar = None
-
-    def _is_due(self) -> bool:
-        """Return whether the bar may be on the screen by now."""
-        patience = 0.0 if self._figures.steps >= self._many_files else self._patience
-        return self._bar is not None and time.monotonic() - self._started >= patience
+            if line or self._line:
+                # The second error comes from a stream that was closed.
+                with suppress(OSError, ValueError):
+                    self._stream.write(f"\r\x1b[J{line}")
+                    self._stream.flush()
+            self._line = line
 
     @contextmanager
     def _aside(self) -> Iterator[None]:
-        """Take the bar off the screen for a line of the log, and put it back below; do nothing before its time."""
+        """Take the bar off the screen for a line of the log, and put it back below."""
         with self._lock:
-            with self._drawing():
-                if self._bar is not None and self._is_due():
-                    self._fit(self._bar)
-                    self._bar.clear(nolock=True)
+            line = self._line
+            self._show("")
             yield
-            with self._drawing():
-                self._draw()
+            self._show(line)
 
-    def _shown(self) -> Figures:
-        """Return the figures of now; before the checkpoint is known, the bucket's lag is a lower limit."""
-        # The first call may come in the same instant as the start.
-        passed = max(time.monotonic() - self._started, 0.001)
-        known = lag_of(self._checkpoint, self._now())
-        # The target is never ahead of the bucket.
-        least = lag_of(self._storage_checkpoint, self._now())
-        lag = f"lag {span(known)}" if known is not None else f"lag >{span(least)}" if least is not None else ""
-        figures = self._figures
-        left = seconds_left(passed, (figures.done, figures.files), (figures.statements_done, figures.statements))
-        return replace(
-            figures,
-            passed=span(passed),
-            left=span(left) if left is not None else "?",
-            rows=f"{self._rows:,} rows",
-            rate=f"{self._rows / passed:,.0f} rows/s",
-            lag=lag,
-        )
+
+def bar_line(texts: Iterator[str], work: Work, width: int) -> str:
+    """Return a line of at most `width` columns: the percentage, a bar, and as many of the texts as there is room for."""
+    percentage = f"{work.steps_done * 100 // work.steps}%"
+    said = list(texts)
+    for count in range(len(said), 0, -1):
+        text = ", ".join(said[:count])
+        room = width - len(percentage) - max(len(text), wcswidth(text)) - 2
+        if room >= (_LEAST_BAR if count > 1 else 0):
+            full = min(room, room * work.steps_done // work.steps)
+            return f"{percentage} {'█' * full}{' ' * (room - full)} {text}"
+    return percentage[:width]
+
+
+def _columns(stream: TextIO) -> int:
+    """Return the columns that a line may have: one less than the terminal, since some wrap a line that fills it."""
+    width = 0
+    with suppress(OSError, ValueError, AttributeError):
+        width = os.get_terminal_size(stream.fileno()).columns
+    # A terminal without a size, as in some containers, says 0.
+    told = os.environ.get("COLUMNS", "")
+    return max(1, (width or (int(told) if told.isascii() and told.isdecimal() else 0) or _USUAL) - 1)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,12 +15,12 @@ from typing import Protocol
 from storage_consumer import telemetry
 from storage_consumer.clock import span
 from storage_consumer.monitoring.health import lag_of
+from storage_consumer.monitoring.recorder import Recorder
+from storage_consumer.monitoring.ticker import EVERY, Ticker
 from storage_consumer.signals import StopSignal
-from storage_consumer.summary import Progress, RoundSummary
+from storage_consumer.summary import RunningStatement
 
 _log = telemetry.Log("sd_notify")
-_TICK = 1.0
-"""Seconds between two looks at the consumer."""
 _STATUS_EVERY = 5.0
 """Seconds between two changes of the status, at least."""
 _STANDBY = "standby: another process is the writer, or the bucket or the target is waited for"
@@ -40,53 +39,28 @@ class Observable(Protocol):
         """Seconds since a thread last went to wait, as `Consumer.silent_seconds` counts them; None before the first wait."""
         ...
 
+    def running_statements(self) -> tuple[RunningStatement, ...]:
+        """Return the statements that run on the target now; called from another thread."""
+        ...
+
 
 class Notifier:
-    """Tells the service manager about a consumer. As a `Progress` it learns how far the rounds are, and passes all calls on to another."""
+    """Tells the service manager about a consumer, and what its recorder knows of the rounds."""
 
     def __init__(
-        self, inner: Progress, environ: Mapping[str, str] = os.environ, now: Callable[[], float] = time.time
+        self, recorder: Recorder, environ: Mapping[str, str] = os.environ, now: Callable[[], float] = time.time
     ) -> None:
-        """Pass calls on to `inner`; `now` returns the wall clock in seconds since 1970."""
-        self._inner = inner
+        """`now` returns the wall clock in seconds since 1970."""
+        self._recorder = recorder
         self._now = now
         # A name that begins with @ is in the abstract namespace, which the kernel spells with a zero byte.
         self._address = environ.get("NOTIFY_SOCKET", "").replace("@", "\0", 1)
-        self._watchdog = _watchdog_seconds(environ)
-        self._round = ""
-        self._reached = ""
-        self._files, self._statements, self._done = 0, 0, (0, 0)
-        self._has_failed = False
-
-    # as a Progress
-
-    def round_started(self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0) -> None:
-        """Note how many files and statements the round has."""
-        self._files, self._statements, self._done = files, statements, (0, 0)
-        self._round = self._work()
-        self._inner.round_started(files=files, size=size, storage_checkpoint=storage_checkpoint, statements=statements)
-
-    def advanced(self, *, files: int = 0, rows: int = 0, statements: int = 0) -> None:
-        """Note how many of them are done."""
-        read, ran = self._done
-        self._done = read + files, ran + statements
-        self._round = self._work()
-        self._inner.advanced(files=files, rows=rows, statements=statements)
-
-    def ddl(self, *, table: str, query: str) -> None:
-        """Note the table whose statement runs."""
-        self._round = f"DDL on {table}"
-        self._inner.ddl(table=table, query=query)
-
-    def round_finished(self, summary: RoundSummary) -> None:
-        """Note the checkpoint, its lag, and how many tables are halted."""
-        lag = lag_of(summary.checkpoint, self._now())
-        behind = "" if lag is None else f", {span(lag)} behind"
-        halted = f", halted tables: {len(summary.halted)}" if summary.halted else ""
-        self._reached, self._round = f"checkpoint {summary.checkpoint}{behind}{halted}", ""
-        self._inner.round_finished(summary)
-
-    # as the service's voice
+        micros = environ.get("WATCHDOG_USEC", "")
+        is_ours = environ.get("WATCHDOG_PID", "") in ("", str(os.getpid()))
+        self._watchdog = int(micros) / 1_000_000 if micros.isdigit() and is_ours else 0.0
+        """Systemd's ``WatchdogSec``; 0 if there is none for this process."""
+        self._is_ready = self._has_failed = False
+        self._told, self._told_at = "", 0.0
 
     @contextmanager
     def telling(self, running: Observable, stop: StopSignal) -> Iterator[None]:
@@ -94,64 +68,52 @@ class Notifier:
         if not self._address:
             yield
             return
-        ended = threading.Event()
-        thread = threading.Thread(target=self._tell, args=(running, stop, ended), name="sd-notify", daemon=True)
-        thread.start()
         try:
-            yield
+            with Ticker(lambda: self._tell(running, stop)):
+                yield
         finally:
-            ended.set()
-            thread.join()
             self.send("STOPPING=1", "STATUS=ending")
 
-    def _tell(self, running: Observable, stop: StopSignal, ended: threading.Event) -> None:
-        is_ready, told, told_at = False, "", 0.0
-        while not ended.wait(_TICK):
-            said = []
-            silent = running.silent_seconds
-            if silent is not None and not is_ready:
-                is_ready = True
-                said.append("READY=1")
-            # Not while the program is silent: then systemd kills it, and a new one goes on from the target.
-            if self._watchdog and silent is not None and silent < self._watchdog:
-                said.append("WATCHDOG=1")
-            status = "ending" if stop.requested.is_set() else self._status(running)
-            if status != told and time.monotonic() - told_at >= _STATUS_EVERY:
-                told, told_at = status, time.monotonic()
-                said.append(f"STATUS={status}")
-            if said:
-                self.send(*said)
+    def _tell(self, running: Observable, stop: StopSignal) -> None:
+        said = []
+        silent = running.silent_seconds
+        if silent is not None and not self._is_ready:
+            self._is_ready = True
+            said.append("READY=1")
+        # Not while the program is silent: then systemd kills it, and a new one goes on from the target.
+        if self._watchdog and silent is not None and silent < self._watchdog:
+            said.append("WATCHDOG=1")
+        status = "ending" if stop.requested.is_set() else self._status(running)
+        if status != self._told and time.monotonic() - self._told_at >= _STATUS_EVERY:
+            self._told, self._told_at = status, time.monotonic()
+            said.append(f"STATUS={status}")
+        if said:
+            self.send(*said)
 
     def _status(self, running: Observable) -> str:
-        """Return one line for ``systemctl status``."""
+        """Return one line for ``systemctl status``: the checkpoint, its lag and halted tables, and the running round."""
         if not running.is_writer:
             return _STANDBY
-        known = [part for part in (self._reached, self._round) if part]
+        report, last, known = self._recorder.report(), self._recorder.summary(), []
+        if report.totals.rounds:
+            lag = lag_of(last.checkpoint, self._now())
+            behind = "" if lag is None else f", {span(lag)} behind"
+            halted = f", halted tables: {len(last.halted)}" if last.halted else ""
+            known.append(f"checkpoint {last.checkpoint}{behind}{halted}")
+        if report.work is not None and report.work.steps:
+            known.append(f"round: {report.work.counted}")
+        known += [f"DDL on {each.table}" for each in running.running_statements()[:1]]
         # A table can have any name.
         return telemetry.escaped(telemetry.redact("; ".join(known) or "first round"))
-
-    def _work(self) -> str:
-        """Return how much of the round is done; empty if it has nothing to do."""
-        read, ran = self._done
-        of = ((ran, self._statements, "statements"), (read, self._files, "files"))
-        done = ", ".join(f"{number} of {every} {what}" for number, every, what in of if every)
-        return f"round: {done}" if done else ""
 
     def send(self, *assignments: str) -> None:
         """Send these assignments as one datagram. A failure is logged once, and stops nothing."""
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
                 # A service manager that does not read must not hold anything up.
-                sender.settimeout(_TICK)
+                sender.settimeout(EVERY)
                 sender.sendto("\n".join(assignments).encode(), self._address)
         except OSError as error:
             if not self._has_failed:
                 _log.warning("notify_failed", error=str(error))
             self._has_failed = True
-
-
-def _watchdog_seconds(environ: Mapping[str, str]) -> float:
-    """Return systemd's ``WatchdogSec``; 0 if there is none for this process."""
-    micros = environ.get("WATCHDOG_USEC", "")
-    is_ours = environ.get("WATCHDOG_PID", "") in ("", str(os.getpid()))
-    return int(micros) / 1_000_000 if micros.isdigit() and is_ours else 0.0

@@ -6,22 +6,23 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 from itertools import accumulate
+from typing import Literal
 
 from prometheus_client import Metric as Family
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
+from storage_consumer.config.settings import Monitoring
 from storage_consumer.model import physical_ms
-from storage_consumer.monitoring.health import Health
-from storage_consumer.monitoring.metric_table import METRICS, PREFIX
+from storage_consumer.monitoring.health import Health, lag_of
 from storage_consumer.monitoring.processes import Processes
-from storage_consumer.monitoring.report import Phase
-from storage_consumer.monitoring.table_series import TableSeries
-from storage_consumer.monitoring.tally import ROUND_BUCKETS, Facts
+from storage_consumer.monitoring.recorder import ROUND_BUCKETS, Facts
+from storage_consumer.monitoring.report import Phase, Work
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.redaction import escaped, redact
-from storage_consumer.summary import RunningStatement
+from storage_consumer.summary import RoundSummary, RunningStatement, TableSummary
 
 _STATES = (
     *(TableState.RUNNING, TableState.WAITING, TableState.LOADING),
@@ -35,6 +36,209 @@ _DAY = 86400.0
 _Values = float | Mapping[str, float]
 
 
+PREFIX = "storage_consumer_"
+OTHERS = "(other)"
+"""The label `table` of all tables that have no series of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One metric."""
+
+    kind: Literal["gauge", "counter", "histogram"]
+    meaning: str
+    labels: tuple[str, ...] = ()
+
+
+def _gauge(meaning: str, *labels: str) -> Metric:
+    return Metric(kind="gauge", meaning=meaning, labels=labels)
+
+
+def _counter(meaning: str, *labels: str) -> Metric:
+    return Metric(kind="counter", meaning=meaning, labels=labels)
+
+
+_ABSENT = "Absent before the first round."
+METRICS: dict[str, Metric] = {
+    "build_info": _gauge("Always 1; the label has the version of the program.", "version"),
+    "start_time_seconds": _gauge("When the consumer started, in seconds since 1970-01-01 UTC."),
+    "health": _gauge(
+        "1 for the word that `status` has for the feed, 0 for all others; what `--max-lag` is there, `--ready-lag` is here. Only the writer has it, after its first round.",
+        "health",
+    ),
+    "phase": _gauge("1 for what the process is doing, 0 for all else.", "phase"),
+    "writer": _gauge("1 if this process has the lease, 0 if not, or if it could not renew it in time."),
+    "lease_epoch": _gauge("Epoch of the lease that this process has or had; it grows with each take-over. 0 for none."),
+    "leases_acquired_total": _counter("How often this process has acquired the lease."),
+    "retrying_seconds": _gauge(
+        "For how long the round has been retried because something does not answer; 0 if it is not."
+    ),
+    "retries_total": _counter("Attempts that were made again, by what is tried.", "what"),
+    "checkpoint_timestamp_seconds": _gauge(
+        f"Time of the commit-ts up to which all tables are applied, halted and paused ones included, since 1970-01-01 UTC. {_ABSENT}"
+    ),
+    "running_checkpoint_timestamp_seconds": _gauge(
+        f"The same for the tables that are neither halted nor paused. {_ABSENT}"
+    ),
+    "source_checkpoint_timestamp_seconds": _gauge(
+        "Time of the bucket's checkpoint-ts as it was last read, since 1970-01-01 UTC. Absent before it is read."
+    ),
+    "lag_seconds": _gauge(f"Time since `checkpoint_timestamp_seconds`, by this machine's clock. {_ABSENT}"),
+    "running_lag_seconds": _gauge(f"Time since `running_checkpoint_timestamp_seconds`. {_ABSENT}"),
+    "source_lag_seconds": _gauge(
+        "How old the bucket's checkpoint-ts was when it was last read, at the beginning of a round: what TiCDC itself is behind. It is "
+        "part of the other lags. Absent before it is read."
+    ),
+    "source_ahead_seconds": _gauge(
+        "How far the bucket's checkpoint-ts, be it believed or not, is ahead of this machine's clock; 0 if it is not. Absent before it is read."
+    ),
+    "source_file_expiration_seconds": _gauge(
+        "Age at which TiCDC deletes files, read or not, as the changefeed's file says. Absent where it does not."
+    ),
+    "rows_read_total": _counter("Row changes read, those of the running round included."),
+    "rows_written_total": _counter(
+        "Rows written or deleted in the target, after folding; counted at the end of a round."
+    ),
+    "files_read_total": _counter("Data files read, those of the running round included."),
+    "read_bytes_total": _counter("Size of the data files read; counted at the end of a round."),
+    "ddl_statements_total": _counter("DDL statements executed; counted at the end of a round."),
+    "skipped_total": _counter(
+        "Rows, statements and objects skipped, by reason; counted at the end of a round.", "reason"
+    ),
+    "rounds_total": _counter("Rounds that ended."),
+    "round_duration_seconds": Metric(kind="histogram", meaning="Duration of the rounds that ended."),
+    "stage_seconds_total": _counter(
+        "Time that rounds spent polling the bucket, planning, on rows, on DDL and storing checkpoints; counted at the end of a round.",
+        "stage",
+    ),
+    "last_round_timestamp_seconds": _gauge("When the last round ended, since 1970-01-01 UTC; 0 before the first."),
+    "round_running": _gauge("1 while a round applies changes, else 0."),
+    "round_seconds": _gauge("For how long the running round has been applying; 0 between rounds."),
+    "round_files": _gauge("Files that the running round has to read; 0 between rounds."),
+    "round_files_done": _gauge("Files of these that are read."),
+    "round_statements": _gauge("DDL statements that the running round has to run; 0 between rounds."),
+    "round_statements_done": _gauge("Statements of these that are done."),
+    "pending_files": _gauge(
+        "Files with rows beyond the storage checkpoint, or not yet read, at the end of the last round."
+    ),
+    "pending_bytes": _gauge("Their size, as far as they were listed."),
+    "load_files": _gauge(
+        "Files of the copies that tables are being loaded from, at the end of the last round; 0 if none is."
+    ),
+    "load_files_done": _gauge("Files of these that are written."),
+    "tables": _gauge(
+        "Tables by state at the end of the last round; those that the filter or an operator leaves out do not count.",
+        "state",
+    ),
+    "tables_waiting": _gauge(
+        "Waiting tables by what they wait for: `file`, `ddl` (a statement before their rows) or `lock` (of other sessions).",
+        "reason",
+    ),
+    "table_halts_total": _counter(
+        "How often tables halted, by kind: `ddl`, `gate`, `file`, `gap`, `row`, `schema` or `name`. A pause is no halt.",
+        "kind",
+    ),
+    "table_halted": _gauge(
+        "1 for a halted table; only halted tables have it, at most as many as `--metrics-tables`.", "table"
+    ),
+    "table_quarantined_rows": _gauge(
+        f"Rows in the quarantine at the end of the last round, by table; only tables with any have it. All others are `{OTHERS}`.",
+        "table",
+    ),
+    "table_checkpoint_timestamp_seconds": _gauge(
+        f"As `checkpoint_timestamp_seconds`, by table. Of `{OTHERS}` the lowest.", "table"
+    ),
+    "table_lag_seconds": _gauge(f"As `lag_seconds`, by table. Of `{OTHERS}` the highest.", "table"),
+    "table_rows_total": _counter(
+        f"Row changes applied by table, since the table has a series of its own; all others together are `{OTHERS}`.",
+        "table",
+    ),
+    "verified_tables": _gauge(
+        "Tables that `verify` has compared with the source, by the last result: `equal`, `different`, `not-compared` or `unfinished`. "
+        "`different` are also those that were changed in the target, and neither compared nor loaded since. Tables that the source dropped do not count.",
+        "outcome",
+    ),
+    "statements_running": _gauge("DDL statements that run on the target now."),
+    "statement_seconds": _gauge("For how long the oldest of them has been running; 0 if there is none."),
+    "memory_bytes": _gauge(
+        "Resident memory of the `driver` (this process), the `jvm`, Spark's Python `worker` processes and `other` children, as of at "
+        "most 5 s ago. Pages that processes share count in each. Linux only.",
+        "process",
+    ),
+    "processes": _gauge("Number of these processes.", "process"),
+    "target_connections": _gauge("TCP connections of these processes to the target's port. Linux only."),
+}
+"""Name without `PREFIX` → the metric. A test compares it with a scrape."""
+
+
+_FIRST = {"halted": 2, "waiting": 1}
+
+
+class TableSeries:
+    """The values by table. Not for several threads at once."""
+
+    def __init__(self, most: int) -> None:
+        """At most `most` tables get series of their own."""
+        self._most = most
+        self._seen: dict[str, int] = {}
+        """Table → rows that are counted."""
+        self._rows = Counter[str]()
+        """Label → rows."""
+        self._last: RoundSummary | None = None
+        self._labels: frozenset[str] = frozenset()
+        """Tables with series of their own as of that round."""
+
+    def values(self, facts: Facts) -> dict[str, Mapping[str, float]]:
+        """Return name of a metric → label → value."""
+        last, rows = facts.last, facts.tally.table_rows
+        # Nothing of this changes between rounds, and to choose among thousands of tables is most of the work.
+        if last is not self._last:
+            first = {table.table: _FIRST.get(table.state, 0) for table in last.tables}
+            names = nlargest(
+                self._most, rows.keys() | first.keys(), key=lambda name: (first.get(name, 0), rows.get(name, 0), name)
+            )
+            self._last, self._labels = last, frozenset(names)
+            self._rows.update(
+                _by_label({name: count - self._seen.get(name, 0) for name, count in rows.items()}, self._labels)
+            )
+            self._seen = dict(rows)
+        named = self._labels
+        checkpoints = _times(last, named)
+        halted = (table.table for table in last.halted if table.table in named)
+        # Tables that lost their series keep what they had: it is shown again, and goes on from there, once they are back.
+        shown = {name: float(self._rows[name]) for name in named if name in rows}
+        return {
+            "table_halted": dict.fromkeys(halted, 1.0),
+            "table_quarantined_rows": _by_label(last.quarantined, named),
+            "table_checkpoint_timestamp_seconds": checkpoints,
+            "table_lag_seconds": {name: max(0.0, facts.now - at) for name, at in checkpoints.items()},
+            "table_rows_total": shown | {OTHERS: float(self._rows[OTHERS])},
+        }
+
+
+def _by_label(rows: Mapping[str, int], named: frozenset[str]) -> Counter[str]:
+    found = Counter[str]()
+    for name, count in rows.items():
+        found[name if name in named else OTHERS] += count
+    return found
+
+
+def _times(last: RoundSummary, named: frozenset[str]) -> dict[str, float]:
+    """Return label → time of the checkpoint; a table that did nothing in the last round is as far as the running ones."""
+    by_name: dict[str, TableSummary] = {table.table: table for table in last.tables}
+    found = {}
+    for name in named:
+        tso = by_name[name].checkpoint if name in by_name else last.checkpoint_running
+        if tso:
+            found[name] = physical_ms(tso) / 1000
+    rest = [table.checkpoint for table in last.tables if table.table not in named and table.checkpoint]
+    if not rest and sum(last.states.values()) <= len(named):
+        return found
+    if lowest := min(rest, default=last.checkpoint_running):
+        found[OTHERS] = physical_ms(lowest) / 1000
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSources:
     """Whom a scrape asks. All of them answer at once, from any thread."""
@@ -43,8 +247,8 @@ class MetricSources:
     is_writer: Callable[[], bool]
     statements: Callable[[], Sequence[RunningStatement]]
     processes: Callable[[], Processes]
-    max_lag: float | None = None
-    """The most seconds that the checkpoint of all tables may lie back; None for any number."""
+    silent_seconds: Callable[[], float | None]
+    """See `Consumer.silent_seconds`."""
     expiration_days: int = 0
     """Days after which TiCDC deletes files; 0 if that is not known."""
 
@@ -52,10 +256,11 @@ class MetricSources:
 class ConsumerCollector(Collector):
     """Everything in `METRICS`."""
 
-    def __init__(self, sources: MetricSources, most_tables: int) -> None:
-        """At most `most_tables` tables get series of their own."""
+    def __init__(self, sources: MetricSources, wanted: Monitoring) -> None:
+        """Ask nobody before the first scrape."""
         self._sources = sources
-        self._tables = TableSeries(most_tables)
+        self._max_lag = wanted.ready_lag
+        self._tables = TableSeries(wanted.metrics_tables)
         self._lock = threading.Lock()
 
     def describe(self) -> Iterable[Family]:
@@ -65,116 +270,85 @@ class ConsumerCollector(Collector):
     def collect(self) -> Iterator[Family]:
         """Yield all metrics that have a value."""
         facts, is_writer = self._sources.facts(), self._sources.is_writer()
-        values: dict[str, _Values] = {
-            **_process(facts, is_writer=is_writer),
-            **(_health(facts, self._sources.max_lag) if is_writer and facts.report.totals.rounds else {}),
-            **_checkpoints(facts, self._sources.expiration_days),
-            **_work(facts),
-            **_rounds(facts),
-            **_states(facts),
-            **self._statements(),
-            **self._processes(),
-        }
+        found = self._values(facts, is_writer=is_writer) | _checkpoints(facts)
+        if is_writer and facts.report.totals.rounds:
+            health = facts.health(is_writer=True, max_lag=self._max_lag)
+            found["health"] = {each: float(each == health) for each in Health if each != Health.UNKNOWN}
         # Two scrapers at once must not count the same rows twice.
         with self._lock:
-            values |= self._tables.values(facts)
-        for name, value in values.items():
+            found |= self._tables.values(facts)
+        for name, value in found.items():
             yield _family(name, value)
-        yield _durations(facts)
+        name, counts = "round_duration_seconds", accumulate(facts.tally.rounds_by_bucket)
+        buckets = list(zip([*map(str, ROUND_BUCKETS), "+Inf"], counts, strict=True))
+        meaning = METRICS[name].meaning
+        yield HistogramMetricFamily(PREFIX + name, meaning, buckets=buckets, sum_value=facts.tally.round_seconds)
 
-    def _statements(self) -> dict[str, _Values]:
-        running = self._sources.statements()
+    def _values(self, facts: Facts, *, is_writer: bool) -> dict[str, _Values]:
+        report, tally, last = facts.report, facts.tally, facts.last
+        work = report.work or Work(seconds=0, files=0, bytes=0)
+        running, found, days = self._sources.statements(), self._sources.processes(), self._sources.expiration_days
         return {
+            "build_info": {report.version: 1},
+            "start_time_seconds": report.started_at,
+            "phase": {phase: float(phase == report.phase) for phase in Phase},
+            "writer": float(is_writer),
+            "lease_epoch": tally.epoch,
+            "leases_acquired_total": tally.leases,
+            "retrying_seconds": report.lasted(facts.now) if report.phase == Phase.RETRYING else 0.0,
+            "retries_total": _with_zeros(tally.retries, _RETRIES),
+            **({"source_file_expiration_seconds": days * _DAY} if days else {}),
+            "rows_read_total": tally.rows,
+            "rows_written_total": report.totals.written,
+            "files_read_total": tally.files,
+            "read_bytes_total": tally.bytes,
+            "ddl_statements_total": report.totals.ddls,
+            "skipped_total": _with_zeros(report.skipped),
+            "pending_files": report.pending_files,
+            "pending_bytes": report.pending_bytes,
+            "load_files": last.load_files,
+            "load_files_done": last.load_files_done,
+            "verified_tables": _with_zeros(tally.compared),
+            "rounds_total": report.totals.rounds,
+            "stage_seconds_total": _with_zeros(tally.stages, _STAGES),
+            "last_round_timestamp_seconds": report.last_round_at,
+            "round_running": float(report.work is not None),
+            "round_seconds": work.seconds,
+            "round_files": work.files,
+            "round_files_done": work.files_done,
+            "round_statements": work.statements,
+            "round_statements_done": work.statements_done,
+            "tables": _with_zeros(last.states, _STATES),
+            "tables_waiting": _with_zeros(Counter(table.waits_for for table in last.waiting), _WAITS),
+            "table_halts_total": _with_zeros(tally.halts, _HALTS),
             "statements_running": len(running),
             "statement_seconds": max((each.seconds for each in running), default=0.0),
+            "memory_bytes": found.memory,
+            "processes": found.counts,
+            "target_connections": found.connections,
         }
 
-    def _processes(self) -> dict[str, _Values]:
-        found = self._sources.processes()
-        return {"memory_bytes": found.memory, "processes": found.counts, "target_connections": found.connections}
 
-
-def _process(facts: Facts, *, is_writer: bool) -> dict[str, _Values]:
-    report, tally = facts.report, facts.tally
-    retrying = report.lasted(facts.now) if report.phase == Phase.RETRYING else 0.0
-    return {
-        "build_info": {report.version: 1},
-        "start_time_seconds": report.started_at,
-        "phase": {phase: float(phase == report.phase) for phase in Phase},
-        "writer": float(is_writer),
-        "lease_epoch": tally.epoch,
-        "leases_acquired_total": tally.leases,
-        "retrying_seconds": retrying,
-        "retries_total": _with_zeros(tally.retries, _RETRIES),
-    }
-
-
-def _health(facts: Facts, max_lag: float | None) -> dict[str, _Values]:
-    found = facts.health(is_writer=True, max_lag=max_lag)
-    return {"health": {health: float(health == found) for health in Health if health != Health.UNKNOWN}}
-
-
-def _checkpoints(facts: Facts, expiration_days: int) -> dict[str, _Values]:
-    last = facts.last
-    found: dict[str, _Values] = {"source_file_expiration_seconds": expiration_days * _DAY} if expiration_days else {}
-    for prefix, tso in (("", last.checkpoint), ("running_", last.checkpoint_running)):
+def _checkpoints(facts: Facts) -> dict[str, _Values]:
+    last, report, found = facts.last, facts.report, dict[str, _Values]()
+    for prefix, tso in (
+        ("", last.checkpoint),
+        ("running_", last.checkpoint_running),
+        ("source_", report.source_checkpoint),
+    ):
         # 0 is no time: a lag of fifty years would wake somebody.
         if tso:
-            at = physical_ms(tso) / 1000
-            found[f"{prefix}checkpoint_timestamp_seconds"] = at
-            found[f"{prefix}lag_seconds"] = max(0.0, facts.now - at)
-    if facts.source_checkpoint:
-        at = physical_ms(facts.source_checkpoint) / 1000
-        found["source_checkpoint_timestamp_seconds"] = at
+            found[f"{prefix}checkpoint_timestamp_seconds"] = physical_ms(tso) / 1000
+            found[f"{prefix}lag_seconds"] = lag_of(tso, facts.now) or 0.0
+    if report.source_checkpoint:
         found["source_ahead_seconds"] = max(0.0, facts.ahead)
-        found["source_lag_seconds"] = facts.source_lag or 0.0
+        found["source_lag_seconds"] = report.source_lag(facts.now) or 0.0
     return found
 
 
-def _work(facts: Facts) -> dict[str, _Values]:
-    report, tally = facts.report, facts.tally
-    return {
-        "rows_read_total": facts.rows_read,
-        "rows_written_total": report.totals.written,
-        "files_read_total": tally.files,
-        "read_bytes_total": tally.bytes,
-        "ddl_statements_total": report.totals.ddls,
-        "skipped_total": {reason: float(count) for reason, count in report.skipped.items()},
-        "pending_files": report.pending_files,
-        "pending_bytes": report.pending_bytes,
-        "load_files": facts.last.load_files,
-        "load_files_done": facts.last.load_files_done,
-        "verified_tables": {outcome: float(count) for outcome, count in facts.compared.items()},
-    }
-
-
-def _rounds(facts: Facts) -> dict[str, _Values]:
-    report, work = facts.report, facts.report.work
-    return {
-        "rounds_total": report.totals.rounds,
-        "stage_seconds_total": _with_zeros(facts.tally.stages, _STAGES),
-        "last_round_timestamp_seconds": report.last_round_at,
-        "round_running": float(work is not None),
-        "round_seconds": work.seconds if work else 0.0,
-        "round_files": work.files if work else 0,
-        "round_files_done": work.files_done if work else 0,
-        "round_statements": work.statements if work else 0,
-        "round_statements_done": work.statements_done if work else 0,
-    }
-
-
-def _states(facts: Facts) -> dict[str, _Values]:
-    waiting = Counter(table.waits_for for table in facts.last.waiting)
-    return {
-        "tables": _with_zeros(facts.last.states, _STATES),
-        "tables_waiting": _with_zeros(waiting, _WAITS),
-        "table_halts_total": _with_zeros(facts.tally.halts, _HALTS),
-    }
-
-
-def _with_zeros(counts: Mapping[str, float], names: Iterable[str]) -> dict[str, float]:
+def _with_zeros(counts: Mapping[str, float], names: Iterable[str] = ()) -> dict[str, float]:
     """Return counts with a zero for each known name: a series that begins with 1 shows no increase."""
-    return {**{str(name): 0.0 for name in names}, **{str(name): count for name, count in counts.items() if name}}
+    return {**{str(name): 0.0 for name in names}, **{str(name): float(count) for name, count in counts.items() if name}}
 
 
 def _family(name: str, value: _Values) -> Family:
@@ -187,15 +361,3 @@ def _family(name: str, value: _Values) -> Family:
         # A label may be the name of a table, which is a text from outside: what no UTF-8 has would spoil the whole scrape.
         family.add_metric([] if label is None else [escaped(redact(label))], number)
     return family
-
-
-def _durations(facts: Facts) -> Family:
-    name = "round_duration_seconds"
-    counts = list(accumulate(facts.tally.rounds_by_bucket))
-    borders = [*map(str, ROUND_BUCKETS), "+Inf"]
-    return HistogramMetricFamily(
-        PREFIX + name,
-        METRICS[name].meaning,
-        buckets=list(zip(borders, counts, strict=True)),
-        sum_value=facts.tally.round_seconds,
-    )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 
-from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
-from storage_consumer.monitoring.status import Status, TableStatus
+import msgspec
+
+from storage_consumer.monitoring.snapshot import Table
+from storage_consumer.monitoring.status import Status
 from storage_consumer.plan.loads import Load
 from storage_consumer.telemetry import tso_time, utc_time
-from storage_consumer.verifying.result import TableResult
 
 
 def document(
@@ -19,7 +19,7 @@ def document(
 
     `needed`: the first file of each directory that is still needed, if that was asked for; `chosen`: the one table to be shown.
     """
-    snapshot = status.snapshot
+    snapshot, report = status.snapshot, status.report
     shown = [table for table in status.tables if chosen is None or table.name == chosen.name]
     found: dict[str, object] = {
         "health": status.health,
@@ -35,20 +35,60 @@ def document(
         "storage_checkpoint": _mark(snapshot.storage_checkpoint, status.source_lag),
         "tables_by_state": status.counts,
         "quarantined": {str(table.name): table.quarantined for table in snapshot.tables if table.quarantined},
-        "tables": [_table_document(table) for table in shown],
-        "statements": [_statement_document(each) for each in status.statements],
+        "tables": [
+            {
+                "table": str(table.name),
+                "state": table.state,
+                "checkpoint": _mark(table.checkpoint, table.lag),
+                "reason": table.reason,
+                "decision": table.decision,
+                "next": list(table.next_steps),
+            }
+            for table in shown
+        ],
+        "statements": [
+            {
+                "table": str(each.name),
+                "version": each.identity.version,
+                "checksum": each.identity.checksum,
+                "state": each.state,
+                "seconds": _rounded(each.seconds),
+                "query": each.query,
+                "note": each.note,
+            }
+            for each in status.statements
+        ],
         "seconds_left": _rounded(status.seconds_left),
-        "report": None if status.report is None else asdict(status.report) | {"age": _rounded(snapshot.report_age)},
+        "report": report and msgspec.to_builtins(report) | {"age": _rounded(snapshot.report_age)},
         "needed": {"checkpoint": snapshot.needed, "time": tso_time(snapshot.needed)},
     }
     if chosen is not None:
-        found["table"] = _chosen_document(chosen, shown, snapshot)
+        # What an operator should know of it, if anything, says more than what is stored.
+        told = [(table.state, table.checkpoint) for table in shown]
+        state, checkpoint = told[0] if told else (snapshot.shown(chosen), snapshot.reached(chosen))
+        found["table"] = {"name": str(chosen.name), "state": state, "checkpoint": checkpoint}
     loads = [load for load in snapshot.loads if chosen is None or load.name == chosen.name]
     if loads:
         found["loads"] = [load_document(load) for load in loads]
     if snapshot.verified:
-        shown_results = [each for each in snapshot.verified if chosen is None or each.table == chosen.name]
-        found["verified"] = [_verified_document(each) for each in shown_results]
+        found["verified"] = [
+            {
+                "table": str(result.table),
+                "outcome": result.outcome,
+                "how": result.how,
+                "checkpoint": {
+                    "ts": result.checkpoint,
+                    "time": tso_time(result.checkpoint) if result.checkpoint else None,
+                },
+                "rows": result.rows,
+                "different_rows": result.different_rows,
+                "structure": list(result.structure),
+                "reason": result.reason,
+                "heal": result.heal,
+            }
+            for result in snapshot.verified
+            if chosen is None or result.table == chosen.name
+        ]
     if needed is not None:
         found["files"] = list(needed)
     return found
@@ -68,54 +108,9 @@ def load_document(load: Load) -> dict[str, object]:
     }
 
 
-def _verified_document(result: TableResult) -> dict[str, object]:
-    return {
-        "table": str(result.table),
-        "outcome": result.outcome,
-        "how": result.how,
-        "checkpoint": {"ts": result.checkpoint, "time": tso_time(result.checkpoint) if result.checkpoint else None},
-        "rows": result.rows,
-        "different_rows": result.different_rows,
-        "structure": list(result.structure),
-        "reason": result.reason,
-        "heal": result.heal,
-    }
-
-
 def _mark(checkpoint: int, lag: float | None) -> dict[str, object]:
     return {"ts": checkpoint, "time": tso_time(checkpoint) if checkpoint else None, "lag": _rounded(lag)}
 
 
 def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
-
-
-def _table_document(table: TableStatus) -> dict[str, object]:
-    return {
-        "table": str(table.name),
-        "state": table.state,
-        "checkpoint": _mark(table.checkpoint, table.lag),
-        "reason": table.reason,
-        "decision": table.decision,
-        "next": list(table.next_steps),
-    }
-
-
-def _chosen_document(chosen: Table, shown: Sequence[TableStatus], snapshot: Snapshot) -> dict[str, object]:
-    state, checkpoint = snapshot.shown(chosen), snapshot.reached(chosen)
-    # What an operator should know of it, if anything, says more than what is stored.
-    for table in shown:
-        state, checkpoint = table.state, table.checkpoint
-    return {"name": str(chosen.name), "state": state, "checkpoint": checkpoint}
-
-
-def _statement_document(each: Statement) -> dict[str, object]:
-    return {
-        "table": str(each.name),
-        "version": each.identity.version,
-        "checksum": each.identity.checksum,
-        "state": each.state,
-        "seconds": _rounded(each.seconds),
-        "query": each.query,
-        "note": each.note,
-    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from storage_consumer.model import physical_ms
@@ -34,32 +33,21 @@ class Health(StrEnum):
     HEALTHY = "healthy"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signs:
-    """What the word follows from."""
+def verdict(
+    *, is_alone: bool, is_retrying: bool, has_stopped: bool, is_unequal: bool, ahead: float, is_late: bool
+) -> Health:
+    """Return the word.
 
-    is_alone: bool
-    """Whether nobody writes, and somebody should."""
-    is_retrying: bool
-    has_stopped: bool
-    """Whether a table is halted or paused."""
-    is_unequal: bool
-    """Whether a comparison found a difference, or the quarantine holds rows."""
-    ahead: float
-    """Seconds by which the bucket's checkpoint is ahead of the clock; negative behind it."""
-    is_late: bool
-    """Whether the checkpoint is older than it may be."""
-
-
-def verdict(signs: Signs) -> Health:
-    """Return the word."""
+    `is_alone`: nobody writes, and somebody should; `has_stopped`: a table is halted or paused; `is_unequal`: a comparison found a
+    difference, or the quarantine holds rows; `ahead`: seconds by which the bucket's checkpoint is ahead of the clock.
+    """
     holding = (
-        (Health.NO_WRITER, signs.is_alone),
-        (Health.RETRYING, signs.is_retrying),
-        (Health.STOPPED, signs.has_stopped),
-        (Health.UNEQUAL, signs.is_unequal),
-        (Health.CLOCK_SKEW, signs.ahead > AHEAD),
-        (Health.BEHIND, signs.is_late),
+        (Health.NO_WRITER, is_alone),
+        (Health.RETRYING, is_retrying),
+        (Health.STOPPED, has_stopped),
+        (Health.UNEQUAL, is_unequal),
+        (Health.CLOCK_SKEW, ahead > AHEAD),
+        (Health.BEHIND, is_late),
     )
     return next((health for health, holds in holding if holds), Health.HEALTHY)
 

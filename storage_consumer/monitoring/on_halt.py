@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from signal import SIGKILL
 from time import monotonic, sleep
 
@@ -59,9 +59,9 @@ class _Alert:
     """What the command is still to be told: of tables, or with a text of the program itself."""
 
     event: str
-    tables: list[TableSummary] = field(default_factory=list)
-    text: str = ""
-    fields: Mapping[str, object] = field(default_factory=dict)
+    tables: list[TableSummary]
+    text: str
+    fields: Mapping[str, object]
 
 
 class OnHalt:
@@ -143,23 +143,20 @@ class OnHalt:
                 self._tell(name, [TableSummary(table=table, error=error)])
             elif name == "lease_acquired" and fields.get("former"):
                 told = {key: fields[key] for key in ("holder", "former", "epoch")}
-                self._tell_of_program("took_over", f"took over from {fields['former']}", told)
+                self._tell("took_over", (), f"took over from {fields['former']}", told)
             elif name == "failed":
                 told = _error_fields(str(fields["error"])) | {key: fields[key] for key in ("kind", "exit_code")}
-                self._tell_of_program(name, f"failed with exit code {fields['exit_code']}: {fields['error']}", told)
+                self._tell(name, (), f"failed with exit code {fields['exit_code']}: {fields['error']}", told)
 
-    def _tell(self, event: str, tables: Sequence[TableSummary]) -> None:
-        if not tables or not self._command:
-            return
+    def _tell(
+        self, event: str, tables: Sequence[TableSummary], text: str = "", fields: Mapping[str, object] | None = None
+    ) -> None:
         # The first one is being told while the command runs.
-        if len(self._waiting) > self._is_running and self._waiting[-1].event == event:
-            self._waiting[-1].tables += tables
-        else:
-            self._waiting.append(_Alert(event, list(tables)))
-        self._changed.notify()
-
-    def _tell_of_program(self, event: str, text: str, fields: Mapping[str, object]) -> None:
-        self._waiting.append(_Alert(event, text=text, fields=fields))
+        last = self._waiting[-1] if len(self._waiting) > self._is_running else None
+        if last is not None and last.event == event and tables:
+            last.tables += tables
+        elif self._command and (tables or text):
+            self._waiting.append(_Alert(event, list(tables), text, fields or {}))
         self._changed.notify()
 
     def _run(self) -> None:

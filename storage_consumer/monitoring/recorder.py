@@ -1,23 +1,25 @@
 """The recorder: counts what the rounds of a process do, and says at any time how far they are.
 
-It is a `Progress` that passes all calls on, and a listener to the events of the log. Calls come from several threads.
+It is the one record of a round: log, bar, metrics, status, page and service manager read it. It is a `Progress`, and hears the events of
+the log. Calls come from several threads.
 """
 
 from __future__ import annotations
 
 import math
 import threading
+from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from storage_consumer.clock import Clock
+from storage_consumer.monitoring.health import OVERDUE, Health, beyond_source, is_late, seconds_ahead, verdict
 from storage_consumer.monitoring.report import SHOWN_TABLES, Minute, Phase, Report, Totals, Work
-from storage_consumer.monitoring.table_minutes import TableMinute, TableMinutes, TableRows
-from storage_consumer.monitoring.tally import Facts, Tally
 from storage_consumer.plan.table_state import STOPPED, TableState
 from storage_consumer.redaction import redact
-from storage_consumer.summary import Progress, RoundSummary
+from storage_consumer.summary import Progress, RoundSummary, Silent
+from storage_consumer.verifying.result import Outcome
 
 WINDOW = 60.0
 """Seconds over which a rate is taken."""
@@ -36,22 +38,117 @@ def _without_stop(last: RoundSummary, name: str) -> RoundSummary:
     return replace(last, states=dict(states), tables=tuple(each for each in last.tables if each is not stopped))
 
 
-@dataclass(slots=True)
-class _Round:
-    """The running round."""
+ROUND_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+"""Upper borders, inclusive, of the buckets in which rounds are counted by their seconds."""
 
-    began: float
-    files: int
-    size: int
-    statements: int
-    files_done: int = 0
+
+@dataclass(slots=True)
+class Tally:
+    """Counts since the start of the process."""
+
     rows: int = 0
-    statements_done: int = 0
+    """Row changes read, those of the running round included."""
+    files: int = 0
+    """Data files read, the same."""
+    bytes: int = 0
+    epoch: int = 0
+    """Of the lease; 0 for a process that never had it."""
+    leases: int = 0
+    """How often the lease was acquired."""
+    round_seconds: float = 0.0
+    rounds_by_bucket: list[int] = field(default_factory=lambda: [0] * (len(ROUND_BUCKETS) + 1))
+    """The last one is for longer rounds."""
+    stages: Counter[str] = field(default_factory=Counter)
+    """Stage → seconds."""
+    retries: Counter[str] = field(default_factory=Counter)
+    """What is tried again → how often."""
+    halts: Counter[str] = field(default_factory=Counter)
+    """Kind → how often a table halted."""
+    table_rows: dict[str, int] = field(default_factory=dict)
+    """Table → row changes."""
+    compared: Mapping[str, int] = field(default_factory=dict)
+    """Outcome of the last comparison with the source → number of tables."""
+
+    def copy(self) -> Tally:
+        """Return what is counted so far, to be read while counting goes on."""
+        return replace(
+            self,
+            rounds_by_bucket=list(self.rounds_by_bucket),
+            stages=Counter(self.stages),
+            retries=Counter(self.retries),
+            halts=Counter(self.halts),
+            table_rows=dict(self.table_rows),
+        )
+
+    def round_finished(self, summary: RoundSummary) -> None:
+        """Count a round."""
+        self.bytes += summary.bytes
+        self.round_seconds += summary.seconds
+        self.rounds_by_bucket[bisect_left(ROUND_BUCKETS, summary.seconds)] += 1
+        self.stages.update(summary.stages)
+        rows = self.table_rows
+        for table in summary.tables:
+            if table.rows:
+                rows[table.table] = rows.get(table.table, 0) + table.rows
+
+    def heard(self, event: str, fields: Mapping[str, object]) -> None:
+        """Count an event of the log."""
+        if event == "lease_acquired":
+            epoch = fields.get("epoch")
+            self.epoch = epoch if isinstance(epoch, int) else self.epoch
+            self.leases += 1
+        elif event == "retry":
+            self.retries[str(fields.get("what", ""))] += 1
+        elif event == "table_halted":
+            self.halts[str(fields.get("kind", ""))] += 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Everything that a scrape shows of the rounds."""
+
+    now: float
+    """Seconds since 1970-01-01 UTC."""
+    report: Report
+    tally: Tally
+    """A copy."""
+    last: RoundSummary
+    """The last round."""
 
     @property
-    def left(self) -> int:
-        """How many files are still to be read, and statements to run."""
-        return self.files + self.statements - self.files_done - self.statements_done
+    def ahead(self) -> float:
+        """Seconds by which the bucket's checkpoint, be it believed or not, is ahead of the clock; negative behind it."""
+        return seconds_ahead(self.report.refused_checkpoint or self.report.source_checkpoint, self.now)
+
+    def health(self, *, is_writer: bool, max_lag: float | None) -> Health:
+        """Return the word for the feed, as this process knows it. `max_lag`: the most seconds that the checkpoint may lie back."""
+        beyond = beyond_source(self.last.checkpoint_running, self.now, self.report.source_lag(self.now))
+        return verdict(
+            is_alone=not is_writer,
+            is_retrying=self.report.phase == Phase.RETRYING,
+            has_stopped=any(self.last.states.get(state, 0) for state in STOPPED),
+            is_unequal=bool(self.tally.compared.get(Outcome.DIFFERENT, 0) or self.last.quarantined),
+            ahead=self.ahead,
+            is_late=(beyond or 0.0) > OVERDUE if max_lag is None else is_late(self.last.slowest, self.now, max_lag),
+        )
+
+
+KEPT = 60
+"""Minutes that are kept of a table."""
+MOST_TABLES = 500
+"""Tables of which minutes are kept. A further one gets a place once another has had nothing to do for `KEPT` minutes."""
+RATED = 5
+"""Minutes over which the rate of a table is taken, the running one included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRows:
+    """Row changes of one table."""
+
+    rows: int
+    """Read since the process started."""
+    per_second: float | None
+    """Over the last `RATED` minutes; None for a table of which no minutes are kept."""
 
 
 @dataclass(slots=True)
@@ -79,9 +176,11 @@ class _Rate:
 class Recorder:
     """What a process did and does."""
 
-    def __init__(self, inner: Progress, clock: Clock, version: str) -> None:
-        """Pass calls on to `inner`."""
-        self._inner = inner
+    def __init__(self, clock: Clock, version: str, inner: Progress | None = None) -> None:
+        """Pass calls on to `inner`, a `Progress` of whoever uses the library."""
+        self._inner = inner or Silent()
+        self.observers: tuple[Callable[[RoundSummary], None], ...] = ()
+        """Called with the summary of each round, once it is counted."""
         self._clock = clock
         self._version = version
         self._lock = threading.Lock()
@@ -91,22 +190,25 @@ class Recorder:
         self._retry = ""
         self._least_left = math.inf
         """Fewest files and statements that a round had left which had to be retried, since the retries began."""
-        self._round: _Round | None = None
-        self._moved_at = 0.0
+        self._work: Work | None = None
+        """The running round, once it knows what it has to do; its seconds are counted when it is shown."""
+        self._polled_at: float | None = None
+        """When the running round began to poll; None between rounds."""
+        self._worked_at = self._moved_at = 0.0
+        """When it knew what it has to do, and when it moved last."""
         self._rate = _Rate()
         self._totals = Totals()
         self._skipped: Counter[str] = Counter()
         self._last = RoundSummary()
         self._last_round_at = 0.0
-        self._tables = TableMinutes()
+        self._table_minutes: dict[str, dict[int, int]] = {}
+        """Table → minute since 1970 → row changes that were read, of up to `MOST_TABLES` tables in the last hour."""
+        self._cleared = 0
         self._tally = Tally()
         self._source = (0, 0.0)
         """The bucket's checkpoint-ts, and when it was read."""
-        self._compared: dict[str, int] = {}
         self._minute = 0
         self._minute_began = self._asked = Totals()
-        self._read = 0
-        """Row changes read, those of the running round included."""
 
     # what happens
 
@@ -114,22 +216,26 @@ class Recorder:
         """Begin a round."""
         with self._lock:
             self._begin(Phase.APPLYING)
-            self._moved_at = self._clock.monotonic()
+            self._worked_at = self._moved_at = self._clock.monotonic()
+            self._polled_at = self._worked_at if self._polled_at is None else self._polled_at
             self._source = (storage_checkpoint, self._clock.now())
-            self._round = _Round(self._moved_at, files, size, statements)
+            self._work = Work(seconds=0, files=files, bytes=size, statements=statements)
         self._inner.round_started(files=files, size=size, storage_checkpoint=storage_checkpoint, statements=statements)
 
     def advanced(self, *, files: int = 0, rows: int = 0, statements: int = 0) -> None:
         """Count files, rows and statements."""
         with self._lock:
             now = self._clock.monotonic()
-            if self._round is not None:
-                self._round.files_done += files
-                self._round.rows += rows
-                self._round.statements_done += statements
-                if self._round.left < self._least_left:
+            if (work := self._work) is not None:
+                self._work = replace(
+                    work,
+                    files_done=work.files_done + files,
+                    rows=work.rows + rows,
+                    statements_done=work.statements_done + statements,
+                )
+                if self._left() < self._least_left:
                     self._enter(Phase.APPLYING)
-            self._read += rows
+            self._tally.rows += rows
             self._tally.files += files
             self._rate.add(self._moved_at, now, rows)
             self._moved_at = now
@@ -154,10 +260,11 @@ class Recorder:
             self._skipped.update(summary.skipped)
             self._tally.round_finished(summary)
             self._last, self._last_round_at = summary, self._clock.now()
-            self._tables.add(self._last_round_at, summary.tables)
-            self._round = None
+            self._count_minute(summary)
+            self._work = self._polled_at = None
             self._enter(Phase.IDLE)
-        self._inner.round_finished(summary)
+        for observe in (*self.observers, self._inner.round_finished):
+            observe(summary)
 
     def heard(self, event: str, fields: Mapping[str, object]) -> None:
         """Take note of an event of the log."""
@@ -167,20 +274,26 @@ class Recorder:
                 self._enter(Phase.STANDBY)
             elif event == "lease_acquired":
                 self._begin(Phase.LOADING)
+            elif event == "round_started":
+                self._polled_at = self._clock.monotonic()
             elif event == "decision_obeyed" and fields.get("verb") in _ENDING_A_STOP:
                 self._last = _without_stop(self._last, str(fields.get("table", "")))
             elif event == "retry":
                 self._totals = replace(self._totals, retries=self._totals.retries + 1)
                 if fields.get("what") == "round":
                     self._retry = str(fields.get("error", ""))
-                    self._least_left = min(self._least_left, self._round.left if self._round is not None else math.inf)
-                    self._round = None
+                    self._least_left = min(self._least_left, self._left())
+                    self._work = self._polled_at = None
                     self._enter(Phase.RETRYING)
 
     def failed(self, error: str) -> None:
         """Keep the error with which the process ends."""
         with self._lock:
             self._retry = error
+
+    def _left(self) -> float:
+        """Return how many files the running round has still to read, and statements to run."""
+        return math.inf if self._work is None else self._work.steps - self._work.steps_done
 
     def _begin(self, phase: Phase) -> None:
         """Begin a phase unless something is retried: that lasts until a round gets further than those that failed."""
@@ -204,27 +317,27 @@ class Recorder:
     def compared(self, outcomes: Mapping[str, int]) -> None:
         """Take over how many tables comparisons with the source have found in each outcome."""
         with self._lock:
-            self._compared = dict(outcomes)
+            self._tally.compared = dict(outcomes)
 
     def facts(self) -> Facts:
         """Return what a scrape shows."""
         report = self.report()
         with self._lock:
-            return Facts(
-                now=self._clock.now(),
-                report=report,
-                tally=self._tally.copy(),
-                rows_read=self._read,
-                last=self._last,
-                source_checkpoint=self._source[0],
-                source_read_at=self._source[1],
-                compared=self._compared,
-            )
+            return Facts(now=self._clock.now(), report=report, tally=self._tally.copy(), last=self._last)
+
+    @property
+    def round_seconds(self) -> float | None:
+        """Seconds since the running round began to poll; None between rounds."""
+        began = self._polled_at
+        return None if began is None else self._clock.monotonic() - began
 
     def report(self) -> Report:
         """Return what there is to say now."""
         with self._lock:
             waiting = self._last.waiting[:SHOWN_TABLES]
+            work = self._work
+            if work is not None:
+                work = replace(work, seconds=round(self._clock.monotonic() - self._worked_at, 3))
             return Report(
                 version=self._version,
                 started_at=self._started_at,
@@ -232,7 +345,7 @@ class Recorder:
                 since=self._since,
                 phase_seconds=round(self._clock.monotonic() - self._entered, 3),
                 retry=redact(self._retry),
-                work=self._work(),
+                work=work,
                 rows_per_second=round(self._rate.per_second(), 1),
                 pending_files=self._last.pending_files,
                 pending_bytes=self._last.pending_bytes,
@@ -245,23 +358,43 @@ class Recorder:
                 waiting={table.table: table.error for table in waiting},
             )
 
-    def table_minutes(self, table: str) -> tuple[TableMinute, ...]:
-        """Return what was done with a table in each minute of the last hour; nothing if it is not among those that are kept."""
+    def table_minutes(self, table: str) -> dict[int, int]:
+        """Return minute → row changes of a table in the last hour; of minutes without any, and of tables beyond `MOST_TABLES`, nothing."""
         with self._lock:
-            return self._tables.of(table, self._clock.now())
+            first = int(self._clock.now()) // _MINUTE - KEPT
+            return {at: rows for at, rows in self._table_minutes.get(table, {}).items() if at > first}
 
     def table_rows(self) -> dict[str, TableRows]:
         """Return the row changes of all tables that had any, by name."""
         with self._lock:
-            rates = self._tables.rates(self._clock.now(), self._started_at)
+            now = self._clock.now()
+            first = int(now) // _MINUTE - RATED + 1
+            seconds = max(1.0, now - max(self._started_at, first * _MINUTE))
+            rates = {
+                name: sum(rows for at, rows in minutes.items() if at >= first) / seconds
+                for name, minutes in self._table_minutes.items()
+            }
             rows = self._tally.table_rows
             return {name: TableRows(rows=count, per_second=rates.get(name)) for name, count in rows.items()}
+
+    def _count_minute(self, summary: RoundSummary) -> None:
+        minute, kept = int(self._last_round_at) // _MINUTE, self._table_minutes
+        if minute != self._cleared:
+            self._cleared = minute
+            for name in list(kept):
+                kept[name] = {at: rows for at, rows in kept[name].items() if at > minute - KEPT}
+                if not kept[name]:
+                    del kept[name]
+        for table in summary.tables:
+            if table.rows and (table.table in kept or len(kept) < MOST_TABLES):
+                minutes = kept.setdefault(table.table, {})
+                minutes[minute] = minutes.get(minute, 0) + table.rows
 
     def minute(self) -> Minute:
         """Return what was done in the current minute. Only one thread may ask: it is who tells one minute from the next."""
         with self._lock:
             now = int(self._clock.now()) // _MINUTE
-            done = replace(self._totals, rows=self._read)
+            done = replace(self._totals, rows=self._tally.rows)
             if now != self._minute:
                 # What was done since the last call belongs to no minute yet.
                 self._minute, self._minute_began = now, self._asked
@@ -274,17 +407,3 @@ class Recorder:
                 row_changes=done.rows - self._minute_began.rows,
                 statements=done.ddls - self._minute_began.ddls,
             )
-
-    def _work(self) -> Work | None:
-        running = self._round
-        if running is None:
-            return None
-        return Work(
-            seconds=round(self._clock.monotonic() - running.began, 3),
-            files=running.files,
-            bytes=running.size,
-            files_done=running.files_done,
-            rows=running.rows,
-            statements=running.statements,
-            statements_done=running.statements_done,
-        )

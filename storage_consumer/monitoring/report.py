@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import msgspec
+
+from storage_consumer.amounts import seconds_left
+from storage_consumer.monitoring.health import lag_of
 
 SHOWN_TABLES = 200
 """Most waiting tables that a report names."""
@@ -55,6 +58,17 @@ class Work:
     def steps_done(self) -> int:
         """Those of them that are done."""
         return self.files_done + self.statements_done
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until it ends, if each file and statement takes as long as those done; None if none is done."""
+        return seconds_left(self.seconds, (self.files_done, self.files), (self.statements_done, self.statements))
+
+    @property
+    def counted(self) -> str:
+        """How many statements and files are done, of how many: ``1 of 2 statements, 3 of 8 files``."""
+        of = ((self.statements_done, self.statements, "statements"), (self.files_done, self.files, "files"))
+        return ", ".join(f"{done:,} of {every:,} {what}" for done, every, what in of if every)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +125,13 @@ class Report:
         """
         return max(0.0, now - self.since) if self.phase_seconds is None else self.phase_seconds + age
 
+    def source_lag(self, now: float, age: float = 0.0) -> float | None:
+        """Return how old the bucket's checkpoint was when it was read: in a long round nobody reads it, and TiCDC is not behind for that."""
+        return lag_of(self.source_checkpoint, now - age - self.source_age)
+
     def to_json(self) -> str:
         """Return the report as JSON."""
-        return msgspec.json.encode(asdict(self)).decode()
+        return msgspec.json.encode(self).decode()
 
     @classmethod
     def from_json(cls, document: str) -> Report | None:
@@ -137,7 +155,3 @@ class Minute:
     """Row changes read in this minute."""
     statements: int
     """DDL statements executed in it."""
-
-    def columns(self) -> dict[str, object]:
-        """Return column → value."""
-        return asdict(self)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
@@ -11,14 +10,13 @@ from storage_consumer.clock import Clock
 from storage_consumer.errors import StorageConsumerError
 from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.monitoring.report import Minute, Phase
+from storage_consumer.monitoring.ticker import Ticker
 from storage_consumer.telemetry import Log
 
 EVERY = 5.0
 """Seconds between two reports."""
 _SOON = 1.0
 """Seconds until a report says that something is retried, or no more, and until one that could not be stored is tried again."""
-_LAST_WAIT = 2.0
-"""Seconds that the end of the program waits for the last report."""
 _log = Log("monitoring")
 
 
@@ -41,29 +39,23 @@ class Reporting:
         self._recorder = recorder
         self._reports = reports
         self._clock = clock
-        self._end = threading.Event()
-        self._has_failed = False
-        self._thread = threading.Thread(target=self._run, name="reporting", daemon=True)
-        self._thread.start()
+        self._due = clock.monotonic() + EVERY
+        self._was_retrying = self._has_failed = False
+        self._ticker = Ticker(self._look, _SOON, clock)
+        self._ticker.start()
 
     def stop(self) -> None:
         """Store a last report, which says that the program has ended, and end the thread."""
-        self._end.set()
-        self._thread.join(timeout=_LAST_WAIT)
+        self._ticker.stop()
 
-    def _run(self) -> None:
-        due, told = self._clock.monotonic() + EVERY, False
-        while not self._clock.wait(self._end, _SOON):
-            is_retrying = self._recorder.report().phase == Phase.RETRYING
-            if self._has_failed or is_retrying != told or self._clock.monotonic() >= due:
-                self._save(ended=False)
-                due, told = self._clock.monotonic() + EVERY, is_retrying
-        self._save(ended=True)
-
-    def _save(self, *, ended: bool) -> None:
-        report = self._recorder.report()
-        if ended:
+    def _look(self) -> None:
+        report, now, has_ended = self._recorder.report(), self._clock.monotonic(), self._ticker.ends.is_set()
+        is_retrying = report.phase == Phase.RETRYING
+        if has_ended:
             report = replace(report, phase=Phase.ENDED, since=self._clock.now(), phase_seconds=0.0, work=None)
+        elif not self._has_failed and is_retrying == self._was_retrying and now < self._due:
+            return
+        self._due, self._was_retrying = now + EVERY, is_retrying
         try:
             self._recorder.compared(self._reports.save(report.to_json(), self._recorder.minute()))
             self._has_failed = False

@@ -10,14 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from storage_consumer.amounts import seconds_left, some_of
+from storage_consumer.amounts import some_of
 from storage_consumer.clock import span
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.health import (
     AHEAD,
     OVERDUE,
     Health,
-    Signs,
     beyond_source,
     is_late,
     lag_of,
@@ -157,7 +156,7 @@ def judged(
     stopped = [each for each in tables if each.state in STOPPED]
     late = _late(snapshot, max_lag)
     lonely = needs_writer and not snapshot.writer
-    signs = Signs(
+    health = verdict(
         is_alone=lonely,
         is_retrying=_is_retrying(snapshot),
         has_stopped=bool(stopped),
@@ -167,13 +166,13 @@ def judged(
     )
     shown = (each for each in snapshot.tables if each.state != TableState.DROPPED)
     status = Status(
-        health=verdict(signs),
+        health=health,
         reasons=(),
         snapshot=snapshot,
         lag=lag_of(snapshot.checkpoint, snapshot.now),
         lag_running=lag_of(snapshot.checkpoint_running, snapshot.now),
         source_lag=lag_of(snapshot.storage_checkpoint, snapshot.now),
-        seconds_left=_seconds_left(snapshot.report),
+        seconds_left=snapshot.report.work.seconds_left if snapshot.report and snapshot.report.work else None,
         counts=dict(sorted(Counter(_counted(each, snapshot) for each in shown).items())),
         tables=tables,
         statements=snapshot.statements,
@@ -259,11 +258,11 @@ def _late(snapshot: Snapshot, limit: float | None) -> str:
 
 
 def _source_lag(snapshot: Snapshot) -> float | None:
-    """Return how old the bucket's checkpoint was when it was read; in a long round nobody reads it, and TiCDC is not behind for that."""
+    """Return how old the bucket's checkpoint was when it was read, as far as anybody said."""
     report = snapshot.report
     if report is None or not is_reported(snapshot) or report.source_checkpoint < snapshot.storage_checkpoint:
         return lag_of(snapshot.storage_checkpoint, snapshot.now)
-    return lag_of(report.source_checkpoint, snapshot.now - snapshot.report_age - report.source_age)
+    return report.source_lag(snapshot.now, snapshot.report_age)
 
 
 def _claimed(snapshot: Snapshot) -> int:
@@ -396,10 +395,3 @@ def _decision(table: Table) -> str:
 def _counted(table: Table, snapshot: Snapshot) -> str:
     """Return the state under which a table is counted."""
     return TableState.HALTED if table.state == TableState.LOST else snapshot.shown(table)
-
-
-def _seconds_left(report: Report | None) -> float | None:
-    """Return the seconds until the running round ends, if each file and statement takes as long as those done."""
-    if report is None or (work := report.work) is None:
-        return None
-    return seconds_left(work.seconds, (work.files_done, work.files), (work.statements_done, work.statements))

@@ -47,11 +47,15 @@ def doing(status: Status) -> str:
         ended = "ended" if report.phase == Phase.ENDED else f"last heard of while {report.phase}"
         return f"{ended} {span(snapshot.report_age)} ago"
     words = f"{report.phase} for {span(report.lasted(snapshot.now, snapshot.report_age))}"
-    if (work := report.work) is not None and work.steps:
-        done = [f"{work.statements_done:,} of {work.statements:,} statements"] if work.statements else []
+    # A statement that waits is in each round anew; how long it has been running is said beside it.
+    runs = sum(each.seconds is not None for each in status.statements)
+    if (work := report.work) is not None and (work.files or work.statements_done or work.statements > runs):
+        done = [work.counted]
         if work.files:
-            files = f"{work.files_done:,} of {work.files:,} files ({data_size(work.bytes)})"
-            done += [files, f"{work.rows:,} rows, {report.rows_per_second:,.0f} rows/s"]
+            done = [
+                f"{work.counted} ({data_size(work.bytes)})",
+                f"{work.rows:,} rows, {report.rows_per_second:,.0f} rows/s",
+            ]
         left = [f"{span(status.seconds_left)} left"] if status.seconds_left is not None else []
         words += f": {', '.join(done + left)}"
     return words

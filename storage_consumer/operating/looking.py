@@ -10,9 +10,9 @@ from storage_consumer.config.settings import Downstream
 from storage_consumer.driver.remedies import table_command
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.recorder import Recorder
-from storage_consumer.monitoring.snapshot import JournalEntry, Snapshot
+from storage_consumer.monitoring.snapshot import JournalEntry
 from storage_consumer.monitoring.status import Status, judged
-from storage_consumer.page.site import Look, Site, Sources
+from storage_consumer.page.site import Look, Site
 from storage_consumer.plan.table_decisions import Verb
 
 _MINUTES = 24 * 60
@@ -40,7 +40,7 @@ def status_site(
 
     def look() -> Look:
         with closing(StateInspector(downstream, password)) as desk:
-            return Look(snapshot=desk.status.snapshot(), minutes=desk.status.minutes(_MINUTES))
+            return desk.status.snapshot(), desk.status.minutes(_MINUTES)
 
     def journal(table: TableName) -> tuple[JournalEntry, ...]:
         with closing(StateInspector(downstream, password)) as desk:
@@ -49,18 +49,4 @@ def status_site(
     def command(verb: Verb, name: TableName) -> str:
         return table_command(verb, name, downstream)
 
-    def judge(snapshot: Snapshot) -> Status:
-        return judged(snapshot, command, max_lag=max_lag)
-
-    return Site(
-        Sources(
-            look=look,
-            journal=journal,
-            judge=judge,
-            command=command,
-            process=recorder.report,
-            table_minutes=recorder.table_minutes,
-            table_rows=recorder.table_rows,
-        ),
-        clock,
-    )
+    return Site(recorder, clock, look=look, journal=journal, command=command, max_lag=max_lag)

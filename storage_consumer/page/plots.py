@@ -5,15 +5,15 @@ A plot is `WIDTH` by `HEIGHT` units, which the page stretches. Its texts stand b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import ceil, floor, log10
 
 from storage_consumer.clock import span
 from storage_consumer.monitoring.health import lag_of
+from storage_consumer.monitoring.recorder import KEPT
 from storage_consumer.monitoring.report import Minute
 from storage_consumer.monitoring.snapshot import JournalEntry
-from storage_consumer.monitoring.table_minutes import KEPT, TableMinute
 from storage_consumer.telemetry import utc_time
 
 WIDTH, HEIGHT = 1000, 100
@@ -130,34 +130,30 @@ def rate_plot(minutes: Sequence[Minute], now: float, hours: int) -> Plot:
     window = _window(minutes, now, hours)
     rates = [(each.minute, each.row_changes / min(_MINUTE, max(1, now - each.minute * _MINUTE))) for each in minutes]
     bars = _joined(rates, window.step, lambda values: sum(values) / len(values))
-    top = _top(max((bar.value for bar in bars), default=0))
-    return Plot(
-        name="rate",
-        title="Row changes per second",
-        description=_said("Row changes per second", bars, short, window),
-        lines=(Line(name="rows", label="read", path=_bars(bars, window, top)),),
-        y_labels=(short(top), short(top / 2), "0"),
-        x_labels=window.labels(),
-    )
+    return _bar_plot("rate", "Row changes per second", bars, window)
 
 
-def table_plot(minutes: Sequence[TableMinute], statements: Sequence[JournalEntry], now: float, since: float) -> Plot:
+def table_plot(minutes: Mapping[int, int], statements: Sequence[JournalEntry], now: float, since: float) -> Plot:
     """Return the row changes of one table in each minute of the last hour, and where its statements ended.
 
     `since`: when the process started, which knows of no minute before that.
     """
     window = _Window.of(now, KEPT / 60, since)
-    bars = [_Point(minute=each.minute, value=each.rows) for each in minutes]
-    top = _top(max((bar.value for bar in bars), default=0))
+    bars = [_Point(minute=minute, value=rows) for minute, rows in sorted(minutes.items())]
     ended = (WIDTH * (1 - each.ended_ago / window.seconds) for each in statements if each.ended_ago is not None)
+    marks = tuple(round(place, 1) for place in ended if 0 <= place <= WIDTH)
+    return replace(_bar_plot("table", "Row changes per minute", bars, window), marks=marks)
+
+
+def _bar_plot(name: str, title: str, bars: Sequence[_Point], window: _Window) -> Plot:
+    top = _top(max((bar.value for bar in bars), default=0))
     return Plot(
-        name="table",
-        title="Row changes per minute",
-        description=_said("Row changes per minute", bars, short, window),
+        name=name,
+        title=title,
+        description=_said(title, bars, short, window),
         lines=(Line(name="rows", label="read", path=_bars(bars, window, top)),),
         y_labels=(short(top), short(top / 2), "0"),
         x_labels=window.labels(),
-        marks=tuple(round(place, 1) for place in ended if 0 <= place <= WIDTH),
     )
 
 

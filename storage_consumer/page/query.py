@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from urllib.parse import quote, urlencode
 
 from storage_consumer.model import TableName
 from storage_consumer.plan.table_state import TableState
 
 Sort = Literal["state", "table", "checkpoint", "lag", "rows", "rate"]
-SORTS: tuple[Sort, ...] = ("state", "table", "checkpoint", "lag", "rows", "rate")
+SORTS: tuple[Sort, ...] = get_args(Sort)
 RANGES = (1, 6, 24)
 """Hours that the plots can show."""
 STATES = (

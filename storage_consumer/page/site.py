@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from threading import Lock
@@ -15,12 +15,11 @@ from storage_consumer.model import TableName
 from storage_consumer.monitoring.document import document
 from storage_consumer.monitoring.health import Health
 from storage_consumer.monitoring.http_server import Handler, Request, Response
-from storage_consumer.monitoring.report import Minute, Report
+from storage_consumer.monitoring.recorder import Recorder
+from storage_consumer.monitoring.report import Minute, Phase, Report, Work
 from storage_consumer.monitoring.snapshot import JournalEntry, Snapshot
-from storage_consumer.monitoring.status import Status
-from storage_consumer.monitoring.table_minutes import TableMinute, TableRows
-from storage_consumer.monitoring.wording import facts
-from storage_consumer.page.facts import headline, is_own, process_facts, progress
+from storage_consumer.monitoring.status import Status, judged
+from storage_consumer.monitoring.wording import facts, pending, skipped
 from storage_consumer.page.plots import lag_plot, rate_plot, table_plot
 from storage_consumer.page.query import Query
 from storage_consumer.page.render import policy, rendered
@@ -38,29 +37,55 @@ _JOURNALS = 32
 """Tables whose statements are kept at a time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """The state at one moment."""
-
-    snapshot: Snapshot
-    minutes: tuple[Minute, ...]
+_LOOKS = {Health.UNKNOWN: "unknown", Health.HEALTHY: "good", Health.BEHIND: "warn", Health.RETRYING: "warn"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
-    """Where the page has its facts from."""
+class Headline:
+    """The one word, and why."""
 
-    look: Callable[[], Look]
-    """Looks at the state; raises `StorageConsumerError`."""
-    journal: Callable[[TableName], tuple[JournalEntry, ...]]
-    """Returns the newest statements of a table, the newest first; raises `StorageConsumerError`."""
-    judge: Callable[[Snapshot], Status]
-    command: Callable[[Verb, TableName], str]
-    """Returns the command for a verb on a table."""
-    process: Callable[[], Report]
-    """Returns what this process knows of itself."""
-    table_minutes: Callable[[str], tuple[TableMinute, ...]]
-    table_rows: Callable[[], Mapping[str, TableRows]]
+    word: str
+    look: str
+    """``good``, ``warn``, ``bad`` or ``unknown``: the colour beside the word."""
+    reasons: tuple[str, ...]
+
+
+def headline(status: Status | None, fault: str) -> Headline:
+    """Return the headline; `fault`: why there is no status, if there is none."""
+    if status is None:
+        return Headline(word=Health.UNKNOWN, look=_LOOKS[Health.UNKNOWN], reasons=(fault or "nothing was seen yet",))
+    # A healthy feed can have something odd to say too, such as that the source stands still: it is not green then.
+    look = "warn" if status.health == Health.HEALTHY and status.reasons else _LOOKS.get(status.health, "bad")
+    return Headline(word=status.health, look=look, reasons=status.reasons)
+
+
+def process_facts(process: Report, snapshot: Snapshot | None, now: float) -> Iterator[tuple[str, str]]:
+    """Yield label and text of what the serving process knows of itself; nothing if the state has its report anyway."""
+    if snapshot is not None and is_own(process, snapshot):
+        return
+    retry = f": {process.retry}" if process.phase == Phase.RETRYING else ""
+    yield "this process", f"{process.phase} for {span(process.lasted(now))}{retry}"
+    yield (
+        "its rounds",
+        f"{process.totals.rounds:,}, with {process.totals.rows:,} row changes" if process.totals.rounds else "",
+    )
+    yield "pending", pending(process)
+    yield "skipped", skipped(process)
+
+
+def is_own(process: Report, snapshot: Snapshot) -> bool:
+    """Return whether the report in the state is of the serving process."""
+    return snapshot.report is not None and snapshot.report.started_at == process.started_at
+
+
+def progress(status: Status) -> Work | None:
+    """Return how far the running round is; None if none runs, or it has nothing to read."""
+    work = status.report.work if status.report and status.is_reported else None
+    return work if work and work.steps else None
+
+
+Look = tuple[Snapshot, tuple[Minute, ...]]
+"""The state at one moment, and the minutes before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +100,27 @@ class _Known:
 class Site:
     """Answers requests, from several threads at a time."""
 
-    def __init__(self, sources: Sources, clock: Clock) -> None:
-        """Look at nothing before the first request."""
-        self._sources = sources
+    def __init__(
+        self,
+        recorder: Recorder,
+        clock: Clock,
+        *,
+        look: Callable[[], Look],
+        journal: Callable[[TableName], tuple[JournalEntry, ...]],
+        command: Callable[[Verb, TableName], str],
+        max_lag: float | None = None,
+    ) -> None:
+        """Look at nothing before the first request; a checkpoint older than `max_lag` seconds counts as behind.
+
+        `look` looks at the state, `journal` returns the newest statements of a table, the newest first; both may raise
+        `StorageConsumerError`. `command` returns the command for a verb on a table.
+        """
+        self._recorder = recorder
         self._clock = clock
-        self._looks = Shared(self._look, clock)
+        self._journal = journal
+        self._command = command
+        self._max_lag = max_lag
+        self._looks = Shared(lambda: self._known(*look()), clock)
         self._journals: OrderedDict[TableName, Shared[tuple[JournalEntry, ...]]] = OrderedDict()
         self._lock = Lock()
 
@@ -87,17 +128,16 @@ class Site:
         """Return path → what answers it."""
         return {"/": self._overview, "/tables/": self._table, "/status.json": self._document}
 
-    def _look(self) -> _Known:
-        look, process = self._sources.look(), self._sources.process()
-        snapshot = look.snapshot
+    def _known(self, snapshot: Snapshot, minutes: tuple[Minute, ...]) -> _Known:
+        process = self._recorder.report()
         if is_own(process, snapshot):
             # The same process knows better than what it stored some seconds ago.
             snapshot = replace(snapshot, report=process, report_age=0.0)
-        return self._judged(snapshot, look.minutes)
+        return self._judged(snapshot, minutes)
 
     def _judged(self, snapshot: Snapshot, minutes: tuple[Minute, ...]) -> _Known:
-        status = self._sources.judge(snapshot)
-        return _Known(status=status, rows=rows_of(status, self._sources.table_rows()), minutes=minutes)
+        status = judged(snapshot, self._command, max_lag=self._max_lag)
+        return _Known(status=status, rows=rows_of(status, self._recorder.table_rows()), minutes=minutes)
 
     def _seen(self) -> Seen[_Known]:
         """Return the newest look. Lags in one that is old grow with its age, and nothing is known for sure."""
@@ -144,7 +184,7 @@ class Site:
             hint = did_you_mean(request.below, [each.shown for each in known.rows])
             return _page("table.html", values | {"hint": hint}, HTTPStatus.NOT_FOUND)
         journal = self._journal_of(row.name).latest()
-        entries, minutes = journal.value or (), self._sources.table_minutes(row.shown)
+        entries, minutes = journal.value or (), self._recorder.table_minutes(row.shown)
         now = known.status.snapshot.now
         more = {
             "row": row,
@@ -152,14 +192,14 @@ class Site:
             "journal_fault": journal.fault,
             "now": now - journal.age,
             "steps": row.status.next_steps if row.status else (),
-            "pause": self._sources.command("pause", row.name) if row.state == TableState.RUNNING else "",
-            "plot": table_plot(minutes, entries, now, self._sources.process().started_at) if minutes else None,
+            "pause": self._command("pause", row.name) if row.state == TableState.RUNNING else "",
+            "plot": table_plot(minutes, entries, now, self._recorder.report().started_at) if minutes else None,
         }
         return _page("table.html", values | more)
 
     def _journal_of(self, name: TableName) -> Shared[tuple[JournalEntry, ...]]:
         with self._lock:
-            found = self._journals.setdefault(name, Shared(lambda: self._sources.journal(name), self._clock))
+            found = self._journals.setdefault(name, Shared(lambda: self._journal(name), self._clock))
             self._journals.move_to_end(name)
             if len(self._journals) > _JOURNALS:
                 self._journals.popitem(last=False)
@@ -176,7 +216,7 @@ class Site:
     def _common(self, seen: Seen[_Known], query: Query) -> dict[str, Any]:
         """Return what every page shows."""
         status = seen.value.status if seen.value else None
-        process, now = self._sources.process(), self._clock.now()
+        process, now = self._recorder.report(), self._clock.now()
         snapshot = status.snapshot if status and not seen.fault else None
         return {
             "query": query,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.health import lag_of
+from storage_consumer.monitoring.recorder import TableRows
 from storage_consumer.monitoring.snapshot import Table
 from storage_consumer.monitoring.status import Status, TableStatus
-from storage_consumer.monitoring.table_minutes import TableRows
 from storage_consumer.page.query import STATES, Query
 from storage_consumer.plan.table_state import TableState
 

@@ -10,14 +10,13 @@ from storage_consumer.config.settings import Downstream
 from storage_consumer.monitoring.http_server import HttpServer
 from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.operating.looking import status_site
-from storage_consumer.summary import Silent
 
 
 @contextmanager
 def served(port: int, recorder: Recorder | None = None) -> Iterator[str]:
     """The address of the status page of the state behind a port."""
     clock = SystemClock()
-    recorder = recorder or Recorder(Silent(), clock, "1")
+    recorder = recorder or Recorder(clock, "1")
     server = HttpServer("127.0.0.1:0", status_site(Downstream(port=port), "", recorder, clock).routes())
     try:
         yield f"http://{server.address}"

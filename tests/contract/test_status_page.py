@@ -23,7 +23,7 @@ from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.monitoring.report import Minute
 from storage_consumer.monitoring.status import judged
 from storage_consumer.plan.journal import DONE, FAILED, STARTED, Sent
-from storage_consumer.summary import RoundSummary, Silent, TableSummary
+from storage_consumer.summary import RoundSummary, TableSummary
 from tests.contract.served_page import served
 from tests.contract.state_rigs import Rig, progress, real_rig, statement
 from tests.harness.servers import DatabaseServer, mariadb
@@ -64,7 +64,7 @@ def test_what_the_state_holds(mariadb: DatabaseServer, rig: Rig) -> None:
         storage_checkpoint=now_ts(1),
         lowest=now_ts(60),
     )
-    recorder = Recorder(Silent(), SystemClock(), "1")
+    recorder = Recorder(SystemClock(), "1")
     recorder.round_finished(RoundSummary(tables=(TableSummary(table="shop.a", rows=7),)))
     owner.reports.save(recorder.report().to_json(), recorder.minute())
     owner.journal.record(statement(version=5), STARTED, run=Sent(statement="ALTER", structure_before=""))
@@ -187,7 +187,7 @@ def test_target_that_went_away() -> None:
             tables=[progress("shop/a", 5)], sequences={}, checkpoint=7, storage_checkpoint=9, lowest=4
         )
         rig.close()
-        recorder = Recorder(Silent(), SystemClock(), "1")
+        recorder = Recorder(SystemClock(), "1")
         with served(server.port, recorder) as address:
             assert "shop.a" in get(f"{address}/")
             server.child.kill()

@@ -24,7 +24,7 @@ from storage_consumer.operating.looking import status_site
 from storage_consumer.plan.journal import DONE, FAILED, STARTED, Sent
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.ports import TableProgress
-from storage_consumer.summary import RoundSummary, Silent, TableSummary
+from storage_consumer.summary import RoundSummary, TableSummary
 from tests.harness.browser import chromium, tab
 from tests.harness.pages import ROOT
 from tests.harness.servers import mariadb
@@ -155,7 +155,7 @@ def _recorder() -> Recorder:
             return super().now() - self.ago
 
     clock = Then()
-    recorder = _Writer(Silent(), clock, __version__)
+    recorder = _Writer(clock, __version__)
     for ago in range(59, 0, -1):
         clock.ago = 60 * ago
         rows = int(9000 + 4000 * math.sin(ago / 7))

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from storage_consumer.config.settings import Monitoring
 from storage_consumer.monitoring.collector import MetricSources
-from storage_consumer.monitoring.exposition import Exposition
 from storage_consumer.monitoring.http_server import Request
 from storage_consumer.monitoring.processes import ProcessLook
 from storage_consumer.monitoring.recorder import Recorder
-from storage_consumer.summary import RoundSummary, Silent, TableSummary
+from storage_consumer.monitoring.showing import Showing
+from storage_consumer.summary import RoundSummary, TableSummary
 from tests.harness.program import ROOT
 from tests.harness.twins.storage import FakeClock
 
@@ -40,7 +41,7 @@ def test_rules() -> None:
 
 def test_a_scrape_has_nothing_to_complain_of() -> None:
     """`promtool check metrics` finds neither a wrong name nor a missing meaning."""
-    recorder = Recorder(Silent(), FakeClock(), "1.2")
+    recorder = Recorder(FakeClock(), "1.2")
     recorder.round_started(files=1, size=1, storage_checkpoint=1 << 60)
     table = TableSummary(table="d.a", rows=1, checkpoint=1 << 60, state="halted", error="why")
     recorder.round_finished(RoundSummary(checkpoint=1 << 60, checkpoint_running=1 << 60, tables=(table,)))
@@ -49,7 +50,8 @@ def test_a_scrape_has_nothing_to_complain_of() -> None:
         is_writer=lambda: True,
         statements=lambda: (),
         processes=ProcessLook(3306),
+        silent_seconds=lambda: None,
         expiration_days=1,
     )
-    body = Exposition(sources, 10).page(Request(query={})).body
+    body = Showing(Monitoring(), sources).metrics(Request(query={})).body
     assert promtool("check", "metrics", given=body) == ""

@@ -218,7 +218,7 @@ def waiting_statement(watch: Watch, mariadb: DatabaseServer) -> None:
     watch.masks |= {r"connection \d+": "connection 48", r"KILL \d+": "KILL 48", r"idle for \d+ s": "idle for 6 s"}
     watch.masks[r"root@127.0.0.1:\d+"] = "report@10.0.0.9:50312"
     # It runs and waits in turns, and rounds come and go beside it.
-    watch.masks[r"(doing +)(idle|applying) for (\d+ s|\d+s)(: 0 of 1 statements)?"] = r"\1idle for \3"
+    watch.masks[r"(doing +)(idle|applying) for (\d+ s|\d+s)"] = r"\1idle for \3"
     watch.masks[r".*(statements_running|statement_seconds) .*\n?"] = ""
     with mariadb.connect(autocommit=False) as other, other.cursor() as cursor:
         cursor.execute("SELECT * FROM shop.items")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
+from typing import Any
 from unittest.mock import patch
 
 from storage_consumer.driver import doubts
 from storage_consumer.job import match
 from storage_consumer.monitoring import health
-from storage_consumer.monitoring.health import Health, Signs
+from storage_consumer.monitoring.health import Health
 from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.plan.table_decisions import Obeyed
 from storage_consumer.verifying import result
@@ -38,8 +38,8 @@ def _unequal_is_healthy(stack: ExitStack) -> None:
     """The word for the feed does not depend on what comparisons found."""
     good = health.verdict
 
-    def bad(signs: Signs) -> Health:
-        return good(replace(signs, is_unequal=False))
+    def bad(**signs: Any) -> Health:
+        return good(**{**signs, "is_unequal": False})
 
     everywhere(stack, health.verdict, bad)
 

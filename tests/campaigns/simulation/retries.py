@@ -17,7 +17,7 @@ class Retries(Silent):
     def __init__(self, clock: Clock) -> None:
         """Of a process that begins."""
         self._clock = clock
-        self.recorder = Recorder(self, clock, "simulated")
+        self.recorder = Recorder(clock, "simulated", self)
         self._since: float | None = None
         """When the first of the rounds failed that nothing has come of since."""
 

@@ -1,19 +1,22 @@
-"""The progress bar shows a backlog on a terminal and nothing elsewhere; a round becomes one line."""
+"""What the log says of rounds: one line at the end of each, and at intervals of one that takes long; by a clock that the test moves."""
 
 from __future__ import annotations
 
-import io
 import logging
 import threading
 
 import pytest
 
 from storage_consumer import telemetry
-from storage_consumer.cli.progress import Bar, Reporter, progress_for, round_fields
+from storage_consumer.cli.progress import RoundLog, round_fields
 from storage_consumer.clock import span
-from storage_consumer.summary import RoundSummary, Silent, TableSummary
+from storage_consumer.monitoring.recorder import Recorder
+from storage_consumer.monitoring.ticker import Ticker
+from storage_consumer.summary import RoundSummary, RunningStatement, TableSummary
 from storage_consumer.telemetry import EVENTS
+from tests.harness.twins.storage import FakeClock
 
+QUERY = "ALTER TABLE `orders` ADD INDEX (`a`)"
 NOW = 1_700_000_000.0
 
 
@@ -21,17 +24,54 @@ def _tso(seconds: float) -> int:
     return int(seconds * 1000) << 18
 
 
+class Watched:
+    """A recorder and the log of its rounds, with the clock of both, and the statements that run."""
+
+    def __init__(self) -> None:
+        """Nothing has happened yet."""
+        self.clock = FakeClock(NOW)
+        self.recorder = Recorder(self.clock, "1.2")
+        self.statements: tuple[RunningStatement, ...] = ()
+        self.log = RoundLog(self.recorder, self.clock, lambda: self.statements)
+        self.recorder.observers = (self.log.round_finished,)
+
+    def starts(self, files: int = 0, statements: int = 0) -> None:
+        """A round knows what it has to do."""
+        self.recorder.round_started(files=files, size=4096, storage_checkpoint=9, statements=statements)
+
+    def ends(self) -> None:
+        """The round is over."""
+        self.recorder.round_finished(RoundSummary())
+
+    def after(self, seconds: float, *statements: RunningStatement) -> dict[str, object]:
+        """The fields of the line about progress that is due so much later."""
+        self.clock.advance(seconds)
+        self.statements = statements
+        said: list[dict[str, object]] = [{}]
+        remove = telemetry.listen(lambda name, _, fields: said.append({**fields}) if name == "round_progress" else None)
+        self.log.tick()
+        remove()
+        return said[-1]
+
+    def due_in(self, seconds: int) -> list[int]:
+        """The seconds after which a line was due."""
+        return [second for second in range(1, seconds + 1) if self.after(1)]
+
+
+def _statement(seconds: float, table: str = "shop.orders", query: str = QUERY) -> RunningStatement:
+    return RunningStatement(table=table, version=7, query=query, seconds=seconds)
+
+
 def test_halted_tables_are_logged_again(caplog: pytest.LogCaptureFixture) -> None:
     """A line at level error says which tables stand still when that changes and every ten minutes, in idle rounds too."""
-    passed = [0.0]
-    reporter = Reporter(Silent(), now=lambda: NOW, monotonic=lambda: passed[0])
+    watched = Watched()
     names = tuple(TableSummary(table=f"shop.t{number:02}", state="halted", error="broken") for number in range(30))
     stands = RoundSummary(checkpoint=_tso(NOW - 7), checkpoint_running=_tso(NOW), tables=names)
 
     def lines_after(seconds: float, summary: RoundSummary) -> list[str]:
-        passed[0] += seconds
+        watched.clock.advance(seconds)
         caplog.clear()
-        reporter.round_finished(summary)
+        watched.recorder.round_finished(summary)
         return [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
 
     with caplog.at_level(logging.INFO):
@@ -40,171 +80,12 @@ def test_halted_tables_are_logged_again(caplog: pytest.LogCaptureFixture) -> Non
         assert ("shop.t00" in line, "shop.t09" in line, "shop.t10" in line) == (True, True, False)
         assert f"checkpoint={_tso(NOW - 7)}" in line
         assert f"checkpoint_running={_tso(NOW)}" in line
-        assert "lag_seconds=7.0" in line
+        assert "lag_seconds=9.0" in line
         assert [len(lines_after(2, stands)) for _ in range(3)] == [0, 0, 0]
         assert [len(lines_after(300, stands)) for _ in range(5)] == [0, 1, 0, 1, 0]
         assert len(lines_after(1, RoundSummary(tables=names[1:]))) == 1
         assert lines_after(600, RoundSummary()) == []
         assert len(lines_after(1, stands)) == 1
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        """It does."""
-        return True
-
-
-def _bar(stream: Terminal, *, many_files: int = 1, patience: float = 0.0) -> Bar:
-    return Bar(stream=stream, now=lambda: NOW, many_files=many_files, patience=patience, every=0)
-
-
-def test_the_bar_shows_files_rows_rate_and_lag() -> None:
-    """Before our own checkpoint is known, the lag is more than the bucket's; afterwards it is known."""
-    stream = Terminal()
-    bar = _bar(stream)
-    bar.round_started(files=4, size=10, storage_checkpoint=_tso(NOW - 75))
-    bar.advanced(files=2, rows=1234)
-    bar.advanced(files=2, rows=0)
-    bar.round_finished(RoundSummary(checkpoint=_tso(NOW - 7)))
-    bar.round_started(files=1, size=1, storage_checkpoint=_tso(NOW))
-    bar.advanced(files=1, rows=1)
-    bar.round_finished(RoundSummary())
-    shown = stream.getvalue()
-    for part in ("catching up: ", "4/4 files", "1,234 rows, ", " rows/s, lag >1m15s", "lag 7s"):
-        assert part in shown
-
-
-def test_the_bar_shows_how_many_statements_are_done() -> None:
-    """A first run over many tables creates them before it reads a file, and the bar moves with that."""
-    stream = Terminal()
-    bar = _bar(stream)
-    bar.round_started(files=40, size=10, storage_checkpoint=0, statements=60)
-    for _ in range(30):
-        bar.advanced(statements=1)
-    assert " 30%|" in stream.getvalue()
-    assert "30/60 statements, 0/40 files [" in stream.getvalue()
-    bar.advanced(files=40, rows=40)
-    assert " 70%|" in stream.getvalue()
-    bar.round_finished(RoundSummary())
-
-
-def test_the_bar_leaves_nothing_behind() -> None:
-    """After the round the line is empty again."""
-    stream = Terminal()
-    bar = _bar(stream)
-    bar.round_started(files=2, size=10, storage_checkpoint=0)
-    bar.advanced(files=2, rows=3)
-    bar.round_finished(RoundSummary())
-    assert stream.getvalue().rpartition("\r")[2] == ""
-    assert stream.getvalue().rstrip("\r").rpartition("\r")[2].strip() == ""
-
-
-def test_short_rounds_have_no_bar() -> None:
-    """A round of few files that is over soon, or one without files, shows nothing."""
-    stream = Terminal()
-    bar = _bar(stream, many_files=50, patience=60)
-    bar.round_started(files=3, size=10, storage_checkpoint=0)
-    bar.advanced(files=3, rows=3)
-    bar.ddl(table="a.b", query="DROP TABLE b")
-    bar.round_finished(RoundSummary())
-    bar.round_started(files=0, size=0, storage_checkpoint=0)
-    bar.round_finished(RoundSummary())
-    assert stream.getvalue() == ""
-
-
-def test_a_ddl_is_named_by_its_table() -> None:
-    """While a statement runs, the bar says on which table, although no file moves."""
-    stream = Terminal()
-    bar = _bar(stream)
-    bar.round_started(files=9, size=10, storage_checkpoint=0)
-    bar.advanced(files=3, rows=1)
-    bar.advanced(files=3, rows=1)
-    bar.ddl(table="shop.items", query="ALTER TABLE …")
-    assert "DDL on shop.items" in stream.getvalue()
-    bar.round_finished(RoundSummary())
-
-
-def _advance(bar: Bar) -> None:
-    for _ in range(20):
-        bar.advanced(files=1, rows=1)
-
-
-def test_calls_may_come_in_any_order_and_from_any_thread() -> None:
-    """A call without a round, two rounds in parallel, or many threads: no error, and all files are counted."""
-    stream = Terminal()
-    bar = _bar(stream)
-    bar.advanced(files=1, rows=1)
-    bar.ddl(table="a.b", query="x")
-    bar.round_started(files=1, size=1, storage_checkpoint=0)
-    bar.round_started(files=80, size=1, storage_checkpoint=0)
-    threads = [threading.Thread(target=_advance, args=(bar,)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert bar._bar is not None
-    assert bar._bar.n == 80
-    bar.round_finished(RoundSummary())
-    bar.round_finished(RoundSummary())
-
-
-def test_a_log_line_does_not_cut_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bar is taken away before a line is written, and comes back after it."""
-    stream = Terminal()
-    bar = _bar(stream)
-    bar.round_started(files=2, size=10, storage_checkpoint=0)
-    with telemetry._around_write():
-        before = stream.getvalue()
-        stream.write("LINE\n")
-    bar.round_finished(RoundSummary())
-    assert before.endswith("\r")
-    assert before.rstrip("\r").rpartition("\r")[2].strip() == ""
-
-
-def test_a_log_line_shows_no_bar_before_its_time() -> None:
-    """In a short round only the line is written."""
-    stream = Terminal()
-    bar = _bar(stream, many_files=50, patience=60)
-    bar.round_started(files=3, size=10, storage_checkpoint=0)
-    with telemetry._around_write():
-        stream.write("LINE\n")
-    bar.round_finished(RoundSummary())
-    assert stream.getvalue() == "LINE\n"
-
-
-def test_a_bar_that_only_a_statement_showed_leaves_nothing_behind() -> None:
-    """Without a file that moves, tqdm would take the bar for one that was never shown."""
-    stream = Terminal()
-    bar = _bar(stream, many_files=50, patience=60)
-    bar.round_started(files=3, size=10, storage_checkpoint=0)
-    bar._started -= 60
-    bar.ddl(table="a.b", query="DROP TABLE b")
-    assert "DDL on a.b" in stream.getvalue()
-    bar.round_finished(RoundSummary())
-    assert stream.getvalue().rstrip("\r").rpartition("\r")[2].strip() == ""
-
-
-@pytest.mark.parametrize(
-    ("wanted", "terminal", "term", "kind"),
-    [
-        (True, True, "xterm", Bar),
-        (False, True, "xterm", Silent),
-        (True, False, "xterm", Silent),
-        (True, True, "dumb", Silent),
-    ],
-)
-def test_a_bar_needs_a_terminal(
-    wanted: bool,  # noqa: FBT001 - a variant
-    terminal: bool,  # noqa: FBT001 - a variant
-    term: str,
-    kind: type,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Without a terminal, on a dumb one, or with --no-progress nothing is shown."""
-    monkeypatch.setenv("TERM", term)
-    assert isinstance(progress_for(wanted=wanted, stream=Terminal() if terminal else io.StringIO()), kind)
 
 
 @pytest.mark.parametrize(
@@ -243,12 +124,11 @@ def _lines(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
 def test_rounds_without_work_are_summed_up(caplog: pytest.LogCaptureFixture) -> None:
     """A round that did something, or found something changed, is logged at once; of others one line every ten minutes."""
     caplog.set_level(logging.DEBUG, logger="storage_consumer")
-    passed = [0.0]
-    reporter = Reporter(Silent(), lambda: NOW, lambda: passed[0])
+    watched = Watched()
 
     def logged(seconds: float, summary: RoundSummary) -> tuple[int, str]:
-        passed[0] += seconds
-        reporter.round_finished(summary)
+        watched.clock.advance(seconds)
+        watched.recorder.round_finished(summary)
         assert sum(_is(record.getMessage(), "round_finished") for record in caplog.records) == 1
         (idle,) = [record.getMessage() for record in caplog.records if _is(record.getMessage(), "idle")] or [""]
         return len(_lines(caplog, "round_finished")), idle
@@ -276,15 +156,14 @@ HALTED = RoundSummary(tables=(TableSummary(table="a.b", state="halted", error="b
 def test_halted_tables_are_logged_again_within_a_round(caplog: pytest.LogCaptureFixture) -> None:
     """A round of hours does not silence the line about halted tables; it has the error of the first."""
     caplog.set_level(logging.INFO, logger="storage_consumer")
-    passed = [0.0]
-    reporter = Reporter(Silent(), lambda: NOW, lambda: passed[0])
-    reporter.round_finished(HALTED)
+    watched = Watched()
+    watched.recorder.round_finished(HALTED)
     (line,) = _lines(caplog, "tables_halted")
     assert line.endswith("error=broken")
     counts = []
     for _ in range(1300):
-        passed[0] += 1
-        reporter.tick()
+        watched.clock.advance(1)
+        watched.log.tick()
         counts.append(len(_lines(caplog, "tables_halted")))
     assert [second for second, count in enumerate(counts, 1) if count] == [600, 1200]
 
@@ -292,62 +171,151 @@ def test_halted_tables_are_logged_again_within_a_round(caplog: pytest.LogCapture
 def test_a_wait_of_growing_length_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
     """The seconds in a reason, which are others in each round, make no new line."""
     caplog.set_level(logging.INFO, logger="storage_consumer")
-    reporter = Reporter(Silent(), lambda: NOW)
+    watched = Watched()
     for seconds in range(5):
         error = f"the DDL of a.b with version 7 has been running for {seconds} s"
-        reporter.round_finished(RoundSummary(tables=(TableSummary(table="a.b", state="waiting", error=error),)))
+        watched.recorder.round_finished(RoundSummary(tables=(TableSummary(table="a.b", state="waiting", error=error),)))
     assert len(_lines(caplog, "table_waiting")) == 1
-
-
-class Noting(Silent):
-    """A `Progress` that notes its calls."""
-
-    def __init__(self) -> None:
-        """Nothing was called yet."""
-        self.calls: list[str] = []
-
-    def round_started(self, *, files: int, size: int, storage_checkpoint: int, statements: int = 0) -> None:
-        """A round begins."""
-        self.calls.append(f"started {files} {size} {storage_checkpoint} {statements}")
-
-    def advanced(self, *, files: int = 0, rows: int = 0, statements: int = 0) -> None:
-        """Files were read."""
-        self.calls.append(f"advanced {files} {rows} {statements}")
-
-    def ddl(self, *, table: str, query: str) -> None:
-        """A statement runs."""
-        self.calls.append(f"ddl {table} {query}")
-
-    def round_finished(self, summary: RoundSummary) -> None:
-        """The round is over."""
-        self.calls.append(f"finished {summary.rows}")
-
-
-def test_a_round_is_one_line_and_is_passed_on(caplog: pytest.LogCaptureFixture) -> None:
-    """The reporter logs one line a round and tells the bar everything."""
-    caplog.set_level(logging.INFO, logger="storage_consumer")
-    inner = Noting()
-    reporter = Reporter(inner, lambda: NOW)
-    reporter.round_started(files=1, size=2, storage_checkpoint=3, statements=4)
-    reporter.advanced(files=1, rows=7)
-    reporter.advanced(statements=1)
-    reporter.ddl(table="a.b", query="x")
-    reporter.round_finished(RoundSummary(rows=7, checkpoint=_tso(NOW - 1)))
-    assert inner.calls == ["started 1 2 3 4", "advanced 1 7 0", "advanced 0 0 1", "ddl a.b x", "finished 7"]
-    assert len(caplog.messages) == 1
-    assert caplog.messages[0].startswith("round_finished rows=7 ")
 
 
 def test_a_waiting_table_is_logged_when_it_changes(caplog: pytest.LogCaptureFixture) -> None:
     """A table that begins to wait, waits for something else, or goes on is a line; one that waits on is not."""
     caplog.set_level(logging.INFO, logger="storage_consumer")
-    reporter = Reporter(Silent(), lambda: NOW)
+    watched = Watched()
     for error in ("file 3 is missing", "file 3 is missing", "file 5 is missing", ""):
         tables = (TableSummary(table="a.b", state="waiting", error=error),) if error else ()
-        reporter.round_finished(RoundSummary(tables=tables))
+        watched.recorder.round_finished(RoundSummary(tables=tables))
     said = [message.split(" checkpoint")[0] for message in caplog.messages if "round_finished" not in message]
     assert said == ["table_waiting table=a.b", "table_waiting table=a.b", "table_resumed table=a.b"]
 
 
 def _is(line: str, event: str) -> bool:
     return line.startswith(f"{event} ")
+
+
+def test_a_long_round_is_a_line_each_half_minute() -> None:
+    """The first after 30 seconds of the round; none between rounds, and none about short ones."""
+    watched = Watched()
+    assert watched.due_in(100) == []
+    watched.recorder.heard("round_started", {})
+    watched.starts(4)
+    assert watched.due_in(100) == [30, 60, 90]
+    watched.ends()
+    assert watched.due_in(100) == []
+    for _ in range(50):
+        watched.starts(1)
+        assert watched.due_in(29) == []
+        watched.ends()
+
+
+def test_a_line_says_how_far_how_fast_and_until_when() -> None:
+    """Files done and in all, bytes, rows, rate, and the expected end by the files that are left, as seconds and time."""
+    watched = Watched()
+    watched.starts(8)
+    watched.recorder.advanced(files=1, rows=500)
+    watched.recorder.advanced(files=1, rows=1000)
+    assert watched.after(30) == {
+        "phase": "rows",
+        "seconds": 30.0,
+        "files_done": 2,
+        "files": 8,
+        "bytes": 4096,
+        "rows": 1500,
+        "rows_per_second": 50,
+        "storage_checkpoint": 9,
+        "seconds_left": 90,
+        "expected_end": "2023-11-14T22:15:20.000Z",
+    }
+    watched.recorder.advanced(files=6, rows=0)
+    assert "expected_end" not in watched.after(30)
+    watched.starts(8)
+    assert "expected_end" not in watched.after(30)
+
+
+def test_a_line_says_how_many_statements_are_done() -> None:
+    """A first run over many tables runs nothing but statements for minutes: the end goes by these too."""
+    watched = Watched()
+    watched.starts(2000, statements=2000)
+    watched.recorder.advanced(statements=1000)
+    line = watched.after(30, _statement(1))
+    assert (line["ddls_done"], line["ddls"], line["seconds_left"]) == (1000, 2000, 30)
+
+
+def test_a_line_names_the_statement_that_takes_longest() -> None:
+    """In a round that only waits for it, beside rows, and after the round; a long text is cut."""
+    watched = Watched()
+    watched.starts(2)
+    watched.recorder.advanced(files=1, rows=1)
+    beside = watched.after(30, _statement(10), _statement(20, "shop.items", "x" * 5000))
+    assert (beside["phase"], beside["statements"], beside["table"]) == ("rows", 2, "shop.items")
+    assert (len(str(beside["query"])), beside["statement_seconds"], beside["version"]) == (200, 20.0, 7)
+    waiting = watched.after(30, _statement(50))
+    assert (waiting["phase"], waiting["query"]) == ("statement", QUERY)
+    watched.ends()
+    assert watched.after(29, _statement(79)) == {}
+    outlasting = {
+        "phase": "statement",
+        "statements": 1,
+        "table": "shop.orders",
+        "version": 7,
+        "query": QUERY,
+        "statement_seconds": 80.0,
+    }
+    assert watched.after(1, _statement(80)) == outlasting
+    watched.after(28)
+    watched.starts(2)
+    assert watched.after(2, _statement(80)) == outlasting
+
+
+def test_a_long_listing_is_a_line_and_a_round_that_is_given_up_is_none() -> None:
+    """Before the bucket was listed nothing is known but the time; a retry has lines of its own."""
+    watched = Watched()
+    watched.recorder.heard("round_started", {"number": 1})
+    assert watched.after(31) == {"phase": "poll", "seconds": 31.0}
+    watched.recorder.heard("retry", {"what": "lease renewal"})
+    assert watched.after(30) == {"phase": "poll", "seconds": 61.0}
+    watched.recorder.heard("retry", {"what": "round"})
+    assert watched.after(31) == {}
+
+
+def test_lines_have_declared_fields_only(caplog: pytest.LogCaptureFixture) -> None:
+    """What a line can hold is in the table of events, all of it."""
+    caplog.set_level(logging.INFO, logger="storage_consumer")
+    watched = Watched()
+    watched.starts(2, statements=1)
+    watched.recorder.advanced(files=1, rows=1)
+    assert set(watched.after(30, _statement(40))) == set(EVENTS["round_progress"].fields)
+    assert watched.after(0, _statement(40)) == {}
+    assert caplog.messages[0].startswith("round_progress phase=rows seconds=30.0 files_done=1 files=2 ")
+
+
+def test_a_ticker_that_fails_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    """Its error is one line, however often it comes; the program neither notices nor waits."""
+    called = threading.Semaphore(0)
+
+    def call() -> None:
+        called.release()
+        raise OSError("no terminal")
+
+    with Ticker(call, every=0.001):
+        for _ in range(3):
+            assert called.acquire(timeout=10)
+    assert [message for message in caplog.messages if message.startswith("listener_failed listener=ticker")] == [
+        'listener_failed listener=ticker error="OSError: no terminal"'
+    ]
+
+
+def test_a_ticker_that_hangs_keeps_nobody() -> None:
+    """The end of the program waits for it for a second at most."""
+    called, free = threading.Event(), threading.Event()
+
+    def call() -> None:
+        called.set()
+        free.wait(60)
+
+    with Ticker(call, every=0.001) as ticker:
+        assert called.wait(10)
+    assert ticker._thread.is_alive()
+    free.set()
+    ticker._thread.join(10)
+    assert not ticker._thread.is_alive()

@@ -13,18 +13,17 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from storage_consumer.clock import SystemClock
+from storage_consumer.config.settings import Monitoring
 from storage_consumer.errors import ConfigError
-from storage_consumer.monitoring.collector import MetricSources
-from storage_consumer.monitoring.exposition import Exposition, Textfile
+from storage_consumer.monitoring.collector import METRICS, OTHERS, PREFIX, MetricSources
 from storage_consumer.monitoring.health import AHEAD, OVERDUE
 from storage_consumer.monitoring.http_server import Request
-from storage_consumer.monitoring.metric_table import METRICS, OTHERS, PREFIX
 from storage_consumer.monitoring.processes import Processes, ProcessLook
 from storage_consumer.monitoring.recorder import Recorder
+from storage_consumer.monitoring.showing import Showing
 from storage_consumer.monitoring.status import STALLED
 from storage_consumer.redaction import forget_secrets, register_secret
-from storage_consumer.summary import RoundSummary, RunningStatement, Silent, TableSummary
+from storage_consumer.summary import RoundSummary, RunningStatement, TableSummary
 from tests.harness.twins.storage import FakeClock
 
 _CONF = Path(__file__).resolve().parents[3] / "conf"
@@ -43,24 +42,26 @@ def clock() -> FakeClock:
 @pytest.fixture
 def recorder(clock: FakeClock) -> Recorder:
     """A recorder before anything happened."""
-    return Recorder(Silent(), clock, "1.2")
+    return Recorder(clock, "1.2")
 
 
-def _exposition(recorder: Recorder, *, most_tables: int = 100, max_lag: float | None = 300.0) -> Exposition:
+def _exposition(
+    recorder: Recorder, *, most_tables: int = 100, max_lag: float | None = 300.0, textfile: str = ""
+) -> Showing:
     sources = MetricSources(
         facts=recorder.facts,
         is_writer=lambda: True,
         statements=lambda: (RunningStatement(table="d.a", version=7, query="DROP", seconds=2.5),),
         processes=lambda: Processes(memory={"driver": 5}, counts={"driver": 1}, connections=3),
-        max_lag=max_lag,
+        silent_seconds=lambda: None,
         expiration_days=1,
     )
-    return Exposition(sources, most_tables)
+    return Showing(Monitoring(metrics_tables=most_tables, ready_lag=max_lag, metrics_textfile=textfile), sources)
 
 
-def _scraped(exposition: Exposition) -> dict[tuple[str, str], float]:
+def _scraped(exposition: Showing) -> dict[tuple[str, str], float]:
     """Return (name without prefix, value of its label) → value."""
-    text = exposition.page(Request(query={})).body.decode()
+    text = exposition.metrics(Request(query={})).body.decode()
     return {
         (sample.name.removeprefix(PREFIX), next(iter(sample.labels.values()), "")): sample.value
         for family in text_string_to_metric_families(text)
@@ -106,7 +107,7 @@ def test_what_is_exported_is_what_the_table_says(recorder: Recorder) -> None:
         ("", text_string_to_metric_families),
         ("application/openmetrics-text; version=1.0.0", openmetrics),
     ):
-        response = exposition.page(Request(query={}, accept=accept))
+        response = exposition.metrics(Request(query={}, accept=accept))
         assert ("openmetrics" in response.content_type) == bool(accept)
         found = {}
         for family in parse(response.body.decode()):
@@ -305,7 +306,7 @@ def test_ten_thousand_tables(recorder: Recorder) -> None:
     exposition = _exposition(recorder)
     _round(recorder, _summary(tables=tables))
     began = time.perf_counter()
-    body = exposition.page(Request(query={})).body
+    body = exposition.metrics(Request(query={})).body
     assert time.perf_counter() - began < 0.5
     assert len(body) < 100_000
 
@@ -325,7 +326,8 @@ def test_hostile_names_spoil_no_scrape(recorder: Recorder) -> None:
 def test_the_file_is_written_at_once_and_at_the_end(recorder: Recorder, tmp_path: Path) -> None:
     """The file is whole from the start, and its last version has what happened since; no other file is left."""
     path = tmp_path / "feed.prom"
-    file = Textfile(str(path), _exposition(recorder), SystemClock())
+    file = _exposition(recorder, textfile=str(path))
+    file.start()
     assert "storage_consumer_rounds_total 0.0" in path.read_text(encoding="utf-8")
     _round(recorder, _summary())
     file.close()
@@ -336,7 +338,7 @@ def test_the_file_is_written_at_once_and_at_the_end(recorder: Recorder, tmp_path
 def test_a_file_that_cannot_be_written_is_refused(recorder: Recorder, tmp_path: Path) -> None:
     """The message names the option, the file and what the system says."""
     with pytest.raises(ConfigError, match=r"--metrics-textfile .*none/feed\.prom: it cannot be written: No such file"):
-        Textfile(str(tmp_path / "none" / "feed.prom"), _exposition(recorder), SystemClock())
+        _exposition(recorder, textfile=str(tmp_path / "none" / "feed.prom")).start()
 
 
 def test_the_process_itself_is_seen() -> None:

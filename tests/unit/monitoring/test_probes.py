@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from storage_consumer.config.settings import Monitoring
+from storage_consumer.monitoring.collector import MetricSources
 from storage_consumer.monitoring.http_server import Request
-from storage_consumer.monitoring.probes import SILENCE, Probes
+from storage_consumer.monitoring.processes import ProcessLook
 from storage_consumer.monitoring.recorder import Recorder
-from storage_consumer.summary import RoundSummary, Silent
+from storage_consumer.monitoring.showing import SILENCE, Showing
+from storage_consumer.summary import RoundSummary
 from tests.harness.twins.storage import FakeClock
 
 _AT = 1_700_000_000
@@ -20,10 +23,17 @@ class Rig:
 
     def __init__(self, ready_lag: float | None) -> None:
         """A process that has just started, 100 s after `_AT`."""
-        self.recorder = Recorder(Silent(), FakeClock(_AT + 100), "")
+        self.recorder = Recorder(FakeClock(_AT + 100), "")
         self.is_writer = False
         self.silent: float | None = None
-        self.probes = Probes(self.recorder.facts, lambda: self.is_writer, lambda: self.silent, ready_lag)
+        sources = MetricSources(
+            facts=self.recorder.facts,
+            is_writer=lambda: self.is_writer,
+            statements=tuple,
+            processes=ProcessLook(1),
+            silent_seconds=lambda: self.silent,
+        )
+        self.probes = Showing(Monitoring(ready_lag=ready_lag), sources)
 
     def finish_round(self, checkpoint: int) -> None:
         """End a round of the writer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.monitoring.recorder import WINDOW, Recorder
+from storage_consumer.monitoring.recorder import KEPT, MOST_TABLES, WINDOW, Recorder
 from storage_consumer.monitoring.report import SHOWN_TABLES, Phase, Report, Work
 from storage_consumer.summary import RoundSummary, Silent, TableSummary
 from storage_consumer.telemetry import forget_secrets, register_secret
@@ -44,13 +44,13 @@ def clock() -> FakeClock:
 @pytest.fixture
 def recorder(clock: FakeClock) -> Recorder:
     """A recorder before anything happened."""
-    return Recorder(Silent(), clock, "1.2")
+    return Recorder(clock, "1.2")
 
 
 def test_all_calls_are_passed_on(clock: FakeClock) -> None:
     """A bar or a user's own `Progress` gets what it would get without the recorder."""
     inner = Heard()
-    recorder = Recorder(inner, clock, "")
+    recorder = Recorder(clock, "", inner)
     recorder.round_started(files=3, size=10, storage_checkpoint=7, statements=2)
     recorder.advanced(files=1, rows=5)
     recorder.advanced(statements=1)
@@ -245,7 +245,7 @@ def test_report_as_json(recorder: Recorder, clock: FakeClock) -> None:
 def test_minutes(clock: FakeClock) -> None:
     """Each row is counted in one minute, those between two looks in the later one; a minute holds the last round's checkpoints."""
     clock.advance(60 - clock.now() % 60)
-    recorder = Recorder(Silent(), clock, "")
+    recorder = Recorder(clock, "")
     minutes = []
     for rows in (5, 7, 11):
         recorder.round_started(files=1, size=1, storage_checkpoint=1)
@@ -276,3 +276,33 @@ def test_a_table_that_is_resumed_counts_as_running_at_once(recorder: Recorder) -
     assert recorder.summary().states == {"halted": 0, "paused": 1, "running": 2}
     recorder.heard("decision_obeyed", {"table": "d.paused", "verb": "reload-done"})
     assert (recorder.summary().tables, recorder.summary().states["running"]) == ((), 3)
+
+
+def _ends(recorder: Recorder, clock: FakeClock, at: float, *tables: str, rows: int = 1) -> None:
+    """End a round that read rows of each table."""
+    clock.advance(at - clock.now())
+    recorder.round_finished(RoundSummary(tables=tuple(TableSummary(table=table, rows=rows) for table in tables)))
+
+
+def test_minutes_of_a_table(recorder: Recorder, clock: FakeClock) -> None:
+    """A minute holds all rounds that ended in it; older ones than an hour are neither kept nor shown."""
+    begin = clock.now() // 60 * 60 + 60
+    for seconds, rows in ((1, 5), (59, 7), (60, 11)):
+        _ends(recorder, clock, begin + seconds, "d.a", rows=rows)
+    first = int(begin) // 60
+    assert (recorder.table_minutes("d.a"), recorder.table_minutes("d.b")) == ({first: 12, first + 1: 11}, {})
+    for minute in range(2, 2 * KEPT):
+        _ends(recorder, clock, begin + 60 * minute, "d.a")
+    assert len(recorder.table_minutes("d.a")) == KEPT
+    clock.advance(3600)
+    assert recorder.table_minutes("d.a") == {}
+
+
+def test_bounded_number_of_tables(recorder: Recorder, clock: FakeClock) -> None:
+    """Tables beyond the bound have no minutes, until others have had nothing to do for an hour."""
+    begin = clock.now() // 60 * 60 + 60
+    _ends(recorder, clock, begin, *(f"d.t{n}" for n in range(MOST_TABLES)))
+    _ends(recorder, clock, begin + 60, "d.new", "d.t1")
+    assert (recorder.table_minutes("d.new"), len(recorder.table_minutes("d.t1"))) == ({}, 2)
+    _ends(recorder, clock, begin + 60 * KEPT, "d.new")
+    assert [len(recorder.table_minutes(name)) for name in ("d.new", "d.t0", "d.t1")] == [1, 0, 1]

@@ -9,7 +9,7 @@ from storage_consumer.errors import TargetUnavailable
 from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.monitoring.report import Minute, Phase, Report
 from storage_consumer.monitoring.reporting import EVERY, Reporting
-from storage_consumer.summary import RoundSummary, Silent
+from storage_consumer.summary import RoundSummary
 from tests.harness.twins.storage import FakeClock
 
 SECONDS = 40
@@ -70,7 +70,7 @@ def test_a_retry_is_said_soon() -> None:
         said[second] = list(kept.phases)
 
     clock = Seconds(happens)
-    recorder = Recorder(Silent(), clock, "1.2")
+    recorder = Recorder(clock, "1.2")
     recorder.round_finished(RoundSummary())
     reporting = Reporting(recorder, kept, clock)
     assert clock.over.wait(10)

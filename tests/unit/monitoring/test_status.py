@@ -195,6 +195,30 @@ def test_clocks_that_differ(ahead: float) -> None:
     assert doing(found) == "retrying for 1m00s"
 
 
+@pytest.mark.parametrize(
+    ("work", "words"),
+    [
+        (Work(seconds=0.1, files=0, bytes=0, statements=1), "applying for 13s"),
+        (
+            Work(seconds=9.0, files=0, bytes=0, statements=3, statements_done=1),
+            "applying for 13s: 1 of 3 statements, 18s left",
+        ),
+        (Work(seconds=0.1, files=0, bytes=0, statements=2), "applying for 13s: 0 of 2 statements"),
+        (
+            Work(seconds=4.0, files=4, bytes=1024, files_done=1, rows=8, statements=1),
+            "applying for 13s: 0 of 1 statements, 1 of 4 files (1.0 KiB), 8 rows, 2 rows/s, 12s left",
+        ),
+    ],
+)
+def test_a_statement_that_waits_is_not_said_to_be_left(work: Work, words: str) -> None:
+    """Each round finds it anew, and it is listed with its time: a round that has nothing else to do only says that it applies."""
+    waits = Statement(
+        identity=DdlId("d/a", 7, 1), name=TableName(schema="d", table="a"), state="started", query="ALTER", seconds=90.0
+    )
+    said = report(Phase.APPLYING, phase_seconds=12.0, work=work, rows_per_second=2.0)
+    assert doing(status(snapshot(report=said, statements=(waits,)))) == words
+
+
 def test_halt_that_no_command_ends() -> None:
     """Where only a start with other settings helps, no command is offered."""
     (shown,) = status(snapshot(table("a", "halted", error=f"it has no place. {AT_A_START} with a --route"))).tables

@@ -6,13 +6,33 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from storage_consumer.monitoring.http_server import Request
+from storage_consumer.monitoring.recorder import Recorder, TableRows
 from storage_consumer.monitoring.report import Minute, Report
 from storage_consumer.monitoring.snapshot import JournalEntry, Snapshot
-from storage_consumer.monitoring.status import judged
-from storage_consumer.monitoring.table_minutes import TableMinute, TableRows
-from storage_consumer.page.site import Look, Site, Sources
+from storage_consumer.page.site import Look, Site
 from tests.harness.twins.storage import FakeClock
 from tests.unit.monitoring.test_status import NOW, report
+
+
+class Told(Recorder):
+    """A recorder that says what a test wants."""
+
+    def __init__(self, feed: Feed) -> None:
+        """Say what the feed holds."""
+        super().__init__(feed.clock, "")
+        self._feed = feed
+
+    def report(self) -> Report:
+        """Of the process."""
+        return self._feed.process
+
+    def table_minutes(self, table: str) -> dict[int, int]:  # noqa: ARG002 - of all tables
+        """Of each table."""
+        return self._feed.table_minutes
+
+    def table_rows(self) -> dict[str, TableRows]:
+        """Of all tables."""
+        return self._feed.table_rows
 
 
 class Feed:
@@ -21,23 +41,18 @@ class Feed:
     def __init__(self, snapshot: Snapshot) -> None:
         """Show one snapshot."""
         self.clock = FakeClock(NOW)
-        self.look: Callable[[], Look] = lambda: Look(snapshot=snapshot, minutes=self.minutes)
+        self.look: Callable[[], Look] = lambda: (snapshot, self.minutes)
         self.minutes: tuple[Minute, ...] = ()
         self.journal: tuple[JournalEntry, ...] = ()
         self.process: Report = report(started_at=1.0)
-        self.table_minutes: tuple[TableMinute, ...] = ()
+        self.table_minutes: dict[int, int] = {}
         self.table_rows: dict[str, TableRows] = {}
         self.site = Site(
-            Sources(
-                look=self._looked,
-                journal=lambda _: self.journal,
-                judge=lambda found: judged(found, lambda verb, name: f"storage-consumer table {verb} --table {name}"),
-                command=lambda verb, name: f"storage-consumer table {verb} --table {name}",
-                process=lambda: self.process,
-                table_minutes=lambda _: self.table_minutes,
-                table_rows=lambda: self.table_rows,
-            ),
+            Told(self),
             self.clock,
+            look=self._looked,
+            journal=lambda _: self.journal,
+            command=lambda verb, name: f"storage-consumer table {verb} --table {name}",
         )
 
     def _looked(self) -> Look:

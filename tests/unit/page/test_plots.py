@@ -8,7 +8,6 @@ import pytest
 
 from storage_consumer.monitoring.report import Minute
 from storage_consumer.monitoring.snapshot import JournalEntry
-from storage_consumer.monitoring.table_minutes import TableMinute
 from storage_consumer.page.plots import POINTS, lag_plot, rate_plot, short, table_plot
 
 NOW = 1_789_999_980.0
@@ -42,7 +41,7 @@ def test_a_young_feed_fills_its_plot() -> None:
         assert plot.x_labels == ("14:10:00", "14:10:45", "14:11:30", "14:12:15", "14:13:00")
         assert plot.description.startswith("The lag of all tables over the last 3m00s: ")
         assert rate_plot(minutes, NOW, hours).lines[0].path.startswith("M0.0 ")
-    table = table_plot([TableMinute(minute=LAST - 1, rows=5, statements=0, checkpoint=1)], [], NOW, NOW - 120)
+    table = table_plot({LAST - 1: 5}, [], NOW, NOW - 120)
     assert table.lines[0].path == "M500.0 100V0.0H1000.0V100Z".replace("V0.0", "V16.7")
     assert len(lag_plot([minute(0)], NOW, 6).x_labels[0]) == len("14:12:00")
 
@@ -83,7 +82,7 @@ def test_rates() -> None:
 
 def test_nothing_known() -> None:
     """Without any minute there is an empty plot that says so."""
-    for plot in (lag_plot([], NOW, 6), rate_plot([], NOW, 6), table_plot([], [], NOW, 0.0)):
+    for plot in (lag_plot([], NOW, 6), rate_plot([], NOW, 6), table_plot({}, [], NOW, 0.0)):
         assert {line.path for line in plot.lines} == {""}
         assert plot.description.endswith("nothing is known.")
 
@@ -91,9 +90,7 @@ def test_nothing_known() -> None:
 def test_statements_of_a_table_are_marked() -> None:
     """A statement is marked where it ended; one of more than an hour ago, or without an end, is not."""
     done = [JournalEntry(version=1, state="done", query="", ended_ago=ago) for ago in (1800.0, 3700.0, None)]
-    assert table_plot([TableMinute(minute=LAST - 1, rows=5, statements=0, checkpoint=1)], done, NOW, 0.0).marks == (
-        500.0,
-    )
+    assert table_plot({LAST - 1: 5}, done, NOW, 0.0).marks == (500.0,)
 
 
 @pytest.mark.parametrize(

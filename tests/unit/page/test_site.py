@@ -15,9 +15,9 @@ import pytest
 from storage_consumer.errors import TargetUnavailable
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.monitoring.http_server import Request
+from storage_consumer.monitoring.recorder import TableRows
 from storage_consumer.monitoring.report import Phase, Totals, Work
 from storage_consumer.monitoring.snapshot import JournalEntry, Statement, Table
-from storage_consumer.monitoring.table_minutes import TableMinute, TableRows
 from storage_consumer.page.site import Look
 from storage_consumer.plan.table_state import STOPPED as STOPPED_STATES
 from storage_consumer.plan.table_state import TableState
@@ -140,7 +140,7 @@ def test_self_contained(feed: Feed, route: str, below: str) -> None:
 def test_ids_are_unique(feed: Feed) -> None:
     """No two elements have one id, and each label and description that is named exists."""
     for route, below in (("/", ""), ("/tables/", "d.a"), ("/tables/", "d.b")):
-        feed.table_minutes = (TableMinute(minute=int(NOW) // 60, rows=1, statements=0, checkpoint=1),)
+        feed.table_minutes = {int(NOW) // 60: 1}
         page = Elements(feed.get(route, below))
         ids = [attributes["id"] for _, attributes in page.found if "id" in attributes]
         assert len(ids) == len(set(ids))
@@ -246,7 +246,7 @@ def test_one_table(feed: Feed) -> None:
     text = " ".join(Elements(feed.get("/tables/", "d.a")).text.split())
     assert "nothing is known" not in text
     assert "Row changes per minute" not in text
-    feed.table_minutes = (TableMinute(minute=int(NOW) // 60, rows=7, statements=0, checkpoint=1),)
+    feed.table_minutes = {int(NOW) // 60: 7}
     text = " ".join(Elements(feed.get("/tables/", "d.a")).text.split())
     for part in (
         "d.a halted",

@@ -7,8 +7,8 @@ from urllib.parse import unquote
 import pytest
 
 from storage_consumer.model import TableName
+from storage_consumer.monitoring.recorder import TableRows
 from storage_consumer.monitoring.snapshot import Table
-from storage_consumer.monitoring.table_minutes import TableRows
 from storage_consumer.page.query import Query, table_path
 from storage_consumer.page.tables import PAGE, Listing, Row, listed, rows_of, table_called
 from tests.unit.monitoring.test_status import at, report, snapshot, status, table
