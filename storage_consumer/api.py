@@ -11,9 +11,7 @@ from typing import Self, Unpack
 from weakref import finalize
 
 from storage_consumer import __version__
-from storage_consumer.checkpoint.operator import StateInspector
-from storage_consumer.checkpoint.reading import StateReader
-from storage_consumer.checkpoint.store import StateStore
+from storage_consumer.checkpoint.store import StateStore, operated
 from storage_consumer.clock import Clock, SystemClock
 from storage_consumer.config.export_uris import with_time_zone
 from storage_consumer.config.keywords import Options
@@ -189,10 +187,10 @@ class Consumer:
             storage = open_storage(config.upstream, secrets)
             wait_for_metadata(config.upstream, lambda _: storage, config.tuning, self._clock, self._stop, once=True)
         database = TargetDatabase(config.downstream, secrets.password)
-        reader = StateReader(config.downstream, secrets.password)
+        reader = StateStore(config.downstream, secrets.password, "reader")
         with closing(database), closing(reader):
-            has_state = reader.exists(config.upstream.identity)
-            holder = reader.holder() if has_state else ""
+            has_state = reader.schema.look(config.upstream.identity)
+            holder = reader.lease.holder() if has_state else ""
             sources = PlanSources(
                 config=config,
                 storage=storage,
@@ -212,7 +210,7 @@ class Consumer:
         target has no state, and `TargetUnavailable` if it does not answer.
         """
         downstream = self._loaded.config.downstream
-        with closing(StateInspector(downstream, self._loaded.secrets.password)) as desk:
+        with closing(operated(downstream, self._loaded.secrets.password)) as desk:
             return status_now(desk, downstream, max_lag=max_lag, needs_writer=needs_writer)
 
     def load(self, table: str, dump: str, *, dump_tz: str = "", replace: bool = False) -> Load:
@@ -225,7 +223,7 @@ class Consumer:
         already; `TargetUnavailable` if the target does not answer.
         """
         downstream = self._loaded.config.downstream
-        with closing(StateInspector(downstream, self._loaded.secrets.password)) as desk:
+        with closing(operated(downstream, self._loaded.secrets.password)) as desk:
             return request_load(desk, table, with_time_zone(dump, dump_tz), replaces=replace)
 
     def verify(

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.dialects.mysql import insert
-from sqlalchemy.engine import Connection, Row
+from sqlalchemy.engine import Connection
 
+from storage_consumer.checkpoint.transactions import CHUNK
 from storage_consumer.downstream.batches import batched
 from storage_consumer.downstream.state_tables import StateTables
 from storage_consumer.plan.copies import Copies
-
-_CHUNK = 1_000
-"""Rows per statement."""
 
 
 def put_copies(connection: Connection, tables: StateTables, copies: Mapping[str, Copies]) -> None:
     """Store what copies of tables have to contain, and contained, by table key."""
     rows = [{"table_key": key} | copy_values(each) for key, each in copies.items()]
-    for some in batched(rows, _CHUNK):
+    for some in batched(rows, CHUNK):
         statement = insert(tables.copies)
         new = {name: statement.inserted[name] for name in COLUMNS}
         connection.execute(statement.on_duplicate_key_update(**new), some)
@@ -40,28 +38,22 @@ def copy_values(copies: Copies) -> dict[str, Any]:
 
 
 COLUMNS = tuple(copy_values(Copies()))
-"""Names of the columns besides the key, in the order of `copies_from`."""
+"""Names of the columns besides the key."""
 
 
-def copies_from(values: Sequence[Any]) -> Copies:
-    """Return what a row's `COLUMNS` say; columns that an outer join did not find say nothing."""
-    copy_from, absent, copied_at, passed, listed, listed_at = values
+def copies_in(row: Any) -> Copies:
+    """Return what a row with all `COLUMNS` says; columns that an outer join did not find say nothing."""
     # Most tables have no such record; of ten thousand they are read within each look of the status page.
-    if copy_from is None:
+    if row.copy_from is None:
         return Copies()
     return Copies(
-        copy_from=copy_from,
-        absent=json.loads(absent or "{}"),
-        copied_at=copied_at or 0,
-        passed=json.loads(passed or "{}"),
-        listed=json.loads(listed or "{}"),
-        listed_at=listed_at or 0,
+        copy_from=row.copy_from,
+        absent=json.loads(row.absent or "{}"),
+        copied_at=row.copied_at or 0,
+        passed=json.loads(row.passed or "{}"),
+        listed=json.loads(row.listed or "{}"),
+        listed_at=row.listed_at or 0,
     )
-
-
-def copies_in(row: Row[Any]) -> Copies:
-    """Return what a row with all `COLUMNS` says."""
-    return copies_from([row._mapping[name] for name in COLUMNS])  # noqa: SLF001 - public, named so since columns are attributes
 
 
 def copies_of(connection: Connection, tables: StateTables) -> Mapping[str, Copies]:

@@ -1,21 +1,23 @@
-"""StoredDecisions: what operators decide about statements and about tables.
+"""StoredDecisions: what operators decide about statements and about tables, and the tables as they see them.
 
-A decision about a statement is read by whoever runs it. One about a table is applied to what is stored of that table.
+A decision about a statement is read by whoever runs it. One about a table is a row of its own, which the consumer applies to what is stored
+of that table at its next round or start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Select, delete, exists, func, select, update
+from sqlalchemy import ColumnElement, Select, delete, exists, func, select, text, update
 from sqlalchemy.dialects.mysql import insert
-from sqlalchemy.engine import Connection, Row
+from sqlalchemy.engine import Connection
 
 from storage_consumer.checkpoint.copies import COLUMNS, copies_in, copy_values
 from storage_consumer.checkpoint.quarantine import close_copied
-from storage_consumer.checkpoint.transactions import OwnedTransactions
+from storage_consumer.checkpoint.reports import StoredReports
+from storage_consumer.checkpoint.transactions import StateTransactions, name_in
 from storage_consumer.downstream.state_tables import StateTables, put, same_statement
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
@@ -33,32 +35,55 @@ from storage_consumer.plan.table_decisions import (
     needs_copy,
     obeyed,
     refusal,
+    shown_state,
 )
+from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import Decision
 
 _STORED_PAUSE = "hold"
 """What the state calls a pause: earlier programs wrote this word, and still obey it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRow:
+    """One table, and the last decision about it."""
+
+    stored: StoredTable
+    decision: TableDecision | None = None
+    obeyed: bool = False
+    """Whether a consumer has seen the decision."""
+    refusal: str = ""
+    """Why it changed nothing."""
+    waits: str = ""
+    """What it waits for, by the last report of a writer."""
+    reached: int = 0
+    """Commit ts up to which the table is applied, inclusive; of one that is not stopped, its own row may hold an older one."""
+
+    @property
+    def shown(self) -> str:
+        """The word for its state."""
+        return shown_state(self.stored.state, self.stored.error, waits=bool(self.waits))
+
+
 class StoredDecisions:
     """The operators' decisions about one feed."""
 
-    def __init__(self, transactions: OwnedTransactions) -> None:
-        """Read and apply them in `transactions`."""
+    def __init__(self, transactions: StateTransactions, reports: StoredReports) -> None:
+        """Read and apply them in `transactions`; what a table waits for is in the last of the `reports`."""
         self._transactions = transactions
+        self._reports = reports
         self._tables = transactions.tables
 
     def on_statements(self) -> Mapping[DdlId, Decision]:
         """Return decisions about statements that are neither done nor skipped, by `DdlStep.identity`."""
         made, journal = self._tables.decisions, self._tables.journal
         query = select(made).join(journal, same_statement(made, journal))
-        with self._transactions.shared("reading the decisions about DDL") as connection:
-            rows = connection.execute(query.where(journal.c.state.not_in((DONE, SKIPPED)))).all()
+        query = query.where(journal.c.state.not_in((DONE, SKIPPED)))
         return {
             DdlId(row.table_dir, row.version, row.checksum): Decision(
                 verb=row.verb, statement=row.statement, decided_at=str(row.decided_at), decided_by=row.decided_by
             )
-            for row in rows
+            for row in self._transactions.rows(query, "reading the decisions about DDL")
         }
 
     def foreseen(self, *, tells_time: bool = True) -> list[Foreseen]:
@@ -66,15 +91,14 @@ class StoredDecisions:
         waits = select(self._tables.table_decisions).where(self._tables.table_decisions.c.obeyed_at.is_(None))
         with self._transactions.shared("reading the decisions about tables") as connection:
             made = map(_decision, connection.execute(waits).all())
-            return [self._judged(connection, each, tells_time=tells_time, locks=False)[1] for each in made]
+            return [self._judged(connection, each, tells_time=tells_time, locks=False) for each in made]
 
     def waiting(self) -> tuple[bool, bool]:
         """Return whether decisions about tables wait, and whether loads are requested; without the lease, so that an idle round takes no lock."""
         made, loads = self._tables.table_decisions, self._tables.loads
         decided = exists().where(made.c.obeyed_at.is_(None))
         requested = exists().where(loads.c.phase == LoadPhase.REQUESTED)
-        with self._transactions.shared("looking for decisions about tables") as connection:
-            row = connection.execute(select(decided, requested)).one()
+        (row,) = self._transactions.rows(select(decided, requested), "looking for decisions about tables")
         return bool(row[0]), bool(row[1])
 
     def apply_to_tables(self, busy: Collection[str] = (), *, tells_time: bool = True) -> list[Obeyed]:
@@ -93,34 +117,34 @@ class StoredDecisions:
             ]
 
     def _obeyed(self, connection: Connection, decision: TableDecision, *, tells_time: bool) -> Obeyed:
-        tables = self._tables
-        stored, found = self._judged(connection, decision, tells_time=tells_time, locks=True)
+        tables, of = self._tables, decision.table_key
+        found = self._judged(connection, decision, tells_time=tells_time, locks=True)
+        name = found.table.name
         if not found.refusal:
-            self._put(connection, found.table)
-            self._put_also(connection, stored, decision)
-            # A copy too may have keys that are new: those of the statements that it contains.
+            # A copy too may have keys that are new: those of the statements that it contains. So the note of what our last statement left goes.
             if decision.verb in ("accept-keys", "reload-done"):
-                self._forget_keys(connection, stored)
+                there = key_of(self._place(connection, found.table))
+                connection.execute(delete(tables.keys).where(tables.keys.c.table_key == there))
+            self._put(connection, found)
             if decision.verb == "reload-done":
-                close_copied(connection, tables, decision.table_key, decision.at)
+                close_copied(connection, tables, of, decision.at)
         made = tables.table_decisions
         connection.execute(
             # In the transaction that changes the table: after a crash both are there, or the decision still waits.
             update(made)
-            .where(made.c.table_key == decision.table_key)
+            .where(made.c.table_key == of)
             .values(obeyed_at=func.utc_timestamp(6), refusal=found.refusal or None)
         )
-        return Obeyed(table=str(stored.name), decision=decision, refusal=found.refusal)
+        return Obeyed(table=str(name), decision=decision, refusal=found.refusal)
 
     def follow(self, connection: Connection, decision: TableDecision) -> str:
         """Apply a decision that nobody has stored, within a transaction of the lease's owner; return why it cannot be followed, or "".
 
         The statements of a load have noted the table's keys, so the notes stay.
         """
-        stored, found = self._judged(connection, decision, tells_time=True, locks=True)
+        found = self._judged(connection, decision, tells_time=True, locks=True)
         if not found.refusal:
-            self._put(connection, found.table)
-            self._put_also(connection, stored, decision)
+            self._put(connection, found)
         return found.refusal
 
     def end_pause(self, connection: Connection, table_key: str) -> None:
@@ -130,83 +154,153 @@ class StoredDecisions:
         ends = (made.c.table_key == table_key) & (_is_paused(self._tables) | refused)
         connection.execute(delete(made).where(ends))
 
-    def _judged(
-        self, connection: Connection, decision: TableDecision, *, tells_time: bool, locks: bool
-    ) -> tuple[StoredTable, Foreseen]:
-        """Return what is stored of the decision's table, and what the decision makes of it. `locks`: whether to keep its row as it is."""
+    def _judged(self, connection: Connection, decision: TableDecision, *, tells_time: bool, locks: bool) -> Foreseen:
+        """Return what a decision makes of its table. `locks`: whether to keep the table's row as it is until the transaction ends."""
         tables, of = self._tables, decision.table_key
-        query = stored_tables(tables).where(tables.tables.c.table_key == of)
+        query = _stored_tables(tables).where(tables.tables.c.table_key == of)
         row = connection.execute(query.with_for_update() if locks else query).first()
-        stored = self._kept_only(connection, of) if row is None else stored_table(row)
+        if row is None:
+            # Nothing has run on it yet: only a schema file names it.
+            kept = tables.structures.c
+            named = select(kept.schema_name, kept.table_name).where(kept.table_key == of).limit(1)
+            stored = StoredTable(table_key=of, name=name_in(connection.execute(named).one()))
+        else:
+            stored = _stored_table(row)
         # What the verdict needs of the journal is read in the same transaction, so that no statement moves in between.
-        stored = replace(stored, last_resolved=last_that_led_to(connection.execute(resolved_statements(tables, of))))
+        stored = self._with_statements(connection, stored)
         loads = tables.loads.c
         phase = connection.execute(select(loads.phase).where(loads.table_key == of)).scalar_one_or_none()
         stored = replace(stored, loading=phase == LoadPhase.LOADING, joining=phase == LoadPhase.JOINING)
-        begun = connection.execute(begun_statements(tables, given_up=needs_copy(stored.state))).all()
-        stored = replace(stored, started=last_that_may_touch(begun, stored.name))
+        place = self._place(connection, stored)
         if why := refusal(stored, decision, tells_time=tells_time):
-            return stored, Foreseen(decision=decision, table=stored, place=self._place(connection, stored), refusal=why)
+            return Foreseen(decision=decision, table=stored, place=place, refusal=why)
         # A table that follows has reached this, though its own row may be older.
         running = connection.execute(select(tables.feed.c.checkpoint_running)).scalar_one()
-        place = decision.to or self._place(connection, stored)
-        return stored, Foreseen(decision=decision, table=obeyed(stored, decision, running), place=place)
+        return Foreseen(decision=decision, table=obeyed(stored, decision, running), place=decision.to or place)
+
+    def _with_statements(self, connection: Connection, table: StoredTable) -> StoredTable:
+        """Return the table with what the journal says of its statements."""
+        tables = self._tables
+        journal, kept = tables.journal.c, tables.structures.c
+        same = same_statement(tables.structures, tables.journal)
+        query = select(journal.version, journal.query, kept.schema_name, kept.table_name)
+        # A structure without a statement is journaled too, but it is no change that a copy has to hold.
+        ended = (kept.table_key == table.table_key) & (kept.query != "") & journal.state.in_((DONE, SKIPPED))
+        query = query.join_from(tables.structures, tables.journal, same).where(ended)
+        resolved = connection.execute(query.order_by(journal.version.desc()).limit(_STRAYS))
+        begun = connection.execute(begun_statements(tables, given_up=needs_copy(table.state)))
+        return replace(
+            table,
+            last_resolved=next((row.version for row in resolved if leads_to(row.query, name_in(row))), 0),
+            started=last_that_may_touch(begun, table.name),
+        )
 
     def _place(self, connection: Connection, table: StoredTable) -> TableName:
         """Return a table's name in the target."""
         targets = self._tables.targets.c
         of = targets.table_key == table.table_key
         row = connection.execute(select(targets.target_schema, targets.target_table).where(of)).first()
-        return table.name if row is None else TableName(schema=row[0], table=row[1])
+        return table.name if row is None else TableName(schema=row.target_schema, table=row.target_table)
 
-    def _put_also(self, connection: Connection, table: StoredTable, decision: TableDecision) -> None:
-        """Store what a decision changes besides the table's progress."""
-        targets = self._tables.targets
-        if decision.verb == "moved" and decision.to is not None:
-            place = {"target_schema": decision.to.schema, "target_table": decision.to.table}
-            connection.execute(put(targets, {"table_key": table.table_key} | place))
-        # Whatever was being loaded is no longer what the table goes on with.
-        if decision.verb in ("reload-done", "skip"):
-            loads = self._tables.loads
-            open_loads = update(loads).where(loads.c.table_key == table.table_key, loads.c.phase.in_(OPEN))
-            connection.execute(open_loads.values(phase=LoadPhase.CANCELLED, ended_at=func.utc_timestamp(6)))
-
-    def _forget_keys(self, connection: Connection, table: StoredTable) -> None:
-        """Take a table's keys as they are: delete the note of what our last statement left."""
-        keys, there = self._tables.keys, self._place(connection, table)
-        connection.execute(delete(keys).where(keys.c.table_key == key_of(there)))
-
-    def _kept_only(self, connection: Connection, table_key: str) -> StoredTable:
-        """Return a table on which nothing has run yet: only a schema file names it."""
-        kept = self._tables.structures.c
-        named = select(kept.schema_name, kept.table_name).where(kept.table_key == table_key).limit(1)
-        row = connection.execute(named).one()
-        return StoredTable(table_key=table_key, name=TableName(schema=row.schema_name, table=row.table_name))
-
-    def _put(self, connection: Connection, table: StoredTable) -> None:
-        names = {"table_key": table.table_key, "schema_name": table.name.schema, "table_name": table.name.table}
+    def _put(self, connection: Connection, found: Foreseen) -> None:
+        """Store what a decision makes of a table."""
+        table, verb, of, to = found.table, found.decision.verb, found.decision.table_key, found.decision.to
+        names = {"table_key": of, "schema_name": table.name.schema, "table_name": table.name.table}
         new = {"checkpoint": table.checkpoint, "state": table.state, "follows": table.follows, "error": table.error}
         progress = insert(self._tables.tables).values(names | new)
         connection.execute(progress.on_duplicate_key_update(**new))
-        connection.execute(put(self._tables.copies, {"table_key": table.table_key} | copy_values(table.copies)))
+        connection.execute(put(self._tables.copies, {"table_key": of} | copy_values(table.copies)))
+        if verb == "moved" and to is not None:
+            place = {"table_key": of, "target_schema": to.schema, "target_table": to.table}
+            connection.execute(put(self._tables.targets, place))
+        # Whatever was being loaded is no longer what the table goes on with.
+        if verb in ("reload-done", "skip"):
+            loads = self._tables.loads
+            open_loads = update(loads).where(loads.c.table_key == of, loads.c.phase.in_(OPEN))
+            connection.execute(open_loads.values(phase=LoadPhase.CANCELLED, ended_at=func.utc_timestamp(6)))
+
+    # what an operator sees and decides
+
+    def tables(self) -> list[TableRow]:
+        """Return all tables that the state knows, by name."""
+        tables, kept = self._tables, self._tables.structures.c
+        progress, made = tables.tables.c, tables.table_decisions
+        said = [column for name, column in made.c.items() if name != "table_key"]
+        query = _stored_tables(tables).add_columns(*said).outerjoin(made, made.c.table_key == progress.table_key)
+        found = [
+            _table_row(row)
+            for row in self._transactions.rows(query.order_by(progress.schema_name, progress.table_name))
+        ]
+        known = {row.stored.table_key for row in found}
+        # Tables on which nothing has run yet: only schema files name them.
+        named = select(kept.table_key, kept.schema_name, kept.table_name).distinct()
+        for row in self._transactions.rows(named):
+            if row.table_key not in known:
+                known.add(row.table_key)
+                found.append(TableRow(stored=StoredTable(table_key=row.table_key, name=name_in(row))))
+        running = max(
+            (each for (each,) in self._transactions.rows(select(tables.feed.c.checkpoint_running))), default=0
+        )
+        report, _ = self._reports.last()
+        waiting = report.waiting if report else {}
+        return [
+            replace(row, reached=_reached(row.stored, running), waits=waiting.get(str(row.stored.name), ""))
+            for row in found
+        ]
+
+    def judged(self, table: StoredTable) -> StoredTable:
+        """Return the table with what the consumer would look up about its statements before it follows a decision."""
+        with self._transactions.shared("reading the state") as connection:
+            return self._with_statements(connection, table)
+
+    def now_ms(self) -> int:
+        """Return the target's clock in milliseconds since 1970-01-01 UTC."""
+        ((now,),) = self._transactions.rows(text("SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED)"))
+        return int(now)
+
+    def decide_on(self, row: TableRow, decision: TableDecision) -> str:
+        """Store a decision. Return ``stored``, or ``same`` if it was stored before and no consumer has seen it."""
+        before = row.decision
+        # No consumer has seen the same decision yet, so there is nothing new to store.
+        if (
+            before is not None
+            and not row.obeyed
+            and (before.verb, before.at, before.to) == (decision.verb, decision.at, decision.to)
+        ):
+            return "same"
+        place = decision.to or TableName(schema="", table="")
+        new = {
+            "table_key": decision.table_key,
+            "verb": _STORED_PAUSE if decision.verb == "pause" else decision.verb,
+            "copy_as_of": decision.at,
+            "to_schema": place.schema,
+            "to_table": place.table,
+            "decided_at": func.utc_timestamp(6),
+            "decided_by": decision.decided_by,
+            # What became of an earlier decision about the table says nothing of this one.
+            "obeyed_at": None,
+            "refusal": None,
+        }
+        with self._transactions.shared("storing a decision") as connection:
+            connection.execute(put(self._tables.table_decisions, new))
+        return "stored"
 
 
 _STRAYS = 100
 """More statements than other tables' steps of a cycle of renames ever lie in one table's folder, one after the other."""
 
 
-def stored_tables(tables: StateTables) -> Select[Any]:
-    """Return the query for stored tables, one row each; see `stored_table`."""
+def _stored_tables(tables: StateTables) -> Select[Any]:
+    """Return the query for stored tables, one row each; see `_stored_table`."""
     progress, copies = tables.tables, tables.copies
     found = select(progress, *(copies.c[name] for name in COLUMNS))
     return found.outerjoin_from(progress, copies, progress.c.table_key == copies.c.table_key)
 
 
-def stored_table(row: Row[Any]) -> StoredTable:
-    """Return a row of `stored_tables` as a record."""
+def _stored_table(row: Any) -> StoredTable:
     return StoredTable(
         table_key=row.table_key,
-        name=TableName(schema=row.schema_name, table=row.table_name),
+        name=name_in(row),
         state=row.state,
         checkpoint=row.checkpoint,
         follows=bool(row.follows),
@@ -215,22 +309,21 @@ def stored_table(row: Row[Any]) -> StoredTable:
     )
 
 
-def resolved_statements(tables: StateTables, table_key: str) -> Select[Any]:
-    """Return the query for the last statements in a table's folder that are done or skipped; see `last_that_led_to`."""
-    journal, kept = tables.journal.c, tables.structures.c
-    same = same_statement(tables.structures, tables.journal)
-    found = select(journal.version, journal.query, kept.schema_name, kept.table_name).join_from(
-        tables.structures, tables.journal, same
+def _table_row(row: Any) -> TableRow:
+    if row.verb is None:
+        return TableRow(stored=_stored_table(row))
+    return TableRow(
+        stored=_stored_table(row),
+        decision=_decision(row),
+        obeyed=row.obeyed_at is not None,
+        refusal=row.refusal or "",
     )
-    # A structure without a statement is journaled too, but it is no change that a copy has to hold.
-    found = found.where(kept.table_key == table_key, kept.query != "", journal.state.in_((DONE, SKIPPED)))
-    return found.order_by(journal.version.desc()).limit(_STRAYS)
 
 
-def last_that_led_to(resolved: Iterable[Sequence[Any]]) -> int:
-    """Return the highest version of those statements that is one of the table itself, 0 for none."""
-    named = ((version, query, TableName(schema=schema, table=table)) for version, query, schema, table in resolved)
-    return next((version for version, query, name in named if leads_to(query, name)), 0)
+def _reached(stored: StoredTable, running: int) -> int:
+    return (
+        max(stored.checkpoint, running) if stored.follows and stored.state == TableState.RUNNING else stored.checkpoint
+    )
 
 
 def begun_statements(tables: StateTables, *, given_up: bool) -> Select[Any]:
@@ -248,31 +341,21 @@ def begun_statements(tables: StateTables, *, given_up: bool) -> Select[Any]:
     return begun
 
 
-def last_that_may_touch(begun: Iterable[Sequence[Any]], table: TableName) -> int:
+def last_that_may_touch(begun: Iterable[Any], table: TableName) -> int:
     """Return the highest version of those statements that may touch a table, 0 for none."""
-    named = ((version, query, TableName(schema=schema, table=table)) for version, query, schema, table in begun)
-    return max((version for version, query, name in named if may_touch(query, name, table)), default=0)
+    return max((row.version for row in begun if may_touch(row.query, name_in(row), table)), default=0)
 
 
-def _decision(row: Row[Any]) -> TableDecision:
+def _decision(row: Any) -> TableDecision:
     return TableDecision(
         table_key=row.table_key,
-        verb=verb_of(row.verb),
+        verb="pause" if row.verb == _STORED_PAUSE else cast("Verb", row.verb),
         at=row.copy_as_of,
         decided_at=str(row.decided_at),
         decided_by=row.decided_by,
+        # Both names are empty for every verb but `moved`.
         to=TableName(schema=row.to_schema, table=row.to_table) if row.to_schema else None,
     )
-
-
-def verb_of(stored: str) -> Verb:
-    """Return the verb that the state names so."""
-    return "pause" if stored == _STORED_PAUSE else cast("Verb", stored)
-
-
-def stored_verb(verb: Verb) -> str:
-    """Return a verb as the state names it."""
-    return _STORED_PAUSE if verb == "pause" else verb
 
 
 def paused_tables(connection: Connection, tables: StateTables) -> frozenset[str]:

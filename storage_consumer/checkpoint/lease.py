@@ -7,12 +7,10 @@ from typing import Any
 
 from sqlalchemy import Select, func, select, text, update
 from sqlalchemy.dialects.mysql import insert
-from sqlalchemy.engine import Connection
 
 from storage_consumer.checkpoint.state_schema import StateSchema
-from storage_consumer.checkpoint.transactions import CHUNK, OwnedTransactions, larger
+from storage_consumer.checkpoint.transactions import CHUNK, StateTransactions, larger
 from storage_consumer.downstream.batches import batched
-from storage_consumer.downstream.state_tables import StateTables
 from storage_consumer.ports import SERIAL_SLOTS
 
 _OPENING = "opening a window"
@@ -21,7 +19,7 @@ _OPENING = "opening a window"
 class StoredLease:
     """The lease of one feed."""
 
-    def __init__(self, transactions: OwnedTransactions, schema: StateSchema) -> None:
+    def __init__(self, transactions: StateTransactions, schema: StateSchema) -> None:
         """Take the lease for `transactions`; whoever gets it migrates `schema`."""
         self._transactions = transactions
         self._schema = schema
@@ -43,9 +41,7 @@ class StoredLease:
         """
         free = ("", holder, dead)
         with self._transactions.translated("acquiring the lease"):
-            other = self._transactions.evicting(
-                lambda: self._take(holder, ttl, free), unless=lambda: self._holder_now(free)
-            )
+            other = self._transactions.evicting(lambda: self._take(holder, ttl, free), unless=lambda: self.holder(free))
         if not other:
             # Only the owner migrates, so no two programs change the tables at the same time.
             self._schema.migrate()
@@ -65,9 +61,9 @@ class StoredLease:
         self._transactions.epoch, self._holder = row.epoch + 1, holder
         return ""
 
-    def _holder_now(self, free: Collection[str]) -> str:
+    def holder(self, free: Collection[str] = ()) -> str:
         """Return the holder whose lease runs, without waiting for a lock on its row; "" for none, or one of `free`."""
-        with self._transactions.engine.begin() as connection:
+        with self._transactions.shared("reading the lease") as connection:
             row = connection.execute(self._now()).one()
         return "" if row.holder in free or row.expired else str(row.holder)
 
@@ -137,19 +133,12 @@ class StoredLease:
                 connection.execute(insert(slots), missing)
             fresh = {"epoch": self.epoch, "window_id": window_id, "attempt": "", "finished": False}
             connection.execute(update(slots).values(fresh))
-            note_writes(connection, self._tables, writes)
+            # A note only grows: after a job that failed it stays beyond the table's checkpoint, whatever range a later job has.
+            note = insert(self._tables.writes)
+            note = note.on_duplicate_key_update(upto=larger(self._tables.writes.c.upto, note.inserted.upto))
+            for some in batched(({"table_key": key, "upto": upto} for key, upto in writes.items()), CHUNK):
+                connection.execute(note, some)
         return int(window_id)
-
-
-def note_writes(connection: Connection, tables: StateTables, writes: Mapping[str, int]) -> None:
-    """Note up to which commit-ts rows of tables may be in the target from now on; see `checkpoint.operator_cut`.
-
-    A note only grows. After a job that failed it stays beyond the table's checkpoint, whatever range a later job has.
-    """
-    statement = insert(tables.writes)
-    statement = statement.on_duplicate_key_update(upto=larger(tables.writes.c.upto, statement.inserted.upto))
-    for some in batched(({"table_key": key, "upto": upto} for key, upto in writes.items()), CHUNK):
-        connection.execute(statement, some)
 
 
 def _in_seconds(ttl: float) -> object:

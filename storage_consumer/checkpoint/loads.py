@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sqlalchemy import delete, func, select, update
@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 
 from storage_consumer.checkpoint.decisions import StoredDecisions, begun_statements, last_that_may_touch
 from storage_consumer.checkpoint.quarantine import close_copied
-from storage_consumer.checkpoint.transactions import OwnedTransactions, larger
+from storage_consumer.checkpoint.transactions import StateTransactions, larger, name_in
 from storage_consumer.downstream.state_tables import StateTables, put
 from storage_consumer.model import TableName
 from storage_consumer.plan.loads import OPEN, Load, LoadPhase
@@ -22,10 +22,24 @@ from storage_consumer.plan.table_state import TableState
 _DOING = "reading the loads of tables"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRow:
+    """The last load of one table, as an operator sees it."""
+
+    load: Load
+    requested_at: str
+    """By the target's clock, in UTC."""
+    requested_by: str
+    ended_at: str = ""
+    """When it was refused or cancelled, or when all of its copy was written; empty before that."""
+    waits_for: int = 0
+    """The version of a statement that may touch its table and is not known to have ended: the load waits for it; 0 for none."""
+
+
 class StoredLoads:
     """The loads of one feed. Tasks move the clock of a keyless table's load themselves; see `apply.keyless`."""
 
-    def __init__(self, transactions: OwnedTransactions, decisions: StoredDecisions) -> None:
+    def __init__(self, transactions: StateTransactions, decisions: StoredDecisions) -> None:
         """Read and store them in `transactions`; a finished load is followed as an operator's decision about a copy is."""
         self._transactions = transactions
         self._tables = transactions.tables
@@ -35,13 +49,7 @@ class StoredLoads:
         """Return the loads that no consumer has looked at, by table."""
         loads = self._tables.loads
         query = select(loads).where(loads.c.phase == LoadPhase.REQUESTED).order_by(loads.c.table_key)
-        with self._transactions.shared(_DOING) as connection:
-            return [load_of(row) for row in connection.execute(query).mappings().all()]
-
-    def request(self, load: Load, by: str) -> None:
-        """Store what somebody wants to be loaded, in place of an earlier load of the table."""
-        with self._transactions.shared("requesting a load") as connection:
-            self._put(connection, load, requested_at=func.utc_timestamp(6), requested_by=by, ended_at=None)
+        return [_load_of(row) for row in self._transactions.rows(query, _DOING)]
 
     def unsettled(self, load: Load) -> tuple[int, bool]:
         """See `ports.Loads`."""
@@ -155,10 +163,53 @@ class StoredLoads:
         del values["name"]
         connection.execute(put(self._tables.loads, values))
 
+    # what an operator sees and wants: a running consumer looks at it before its next round, a stopped one when it starts
+
+    def all(self) -> list[LoadRow]:
+        """Return the last load of each table that had one, by name; a state of an older version has none."""
+        loads = self._tables.loads
+        if not self._transactions.has(loads):
+            return []
+        found = list(
+            map(_load_row, self._transactions.rows(select(loads).order_by(loads.c.schema_name, loads.c.table_name)))
+        )
+        if not any(row.load.is_pending for row in found):
+            return found
+        begun = self._transactions.rows(begun_statements(self._tables, given_up=True))
+        return [
+            replace(row, waits_for=last_that_may_touch(begun, row.load.name)) if row.load.is_pending else row
+            for row in found
+        ]
+
+    def request(self, load: Load, by: str) -> LoadRow | None:
+        """Store what somebody wants to be loaded, unless the table is being loaded; return that load then."""
+        with self._transactions.shared("requesting a load") as connection:
+            found = self._locked(connection, load.table_key)
+            if found is not None and found.load.phase == LoadPhase.LOADING:
+                return found
+            # What the table has of an earlier copy it keeps, whatever becomes of this one.
+            wish = replace(load, low=found.load.low if found is not None else 0)
+            self._put(connection, wish, requested_at=func.utc_timestamp(6), requested_by=by, ended_at=None)
+        return None
+
+    def withdraw(self, table_key: str) -> LoadRow | None:
+        """Withdraw what nobody has begun; return the load of a table where it has been begun or ended, or where there is none, None."""
+        with self._transactions.shared("storing a decision") as connection:
+            found = self._locked(connection, table_key)
+            if found is not None and found.load.phase == LoadPhase.REQUESTED:
+                self._end(connection, found.load, LoadPhase.CANCELLED, error=found.load.error)
+        return found
+
+    def _locked(self, connection: Connection, table_key: str) -> LoadRow | None:
+        """Return the load of a table, which no consumer changes until the transaction ends."""
+        loads = self._tables.loads
+        row = connection.execute(select(loads).where(loads.c.table_key == table_key).with_for_update()).first()
+        return None if row is None else _load_row(row)
+
 
 def loads_in(connection: Connection, tables: StateTables) -> tuple[dict[str, Load], frozenset[str]]:
     """Return the loads that are not ended, by table key, and the keys of all tables that have been loaded or are."""
-    rows = [load_of(row) for row in connection.execute(select(tables.loads)).mappings().all()]
+    rows = [_load_of(row) for row in connection.execute(select(tables.loads))]
     based = frozenset(load.table_key for load in rows if load.low)
     return {load.table_key: load for load in rows if load.phase in OPEN}, based
 
@@ -170,21 +221,30 @@ def put_joined(connection: Connection, tables: StateTables, keys: Collection[str
     connection.execute(joining.values(phase=LoadPhase.DONE))
 
 
-def load_of(row: Mapping[Any, Any]) -> Load:
-    """Return a row of ``table_load``, by the names of its columns, as a record."""
+def _load_of(row: Any) -> Load:
+    """Return a row of ``table_load`` as a record."""
     return Load(
-        table_key=row["table_key"],
-        name=TableName(schema=row["schema_name"], table=row["table_name"]),
-        load_id=row["load_id"],
-        source=row["source"],
-        identity=row["identity"],
-        low=row["low"],
-        high=row["high"],
-        phase=LoadPhase(row["phase"]),
-        done=row["done"],
-        parts=row["parts"],
-        size=row["size"],
-        is_view=bool(row["is_view"]),
-        replaces=bool(row["replaces"]),
-        error=row["error"],
+        table_key=row.table_key,
+        name=name_in(row),
+        load_id=row.load_id,
+        source=row.source,
+        identity=row.identity,
+        low=row.low,
+        high=row.high,
+        phase=LoadPhase(row.phase),
+        done=row.done,
+        parts=row.parts,
+        size=row.size,
+        is_view=bool(row.is_view),
+        replaces=bool(row.replaces),
+        error=row.error,
+    )
+
+
+def _load_row(row: Any) -> LoadRow:
+    return LoadRow(
+        load=_load_of(row),
+        requested_at=str(row.requested_at),
+        requested_by=row.requested_by,
+        ended_at=str(row.ended_at or ""),
     )

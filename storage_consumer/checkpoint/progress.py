@@ -18,7 +18,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from storage_consumer.checkpoint.copies import copies_of, put_copies
 from storage_consumer.checkpoint.decisions import held_tables, paused_tables
 from storage_consumer.checkpoint.loads import loads_in, put_joined
-from storage_consumer.checkpoint.transactions import CHUNK, OwnedTransactions, larger
+from storage_consumer.checkpoint.transactions import CHUNK, StateTransactions, exists, larger, name_in
 from storage_consumer.downstream.batches import batched
 from storage_consumer.downstream.state_tables import StateTables
 from storage_consumer.model import DdlId, TableName
@@ -34,7 +34,7 @@ from storage_consumer.ports import TableProgress
 class StoredProgress:
     """The progress of one feed."""
 
-    def __init__(self, transactions: OwnedTransactions) -> None:
+    def __init__(self, transactions: StateTransactions) -> None:
         """Read and store it in `transactions`."""
         self._transactions = transactions
         self._tables = transactions.tables
@@ -70,7 +70,7 @@ class StoredProgress:
             tables={row.table_key: row.checkpoint for row in progress},
             behind=frozenset(row.table_key for row in progress if not row.follows),
             dropped=frozenset(row.table_key for row in progress if row.state == TableState.DROPPED),
-            excluded={row.table_key: _name_of(row) for row in progress if row.state == TableState.EXCLUDED},
+            excluded={row.table_key: name_in(row) for row in progress if row.state == TableState.EXCLUDED},
             targets=placed,
             copies=copies,
             loads=loads,
@@ -86,6 +86,11 @@ class StoredProgress:
             refused=frozenset(by_state[FAILED]),
         )
         return restart, feed.storage_checkpoint
+
+    def sequences(self) -> Mapping[str, Finished]:
+        """Return file sequence (see `DataFile.sequence`) → how far it is finished."""
+        with self._transactions.shared("reading the state") as connection:
+            return _known_files(connection, self._tables)
 
     def save(
         self,
@@ -183,15 +188,25 @@ def _put_rows(
         connection.execute(statement, some)
 
 
+def stored_digests(connection: Connection, tables: StateTables) -> Mapping[str, dict[int, bytes]]:
+    """Return sequence → chunk → digests of its files; empty for a state of an older version."""
+    found = defaultdict[str, dict[int, bytes]](dict)
+    if exists(connection, tables.digests):
+        for row in connection.execute(select(tables.digests)):
+            found[row.stream][row.chunk] = bytes(row.digests)
+    return found
+
+
 def _known_files(connection: Connection, tables: StateTables) -> Mapping[str, Finished]:
     """Return sequence → how far it is finished."""
-    # All of them: whatever a listing shows of a finished file is compared with its digest.
-    digests = defaultdict[str, dict[int, bytes]](dict)
-    for row in connection.execute(select(tables.digests)):
-        digests[row.stream][row.chunk] = bytes(row.digests)
+    files = tables.files.c
+    # A state of an older version lacks the column, which a migration fills with 0.
+    left_out = files.left_out if exists(connection, files.left_out) else literal_column("0")
+    # All digests: whatever a listing shows of a finished file is compared with its own.
+    digests = stored_digests(connection, tables)
     return {
-        row.stream: Finished(upto=row.done_upto, left_out=row.left_out, digests=digests.get(row.stream, {}))
-        for row in connection.execute(select(tables.files))
+        name: Finished(upto=upto, left_out=unseen, digests=digests.get(name, {}))
+        for name, upto, unseen in connection.execute(select(files.stream, files.done_upto, left_out))
     }
 
 
@@ -225,13 +240,9 @@ def _places(
     for row in progress:
         # Databases have no rows, and the name of a table that is gone or left out may be another's.
         if row.table_name and row.state not in (TableState.DROPPED, TableState.EXCLUDED):
-            name = _name_of(row)
+            name = name_in(row)
             found[row.table_key] = (name, stored.get(row.table_key, name))
     return found
-
-
-def _name_of(row: Row[Any]) -> TableName:
-    return TableName(schema=row.schema_name, table=row.table_name)
 
 
 def _put_places(connection: Connection, tables: StateTables, progress: Sequence[TableProgress], *, stays: bool) -> None:

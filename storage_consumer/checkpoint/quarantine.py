@@ -1,16 +1,17 @@
-"""StoredQuarantine: the rows that the target refused, as the lease's owner sees them. Tasks put them there; see `apply.quarantine`."""
+"""StoredQuarantine: the rows that the target refused. Tasks put them there; see `apply.quarantine`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
 from sqlalchemy.engine import Connection
 
-from storage_consumer.checkpoint.transactions import OwnedTransactions
+from storage_consumer.checkpoint.transactions import StateTransactions, name_in
 from storage_consumer.downstream.state_tables import StateTables
+from storage_consumer.model import TableName
 from storage_consumer.plan.quarantined import TableEntries, closed_by
 from storage_consumer.plan.steps import DdlStep
 
@@ -40,10 +41,41 @@ class AskedEntry:
     line: bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantinedEntry:
+    """One quarantined row, as an operator sees it."""
+
+    table_key: str
+    digest: str
+    table: TableName
+    """As the target spells it."""
+    key: str
+    """Columns and values of its key, for people."""
+    commit_ts: int
+    path: str
+    row: int
+    """Its number in that file."""
+    version: int
+    """The table version in which it is written."""
+    reason: str
+    error_number: int
+    image: Mapping[str, str | None]
+    """The row, by column; bytes in hexadecimal digits."""
+    held_before: Mapping[str, str | None] | None
+    """What the target held of the key when the row was refused; None for nothing."""
+    first_seen: str
+    """By the target's clock, in UTC."""
+    last_seen: str
+    retry_asked_by: str
+    """Who wants it to be tried again; empty for nobody, or if that was done."""
+    retry_answer: str
+    """What became of the last retry."""
+
+
 class StoredQuarantine:
     """The quarantine of one feed."""
 
-    def __init__(self, transactions: OwnedTransactions) -> None:
+    def __init__(self, transactions: StateTransactions) -> None:
         """Read and change it in `transactions`."""
         self._transactions = transactions
         self._tables = transactions.tables
@@ -53,22 +85,21 @@ class StoredQuarantine:
         kept = self._tables.quarantine.c
         query = select(kept.table_key, kept.key_columns, func.count()).group_by(kept.table_key, kept.key_columns)
         found: dict[str, TableEntries] = {}
-        with self._transactions.shared(_DOING) as connection:
-            for key, signature, count in connection.execute(query).all():
-                old = found.get(key, TableEntries(count=0, signatures=frozenset()))
-                found[key] = TableEntries(count=old.count + count, signatures=old.signatures | {signature})
+        for key, signature, count in self._transactions.rows(query, _DOING):
+            old = found.get(key, TableEntries(count=0, signatures=frozenset()))
+            found[key] = TableEntries(count=old.count + count, signatures=old.signatures | {signature})
         return found
 
     def asked(self) -> list[AskedEntry]:
         """Return the rows that are to be tried again, the oldest first."""
         kept = self._tables.quarantine.c
         query = select(
-            *(kept.table_key, kept.digest, kept.schema_name, kept.table_name, kept.version, kept.commit_ts),
-            *(kept.path, kept.row_key, kept.key_columns, kept.written_columns, kept.line),
+            *(kept.table_key, kept.digest, kept.schema_name.label("schema"), kept.table_name.label("table")),
+            *(kept.version, kept.commit_ts, kept.path, kept.row_key.label("key")),
+            *(kept.key_columns, kept.written_columns, kept.line),
         ).where(kept.retry_asked_at.is_not(None))
-        with self._transactions.shared(_DOING) as connection:
-            rows = connection.execute(query.order_by(kept.commit_ts, kept.digest)).all()
-        return [_asked(*row) for row in rows]
+        rows = self._transactions.rows(query.order_by(kept.commit_ts, kept.digest), _DOING)
+        return [AskedEntry(**row._asdict()) for row in rows]
 
     def stays(self, entry: AskedEntry, answer: str, *, reason: str = "", number: int = 0) -> None:
         """Note why a row stays in the quarantine after it was tried. `reason` and `number`: what the target said, if it was asked."""
@@ -77,9 +108,63 @@ class StoredQuarantine:
         with self._transactions.owned("storing the result of a retry") as connection:
             connection.execute(
                 update(kept)
-                .where(kept.c.table_key == entry.table_key, kept.c.digest == entry.digest)
+                .where(self._is(entry))
                 .values(retry_asked_at=None, retry_answer=answer, last_seen=func.utc_timestamp(6), **said)
             )
+
+    def _is(self, entry: AskedEntry | QuarantinedEntry) -> ColumnElement[bool]:
+        kept = self._tables.quarantine.c
+        return (kept.table_key == entry.table_key) & (kept.digest == entry.digest)
+
+    # what an operator sees and decides
+
+    def all(self) -> list[QuarantinedEntry]:
+        """Return all rows, by table and commit-ts."""
+        kept = self._tables.quarantine
+        left = [column for name, column in kept.c.items() if name not in ("line", "key_columns", "written_columns")]
+        order = (kept.c.schema_name, kept.c.table_name, kept.c.commit_ts, kept.c.digest)
+        return [
+            QuarantinedEntry(
+                table_key=row.table_key,
+                digest=row.digest,
+                table=name_in(row),
+                key=row.row_key,
+                commit_ts=row.commit_ts,
+                path=row.path,
+                row=row.row_in_file,
+                version=row.version,
+                reason=row.reason,
+                error_number=row.error_number,
+                image=json.loads(row.image),
+                held_before=None if row.held_before is None else json.loads(row.held_before),
+                first_seen=str(row.first_seen),
+                last_seen=str(row.last_seen),
+                retry_asked_by=row.retry_asked_by if row.retry_asked_at else "",
+                retry_answer=row.retry_answer or "",
+            )
+            for row in self._transactions.rows(select(*left).order_by(*order))
+        ]
+
+    def counts(self) -> Mapping[str, int]:
+        """Return table key → number of rows; a state of an older version has none."""
+        if not self._transactions.has(self._tables.quarantine):
+            return {}
+        return {key: entries.count for key, entries in self.entries().items()}
+
+    def retry(self, entries: Iterable[QuarantinedEntry], by: str) -> None:
+        """Note that rows are to be tried again."""
+        values = {"retry_asked_at": func.utc_timestamp(6), "retry_asked_by": by, "retry_answer": None}
+        with self._transactions.shared("storing a decision") as connection:
+            for entry in entries:
+                connection.execute(update(self._tables.quarantine).where(self._is(entry)).values(**values))
+
+    def drop(self, entries: Iterable[QuarantinedEntry]) -> None:
+        """Give rows up, unless a newer state of their keys has been refused since they were read."""
+        kept = self._tables.quarantine
+        with self._transactions.shared("storing a decision") as connection:
+            for entry in entries:
+                same = kept.c.commit_ts == entry.commit_ts
+                connection.execute(delete(kept).where(self._is(entry), same))
 
 
 def close_entries(connection: Connection, tables: StateTables, step: DdlStep, *, upto: int) -> None:
@@ -101,20 +186,3 @@ def close_copied(connection: Connection, tables: StateTables, table_key: str, at
     kept, compared = tables.quarantine, tables.verified
     connection.execute(delete(kept).where(and_(kept.c.table_key == table_key, kept.c.commit_ts <= at)))
     connection.execute(delete(compared).where(compared.c.table_key == table_key))
-
-
-def _asked(*row: Any) -> AskedEntry:
-    key, digest, schema, table, version, commit_ts, path, named, signature, written, line = row
-    return AskedEntry(
-        table_key=key,
-        digest=digest,
-        schema=schema,
-        table=table,
-        version=version,
-        commit_ts=commit_ts,
-        path=path,
-        key=named,
-        key_columns=signature,
-        written_columns=written,
-        line=line,
-    )

@@ -2,26 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import or_, select
+from sqlalchemy import Select, func, or_, select
 from sqlalchemy.dialects.mysql import insert
 
 from storage_consumer.checkpoint.structures import definition_of, record_of
-from storage_consumer.checkpoint.transactions import OwnedTransactions
+from storage_consumer.checkpoint.transactions import StateTransactions, name_in
 from storage_consumer.downstream.batches import batched
 from storage_consumer.downstream.state_tables import IDENTITY, same_statement
-from storage_consumer.model import TableDefinition
+from storage_consumer.errors import MalformedSchemaFile
+from storage_consumer.model import DdlId, TableDefinition, TableName
 from storage_consumer.plan.journal import DONE, SKIPPED
 
 _BATCH = 20
 """Structures per statement: their sizes differ much, and a packet is limited."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptTable:
+    """One table (or database) whose structures are kept."""
+
+    key: str
+    name: TableName
+    versions: int
+    first: int
+    last: int
+    query: str
+    """The newest statement; empty for a structure without one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptVersion:
+    """One entry of the history. A damaged one has no `definition`, and `damage` says why."""
+
+    table_dir: str
+    version: int
+    checksum: int
+    definition: TableDefinition | None
+    damage: str = ""
+
+    @property
+    def identity(self) -> DdlId:
+        """The identity, as in the journal."""
+        return DdlId(self.table_dir, self.version, self.checksum)
+
+
 class StoredHistory:
     """The schema history of one feed. Each entry is complete: no other is needed to read it."""
 
-    def __init__(self, transactions: OwnedTransactions) -> None:
+    def __init__(self, transactions: StateTransactions) -> None:
         """Read and write it in `transactions`."""
         self._transactions = transactions
         self._tables = transactions.tables
@@ -77,5 +109,69 @@ class StoredHistory:
         table = self._tables.structures
         query = select(table).where(table.c.table_dir == table_dir, table.c.version == version)
         with self._transactions.owned("reading a structure") as connection:
-            rows = connection.execute(query.order_by(table.c.checksum)).mappings().all()
-        return [definition_of({str(name): value for name, value in row.items()}) for row in rows]
+            return [definition_of(row._asdict()) for row in connection.execute(query.order_by(table.c.checksum))]
+
+    # what an operator sees
+
+    def tables(self) -> list[KeptTable]:
+        """Return all tables, by name."""
+        kept = self._tables.structures.c
+        ends = (
+            func.count().label("versions"),
+            func.min(kept.version).label("first"),
+            func.max(kept.version).label("last"),
+        )
+        all_of = select(kept.table_key, *ends).group_by(kept.table_key).subquery("all_of")
+        newest = (kept.table_key == all_of.c.table_key) & (kept.version == all_of.c.last)
+        query = (
+            select(kept.schema_name, kept.table_name, kept.query, all_of)
+            .join_from(self._tables.structures, all_of, newest)
+            # Several entries may have the newest version: one with a statement comes first, and the first one counts.
+            .order_by(kept.table_key, kept.query == "")
+        )
+        found: dict[str, KeptTable] = {}
+        for row in self._transactions.rows(query):
+            table = KeptTable(
+                key=row.table_key,
+                name=name_in(row),
+                versions=int(row.versions),
+                first=row.first,
+                last=row.last,
+                query=row.query,
+            )
+            found.setdefault(table.key, table)
+        return list(found.values())
+
+    def versions(self, keys: Collection[str]) -> list[KeptVersion]:
+        """Return all versions of the tables with these keys, in order."""
+        kept = self._tables.structures
+        query = select(kept).where(kept.c.table_key.in_(keys))
+        return self._entries(query.order_by(kept.c.version, kept.c.table_dir, kept.c.checksum))
+
+    def structure_at(self, key: str, ts: int) -> KeptVersion | None:
+        """Return a table's structure that is in force at a version or commit-ts (inclusive), or None if none is known."""
+        kept = self._tables.structures
+        query = select(kept).where(kept.c.table_key == key, kept.c.version <= ts)
+        # By digest too, so that of several of one version it is the same one each time.
+        found = self._entries(query.order_by(kept.c.version.desc(), kept.c.digest).limit(1))
+        return found[0] if found else None
+
+    def _entries(self, query: Select[Any]) -> list[KeptVersion]:
+        found = []
+        for row in self._transactions.rows(query):
+            definition, damage = None, ""
+            try:
+                # A damaged row is shown with its damage, so that the others can still be read.
+                definition = definition_of(row._asdict())
+            except MalformedSchemaFile as fault:
+                damage = str(fault)
+            found.append(
+                KeptVersion(
+                    table_dir=row.table_dir,
+                    version=row.version,
+                    checksum=row.checksum,
+                    definition=definition,
+                    damage=damage,
+                )
+            )
+        return found

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
-from typing import Any
 
-from sqlalchemy import Column, func, select, text, update
+from sqlalchemy import func, select, text, update
 from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateColumn, CreateTable
 
-from storage_consumer.checkpoint.transactions import OwnedTransactions
+from storage_consumer.checkpoint.transactions import StateTransactions, exists
 from storage_consumer.downstream.mysql_errors import number_of
 from storage_consumer.downstream.stale_connections import mark
 from storage_consumer.downstream.state_tables import EVERY_TABLE, MIGRATED, STATE_VERSION, StateTables
@@ -31,7 +31,7 @@ _NOTED_WRITES = 6
 class StateSchema:
     """The schema that holds the state tables of one feed."""
 
-    def __init__(self, transactions: OwnedTransactions) -> None:
+    def __init__(self, transactions: StateTransactions) -> None:
         """Work on the schema of `transactions`."""
         self._transactions = transactions
         self._schema = transactions.schema
@@ -45,12 +45,13 @@ class StateSchema:
         tables = self._tables
         # Without the lease, whose table may not exist yet. All steps can be done by two processes at the same time.
         with self._transactions.shared("creating the state schema") as connection:
-            self._version(connection)
+            self._refuse_foreign(self._version(connection))
             options = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
-            if not self._exists(connection):
+            there = text("SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = :schema")
+            if not connection.execute(there, {"schema": self._schema}).scalar_one():
                 _as_it_is(connection, f"CREATE DATABASE IF NOT EXISTS {quote(self._schema)} {options}")
             for table in tables.metadata.sorted_tables:
-                if not self._exists(connection, table.name):  # another process may be doing the same
+                if not exists(connection, table):  # another process may be doing the same
                     connection.execute(CreateTable(table, if_not_exists=True))
             for table, row in (
                 (tables.version, {"id": 1, "version": STATE_VERSION}),
@@ -64,37 +65,42 @@ class StateSchema:
                 if connection.execute(select(table.c.id)).scalar() is None:
                     connection.execute(insert(table).prefix_with("IGNORE").values(row))
             # Again: a program of another version may have created the state since the first look.
-            self._version(connection)
+            self._refuse_foreign(self._version(connection))
             mark(partial(_as_it_is, connection), self._schema)
             known = connection.execute(select(tables.feed.c.upstream)).scalar_one()
         self._refuse_other(known, upstream)
 
     def look(self, upstream: str) -> bool:
         """Return whether there is a state, and write nothing; raise `ConfigError` for one of another bucket or version."""
-        with self._transactions.shared("looking for the state") as connection:
-            version = self._version(connection)
-            if not self._exists(connection, self._tables.version.name):
-                return False
-            if version != STATE_VERSION:
-                raise ConfigError(
-                    f"the state schema {self._schema} has version {version}, this program reads version "
-                    f"{STATE_VERSION}: start `storage-consumer run`, which migrates an older state"
-                )
-            known = connection.execute(select(self._tables.feed.c.upstream)).scalar_one_or_none()
-        # Whoever created it came no further than this.
-        if known is None:
+        if self.stored_version() is None:
             return False
-        self._refuse_other(known, upstream)
+        self.refuse_unreadable((STATE_VERSION,))
+        known = self._transactions.rows(select(self._tables.feed.c.upstream))
+        # Whoever created it came no further than this.
+        if not known:
+            return False
+        self._refuse_other(known[0].upstream, upstream)
         return True
 
     def stored_version(self) -> int | None:
         """Return the version of the state, whether or not it can be migrated; None if there is none, or not to its end."""
-        table = self._tables.version
         with self._transactions.shared("looking for the state") as connection:
-            if not self._exists(connection, table.name):
-                return None
-            version = connection.execute(select(table.c.version)).scalar_one_or_none()
-        return None if version is None else int(version)
+            return self._version(connection)
+
+    def refuse_unreadable(self, readable: Collection[int]) -> None:
+        """Raise `ConfigError` if there is no state of a `readable` version."""
+        version = self.stored_version()
+        if version is None:
+            raise ConfigError(
+                f"there is no state schema {self._schema} on {self._transactions.downstream.address}: was "
+                "`storage-consumer run` started there, and with which --state-schema?"
+            )
+        self._refuse_foreign(version)
+        if version not in readable:
+            raise ConfigError(
+                f"the state schema {self._schema} has version {version}, this program reads version "
+                f"{STATE_VERSION}: start `storage-consumer run`, which migrates an older state"
+            )
 
     def _refuse_other(self, known: str, upstream: str) -> None:
         """Raise `ConfigError` if the state belongs to another bucket."""
@@ -106,28 +112,20 @@ class StateSchema:
             )
             raise ConfigError(message)
 
-    def _exists(self, connection: Connection, table: str = "") -> bool:
-        """Return whether the state schema, or one table in it, exists."""
-        found = text(
-            "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = :schema AND table_name = :name"
-            if table
-            else "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = :schema"
-        )
-        return bool(connection.execute(found, {"schema": self._schema, "name": table}).scalar_one())
-
-    def _version(self, connection: Connection) -> int:
-        """Return the version of the tables, ours if there are none; raise `ConfigError` if they cannot be migrated."""
+    def _version(self, connection: Connection) -> int | None:
         table = self._tables.version
-        if not self._exists(connection, table.name):
-            return STATE_VERSION
+        if not exists(connection, table):
+            return None
         version = connection.execute(select(table.c.version)).scalar_one_or_none()
+        return None if version is None else int(version)
+
+    def _refuse_foreign(self, version: int | None) -> None:
+        """Raise `ConfigError` for tables of a version that cannot be migrated to ours."""
         if version not in (None, STATE_VERSION, *MIGRATED):
-            message = (
+            raise ConfigError(
                 f"the state schema {self._schema} has version {version}, this program writes version {STATE_VERSION}: "
                 "use the program that wrote it, or give this one its own state schema (--state-schema)"
             )
-            raise ConfigError(message)
-        return STATE_VERSION if version is None else int(version)
 
     def migrate(self) -> None:
         """Migrate the tables to our version, as the lease's owner; keep what an interrupted migration has done.
@@ -138,10 +136,12 @@ class StateSchema:
         with self._transactions.shared(doing) as connection:
             # An interrupted migration has not stored the version, so it is found here and goes on.
             before = self._version(connection)
-            if before == STATE_VERSION:
+            self._refuse_foreign(before)
+            if before is None or before == STATE_VERSION:
                 return
             for table, column in self._tables.added():
-                self._add_column(connection, table.name, column)
+                definition = CreateColumn(column).compile(connection.engine)
+                self._alter(connection, table.name, f"ADD COLUMN {definition}", unless=_SAME_COLUMN)
             for table, name in self._tables.removed():
                 self._alter(connection, table.name, f"DROP COLUMN {quote(name)}", unless=_NO_COLUMN)
         # ALTER TABLE commits, which would release the lock on the lease, so none of it is in this transaction. The version is stored last:
@@ -153,11 +153,6 @@ class StateSchema:
             if before < _NOTED_WRITES:
                 _note_possible_writes(connection, self._tables)
             connection.execute(update(self._tables.version).values(version=STATE_VERSION))
-
-    def _add_column(self, connection: Connection, table: str, column: Column[Any]) -> None:
-        """Add a column to a state table unless it exists."""
-        definition = CreateColumn(column).compile(connection.engine)
-        self._alter(connection, table, f"ADD COLUMN {definition}", unless=_SAME_COLUMN)
 
     def _alter(self, connection: Connection, table: str, change: str, *, unless: int) -> None:
         """Change a state table. The server's error number `unless` means that it was done before."""

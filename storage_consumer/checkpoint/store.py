@@ -7,44 +7,122 @@ for every transaction that is still running. A later transaction of an older win
 
 from __future__ import annotations
 
-from storage_consumer.checkpoint.decisions import StoredDecisions
+from collections.abc import Collection
+
+from sqlalchemy import select, text, true
+
+from storage_consumer.checkpoint.decisions import StoredDecisions, TableRow
+from storage_consumer.checkpoint.feed import StoredFeed
 from storage_consumer.checkpoint.journal import StoredJournal
 from storage_consumer.checkpoint.lease import StoredLease
 from storage_consumer.checkpoint.loads import StoredLoads
 from storage_consumer.checkpoint.progress import StoredProgress
 from storage_consumer.checkpoint.quarantine import StoredQuarantine
-from storage_consumer.checkpoint.reports import StoredReports
+from storage_consumer.checkpoint.reports import StoredReports, seconds_between
 from storage_consumer.checkpoint.schema_history import StoredHistory
 from storage_consumer.checkpoint.state_schema import StateSchema
-from storage_consumer.checkpoint.transactions import OwnedTransactions
+from storage_consumer.checkpoint.transactions import Role, StateTransactions
 from storage_consumer.checkpoint.verified import StoredVerified
 from storage_consumer.config.settings import Downstream
+from storage_consumer.downstream.session import kind_of
+from storage_consumer.downstream.state_tables import MIGRATED, STATE_VERSION
+from storage_consumer.driver.lease_holder import readable
+from storage_consumer.monitoring.snapshot import Snapshot, Table
+
+OLDER_TOO = (STATE_VERSION, *MIGRATED)
+"""Versions of a state whose `StateStore.feed` can be read."""
+_OFF = ("0", "OFF", "NONE")
+"""Values of ``read_only`` with which a target takes writes; newer versions of MariaDB have words."""
 
 
 class StateStore:
     """The state of one feed in one target. Its parts raise `TargetUnavailable`, `LeaseLost` and `ConfigError`."""
 
-    def __init__(self, downstream: Downstream, password: str) -> None:
-        """Prepare; nothing connects before `open`."""
-        self.transactions = OwnedTransactions(downstream, password)
-        self._schema = StateSchema(self.transactions)
-        self.lease = StoredLease(self.transactions, self._schema)
+    def __init__(self, downstream: Downstream, password: str, role: Role = "owner") -> None:
+        """Prepare; nothing connects yet."""
+        self.downstream = downstream
+        self.transactions = StateTransactions(downstream, password, role)
+        self.schema = StateSchema(self.transactions)
+        self.lease = StoredLease(self.transactions, self.schema)
         self.progress = StoredProgress(self.transactions)
         self.journal = StoredJournal(self.transactions)
         self.history = StoredHistory(self.transactions)
-        self.decisions = StoredDecisions(self.transactions)
-        self.loads = StoredLoads(self.transactions, self.decisions)
         self.reports = StoredReports(self.transactions)
+        self.decisions = StoredDecisions(self.transactions, self.reports)
+        self.loads = StoredLoads(self.transactions, self.decisions)
         self.quarantine = StoredQuarantine(self.transactions)
         self.verified = StoredVerified(self.transactions)
+        self.feed = StoredFeed(self.transactions)
 
     def open(self, upstream: str) -> None:
         """Create the state schema if it does not exist; `lease.acquire` migrates one of an older version.
 
         Raise `ConfigError` for another bucket's state, or one of a version that cannot be migrated.
         """
-        self._schema.create(upstream)
+        self.schema.create(upstream)
 
     def close(self) -> None:
         """Close all connections."""
         self.transactions.close()
+
+    def snapshot(self) -> Snapshot:
+        """Return the state as it is now, as `status` judges it; raise `ConfigError` if it is bound to no bucket yet."""
+        tables = self.transactions.tables
+        feed, lease = tables.feed.c, tables.lease.c
+        query = select(
+            *(feed.upstream, feed.checkpoint, feed.checkpoint_running, feed.storage_checkpoint, lease.holder),
+            seconds_between("expires_at", "UTC_TIMESTAMP(6)"),
+            text("UNIX_TIMESTAMP(NOW(6))"),
+            text("@@GLOBAL.read_only"),
+            text("VERSION()"),
+        ).join_from(tables.feed, tables.lease, true())
+        upstream, checkpoint, running, storage, holder, expired, now, read_only, version = self.feed.one(query)
+        counts = self.quarantine.counts()
+        report, age = self.reports.last()
+        return Snapshot(
+            now=float(now),
+            state_schema=self.downstream.state_schema,
+            upstream=upstream,
+            checkpoint=checkpoint,
+            checkpoint_running=running,
+            storage_checkpoint=storage,
+            writer=readable(holder) if holder and expired <= 0 else "",
+            last_writer=readable(holder) if holder else "",
+            read_only=str(read_only).upper() not in _OFF,
+            tables=tuple(_table(row, counts.get(row.stored.table_key, 0)) for row in self.decisions.tables()),
+            statements=self.journal.waiting(),
+            loads=tuple(row.load for row in self.loads.all()),
+            verified=tuple(self.verified.standing()),
+            target=self.downstream.address,
+            server=f"{kind_of(version)} {version}",
+            report=report,
+            report_age=age,
+        )
+
+
+def operated(downstream: Downstream, password: str, readable: Collection[int] = (STATE_VERSION,)) -> StateStore:
+    """Return a target's state as an operator sees it, without the lease; raise `ConfigError` if there is none of a `readable` version."""
+    state = StateStore(downstream, password, "operator")
+    try:
+        state.schema.refuse_unreadable(readable)
+    except BaseException:
+        state.close()
+        raise
+    return state
+
+
+def _table(row: TableRow, quarantined: int) -> Table:
+    stored, decision = row.stored, row.decision
+    return Table(
+        name=stored.name,
+        state=stored.state,
+        checkpoint=stored.checkpoint,
+        follows=stored.follows,
+        error=stored.error,
+        decision=decision.verb if decision else "",
+        decided_by=decision.decided_by if decision else "",
+        decided_at=decision.decided_at if decision else "",
+        obeyed=row.obeyed,
+        refusal=row.refusal,
+        quarantined=quarantined,
+    )

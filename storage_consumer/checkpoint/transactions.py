@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import pymysql.err
-from sqlalchemy import create_engine, func, select
+from sqlalchemy import Column, Executable, Table, create_engine, func, select, text
 from sqlalchemy.engine import Connection, Row
 from sqlalchemy.exc import DBAPIError, NoResultFound
 from sqlalchemy.sql.elements import ColumnElement
@@ -23,30 +23,37 @@ from storage_consumer.downstream.rights import state_remedy
 from storage_consumer.downstream.stale_connections import evict, mark
 from storage_consumer.downstream.state_tables import state_tables
 from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, StateGone, StorageConsumerError
+from storage_consumer.model import TableName
 
 CHUNK = 1_000
 """Rows per statement. They are sent beside the statement's text, so that the text is built once for all of them."""
 T = TypeVar("T")
 LOCK_WAIT = 10
-"""Seconds that the state waits for a lock before it looks for the holder."""
+"""Seconds that the owner waits for a lock before it looks for the holder."""
+_READ_TIMEOUT = 60
+"""Seconds that an operator waits for an answer: a lock may be held for long."""
 _CONNECTIONS = 7
 """Connections kept open once needed: of the round, the lease's renewal, the reports, and four DDL workers. Opening one takes longer than a journal entry."""
 
+Role = Literal["owner", "reader", "operator"]
+"""Who opens a state: who has the lease or wants it; who only looks, beside its owner, and sees one moment in each transaction; or who looks and
+stores decisions, with a limit to each answer. The last two ask for no lease.
+"""
 
-class OwnedTransactions:
-    """Connections to the state schema, and the epoch of the lease that their transactions need."""
 
-    def __init__(self, downstream: Downstream, password: str, *, reads_only: bool = False) -> None:
-        """Prepare the engine; nothing connects before the first transaction.
+class StateTransactions:
+    """Connections to the state schema, and the epoch of the lease that transactions of its owner need."""
 
-        `reads_only`: for somebody who looks at the state beside its owner, needs no lease, and may write nothing.
-        """
-        self._reads_only = reads_only
+    def __init__(self, downstream: Downstream, password: str, role: Role = "owner") -> None:
+        """Prepare the engine; nothing connects before the first transaction."""
+        self._role = role
+        self.downstream = downstream
         self.schema = downstream.state_schema
         self.tables = state_tables(downstream.state_schema)
+        timeout = _READ_TIMEOUT if role == "operator" else None
         self.engine = create_engine(
             "mysql+pymysql://",
-            creator=lambda: self._connected(downstream, password),
+            creator=lambda: connect(downstream, password, read_timeout=timeout, prepare=self._prepare),
             # the server, or a proxy before it, may have ended an idle connection
             pool_pre_ping=True,
             pool_size=_CONNECTIONS,
@@ -63,18 +70,15 @@ class OwnedTransactions:
         """Close all connections."""
         self.engine.dispose()
 
-    def _connected(self, downstream: Downstream, password: str) -> Target:
-        """Return a connection with transactions (SQLAlchemy sends no BEGIN of its own) that does not wait long for locks."""
-        return connect(downstream, password, prepare=self._prepare)
-
     def _prepare(self, connection: Target) -> None:
-        connection.autocommit(False)  # noqa: FBT003 - PyMySQL's signature
-        # Unmarked: no owner of the lease waits for it, so none may end it.
-        if self._reads_only:
+        connection.autocommit(False)  # noqa: FBT003 - PyMySQL's signature; SQLAlchemy sends no BEGIN of its own
+        if self._role == "reader":
             # One view for each transaction: the owner may be writing meanwhile.
             connection.query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             with suppress(pymysql.err.MySQLError):  # TiDB has no such transactions
                 connection.query("SET SESSION TRANSACTION READ ONLY")
+        # Others are unmarked: no owner of the lease waits for them, so none may end them.
+        if self._role != "owner":
             return
         with connection.cursor() as cursor:
             cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT}")
@@ -91,7 +95,7 @@ class OwnedTransactions:
         """Open a transaction that commits only while the lease is ours; raise `LeaseLost` if it is not."""
         with self.shared(doing) as connection:
             # This locks the lease's row until the commit, so nobody takes the lease in between.
-            if not self._reads_only:
+            if self._role != "reader":
                 self.check_owner(connection, doing)
             yield connection
 
@@ -100,6 +104,16 @@ class OwnedTransactions:
         """Open a transaction that asks for no lease."""
         with self.translated(doing), self.engine.begin() as connection:
             yield connection
+
+    def rows(self, query: Executable, doing: str = "reading the state") -> Sequence[Any]:
+        """Return all rows of a query, in a transaction of its own that asks for no lease."""
+        with self.shared(doing) as connection:
+            return connection.execute(query).all()
+
+    def has(self, wanted: Table | Column[Any]) -> bool:
+        """Return whether a state table, or a column of one, exists; a state of an older version may lack it."""
+        with self.shared("reading the state") as connection:
+            return exists(connection, wanted)
 
     def check_owner(self, connection: Connection, doing: str, *, lock: bool = True) -> None:
         """Raise `LeaseLost` unless the lease is ours. With `lock`, hold its row until the transaction ends; else read it without waiting."""
@@ -114,16 +128,15 @@ class OwnedTransactions:
         """Raise our errors for the driver's. What the server refuses about the state itself is no row's fault."""
         try:
             yield
-        except DBAPIError as fault:
+        except DBAPIError as error:
+            fault = error.orig or error
             # First: where a table of the state is gone, what was applied is no longer known, and no setting helps.
-            if lost := gone(fault.orig or fault, doing, self.schema):
-                raise lost from fault
-            if is_denied(fault.orig or fault):
-                raise ConfigError(f"{doing}: {state_remedy(fault.orig or fault, self._asked, self.schema)}") from fault
-            error = translated(fault.orig or fault, doing)
-            if isinstance(error, RowRefused):
-                error = StorageConsumerError(str(error))
-            raise error from fault
+            if lost := gone(fault, doing, self.schema):
+                raise lost from error
+            if is_denied(fault):
+                raise ConfigError(f"{doing}: {state_remedy(fault, self._asked, self.schema)}") from error
+            ours = translated(fault, doing)
+            raise (StorageConsumerError(str(ours)) if isinstance(ours, RowRefused) else ours) from error
         except NoResultFound as fault:
             message = (
                 f"{doing}: a row that every state has is missing from the state schema {self.schema}: the schema was "
@@ -164,6 +177,22 @@ class OwnedTransactions:
                     return connection.exec_driver_sql(statement)
 
             return bool(evict(run, self.schema, self._ours))
+
+
+def exists(connection: Connection, wanted: Table | Column[Any]) -> bool:
+    """Return whether a state table, or a column of one, exists."""
+    table, column = (wanted, None) if isinstance(wanted, Table) else (wanted.table, wanted.name)
+    query = text(
+        "SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = :schema AND table_name = :name "
+        "AND column_name = COALESCE(:called, column_name)"
+    )
+    its = {"schema": table.schema, "name": table.name, "called": column}
+    return bool(connection.execute(query, its).scalar_one())
+
+
+def name_in(row: Any) -> TableName:
+    """Return the table that a row of the state names."""
+    return TableName(schema=row.schema_name, table=row.table_name)
 
 
 def larger(stored: ColumnElement[int], new: ColumnElement[int] | int) -> ColumnElement[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from storage_consumer.checkpoint.operator_journal import JournalInspector, JournalRow
+from storage_consumer.checkpoint.journal import JournalRow, StoredJournal
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.layout import columns, cut, message, wrapped
 from storage_consumer.cli.verbs_of_operators import DdlFlags
@@ -73,7 +73,7 @@ def _name(row: JournalRow) -> TableName:
     return row.name
 
 
-def _chosen(journal: JournalInspector, own: DdlFlags) -> JournalRow:
+def _chosen(journal: StoredJournal, own: DdlFlags) -> JournalRow:
     """Return the one statement that is meant; it is not resolved yet, or was by the same decision."""
     assert own.table is not None and own.version is not None  # noqa: PT018 - checked
     of_version = meant(own.table, journal.of_version(own.version), _name)

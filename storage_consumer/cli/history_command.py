@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 
-from storage_consumer.checkpoint.operator import StateInspector
-from storage_consumer.checkpoint.operator_history import HistoryInspector, KeptTable, KeptVersion
-from storage_consumer.checkpoint.operator_journal import JournalRow
+from storage_consumer.checkpoint.journal import JournalRow
+from storage_consumer.checkpoint.schema_history import KeptTable, KeptVersion, StoredHistory
+from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.layout import columns, cut, wrapped
 from storage_consumer.cli.layout import table as laid_out
@@ -44,7 +44,7 @@ def answer(own: HistoryFlags, session: Session) -> Answer:
 # all tables
 
 
-def _all_tables(desk: StateInspector, *, as_json: bool) -> str:
+def _all_tables(desk: StateStore, *, as_json: bool) -> str:
     tables = desk.history.tables()
     waiting: dict[str, JournalRow] = {}
     for row in desk.journal.unresolved():
@@ -82,7 +82,7 @@ def _table_document(table: KeptTable, waiting: JournalRow | None) -> dict[str, o
 # one table
 
 
-def _versions(desk: StateInspector, table: str, keys: Sequence[str], *, as_json: bool) -> str:
+def _versions(desk: StateStore, table: str, keys: Sequence[str], *, as_json: bool) -> str:
     kept = desk.history.versions(keys)
     # By directory, since a statement of this table's history may be in the journal under its former name.
     journal = {
@@ -98,7 +98,7 @@ def _versions(desk: StateInspector, table: str, keys: Sequence[str], *, as_json:
 
 
 def _with_before(
-    history: HistoryInspector, kept: Sequence[KeptVersion]
+    history: StoredHistory, kept: Sequence[KeptVersion]
 ) -> Iterator[tuple[KeptVersion, TableDefinition | None]]:
     """Yield each version with the structure before it: the table's own, or that of the table it was renamed from."""
     before: TableDefinition | None = None
@@ -158,7 +158,7 @@ def _text(document: Mapping[str, object]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _structure(history: HistoryInspector, table: str, key: str, ts: int, *, as_json: bool) -> str:
+def _structure(history: StoredHistory, table: str, key: str, ts: int, *, as_json: bool) -> str:
     """Return the columns in force at a version or commit-ts."""
     found = history.structure_at(key, ts)
     if found is None or found.definition is None:

@@ -9,8 +9,8 @@ from dataclasses import asdict
 
 from tqdm import tqdm
 
-from storage_consumer.checkpoint.operator import StateInspector
-from storage_consumer.checkpoint.operator_loads import LoadRow
+from storage_consumer.checkpoint.loads import LoadRow
+from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.cli import table_command
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.layout import message, table, wrapped
@@ -90,7 +90,7 @@ def _exported(name: TableName, own: LoadFlags, session: Session) -> Exported:
         return exported(source, name, folder, wishes, heard=bar.update)
 
 
-def _refuse_unbegun(desk: StateInspector, load: Load, action: str) -> None:
+def _refuse_unbegun(desk: StateStore, load: Load, action: str) -> None:
     """Raise `ConfigError` unless a load has begun and not ended: what is paused or resumed is that, not the table at any time."""
     if load.phase == LoadPhase.LOADING:
         return
@@ -104,18 +104,18 @@ def _refuse_unbegun(desk: StateInspector, load: Load, action: str) -> None:
     )
 
 
-def _refuse_moving(desk: StateInspector, name: TableName) -> None:
+def _refuse_moving(desk: StateStore, name: TableName) -> None:
     """Raise `ConfigError` if changes of a table are being applied: it would soon be ahead of the export that is about to be made.
 
     A pause that was typed just now is waited for as long as a process writes.
     """
     deadline = time.monotonic() + _OBEYED_WITHIN
     while True:
-        found = next((row for row in desk.tables.all() if row.stored.table_key == key_of(name)), None)
+        found = next((row for row in desk.decisions.tables() if row.stored.table_key == key_of(name)), None)
         if found is None:
             return
         is_open = found.decision is not None and found.decision.verb == "pause" and not found.obeyed
-        if not is_open or time.monotonic() > deadline or not desk.status.snapshot().writer:
+        if not is_open or time.monotonic() > deadline or not desk.snapshot().writer:
             break
         time.sleep(_LOOK_EVERY)
     if is_open:
@@ -132,7 +132,7 @@ def _refuse_moving(desk: StateInspector, name: TableName) -> None:
         )
 
 
-def _requested(desk: StateInspector, own: LoadFlags, source: str, exported: Exported | None) -> str:
+def _requested(desk: StateStore, own: LoadFlags, source: str, exported: Exported | None) -> str:
     """Store a wish, and return that in words; raise `ConfigError` where the table is being loaded already."""
     wish = request_load(desk, str(own.table), source, replaces=own.replace)
     name = wish.name
@@ -181,7 +181,7 @@ def _chosen(rows: Sequence[LoadRow], given: str | None) -> LoadRow:
     raise ConfigError(f"no load of {given} is known; `storage-consumer load --all` lists the last load of each table")
 
 
-def _cancelled(desk: StateInspector, row: LoadRow, own: LoadFlags, session: Session) -> Answer:
+def _cancelled(desk: StateStore, row: LoadRow, own: LoadFlags, session: Session) -> Answer:
     """Withdraw a load that nobody has begun, or leave out the table of one that was; return what was done, in words."""
     found = desk.loads.withdraw(row.load.table_key) or row
     name, phase = found.load.name, found.load.phase
@@ -194,11 +194,11 @@ def _cancelled(desk: StateInspector, row: LoadRow, own: LoadFlags, session: Sess
     return table_command.answer(TableFlags(action="skip", table=own.table, json=own.json), session)
 
 
-def _rate(desk: StateInspector, rows: Sequence[LoadRow]) -> float | None:
+def _rate(desk: StateStore, rows: Sequence[LoadRow]) -> float | None:
     """Return how many rows per second the consumer reads, of copies and changes together; None where nothing is loaded now."""
     if not any(row.load.phase == LoadPhase.LOADING for row in rows):
         return None
-    snapshot = desk.status.snapshot()
+    snapshot = desk.snapshot()
     report = snapshot.report if is_reported(snapshot) else None
     # Between rounds, and while all loads are paused, it would be the rate of before.
     return report.rows_per_second if report and report.phase == Phase.APPLYING else None

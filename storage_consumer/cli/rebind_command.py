@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from storage_consumer.checkpoint.operator_feed import FeedRow, busy
+from storage_consumer.checkpoint.feed import FeedRow, busy
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.verbs import RebindFlags
 from storage_consumer.clock import SystemClock
@@ -45,7 +45,7 @@ def answer(own: RebindFlags, session: Session) -> Answer:
         found = compared(
             storage,
             desk.feed.schema_files(),
-            desk.feed.sequences(),
+            desk.progress.sequences(),
             _former(feed, upstream, opened),
         )
         # What differs in content is never allowed: it is another changefeed's, or damaged.

@@ -57,7 +57,7 @@ def _look(own: StatusFlags, session: Session) -> Answer:
     """Return one look at the state."""
     with session.state() as desk:
         status = status_now(desk, session.target.settings, max_lag=own.max_lag, needs_writer=not own.batch)
-        files = desk.feed.sequences() if own.files else None
+        files = desk.progress.sequences() if own.files else None
     code = CODES[status.health]
     chosen = known(own.table, status.snapshot.tables, lambda each: each.name)[0] if own.table else None
     if own.json:

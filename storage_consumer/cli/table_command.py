@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storage_consumer.checkpoint.operator_tables import TableRow
+from storage_consumer.checkpoint.decisions import TableRow
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.layout import message, table, wrapped
 from storage_consumer.cli.verbs_of_operators import TableFlags
@@ -39,7 +39,7 @@ def answer(own: TableFlags, session: Session) -> Answer:
     action = own.action or LIST
     _check(action, own)
     with session.state() as desk:
-        rows = desk.tables.all()
+        rows = desk.decisions.tables()
         meant = known(own.table, rows, lambda row: row.stored.name) if own.table else []
         if action == LIST:
             shown = meant or [row for row in rows if own.all or _stands_still(row)]
@@ -54,14 +54,14 @@ def answer(own: TableFlags, session: Session) -> Answer:
             decided_by=user(),
         )
         # By the target's clock, since this machine's may be wrong; a TSO in the future would have all rows until then left out.
-        if is_in_future(decision.at, desk.tables.now_ms()):
+        if is_in_future(decision.at, desk.decisions.now_ms()):
             raise ConfigError(
                 f"--at {decision.at} ({tso_time(decision.at)}) is in the future; give the TSO of the copy"
             )
         # For an immediate answer only: the consumer judges again, under its lock, when it obeys.
-        if why := refusal(desk.tables.judged(row.stored), decision):
+        if why := refusal(desk.decisions.judged(row.stored), decision):
             raise ConfigError(why)
-        outcome = desk.tables.decide_on(row, decision)
+        outcome = desk.decisions.decide_on(row, decision)
     return Answer(_report(row, decision, outcome, as_json=own.json))
 
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar, cast
 
-from storage_consumer.checkpoint.operator import StateInspector
-from storage_consumer.checkpoint.reading import StateReader
+from storage_consumer.checkpoint.store import StateStore, operated
 from storage_consumer.config.settings import Config, Downstream, Secrets, Upstream
 from storage_consumer.downstream.server_facts import ServerFacts, Variables, read_server
 from storage_consumer.downstream.state_tables import STATE_VERSION
@@ -186,12 +185,12 @@ class Facts:
         """The state in the target. It is read without the lease."""
 
         def read() -> StateFacts:
-            with closing(StateReader(target, password)) as reader:
-                version = reader.version()
+            with closing(StateStore(target, password, "reader")) as reader:
+                version = reader.schema.stored_version()
             if version != STATE_VERSION:
                 return StateFacts(version)
-            with closing(StateInspector(target, password)) as state:
-                return StateFacts(version, state.status.snapshot())
+            with closing(operated(target, password)) as state:
+                return StateFacts(version, state.snapshot())
 
         target, password = self.downstream, self._given.secrets.password
         if {"target", "network"} & {*self._groups}:

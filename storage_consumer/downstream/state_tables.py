@@ -15,6 +15,7 @@ from sqlalchemy import (
     BOOLEAN,
     Column,
     MetaData,
+    Select,
     String,
     Table,
     Text,
@@ -130,6 +131,13 @@ class StateTables:
     def removed(self) -> Iterator[tuple[Table, str]]:
         """Yield the columns that tables of an older version may have, and that nothing writes any more."""
         yield self.files, "tag"
+
+    def standing(self) -> Select[Any]:
+        """Return the query for document and outcome of all results of `verify`, by name; a table that the source dropped has none."""
+        kept, progress = self.verified.c, self.tables.c
+        gone = and_(progress.table_key == kept.table_key, progress.state == TableState.DROPPED)
+        query = select(kept.document, kept.outcome).where(~select(progress.table_key).where(gone).exists())
+        return query.order_by(kept.schema_name, kept.table_name)
 
     def for_tasks(self) -> TaskStatements:
         """Return what a task runs, as text: an executor then builds no statement, and need not load SQLAlchemy."""
@@ -302,7 +310,7 @@ def _journal_columns() -> tuple[Column[Any], ...]:
         Column("structure_after", String(64), nullable=False, server_default=text("''")),
         Column("note", MEDIUMTEXT, nullable=False),
         Column("answer", MEDIUMTEXT),
-        Column("seconds", DOUBLE),
+        Column("seconds", DOUBLE(asdecimal=False)),
         Column("started_at", DATETIME(fsp=6)),
         Column("finished_at", DATETIME(fsp=6)),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from storage_consumer.checkpoint.reading import StateReader
+from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config
 from storage_consumer.downstream.database import TargetDatabase
@@ -55,7 +55,7 @@ class PlanSources:
 
     config: Config
     storage: Storage
-    stored: StateReader | None
+    stored: StateStore | None
     """The state; None if the target has none of this bucket."""
     database: TargetDatabase
     writer: str

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from storage_consumer.checkpoint.reading import StateReader
+from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.job.spec import TaskStatements
 from storage_consumer.model import DdlId, TableDefinition
 from storage_consumer.plan.directories import Restart
@@ -25,7 +25,7 @@ _V = TypeVar("_V")
 class PlannedState:
     """The double of `ports.State`. It is each of its parts itself, since no two of them have a method of one name."""
 
-    def __init__(self, stored: StateReader | None, on_refusal: Callable[[DdlStep, str], None]) -> None:
+    def __init__(self, stored: StateStore | None, on_refusal: Callable[[DdlStep, str], None]) -> None:
         """Read from `stored`; None for a target without a state. `on_refusal` hears why a statement stops its table."""
         self._stored = stored
         self._on_refusal = on_refusal

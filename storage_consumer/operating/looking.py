@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from storage_consumer.checkpoint.operator import StateInspector
+from storage_consumer.checkpoint.store import StateStore, operated
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Downstream
 from storage_consumer.driver.remedies import table_command
@@ -22,11 +22,11 @@ _STATEMENTS = 50
 
 
 def status_now(
-    desk: StateInspector, downstream: Downstream, *, max_lag: float | None = None, needs_writer: bool = True
+    desk: StateStore, downstream: Downstream, *, max_lag: float | None = None, needs_writer: bool = True
 ) -> Status:
     """Return the status of a feed by one look at its state; the other parameters are those of `judged`."""
     return judged(
-        desk.status.snapshot(),
+        desk.snapshot(),
         lambda verb, name: table_command(verb, name, downstream),
         max_lag=max_lag,
         needs_writer=needs_writer,
@@ -39,12 +39,12 @@ def status_site(
     """Return the status page of a feed; a checkpoint older than `max_lag` seconds counts as behind."""
 
     def look() -> Look:
-        with closing(StateInspector(downstream, password)) as desk:
-            return desk.status.snapshot(), desk.status.minutes(_MINUTES)
+        with closing(operated(downstream, password)) as desk:
+            return desk.snapshot(), desk.reports.minutes(_MINUTES)
 
     def journal(table: TableName) -> tuple[JournalEntry, ...]:
-        with closing(StateInspector(downstream, password)) as desk:
-            return desk.status.journal_of(table, _STATEMENTS)
+        with closing(operated(downstream, password)) as desk:
+            return desk.journal.newest_of(table, _STATEMENTS)
 
     def command(verb: Verb, name: TableName) -> str:
         return table_command(verb, name, downstream)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from storage_consumer.checkpoint.operator import StateInspector
-from storage_consumer.checkpoint.operator_loads import LoadRow
+from storage_consumer.checkpoint.loads import LoadRow
+from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.commands import command
 from storage_consumer.driver.lease_holder import user
 from storage_consumer.errors import ConfigError
@@ -16,7 +16,7 @@ from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_words import meant, parsed, table_flag
 
 
-def request_load(desk: StateInspector, given: str, source: str, *, replaces: bool) -> Load:
+def request_load(desk: StateStore, given: str, source: str, *, replaces: bool) -> Load:
     """Store that a table is to be loaded from an export, and return what was stored; raise `ConfigError` if it is being loaded already.
 
     `given`: the table in an operator's words. `source`: the export's URI, with what has to be told of its files. `replaces`: whether the
@@ -28,7 +28,7 @@ def request_load(desk: StateInspector, given: str, source: str, *, replaces: boo
     return wish
 
 
-def refuse_running(desk: StateInspector, row: LoadRow | None) -> None:
+def refuse_running(desk: StateStore, row: LoadRow | None) -> None:
     """Raise `ConfigError` if this is a load that has begun and not ended."""
     if row is not None and row.load.phase == LoadPhase.LOADING:
         raise ConfigError(
@@ -37,12 +37,12 @@ def refuse_running(desk: StateInspector, row: LoadRow | None) -> None:
         )
 
 
-def meant_table(desk: StateInspector, given: str) -> TableName:
+def meant_table(desk: StateStore, given: str) -> TableName:
     """Return the table that is meant: one that the state knows, or else, since a copy may bring it, the name as it is given.
 
     Raises `ConfigError` where the words are no table's name, or several tables'.
     """
-    known = [name for row in desk.tables.all() if (name := row.stored.name).table]
+    known = [name for row in desk.decisions.tables() if (name := row.stored.name).table]
     found = next(iter(meant(given, known, lambda name: name)), None) or parsed(given)
     if found is None or not found.table:
         raise ConfigError(

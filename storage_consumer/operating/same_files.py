@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
-from storage_consumer.checkpoint.operator_feed import KeptFile
+from storage_consumer.checkpoint.feed import KeptFile
 from storage_consumer.checkpoint.structures import record_of
 from storage_consumer.errors import ConfigError, MalformedSchemaFile, StorageUnavailable
 from storage_consumer.model import StoredObject, sequence_name

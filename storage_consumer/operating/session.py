@@ -15,7 +15,7 @@ from storage_consumer.config.load import Loaded, load, load_target, with_files_r
 from storage_consumer.config.settings import Secrets, Server, Upstream
 
 if TYPE_CHECKING:
-    from storage_consumer.checkpoint.operator import StateInspector
+    from storage_consumer.checkpoint.store import StateStore
     from storage_consumer.storage.base import Storage
 
 Opener = Callable[[Upstream, Secrets], "Storage"]
@@ -53,12 +53,12 @@ class Session:
         return load(self.options, self.environ)
 
     @contextmanager
-    def state(self, *, older: bool = False) -> Iterator[StateInspector]:
+    def state(self, *, older: bool = False) -> Iterator[StateStore]:
         """Yield the state in the target, and close it afterwards. `older`: also one of an earlier version. Raises `TargetUnavailable`."""
-        from storage_consumer.checkpoint.operator import OLDER_TOO, StateInspector  # noqa: PLC0415 - see above
+        from storage_consumer.checkpoint.store import OLDER_TOO, operated  # noqa: PLC0415 - see above
 
         readable = {"readable": OLDER_TOO} if older else {}
-        with closing(StateInspector(self.target.settings, self.target.password, **readable)) as found:
+        with closing(operated(self.target.settings, self.target.password, **readable)) as found:
             yield found
 
     def storage(self, upstream: Upstream, secrets: Secrets) -> Storage:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import TypeVar
 
-from storage_consumer.checkpoint.operator import StateInspector
+from storage_consumer.checkpoint.store import StateStore, operated
 from storage_consumer.config.commands import reaching
 from storage_consumer.config.settings import Server
 from storage_consumer.config.table_filter import ALL_COLUMNS, CarriedColumns, TableRules, table_rules
@@ -64,9 +64,9 @@ class _SharedDesk(Desk):
     def __init__(self, target: Server) -> None:
         self._target = target
         self._lock = threading.Lock()
-        self._desk: StateInspector | None = None
+        self._desk: StateStore | None = None
 
-    def _ask(self, question: Callable[[StateInspector], T]) -> T:
+    def _ask(self, question: Callable[[StateStore], T]) -> T:
         with self._lock:
             for _ in range(_AGAIN):
                 with suppress(TransientError):
@@ -74,8 +74,8 @@ class _SharedDesk(Desk):
                 time.sleep(0.2)
             return self._answer(question)
 
-    def _answer(self, question: Callable[[StateInspector], T]) -> T:
-        self._desk = self._desk or StateInspector(self._target.settings, self._target.password)
+    def _answer(self, question: Callable[[StateStore], T]) -> T:
+        self._desk = self._desk or operated(self._target.settings, self._target.password)
         try:
             return question(self._desk)
         except TransientError:
@@ -102,7 +102,7 @@ class _SharedDesk(Desk):
 
     def begun(self, wishes: Wishes) -> tuple[str, dict[str, TableResult], dict[str, TableResult]]:
         """Return the name of the run, the tables that are meant by key, and what an interrupted run left of them."""
-        tables = self._ask(lambda desk: desk.tables.all())
+        tables = self._ask(lambda desk: desk.decisions.tables())
         rules = _rules(wishes)
         run, before = uuid.uuid4().hex, dict[str, TableResult]()
         if wishes.resume:
@@ -120,7 +120,7 @@ class _SharedDesk(Desk):
 
     def known(self) -> frozenset[str]:
         """Return the keys of all tables that the state knows, in whatever state they are."""
-        return frozenset(row.stored.table_key for row in self._ask(lambda desk: desk.tables.all()))
+        return frozenset(row.stored.table_key for row in self._ask(lambda desk: desk.decisions.tables()))
 
     def close(self) -> None:
         """Close the connection."""

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypedDict
 
-from storage_consumer.checkpoint.operator_verified import SnapshotState
+from storage_consumer.checkpoint.verified import SnapshotState
 from storage_consumer.config.table_filter import CarriedColumns
 from storage_consumer.downstream.compared_table import ComparedTable
 from storage_consumer.downstream.reading import Reading

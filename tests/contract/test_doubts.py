@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.checkpoint.operator import StateInspector
+from storage_consumer.checkpoint.store import StateStore, operated
 from storage_consumer.config.settings import Downstream
 from storage_consumer.model import DdlKind, TableName
 from storage_consumer.plan.steps import DdlStep, key_of
@@ -47,9 +47,9 @@ def state(server: DatabaseServer) -> Iterator[Any]:
 
 
 @pytest.fixture
-def desk(server: DatabaseServer, state: Any) -> Iterator[StateInspector]:
+def desk(server: DatabaseServer, state: Any) -> Iterator[StateStore]:
     """What an operator sees."""
-    with closing(StateInspector(Downstream(port=server.port), "")) as found:
+    with closing(operated(Downstream(port=server.port), "")) as found:
         yield found
 
 
@@ -59,12 +59,12 @@ def of_kind(kind: DdlKind, query: str, table: str = "shop/a") -> DdlStep:
     return replace(step, definition=replace(step.definition, ddl_type=kind))
 
 
-def told(desk: StateInspector) -> dict[TableName, tuple[Outcome, str]]:
+def told(desk: StateStore) -> dict[TableName, tuple[Outcome, str]]:
     """Outcome that counts, and what is to be done, of each table of which anything is known."""
     return {each.table: (each.outcome, each.heal) for each in desk.verified.standing()}
 
 
-def test_a_doubt_goes_along_with_a_name(state: Any, desk: StateInspector) -> None:
+def test_a_doubt_goes_along_with_a_name(state: Any, desk: StateStore) -> None:
     """A renamed table lacks what it lacked, and the commands that mend it have its new name; a statement is taken for done twice after a crash."""
     rename = of_kind(DdlKind.RENAME_TABLE, "RENAME TABLE `shop`.`a` TO `shop`.`b`", "shop/b")
     state.journal.record(rename, "started")
@@ -74,7 +74,7 @@ def test_a_doubt_goes_along_with_a_name(state: Any, desk: StateInspector) -> Non
     assert told(desk) == {B: (Outcome.DIFFERENT, DOUBT.heal.replace("shop.a", "shop.b"))}
 
 
-def test_a_doubt_ends_with_the_table(state: Any, desk: StateInspector) -> None:
+def test_a_doubt_ends_with_the_table(state: Any, desk: StateStore) -> None:
     """What is created under the name later is another table; one that is emptied keeps its structure."""
     state.journal.record(of_kind(DdlKind.TRUNCATE_TABLE, "TRUNCATE TABLE a"), "done")
     assert A in told(desk)
@@ -82,7 +82,7 @@ def test_a_doubt_ends_with_the_table(state: Any, desk: StateInspector) -> None:
     assert told(desk) == {}
 
 
-def test_a_comparison_that_began_before_ends_no_doubt(state: Any, desk: StateInspector) -> None:
+def test_a_comparison_that_began_before_ends_no_doubt(state: Any, desk: StateStore) -> None:
     """Nor what it notes on its way; one that begins after the doubt, and finds all rows equal, does."""
     begun = TableResult(table=A, target=A, outcome=Outcome.UNFINISHED, run="first")
     desk.verified.put(key_of(A), begun)
@@ -95,7 +95,7 @@ def test_a_comparison_that_began_before_ends_no_doubt(state: Any, desk: StateIns
     assert told(desk)[A][0] is Outcome.EQUAL
 
 
-def test_what_a_comparison_found_says_more_than_a_doubt(state: Any, desk: StateInspector) -> None:
+def test_what_a_comparison_found_says_more_than_a_doubt(state: Any, desk: StateStore) -> None:
     """It names the rows."""
     found = TableResult(table=A, target=A, outcome=Outcome.DIFFERENT, checkpoint=5, missing=3, run="first")
     desk.verified.put(key_of(A), found)

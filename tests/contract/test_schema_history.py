@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.checkpoint.operator import StateInspector
+from storage_consumer.checkpoint.store import operated
 from storage_consumer.checkpoint.structures import definition_of, record_of
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import MalformedSchemaFile
@@ -108,7 +108,7 @@ def test_ten_thousand_versions(mariadb: DatabaseServer) -> None:
     again.history.keep(versions)
     assert mariadb.query(inserts) == before
     mariadb.query("UPDATE storage_consumer.schema_history SET columns = '[' WHERE version = 50000")
-    with closing(StateInspector(Downstream(port=mariadb.port), "")) as desk:
+    with closing(operated(Downstream(port=mariadb.port), "")) as desk:
         key = key_of(NAME)
         taken = []
         for number in range(20, 100_000, 997):

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from storage_consumer.apply.transaction import FencedConnection
-from storage_consumer.checkpoint.operator import StateInspector
-from storage_consumer.checkpoint.store import StateStore
+from storage_consumer.checkpoint.store import StateStore, operated
 from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream.connection import connect
 from storage_consumer.downstream.database import TargetDatabase
@@ -145,7 +144,7 @@ def test_everyone_who_connects() -> None:
             lambda: state.open("file:///bucket"),
             database.session.check,
             database.session.server_info,
-            lambda: StateInspector(target, ""),
+            lambda: operated(target, ""),
             FencedConnection(fenced_spec(target), "", 0).live,
         ):
             assert timed(attempt) < 4

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.checkpoint.operator import StateInspector
+from storage_consumer.checkpoint.store import operated
 from storage_consumer.config.settings import Downstream
 from storage_consumer.dry_run.state import decided
 from storage_consumer.model import TableName
@@ -49,13 +49,13 @@ def rig(request: pytest.FixtureRequest) -> Iterator[tuple[Rig, Decide]]:
         found = real_rig(server)
 
         def decide(verb: Verb, at: int = 0, to: TableName | None = None) -> None:
-            desk = StateInspector(Downstream(port=server.port), "")
-            row = next(row for row in desk.tables.all() if row.stored.table_key == KEY)
-            desk.tables.decide_on(row, TableDecision(table_key=KEY, verb=verb, at=at, to=to, decided_by="op"))
+            desk = operated(Downstream(port=server.port), "")
+            row = next(row for row in desk.decisions.tables() if row.stored.table_key == KEY)
+            desk.decisions.decide_on(row, TableDecision(table_key=KEY, verb=verb, at=at, to=to, decided_by="op"))
             desk.close()
 
         def done(step: DdlStep) -> None:
-            desk = StateInspector(Downstream(port=server.port), "")
+            desk = operated(Downstream(port=server.port), "")
             (row,) = desk.journal.of_version(step.version)
             desk.journal.decide(row, Decision(verb="done"))
             desk.close()
@@ -214,8 +214,8 @@ def test_how_far_tables_are(mariadb: DatabaseServer) -> None:
     """A table that was idle is shown as far as the feed, whatever its own row says; one that is halted as far as it came."""
     state = real_rig(mariadb).owner()
     stored(state, progress("shop/idle", 50), progress("shop/stopped", 50, "halted", follows=False), checkpoint=60)
-    desk = StateInspector(Downstream(port=mariadb.port), "")
-    rows = {row.stored.name.table: (row.reached, row.stored.checkpoint) for row in desk.tables.all()}
+    desk = operated(Downstream(port=mariadb.port), "")
+    rows = {row.stored.name.table: (row.reached, row.stored.checkpoint) for row in desk.decisions.tables()}
     desk.close()
     assert rows == {"idle": (60, 50), "stopped": (50, 50)}
 
@@ -226,12 +226,12 @@ def test_a_hold_of_an_earlier_version(mariadb: DatabaseServer) -> None:
     found = real_rig(mariadb)
     state = found.owner()
     stored(state, progress("shop/a", 50), checkpoint=60)
-    desk = StateInspector(Downstream(port=mariadb.port), "")
-    (row,) = desk.tables.all()
-    desk.tables.decide_on(row, TableDecision(table_key=KEY, verb="pause", decided_by="op"))
+    desk = operated(Downstream(port=mariadb.port), "")
+    (row,) = desk.decisions.tables()
+    desk.decisions.decide_on(row, TableDecision(table_key=KEY, verb="pause", decided_by="op"))
     assert mariadb.query("SELECT verb FROM storage_consumer.table_decision") == (("hold",),)
     assert state.decisions.apply_to_tables()[0].decision.verb == "pause"
-    (row,) = desk.tables.all()
+    (row,) = desk.decisions.tables()
     desk.close()
     assert row.decision is not None
     assert (row.decision.verb, row.obeyed) == ("pause", True)
@@ -247,9 +247,9 @@ def test_keys_that_were_noted(verb: Verb, mariadb: DatabaseServer) -> None:
     place = TableName(schema="copy", table="A_old")
     stored(state, halted(target=place))
     mariadb.query(f"INSERT INTO storage_consumer.table_keys VALUES ('{key_of(place)}', 'a'), ('`shop`.`b`', 'b')")
-    desk = StateInspector(Downstream(port=mariadb.port), "")
-    row = next(row for row in desk.tables.all() if row.stored.table_key == KEY)
-    desk.tables.decide_on(row, TableDecision(table_key=KEY, verb=verb, at=80, decided_by="op"))
+    desk = operated(Downstream(port=mariadb.port), "")
+    row = next(row for row in desk.decisions.tables() if row.stored.table_key == KEY)
+    desk.decisions.decide_on(row, TableDecision(table_key=KEY, verb=verb, at=80, decided_by="op"))
     desk.close()
     assert state.decisions.apply_to_tables()[0].refusal == ""
     left = {key for (key,) in mariadb.query("SELECT table_key FROM storage_consumer.table_keys")}
@@ -289,17 +289,17 @@ def test_desk_knows_of_a_statement_that_was_begun(kind: str, request: pytest.Fix
     stored(state, halted())
     state.history.keep([("shop/a", step.definition)])
     state.journal.record(step, STARTED)
-    desk = StateInspector(Downstream(port=server.port), "")
-    (table,) = [row.stored for row in desk.tables.all() if row.stored.table_key == KEY]
+    desk = operated(Downstream(port=server.port), "")
+    (table,) = [row.stored for row in desk.decisions.tables() if row.stored.table_key == KEY]
     name = TableName(schema="shop", table="other")
     other = replace(table, table_key=key_of(name), name=name)
     lost = replace(table, state="lost")
-    assert [desk.tables.judged(each).started for each in (table, lost, other)] == [79, 79, 0]
+    assert [desk.decisions.judged(each).started for each in (table, lost, other)] == [79, 79, 0]
     (waiting,) = desk.journal.of_version(step.version)
     desk.journal.decide(waiting, Decision(verb="done"))
-    assert [desk.tables.judged(each).started for each in (table, lost)] == [79, 0]
+    assert [desk.decisions.judged(each).started for each in (table, lost)] == [79, 0]
     state.journal.record(step, DONE)
-    assert [(judged.last_resolved, judged.started) for judged in map(desk.tables.judged, (table, other))] == [
+    assert [(judged.last_resolved, judged.started) for judged in map(desk.decisions.judged, (table, other))] == [
         (79, 0),
         (0, 0),
     ]

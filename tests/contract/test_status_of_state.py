@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.reports import KEPT_MINUTES
+from storage_consumer.checkpoint.store import operated
 from storage_consumer.cli.answer import answered
 from storage_consumer.config.settings import Downstream
 from storage_consumer.driver.lease_holder import identity, readable
@@ -47,18 +47,18 @@ def rig(server: DatabaseServer) -> Iterator[Rig]:
 
 def look(server: DatabaseServer) -> Snapshot:
     """The state as it is."""
-    desk = StateInspector(Downstream(port=server.port), "")
+    desk = operated(Downstream(port=server.port), "")
     try:
-        return desk.status.snapshot()
+        return desk.snapshot()
     finally:
         desk.close()
 
 
 def minutes(server: DatabaseServer, most: int = 100) -> tuple[Minute, ...]:
     """The course of the feed."""
-    desk = StateInspector(Downstream(port=server.port), "")
+    desk = operated(Downstream(port=server.port), "")
     try:
-        return desk.status.minutes(most)
+        return desk.reports.minutes(most)
     finally:
         desk.close()
 
@@ -73,8 +73,8 @@ def test_one_word_for_one_state(server: DatabaseServer, rig: Rig) -> None:
     ]
     owner.progress.save(tables=tables, sequences={}, checkpoint=7, storage_checkpoint=9, lowest=4)
     owner.reports.save(replace(REPORT, waiting={"shop.a": "file 3", "shop.b": "file 4"}).to_json(), MINUTE)
-    desk = StateInspector(Downstream(port=server.port), "")
-    rows = desk.tables.all()
+    desk = operated(Downstream(port=server.port), "")
+    rows = desk.decisions.tables()
     desk.close()
     words = {str(row.stored.name): row.shown for row in rows}
     assert words == {"shop.a": "waiting", "shop.b": "halted", "shop.c": "running"}

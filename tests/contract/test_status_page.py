@@ -13,7 +13,7 @@ from html import unescape
 
 import pytest
 
-from storage_consumer.checkpoint.operator import StateInspector
+from storage_consumer.checkpoint.store import operated
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.settings import Downstream
 from storage_consumer.driver.lease_holder import identity, readable
@@ -86,8 +86,8 @@ def test_what_the_state_holds(mariadb: DatabaseServer, rig: Rig) -> None:
             assert text in table
         assert table.index("version 6") < table.index("version 5")
         assert "version" not in get(f"{address}/tables/shop.b").partition("Statements")[2]
-        with closing(StateInspector(Downstream(port=mariadb.port), "")) as desk:
-            said = document(judged(desk.status.snapshot(), lambda *_: ""))
+        with closing(operated(Downstream(port=mariadb.port), "")) as desk:
+            said = document(judged(desk.snapshot(), lambda *_: ""))
         shown = json.loads(get(f"{address}/status.json"))
         assert shown.keys() == json.loads(json.dumps(said)).keys()
         assert (shown["health"], shown["checkpoint"]["ts"]) == ("stopped", said["checkpoint"]["ts"])  # type: ignore[index] # a mapping
@@ -102,8 +102,8 @@ def test_journal_of_a_table(mariadb: DatabaseServer, rig: Rig) -> None:
         owner.journal.record(statement(version=version), STARTED, run=Sent(statement="x" * 9000, structure_before=""))
     owner.journal.record(statement(version=4), FAILED, note="1054")
     owner.journal.record(statement("shop/other", version=9), STARTED, run=Sent(statement="", structure_before=""))
-    with closing(StateInspector(Downstream(port=mariadb.port), "")) as desk:
-        found = desk.status.journal_of(TableName(schema="shop", table="a"), 2)
+    with closing(operated(Downstream(port=mariadb.port), "")) as desk:
+        found = desk.journal.newest_of(TableName(schema="shop", table="a"), 2)
     assert [(each.version, each.state, each.note, len(each.statement)) for each in found] == [
         (5, STARTED, "", 4000),
         (4, FAILED, "1054", 4000),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.checkpoint.operator import StateInspector
+from storage_consumer.checkpoint.store import operated
 from storage_consumer.verifying.result import Outcome, TableResult
 from tests.contract.verify_rigs import VerifyRig
 from tests.harness.servers import KINDS
@@ -121,7 +121,7 @@ def test_a_view(rig: VerifyRig) -> None:
 def test_a_difference_stays_until_another_comparison_is_finished(rig: VerifyRig) -> None:
     """Neither one that begins nor one that does not come about takes it out of what is told; one that is finished does."""
     found = planted(rig, "CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
-    with closing(StateInspector(rig.settings, "")) as desk:
+    with closing(operated(rig.settings, "")) as desk:
         for outcome, told in (
             (Outcome.UNFINISHED, Outcome.DIFFERENT),
             (Outcome.NOT_COMPARED, Outcome.DIFFERENT),
@@ -136,7 +136,7 @@ def test_words_of_a_difference_stay_while_another_comparison_runs(rig: VerifyRig
     found = planted(rig, "CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     doubt = replace(found, checkpoint=0, outcome=Outcome.DIFFERENT, reason="its column v was dropped", heal="load it")
     begun = replace(found, outcome=Outcome.UNFINISHED, after=("aa",))
-    with closing(StateInspector(rig.settings, "")) as desk:
+    with closing(operated(rig.settings, "")) as desk:
         desk.verified.put(rig.key("t"), doubt)
         for _ in range(2):
             desk.verified.put(rig.key("t"), begun)

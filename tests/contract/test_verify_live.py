@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.checkpoint.operator import StateInspector
+from storage_consumer.checkpoint.store import operated
 from storage_consumer.downstream.reading import Reading
 from storage_consumer.errors import Abandoned, ConfigError
 from storage_consumer.model import TSO_PHYSICAL_SHIFT
@@ -141,7 +141,7 @@ if "tidb" in KINDS:  # else there is no such source
 
             def consume(result: TableResult) -> None:
                 heard.append(result.table.table)
-                with closing(StateInspector(rig.settings, "")) as desk:
+                with closing(operated(rig.settings, "")) as desk:
                     stored.append({each.table.table: each.outcome for each in desk.verified.all()})
                 later = at + (11_000 << TSO_PHYSICAL_SHIFT)
                 tables = [rig.progress(name, later) for name in ("t", "u")]
@@ -163,7 +163,7 @@ if "tidb" in KINDS:  # else there is no such source
         threading.Timer(3, stop.set).start()
         with closing(rig.state("consumer")), pytest.raises(Abandoned):
             rig.report(stop=stop, wait=30.0)
-        with closing(StateInspector(rig.settings, "")) as desk:
+        with closing(operated(rig.settings, "")) as desk:
             assert [each.outcome for each in desk.verified.all()] == [Outcome.UNFINISHED]
             assert [each.outcome for each in desk.verified.standing()] == [Outcome.UNFINISHED]
         rig.at_target("UPDATE t SET v = 5 WHERE id = 5")

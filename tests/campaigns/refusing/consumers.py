@@ -13,9 +13,9 @@ from unittest.mock import patch
 
 from storage_consumer import Consumer, RoundSummary
 from storage_consumer.checkpoint.loads import StoredLoads
-from storage_consumer.checkpoint.operator import StateInspector
-from storage_consumer.checkpoint.operator_quarantine import QuarantinedEntry
 from storage_consumer.checkpoint.progress import StoredProgress
+from storage_consumer.checkpoint.quarantine import QuarantinedEntry
+from storage_consumer.checkpoint.store import StateStore, operated
 from storage_consumer.cli.main import main as command
 from storage_consumer.config.settings import Downstream
 from storage_consumer.plan.loads import OPEN
@@ -154,9 +154,9 @@ class Consumers:
                 self.diary.count("given up")
 
     @contextmanager
-    def desk(self) -> Iterator[StateInspector]:
+    def desk(self) -> Iterator[StateStore]:
         """Open what operators see."""
-        with closing(StateInspector(Downstream(port=self.server.port), "")) as desk:
+        with closing(operated(Downstream(port=self.server.port), "")) as desk:
             yield desk
 
     def entries(self) -> list[QuarantinedEntry]:

@@ -86,7 +86,7 @@ class MemoryVerified:
 
 
 class OwnedRecords:
-    """The twin of `checkpoint.transactions.OwnedTransactions`."""
+    """The twin of `checkpoint.transactions.StateTransactions`."""
 
     def __init__(self, records: TargetRecords) -> None:
         """Guard `records`."""

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 import pytest
 
-from storage_consumer.checkpoint.reading import StateReader
+from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.dry_run.planning import Heard, PlanSources, planned
 from storage_consumer.dry_run.result import Outcome, Plan
 from storage_consumer.job.target_table import TargetTable
@@ -56,7 +56,7 @@ def plan_of(world: World, *, rows: bool | None = None) -> Plan:
         PlanSources(
             config=world.config,
             storage=world.bucket.storage,
-            stored=cast("StateReader", state) if world.records.upstream else None,
+            stored=cast("StateStore", state) if world.records.upstream else None,
             database=database,
             writer="",
             clock=world.clock,
