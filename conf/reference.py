@@ -28,11 +28,13 @@ from storage_consumer.doctor.findings import GROUPS as CHECK_GROUPS
 from storage_consumer.doctor.findings import group_of
 from storage_consumer.errors import Abandoned, StorageConsumerError
 from storage_consumer.monitoring.collector import METRICS, PREFIX
-from storage_consumer.telemetry import EVENTS, TSO_FIELDS
+from storage_consumer.telemetry import EVENTS, TSO_FIELDS, Event
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 _CODE_SPAN = re.compile(r"(`[^`]*`)")
 _SPECIAL = re.compile(r"([*<])")
+_OFTEN = 2
+"""A remedy of more rows than this stands above the table."""
 _ABANDONED = "0 after one signal, 1 after two"
 
 
@@ -81,7 +83,7 @@ def options() -> Iterator[str]:
         yield f"Unless an entry says otherwise: commands {commands}; default: {_escaped(default)}."
         yield "\n".join(_entry(option, commands, default) for option in members)
     yield "## Flags of single commands"
-    yield "These are flags only: they have neither keyword nor environment variable nor key."
+    yield "These are flags only: they have neither keyword nor environment variable nor key. `--help` of the command explains them."
     yield "\n".join(_own_flags())
 
 
@@ -130,30 +132,24 @@ def _commands(option: Option) -> str:
 
 
 def _own_flags() -> Iterator[str]:
-    """Yield a line for each flag that is no option, with the commands that have it."""
-    owners: dict[tuple[str, str], list[str]] = {}
+    """Yield a line for each command with its flags that are no options."""
     for verb in VERBS.values():
-        for flag in (each for each in verb.flags if each.field != "color"):
-            owners.setdefault((f"{flag.name} {flag.metavar}".rstrip(), flag.help), []).append(f"`{verb.name}`")
-    color = VERBS["status"].flags[-1]
-    owners[f"{color.name} {color.metavar}", color.help] = [f"all but `{RUN}`"]
-    for (flag_text, meaning), verbs in owners.items():
-        yield f"* {', '.join(verbs)} `{flag_text}`: {_escaped(meaning)}"
+        own = [f"`{flag.name}`" for flag in verb.flags if flag.field != "color"]
+        if own:
+            yield f"* `{verb.name}`: {', '.join(own)}"
+    yield f"* all but `{RUN}`: `{VERBS['status'].flags[-1].name}`"
 
 
 def differences() -> Iterator[str]:
     """Yield the blocks of the page about what is changed in statements."""
     yield _title("Differences", "storage_consumer/ddl/rules/catalogue.py")
     yield (
-        "A statement runs as TiCDC wrote it, but for the differences below. `ddl_journal` keeps the text that ran, and the event "
-        "`ddl_finished` names the differences that were met. A clause that would change rows "
-        "stays in, so that a target that does not know it refuses it and the table halts. [DDL](../ddl.md) says what becomes of the rest."
+        "A statement runs as [TiCDC wrote it](../ddl.md), but for these differences. `ddl_journal` keeps the text that ran, and `ddl_finished` "
+        "names the differences. A clause that would change rows stays in, so that a target that does not know it halts the table. Backslashes, "
+        "timestamps, new tables and their defaults, and defaults by sequence or by chance concern every target; the others MySQL and "
+        "MariaDB, or the one that the text names."
     )
-    yield (
-        "Backslashes, timestamps, new tables and their defaults, and defaults by sequence or by chance concern every target; the "
-        "others concern MySQL and MariaDB, or one of them where the text says so."
-    )
-    yield _table(("difference", "what is done, and why"), DIFFERENCES.items())
+    yield "\n".join(f"* {name}: {_escaped(text)}" for name, text in DIFFERENCES.items())
 
 
 def log_events() -> Iterator[str]:
@@ -173,20 +169,16 @@ def log_events() -> Iterator[str]:
     )
     yield (
         "Messages of libraries are events `log` with the fields `logger` and `text`. At `--log-level debug` an event of level ERROR "
-        "that comes of an exception has its traceback too."
+        "that comes of an exception has its traceback too. In brackets stand level and fields."
     )
-    yield _table(
-        ("event", "level", "meaning", "fields"),
-        (
-            (
-                f"`{name}`",
-                ", ".join("WARN" if level == "warning" else level.upper() for level in event.levels),
-                event.meaning,
-                ", ".join(f"`{field}`" for field in event.fields),
-            )
-            for name, event in EVENTS.items()
-        ),
-    )
+    yield "\n".join(_event(name, event) for name, event in EVENTS.items())
+
+
+def _event(name: str, event: Event) -> str:
+    """Return the line of an event: its name, levels, meaning and fields."""
+    levels = ", ".join("WARN" if level == "warning" else level.upper() for level in event.levels)
+    fields = "".join(f", `{field}`" for field in event.fields)
+    return f"* `{name}` ({levels}{fields}): {_escaped(event.meaning)}"
 
 
 def metrics() -> Iterator[str]:
@@ -194,20 +186,12 @@ def metrics() -> Iterator[str]:
     yield _title("Metrics", "storage_consumer/monitoring/collector.py")
     yield (
         "`--metrics-listen` serves these metrics on `/metrics`, and `--metrics-textfile` writes them into a file. "
-        "[Monitoring](../operations/monitoring.md) says how to switch them on, and [Prometheus alerts](../operations/prometheus-alerts.md) what to do about "
-        "each alert. Counters begin with 0 at the start of a process."
+        "[Monitoring](../operations/monitoring.md) has the alert rules over them. In brackets stand type and labels. Counters begin with 0 at the "
+        "start of a process."
     )
-    yield _table(
-        ("metric", "type", "labels", "meaning"),
-        (
-            (
-                f"`{PREFIX}{name}`",
-                metric.kind,
-                ", ".join(f"`{label}`" for label in metric.labels),
-                metric.meaning,
-            )
-            for name, metric in METRICS.items()
-        ),
+    yield "\n".join(
+        f"* `{PREFIX}{name}` ({', '.join([metric.kind, *(f'`{label}`' for label in metric.labels)])}): {_escaped(metric.meaning)}"
+        for name, metric in METRICS.items()
     )
     yield (
         "Beside these there are `process_*` and `python_gc_*`, which the library `prometheus-client` counts for the driver's process: "
@@ -219,14 +203,14 @@ def checks() -> Iterator[str]:
     """Yield the blocks of the page about the checks of `doctor`."""
     yield _title("Checks", "storage_consumer/doctor/checks.py")
     yield (
-        "`storage-consumer doctor` runs these checks. Each is `ok`, `warn`, `fail` or `not looked at`, with the reason, and says what to "
-        "do. [Doctor](../operations/doctor.md) explains the command; `--only` takes the names of these groups."
+        "[`storage-consumer doctor`](../operations/doctor.md) runs these checks; `--only` takes the names of the groups. Each has in brackets "
+        "what it reads, then its meaning and what to do."
     )
     for group, meaning in CHECK_GROUPS.items():
         yield f"## {_capitalised(group)}"
         yield meaning
-        rows = ((f"`{name}`", *check.columns) for name, check in CHECKS.items() if group_of(name) == group)
-        yield _table(("check", "looks at", "meaning", "what to do"), rows)
+        members = ((name, check) for name, check in CHECKS.items() if group_of(name) == group)
+        yield "\n".join(f"* `{name}` ({check.looks_at}): {check.meaning} {check.remedy}" for name, check in members)
 
 
 def errors_and_codes() -> Iterator[str]:
@@ -238,14 +222,23 @@ def errors_and_codes() -> Iterator[str]:
         ("code", "meaning", "what to do"), ((f"{code:d}", _sentence(end.meaning), end.remedy) for code, end in rows)
     )
     yield "## Exit codes of the other commands"
-    yield _table(("code", "commands", "meaning", "what to do"), _codes_of_others())
+    often = {remedy for remedy, count in Counter(row[-1] for row in _codes_of_others()).items() if count > _OFTEN} - {
+        ""
+    }
+    yield f"Unless an entry says otherwise: {' '.join(sorted(often))}"
+    yield "\n".join(
+        f"* {code} {verbs}: {meaning}{'' if remedy in often else f' {remedy}'}".rstrip()
+        for code, verbs, meaning, remedy in _codes_of_others()
+    )
     yield (
         f"Each of them ends with {ExitCode.INTERRUPTED:d} at SIGINT. `run` takes SIGINT and SIGTERM as the wish to stop, and ends with 0; "
         "a second signal ends it at once, with 1."
     )
     yield "## Error classes"
-    yield ("`storage_consumer.errors` has one tree of exceptions; `failed` in the log names the class as `kind`.")
-    yield _table(("class", "below", "meaning", "exit code of `run`"), _classes(StorageConsumerError))
+    yield (
+        "`storage_consumer.errors` has one tree of exceptions, here with the exit code of `run`; `failed` in the log names the class as `kind`."
+    )
+    yield "\n".join(_classes(StorageConsumerError))
     yield (
         "The error of a table is in the summary of the round, in the event `table_halted`, and in `storage-consumer table`. "
         "[Halted tables](../operations/halted-tables.md) says what to do about each."
@@ -262,15 +255,14 @@ def _codes_of_others() -> Iterator[tuple[str, str, str, str]]:
         yield f"{code:d}", ", ".join(verbs), meaning, remedy
 
 
-def _classes(kind: type[StorageConsumerError]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield name, parent, meaning and exit code of a class and of all below it, in the sequence of the code."""
+def _classes(kind: type[StorageConsumerError], depth: int = 0) -> Iterator[str]:
+    """Yield a line for a class and for all below it, in the sequence of the code."""
     code = _ABANDONED if kind is Abandoned else f"{code_of(kind):d}"
-    above = "" if kind is StorageConsumerError else f"`{kind.__mro__[1].__name__}`"
-    meaning = (inspect.getdoc(kind) or "").partition("\n\n")[0].replace("``", "`")
-    yield f"`{kind.__name__}`", above, " ".join(meaning.split()), code
+    meaning = " ".join((inspect.getdoc(kind) or "").replace("``", "`").split())
+    yield f"{'  ' * depth}* `{kind.__name__}` ({code}): {_escaped(meaning.partition('. ')[0].removesuffix('.'))}."
     # A room's own class for what it catches itself is none of them, whether or not it was imported.
     for below in (each for each in kind.__subclasses__() if each.__module__ == kind.__module__):
-        yield from _classes(below)
+        yield from _classes(below, depth + 1)
 
 
 def _holds(page: Path, text: str) -> bool:

@@ -1,4 +1,4 @@
-"""The target's password is changed while the program runs, as docs/operations/rotate-passwords.md says."""
+"""The target's password is changed while the program runs, as docs/operations/moves.md says."""
 
 from __future__ import annotations
 

@@ -365,8 +365,6 @@ def test_each_alert_is_explained() -> None:
     """The page about alerts has a section for each rule, and none for another."""
     rules = (_CONF / "prometheus" / "alerts.yml").read_text(encoding="utf-8")
     alerts = re.findall(r"alert: (\w+)", rules)
-    page = (_CONF.parent / "docs" / "operations" / "prometheus-alerts.md").read_text(encoding="utf-8")
-    assert re.findall(r"^## (StorageConsumer\w+)", page, re.MULTILINE) == alerts
-    assert re.findall(r"runbook_url: docs/operations/prometheus-alerts.md#(\w+)", rules) == [
-        alert.lower() for alert in alerts
-    ]
+    page = (_CONF.parent / "docs" / "operations" / "monitoring.md").read_text(encoding="utf-8")
+    assert re.findall(r"^### (StorageConsumer\w+)", page, re.MULTILINE) == alerts
+    assert re.findall(r"runbook_url: docs/operations/monitoring.md#(\w+)", rules) == [alert.lower() for alert in alerts]

@@ -70,9 +70,9 @@ def test_check_names_what_is_stale(tmp_path: Path) -> None:
     ("page", "names"),
     [
         ("options.md", [f"* `--{each.name}`" if each.flag else f"* `{each.environment}`" for each in OPTIONS]),
-        ("differences.md", [f"| {name} | " for name in DIFFERENCES]),
-        ("checks.md", [f"| `{name}` | " for name in CHECKS]),
-        ("log-events.md", [f"| `{name}` | " for name in EVENTS]),
+        ("differences.md", [f"* {name}: " for name in DIFFERENCES]),
+        ("checks.md", [f"* `{name}` (" for name in CHECKS]),
+        ("log-events.md", [f"* `{name}` (" for name in EVENTS]),
         ("errors.md", [f"| {code:d} | " for code in ExitCode if code != ExitCode.INTERRUPTED]),
     ],
 )
