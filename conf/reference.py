@@ -210,7 +210,7 @@ def checks() -> Iterator[str]:
         yield f"## {_capitalised(group)}"
         yield meaning
         members = ((name, check) for name, check in CHECKS.items() if group_of(name) == group)
-        yield "\n".join(f"* `{name}` ({check.looks_at}): {check.meaning} {check.remedy}" for name, check in members)
+        yield "\n".join(f"* `{name}` ({check.reads}): {check.meaning} {check.remedy}" for name, check in members)
 
 
 def errors_and_codes() -> Iterator[str]:

@@ -94,7 +94,7 @@ _ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = {
         ),
         ExitCode.BEHIND: Ending(
             "rounds fail and are tried again, clocks differ, or the checkpoint is older than --max-lag",
-            "Bring back what does not answer, which the status names. If the bucket's checkpoint is as old, look at the changefeed; else [Capacity](../operations/capacity.md).",
+            "Bring back what does not answer, which the status names. If the bucket's checkpoint is as old, look at the changefeed; else [Capacity](../operations/running.md#capacity).",
         ),
     },
     "plan": {

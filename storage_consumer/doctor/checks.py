@@ -82,9 +82,9 @@ class Check:
     judge: Callable[[Facts], Finding]
 
     @property
-    def columns(self) -> tuple[str, str, str]:
-        """Return what the reference page shows of it."""
-        return self.reads, " ".join((self.judge.__doc__ or "").split()), self.remedy
+    def meaning(self) -> str:
+        """What it finds."""
+        return " ".join((self.judge.__doc__ or "").split())
 
 
 CHECKS: dict[str, Check] = {}

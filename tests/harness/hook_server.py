@@ -22,7 +22,7 @@ class HookServer:
     """Codes of the next answers; 204 after them."""
 
     def command(self, path: str = "/hook") -> str:
-        """What ``--on-halt`` takes: the line of docs/operations/alerts.md."""
+        """What ``--on-halt`` takes: the line of docs/operations/monitoring.md."""
         return f"curl -fsS -m 20 -H 'Content-Type: application/json' -d @- http://127.0.0.1:{self.port}{path}"
 
 
