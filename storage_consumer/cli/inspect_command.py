@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -18,8 +17,7 @@ from storage_consumer.cli.verb import FlagsWithJson
 from storage_consumer.config.commands import PROGRAM, uri_of
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.sources import is_given
-from storage_consumer.inspection.inspector import inspect
-from storage_consumer.inspection.places import likely_places
+from storage_consumer.inspection.inspector import inspect, with_likely_places
 from storage_consumer.inspection.result import Bucket, Setting
 from storage_consumer.model import physical_ms
 from storage_consumer.operating.session import Session
@@ -72,8 +70,7 @@ def looked_at(session: Session) -> tuple[Bucket, Asked]:
     # First: a wrong endpoint or key should be named as such, not as an empty bucket.
     storage.check()
     bucket = inspect(storage, upstream, loaded.origins, time.time())
-    if not bucket.checkpoint:
-        bucket = replace(bucket, likely=likely_places(upstream, lambda near: session.storage(near, loaded.secrets)))
+    bucket = with_likely_places(bucket, upstream, lambda near: session.storage(near, loaded.secrets))
     has_target = is_given("downstream_uri", session.options, session.environ)
     return bucket, Asked(given=loaded.config.given, has_target=has_target)
 

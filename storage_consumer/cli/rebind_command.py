@@ -12,7 +12,7 @@ from storage_consumer.clock import SystemClock
 from storage_consumer.config.settings import Upstream
 from storage_consumer.driver.lease_holder import process_is_gone, readable
 from storage_consumer.errors import ConfigError, LeaseHeld
-from storage_consumer.inspection.places import likely_places, missing_metadata
+from storage_consumer.inspection.inspector import likely_places, missing_metadata
 from storage_consumer.operating.same_files import Comparison, compared, shortened
 from storage_consumer.operating.session import Session
 from storage_consumer.poll.metadata import Metadata

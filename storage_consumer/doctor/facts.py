@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar, cast
 
@@ -15,8 +15,7 @@ from storage_consumer.config.settings import Config, Downstream, Secrets, Upstre
 from storage_consumer.downstream.server_facts import ServerFacts, Variables, read_server
 from storage_consumer.downstream.state_tables import STATE_VERSION
 from storage_consumer.errors import StorageConsumerError
-from storage_consumer.inspection.inspector import inspect
-from storage_consumer.inspection.places import likely_places
+from storage_consumer.inspection.inspector import inspect, with_likely_places
 from storage_consumer.inspection.result import Bucket
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.snapshot import Snapshot
@@ -144,10 +143,7 @@ class Facts:
 
         def inspected() -> Bucket:
             bucket = inspect(storage, upstream, self._given.origins, time.time())
-            if bucket.checkpoint:
-                return bucket
-            near = likely_places(upstream, lambda each: open_storage(each, self._given.secrets))
-            return replace(bucket, likely=near)
+            return with_likely_places(bucket, upstream, lambda near: open_storage(near, self._given.secrets))
 
         if self._given.inspected:
             return self._given.inspected

@@ -17,7 +17,7 @@ from storage_consumer.downstream.key_drift import KeyDriftGuard
 from storage_consumer.dry_run.result import Outcome, PlannedRows, PlannedStatement
 from storage_consumer.dry_run.state import PlannedState
 from storage_consumer.errors import DdlFailed, StorageConsumerError
-from storage_consumer.inspection.virtual_columns import virtual_after
+from storage_consumer.inspection.column_history import virtual_after
 from storage_consumer.job.reports import FileReport, WriteReport
 from storage_consumer.job.spec import FileSplit, JobSpec
 from storage_consumer.job.target_table import TargetColumn, TargetTable

@@ -1,4 +1,4 @@
-"""Names of an export's files ⇄ what they hold.
+"""Names of an export's files ⇄ what they hold; its ``metadata``, and the statements of its schema files.
 
 Dumpling writes ``{db}-schema-create.sql``, ``{db}.{table}-schema.sql``, ``{db}.{table}.{number}.sql|.csv`` and a few others, each with
 ``.gz``, ``.snappy`` or ``.zst`` behind it if it is compressed. It escapes in names whatever could be mistaken for another part: the
@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from storage_consumer.config.settings import Compression
-from storage_consumer.model import TableName
+from storage_consumer.errors import ExportRefused
+from storage_consumer.model import MAX_TSO, TableName, tso_of
+from storage_consumer.sql.tokens import pieces, quote, replace_spans
 
 METADATA = "metadata"
 UNFINISHED = frozenset(("metadata.partial", ".metadata"))
@@ -125,3 +127,124 @@ def _table_file(stem: str, compression: Compression) -> ExportFile | None:
 def unescaped(text: str) -> str:
     """Return a name with each ``%XX`` replaced by the character that it stands for; all of them are ASCII."""
     return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
+
+
+_STARTED = re.compile(r"Started dump at: *(.*)")
+_FINISHED = re.compile(r"Finished dump at: *(.*)")
+_FIELD = re.compile(r"\s+(Log|Pos|GTID): *(.*)")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?", re.ASCII)
+_FIRST_TSO = tso_of(1_420_070_400)
+"""2015-01-01, before the first TiDB: no position in a file of MySQL's is as large."""
+_GIVE = "give the copy's instant as a TSO"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """What an export says of itself."""
+
+    started_at: str
+    """Local time of the machine that wrote it, without a zone."""
+    finished_at: str
+    """Likewise."""
+    snapshot: int
+    """TSO of the snapshot; 0 if `metadata` tells none."""
+    snapshot_hint: str = ""
+    """Why there is no snapshot, and what to give; empty if there is one."""
+
+
+def read_metadata(content: bytes, where: str) -> Metadata:
+    """Return what ``metadata`` says; `where`: its path, for messages. Raise `ExportRefused` if it is none of a finished export."""
+    text = content.decode("utf-8", "replace")
+    if re.search(r"^\[", text, re.MULTILINE) or text.startswith("# Started dump at"):
+        raise ExportRefused(
+            f"{where} is written as mydumper writes it from 0.11 on, which this program does not read: export with "
+            "Dumpling, or with mydumper 0.10"
+        )
+    started, finished = _STARTED.search(text), _FINISHED.search(text)
+    if not started:
+        raise ExportRefused(
+            f"{where} is not what Dumpling or mydumper writes there (it lacks 'Started dump at'): give the folder that "
+            "the export was written to"
+        )
+    if not finished:
+        raise ExportRefused(
+            f"{where} lacks 'Finished dump at': the export is still running, or it failed; wait for it, or export again "
+            "into an empty folder"
+        )
+    snapshot, hint = _snapshot(text, where)
+    return Metadata(
+        started_at=started[1].strip(), finished_at=finished[1].strip(), snapshot=snapshot, snapshot_hint=hint
+    )
+
+
+def _snapshot(text: str, where: str) -> tuple[int, str]:
+    """Return the TSO of the snapshot, or 0 and why there is none."""
+    # What a source replicates from is none of its own positions.
+    own = text.split("SHOW SLAVE STATUS:", maxsplit=1)[0]
+    fields = [(match[1], match[2].strip()) for match in _FIELD.finditer(own)]
+    positions = {value for name, value in fields if name == "Pos"}
+    logs = {value for name, value in fields if name == "Log"}
+    if len(positions) > 1:
+        return 0, (
+            f"{where} has several positions ({', '.join(sorted(positions))}): the export was made without a snapshot; "
+            "export again with --consistency snapshot"
+        )
+    position = "".join(positions)
+    if not position:
+        return 0, f"{where} has no Pos: {_GIVE}, if the export was made at one"
+    if _DATE.fullmatch(position):
+        return 0, (
+            f"Pos in {where} is the date {position}, in a time zone that the export does not name: {_GIVE}, its "
+            "milliseconds since 1970 UTC shifted left by 18 bits"
+        )
+    if position.isdecimal() and position.isascii() and _FIRST_TSO <= int(position) <= MAX_TSO:
+        return int(position), ""
+    log = "".join(logs)
+    return 0, (
+        f"Pos in {where} is {position[:40]} of {log[:80] or 'no log'}, which is no TSO: the export was not made from TiDB; "
+        f"{_GIVE} if it belongs to one"
+    )
+
+
+# In a name between double quotes a backslash is an ordinary character, unlike in a string.
+_QUOTED = re.compile(
+    r"""'(?>(?:[^'\\]|\\.|'')*)' | `(?>(?:[^`]|``)*)` | /\*.*?\*/ | (?P<name>"(?>(?:[^"]|"")*)")""",
+    re.VERBOSE | re.DOTALL,
+)
+_VERSIONED = re.compile(r"/\*!\d{5,6} ?(.*?) ?\*/", re.DOTALL)
+_HAS_ANSI_NAME = re.compile(r'^CREATE\b[^\n]*?\b(?:TABLE|VIEW|DATABASE) (?:IF NOT EXISTS )?"', re.MULTILINE)
+
+
+def statements(text: str) -> list[str]:
+    """Return the statements of a schema file, without their semicolons and without those that are only comments.
+
+    Raises `ValueError` if the last one has no semicolon: then the file was cut. Names in double quotes, which a server writes under
+    ANSI_QUOTES, are put into backquotes, so that a statement means the same to every server. What a comment holds that servers from a
+    version on read, such as ``/*!40100 DEFAULT CHARACTER SET utf8mb4 */``, stands as it is: every target reads it.
+    """
+    text = with_backquotes(text)
+    found: list[str] = []
+    begin, is_empty = 0, True
+    for kind, start, end in pieces(text):
+        if kind == "symbol" and text[start:end] == ";":
+            found += [] if is_empty else [opened(text[begin:start]).strip()]
+            begin, is_empty = end, True
+        elif kind not in ("space", "comment"):
+            is_empty = False
+    if not is_empty:
+        raise ValueError("the last statement has no semicolon: the file was cut")
+    return found
+
+
+def opened(text: str) -> str:
+    """Return a text without the marks of comments that MySQL and TiDB read from some version on."""
+    comments = [(start, end) for kind, start, end in pieces(text) if kind == "comment"]
+    spans = [(start, end, found[1]) for start, end in comments if (found := _VERSIONED.fullmatch(text[start:end]))]
+    return replace_spans(text, spans)
+
+
+def with_backquotes(text: str) -> str:
+    """Return a text with names in backquotes, if a server wrote them in double quotes; else the text itself."""
+    if not _HAS_ANSI_NAME.search(text):
+        return text
+    return _QUOTED.sub(lambda match: quote(match[0][1:-1].replace('""', '"')) if match["name"] else match[0], text)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from storage_consumer.feed.defaults import default_in
 from storage_consumer.feed.moves import effect
 from storage_consumer.feed.origins import TEXTS, has_known_default, keeps_values
-from storage_consumer.inspection.virtual_columns import stored_columns, virtual_columns
+from storage_consumer.inspection.column_history import stored_columns, virtual_columns
 from storage_consumer.model import TableColumn, TableDefinition, TableName, folded_name
 from storage_consumer.sql.column_parts import column_at, column_parts
 from storage_consumer.sql.parse import parsed

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from storage_consumer.errors import NotReplicable
 from storage_consumer.feed.defaults import default_in
-from storage_consumer.inspection.virtual_columns import virtual_columns
+from storage_consumer.inspection.column_history import virtual_columns
 from storage_consumer.model import TableColumn, TableDefinition, folded_name
 from storage_consumer.sql.renamed_columns import renamed_columns
 from storage_consumer.sql.tokens import tokens

@@ -13,15 +13,14 @@ from storage_consumer.decode.time_zone import is_utc
 from storage_consumer.errors import ConfigError, FilesMissing, NoMetadata, NotReplicable, StorageUnavailable, TableError
 from storage_consumer.feed.records import Statement, Structure
 from storage_consumer.feed.running_order import in_running_order, lineage, with_databases
-from storage_consumer.inspection.members import known_members
-from storage_consumer.inspection.virtual_columns import known_stored, known_virtual
+from storage_consumer.inspection.column_history import known_members, known_stored, known_virtual
 from storage_consumer.model import MAX_TSO, DataFile, TableDefinition, TableVersion, VersionKey, folded_name
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.selection import Filter, Selection
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.table_version import TableVersionConsumer
-from storage_consumer.poll.finished_folders import oldest_open_date
+from storage_consumer.poll.known_files import oldest_open_date
 from storage_consumer.poll.reader import Poll, StorageReader
 from storage_consumer.sql.copied_table import creates_as_listed
 from storage_consumer.sql.parse import parsed

@@ -1,31 +1,242 @@
-"""Infer how CSV was written, by elimination: try every set of options that the files allow, and strike out what fails."""
+"""Infer how CSV was written, by elimination: try every set of options that the files allow, and strike out what fails.
+
+Rows are found without knowing the options: by the table's name and schema near the beginning of each row.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import product
+from functools import lru_cache
+from itertools import pairwise, product
 
 from storage_consumer.config.settings import CsvOptions, Upstream
 from storage_consumer.config.table_filter import unselected
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.decoder import FileRead
-from storage_consumer.decode.layout import row_layout
-from storage_consumer.decode.values import BINARY_TYPES, INTEGER_TYPES, BinaryEncoding
+from storage_consumer.decode.layout import is_hidden, row_layout
+from storage_consumer.decode.values import BINARY_TYPES, INTEGER_TYPES, BinaryEncoding, CsvForm, csv_form
 from storage_consumer.errors import ConfigError, NotReplicable, UndecodableRow
-from storage_consumer.inspection.csv_fields import (
-    DIGITS,
-    Prefix,
-    is_commit_ts,
-    is_null,
-    is_value,
-    prefix_forms,
-    row_columns,
-)
-from storage_consumer.inspection.csv_rows import Found, Frame, Token, fields, find_rows, frames, terminators
-from storage_consumer.inspection.samples import Sample
-from storage_consumer.model import CommitRange
+from storage_consumer.inspection.survey import Sample
+from storage_consumer.model import TSO_PHYSICAL_SHIFT, CommitRange, TableColumn, TableDefinition, folded_name
+
+HEADER = b"ticdc-meta$operation"
+_HEADER_TABLE = b"ticdc-meta$table"
+_LONGEST_DELIMITER = 3
+_LONGEST_TERMINATOR = 16
+_LINE_ENDS = b"\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What the first fields of a row show for certain."""
+
+    quote: bytes
+    delimiter: bytes
+    header: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a row, as written."""
+
+    text: bytes
+    quoted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRows:
+    """The rows of a sample under a frame; each row is the text after its schema name, up to the next row or the end."""
+
+    sample: Sample
+    frame: Frame
+    rows: tuple[bytes, ...]
+    whole: bytes
+    """The sample up to the end of its last whole row, header included."""
+
+
+def frames(sample: Sample) -> Iterator[Frame]:
+    """Yield all frames under which the sample begins with a row of its table (or with a header line and a row)."""
+    text = sample.content
+    header = text.startswith(HEADER)
+    if header:
+        end = text.find(_HEADER_TABLE)
+        delimiter = text[len(HEADER) : end]
+        if end < 0 or not 1 <= len(delimiter) <= _LONGEST_DELIMITER:
+            return
+        # The header line is not quoted, so any byte of the sample may be the quote; only the rows can show which.
+        quotes = [b"", *(bytes([byte]) for byte in sorted(set(text)) if byte not in _LINE_ENDS)]
+        candidates = [(quote, delimiter) for quote in quotes]
+    else:
+        # Without a header the first byte is the quote, or the letter of the operation if there is none.
+        candidates = [(quote, d) for quote, size in ((b"", 1), (text[:1], 3)) for d in _delimiters(text, size)]
+    for quote, delimiter in candidates:
+        frame = Frame(quote=quote, delimiter=delimiter, header=header)
+        if quote and quote in delimiter:
+            continue
+        # The names of the table are known, so delimiter and quote are right if a row begins with both of them.
+        begin = _row_start(frame, sample)
+        if begin.search(text) if header else begin.match(text):
+            yield frame
+
+
+def find_rows(sample: Sample, frame: Frame) -> SampleRows | None:
+    """Return the sample's whole rows under a frame; None if not one is whole."""
+    matches = list(_row_start(frame, sample).finditer(sample.content))
+    # A row ends where the next begins, so an incomplete sample's last row is cut off and dropped.
+    borders = [match.start() for match in matches] + [len(sample.content)] * sample.complete
+    if len(borders) < 2:  # noqa: PLR2004 - a row lies between two borders
+        return None
+    ends = [after for _, after in pairwise(borders)]
+    rows = tuple(sample.content[match.end() : end] for match, end in zip(matches, ends, strict=False))
+    return SampleRows(sample=sample, frame=frame, rows=rows, whole=sample.content[: borders[-1]])
+
+
+def terminators(found: list[SampleRows]) -> list[bytes]:
+    """Return the possible row endings: those that all rows share. With quoted texts, an ending of letters is not considered."""
+    shared: bytes | None = None
+    for each in found:
+        for row in each.rows:
+            tail = row[-_LONGEST_TERMINATOR:]
+            shared = tail if shared is None else _common_end(shared, tail)
+    # Every end of the common end is possible, the empty one too.
+    ends = [(shared or b"")[at:] for at in range(len(shared or b"") + 1)]
+    quote = found[0].frame.quote if found else b""
+    if quote:
+        # With a quote a bare number may end each row alike: letters and digits are then part of a value.
+        ends = [end for end in ends if quote not in end and not re.search(rb"[0-9A-Za-z\x80-\xff]", end)]
+    return [end for end in ends if not (found and found[0].frame.delimiter in end)]
+
+
+def fields(row: bytes, frame: Frame) -> tuple[Field, ...] | None:
+    """Return the fields of a row after its schema name, without its terminator; None if it cannot be split so."""
+    tokens: list[Field] = []
+    position, size = 0, len(row)
+    pattern = _field(frame)
+    while True:
+        match = pattern.match(row, position)
+        if match is None:
+            return None
+        tokens.append(Field(match[1], quoted=bool(frame.quote) and match[1].startswith(frame.quote)))
+        position = match.end()
+        # A delimiter at the very end is followed by one more field, an empty one.
+        if position == size and not match[2]:
+            return tuple(tokens)
+
+
+def _delimiters(text: bytes, begin: int) -> list[bytes]:
+    # A quote is the same byte before and after the letter.
+    if begin > 1 and (text[:1] != text[2:3] or text[:1] in {b"", b"\r", b"\n"}):
+        return []
+    if text[begin // 2 : begin // 2 + 1] not in {b"I", b"U", b"D"}:
+        return []
+    return [text[begin : begin + size] for size in range(1, _LONGEST_DELIMITER + 1)]
+
+
+@lru_cache(maxsize=256)
+def _row_start(frame: Frame, sample: Sample) -> re.Pattern[bytes]:
+    name = sample.definition.name
+    quote, delimiter = re.escape(frame.quote), re.escape(frame.delimiter)
+    parts = [quote + _name(text, frame) + quote + delimiter for text in (name.table, name.schema)]
+    return re.compile(quote + b"[IUD]" + quote + delimiter + b"".join(parts), re.DOTALL)
+
+
+def _name(text: str, frame: Frame) -> bytes:
+    """Return a name as written in a row, in upper or lower case."""
+    raw = text.encode()
+    if frame.quote:
+        raw = raw.replace(frame.quote, frame.quote * 2)
+    else:
+        escaped = b"".join(b"\\" + bytes([byte]) for byte in frame.delimiter)
+        raw = raw.replace(b"\\", b"\\\\").replace(b"\r", b"\\r").replace(b"\n", b"\\n")
+        raw = raw.replace(frame.delimiter, escaped)
+    # TiDB ignores case in names, and classic TiCDC writes a database in lower case after a rename.
+    return b"(?i:" + re.escape(raw) + b")"
+
+
+@lru_cache(maxsize=64)
+def _field(frame: Frame) -> re.Pattern[bytes]:
+    quote, delimiter = re.escape(frame.quote), re.escape(frame.delimiter)
+    if frame.quote:
+        # Atomic groups keep the match linear: a damaged row would otherwise backtrack through all splits.
+        quoted = quote + b"(?>(?:[^" + quote + b"]|" + quote + quote + b")*)" + quote
+        bare = b"(?>(?:(?!" + delimiter + b")[^" + quote + b"])*)"
+        return re.compile(b"(" + quoted + b"|" + bare + b")(" + delimiter + b"|\\Z)", re.DOTALL)
+    return re.compile(b"((?>(?:\\\\.|(?!" + delimiter + b").)*))(" + delimiter + b"|\\Z)", re.DOTALL)
+
+
+def _common_end(one: bytes, other: bytes) -> bytes:
+    size = 0
+    while size < min(len(one), len(other)) and one[-1 - size] == other[-1 - size]:
+        size += 1
+    return one[len(one) - size :]
+
+
+EARLIEST_TS = 1_420_070_400_000 << TSO_PHYSICAL_SHIFT
+"""2015-01-01: nothing committed before TiDB existed."""
+_NUMBER = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+DIGITS = re.compile(rb"[0-9]{1,20}")
+_TEMPORAL = re.compile(rb"-?[0-9:. -]+")
+_DATES = frozenset({"DATE", "DATETIME", "TIMESTAMP", "TIME"})
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """Which fields are between a row's schema name and its values."""
+
+    commit_ts: bool
+    old_value: bool
+    handle_key: bool
+
+
+def row_columns(definition: TableDefinition, virtual: frozenset[str] | None) -> list[TableColumn]:
+    """Return the columns that rows have: neither hidden nor virtual; if the virtual ones are unknown, all that may be present."""
+    gone = virtual or frozenset()
+    return [c for c in definition.columns if not is_hidden(c.name) and folded_name(c.name) not in gone]
+
+
+_Form = Callable[[Field, Frame, int], bool]
+
+
+def is_commit_ts(token: Field, frame: Frame, newest: int) -> bool:  # noqa: ARG001 - one signature for all
+    """Return whether a field can be a commit-ts: a bare number between 2015 and `newest`, both inclusive."""
+    # A column of large numbers may look like one: `csv_options` asks for more before it decides.
+    digits = not token.quoted and DIGITS.fullmatch(token.text)
+    return bool(digits) and EARLIEST_TS <= int(token.text) <= newest
+
+
+def _is_update(token: Field, frame: Frame, newest: int) -> bool:  # noqa: ARG001 - one signature for all
+    return not token.quoted and token.text in {b"true", b"false"}
+
+
+def _is_handle_key(token: Field, frame: Frame, newest: int) -> bool:  # noqa: ARG001 - one signature for all
+    # TiCDC writes a handle key as a text, whatever the type of the key.
+    return token.quoted or not frame.quote
+
+
+def prefix_forms(prefix: Prefix) -> list[_Form]:
+    """Return the forms of the fields between a row's schema name and its values."""
+    chosen = ((prefix.commit_ts, is_commit_ts), (prefix.old_value, _is_update), (prefix.handle_key, _is_handle_key))
+    return [form for wanted, form in chosen if wanted]
+
+
+def is_null(token: Field, column: TableColumn, *, quoting: bool) -> bool:
+    """Return whether a field of this column can only be NULL."""
+    # With a quote only numbers and NULL are bare, so what is bare and no number is NULL.
+    if quoting:
+        return not token.quoted and (csv_form(column) is not CsvForm.BARE or not _NUMBER.fullmatch(token.text))
+    # Without a quote only types with a form of their own show it; a text may be anything.
+    if csv_form(column) is CsvForm.BARE or column.type == "DECIMAL":
+        return not _NUMBER.fullmatch(token.text)
+    return column.type in _DATES and not _TEMPORAL.fullmatch(token.text)
+
+
+def is_value(token: Field, options: CsvOptions) -> bool:
+    """Return whether a field holds a value that is neither NULL nor empty."""
+    empty = (options.quote * 2).encode()
+    return token.text not in {empty, options.null.encode(), b""}
+
 
 _FEW = 4
 """One sample in this many may be damaged."""
@@ -36,7 +247,7 @@ _LINE_END = re.compile(rb"[\r\n]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class CsvVerdict:
     """What the samples leave of all the options that they might have been written with."""
 
     survivors: tuple[CsvOptions, ...]
@@ -64,7 +275,7 @@ class _Hypothesis:
     prefix: Prefix
 
 
-def infer_csv(samples: list[Sample], upstream: Upstream, given: frozenset[str], newest: int) -> Verdict:
+def infer_csv(samples: list[Sample], upstream: Upstream, given: frozenset[str], newest: int) -> CsvVerdict:
     """Return the options of CSV files.
 
     `given`: fields of `CsvOptions` whose values in ``upstream.csv`` were given. `newest`: the highest commit-ts that a row may
@@ -83,11 +294,11 @@ class _Trial:
         self.upstream = upstream
         self.given = given
         self.newest = newest
-        self.found: dict[tuple[str, Frame], Found | None] = {}
+        self.found: dict[tuple[str, Frame], SampleRows | None] = {}
         self.unnamed = ""
-        self.split: dict[tuple[str, Frame, bytes], list[tuple[Token, ...]] | None] = {}
+        self.split: dict[tuple[str, Frame, bytes], list[tuple[Field, ...]] | None] = {}
 
-    def rows(self, sample: Sample, frame: Frame) -> Found | None:
+    def rows(self, sample: Sample, frame: Frame) -> SampleRows | None:
         """Return the sample's rows under a frame."""
         # Many hypotheses share a frame, and finding rows is what costs time.
         key = (sample.path, frame)
@@ -97,7 +308,7 @@ class _Trial:
 
     def hypotheses(self, samples: list[Sample]) -> Iterator[_Hypothesis]:
         """Yield everything that the beginnings and ends of rows allow."""
-        framed: dict[Frame, list[Found]] = {}
+        framed: dict[Frame, list[SampleRows]] = {}
         for sample in samples:
             for frame in frames(sample):
                 if found := self.rows(sample, frame):
@@ -131,7 +342,7 @@ class _Trial:
             output_field_header=frame.header,
         )
 
-    def verdict(self, samples: list[Sample], hypotheses: list[_Hypothesis]) -> Verdict:
+    def verdict(self, samples: list[Sample], hypotheses: list[_Hypothesis]) -> CsvVerdict:
         """Strike out hypotheses, and return what is left. A sample that ends inside its first row shows nothing."""
         alive, aside = hypotheses, list[Sample]()
         samples = [sample for sample in samples if sample.complete or any(self.rows(sample, f) for f in frames(sample))]
@@ -143,19 +354,21 @@ class _Trial:
             else:
                 aside.append(sample)
         if not alive or len(aside) == len(samples):
-            return Verdict(survivors=(), reason="no set of options fits the rows")
+            return CsvVerdict(survivors=(), reason="no set of options fits the rows")
         # What was set aside fits some hypothesis, so it is not damaged: the options changed.
         contradicting = next((s for s in aside if any(self.fits(h, s) for h in hypotheses)), None)
         if contradicting is not None:
-            return Verdict(survivors=(), reason=f"{contradicting.path} was written with other options than other files")
+            return CsvVerdict(
+                survivors=(), reason=f"{contradicting.path} was written with other options than other files"
+            )
         used = [sample for sample in samples if sample not in aside]
         return self._judged(used, alive, {sample.path for sample in aside})
 
-    def _judged(self, used: list[Sample], alive: list[_Hypothesis], aside: set[str]) -> Verdict:
+    def _judged(self, used: list[Sample], alive: list[_Hypothesis], aside: set[str]) -> CsvVerdict:
         undecided: set[str] = set()
         unseen: set[str] = set()
         evidence: dict[str, str] = {}
-        survivors: list[CsvOptions] = []
+        survivors: list[tuple[_Hypothesis, CsvOptions]] = []
         for hypothesis in alive:
             nulls = self.nulls(used, hypothesis)
             # Two different texts cannot both mean NULL, so the hypothesis splits the rows wrongly.
@@ -171,35 +384,30 @@ class _Trial:
                 if len(places) < _WITNESSES and text != CsvOptions().null.encode():
                     undecided.add("null")
             options = self.options(hypothesis, next(iter(nulls), None))
-            encodings, damaged = self.encodings(used, options)
+            encodings, damaged = self.encodings(used, hypothesis.frame, options)
             # Without a binary value both encodings read everything, so leave the encoding open.
-            if len(encodings) > 1 and not self.has_binary(used, options):
+            if len(encodings) > 1 and not self.has_binary(used, hypothesis, options):
                 encodings = [""]
-            survivors += [replace(options, binary_encoding=encoding) for encoding in encodings]
+            survivors += [(hypothesis, replace(options, binary_encoding=encoding)) for encoding in encodings]
             # Without an encoding the hypothesis is out, and blames no sample.
             aside |= damaged if encodings else set()
-        if self._may_hide_commit_ts(used, survivors):
+        if self._may_hide_commit_ts(used, (hypothesis for hypothesis, _ in survivors)):
             undecided.add("include_commit_ts")
         if not survivors:
-            return Verdict(survivors=(), reason="no set of options fits the values")
-        undecided |= _differing(survivors)
-        return Verdict(
-            survivors=tuple(survivors),
+            return CsvVerdict(survivors=(), reason="no set of options fits the values")
+        left = tuple(options for _, options in survivors)
+        undecided |= {name for name in CsvOptions.__slots__ if len({getattr(each, name) for each in left}) > 1}
+        first = survivors[0][0]
+        seen = [int(row[0].text) for s in used for row in self.tokens(first, s) or ()] if first.prefix.commit_ts else []
+        return CsvVerdict(
+            survivors=left,
             undecided=frozenset(undecided - self.given),
             unseen=frozenset(unseen),
-            evidence={**dict.fromkeys(_fields(), f"{used[0].path} row 1"), **evidence},
+            evidence={**dict.fromkeys(CsvOptions.__slots__, f"{used[0].path} row 1"), **evidence},
             set_aside=tuple(sorted(aside)),
-            commit_ts=self._span(used, survivors[0]),
+            commit_ts=(min(seen), max(seen)) if seen else (),
             unnamed=self.unnamed,
         )
-
-    def _span(self, used: list[Sample], options: CsvOptions) -> tuple[int, ...]:
-        if not options.include_commit_ts:
-            return ()
-        prefix = Prefix(commit_ts=True, old_value=options.output_old_value, handle_key=options.output_handle_key)
-        hypothesis = _Hypothesis(_frame(options), options.terminator.encode(), prefix)
-        seen = [int(row[0].text) for sample in used for row in self.tokens(hypothesis, sample) or ()]
-        return (min(seen), max(seen)) if seen else ()
 
     def fits(self, hypothesis: _Hypothesis, sample: Sample) -> bool:
         """Return whether the sample's rows have the form of the hypothesis; their values are judged later, all together."""
@@ -211,8 +419,9 @@ class _Trial:
         counts = {len(row) - wide for row in rows}
         # Rows lack virtual columns, so they are as long as the layout only if these are known, and no selector leaves out others.
         exact = sample.virtual is not None and not _is_selected(sample, self.upstream)
-        if hypothesis.prefix.commit_ts and self._duplicates(sample, rows):
-            # Rows of an older structure may have another number of columns.
+        # The sample may hold rows of an older structure, with another number of columns: they committed no later than its DDL.
+        has_ts = hypothesis.prefix.commit_ts and all(row and DIGITS.fullmatch(row[0].text) for row in rows)
+        if has_ts and sample.definition.is_ddl:
             counts = {len(row) - wide for row in rows if int(row[0].text) > sample.definition.version}
         # With uncertain virtual columns a row may be shorter than the schema file's columns, but never longer.
         if any(count > size or count < 0 or (exact and count != size) for count in counts):
@@ -221,7 +430,7 @@ class _Trial:
             hypothesis, sample, rows
         )
 
-    def mistakes_commit_ts(self, hypothesis: _Hypothesis, sample: Sample, rows: list[tuple[Token, ...]]) -> bool:
+    def mistakes_commit_ts(self, hypothesis: _Hypothesis, sample: Sample, rows: list[tuple[Field, ...]]) -> bool:
         """Return whether the supposed handle keys are commit-ts: each could be one, and is not the table's key."""
         prefix = hypothesis.prefix
         if not prefix.handle_key or prefix.commit_ts:
@@ -235,14 +444,14 @@ class _Trial:
         like_ts = all(is_commit_ts(row[at], hypothesis.frame, self.newest) for row in rows)
         return like_ts and any(row[at].text != row[key].text for row in rows)
 
-    def begins(self, row: tuple[Token, ...], hypothesis: _Hypothesis) -> bool:
+    def begins(self, row: tuple[Field, ...], hypothesis: _Hypothesis) -> bool:
         """Return whether the fields before the values have the form of the hypothesis."""
         forms = prefix_forms(hypothesis.prefix)
         if len(row) < len(forms):
             return False
         return all(form(token, hypothesis.frame, self.newest) for form, token in zip(forms, row, strict=False))
 
-    def tokens(self, hypothesis: _Hypothesis, sample: Sample) -> list[tuple[Token, ...]] | None:
+    def tokens(self, hypothesis: _Hypothesis, sample: Sample) -> list[tuple[Field, ...]] | None:
         """Return the fields of each of the sample's rows; None if a row does not end or split as the hypothesis says."""
         key = (sample.path, hypothesis.frame, hypothesis.terminator)
         if key not in self.split:
@@ -250,10 +459,6 @@ class _Trial:
             # Hypotheses that differ in the fields before the values share the split.
             self.split[key] = None if found is None else _split(found, hypothesis.terminator)
         return self.split[key]
-
-    def _duplicates(self, sample: Sample, rows: list[tuple[Token, ...]]) -> bool:
-        """Return whether the sample may hold rows of an older structure, which committed no later than its directory's DDL."""
-        return sample.definition.is_ddl and all(row and DIGITS.fullmatch(row[0].text) for row in rows)
 
     def nulls(self, used: list[Sample], hypothesis: _Hypothesis) -> dict[bytes, list[str]]:
         """Return what means NULL → the files and rows where it does: unquoted texts that are not a value of their column."""
@@ -278,11 +483,11 @@ class _Trial:
             pairs = zip(values, columns, strict=True)
             yield from ((number, token.text) for token, column in pairs if is_null(token, column, quoting=quoting))
 
-    def _is_older(self, row: tuple[Token, ...], sample: Sample, hypothesis: _Hypothesis) -> bool:
+    def _is_older(self, row: tuple[Field, ...], sample: Sample, hypothesis: _Hypothesis) -> bool:
         known = hypothesis.prefix.commit_ts and sample.definition.is_ddl
         return known and int(row[0].text) <= sample.definition.version
 
-    def encodings(self, used: list[Sample], options: CsvOptions) -> tuple[list[BinaryEncoding], set[str]]:
+    def encodings(self, used: list[Sample], frame: Frame, options: CsvOptions) -> tuple[list[BinaryEncoding], set[str]]:
         """Return the binary encodings under which the decoder reads the samples, and the samples that it reads under none.
 
         A few of the latter count as damaged; with more, the options are wrong.
@@ -291,7 +496,7 @@ class _Trial:
         if "binary_encoding" in self.given:
             choices = [options.binary_encoding]
         read = {
-            choice: {s.path for s in used if self.decodes(s, replace(options, binary_encoding=choice))}
+            choice: {s.path for s in used if self.decodes(s, frame, replace(options, binary_encoding=choice))}
             for choice in choices
         }
         readable = set[str]().union(*read.values())
@@ -301,22 +506,20 @@ class _Trial:
         # An encoding that reads fewer samples than another one reads some of them wrongly.
         return [choice for choice in choices if read[choice] == readable], damaged
 
-    def decodes(self, sample: Sample, options: CsvOptions) -> bool:
+    def decodes(self, sample: Sample, frame: Frame, options: CsvOptions) -> bool:
         """Return whether the decoder reads a sample's whole rows; a sample with uncertain columns always counts as read."""
         try:
-            return _decoded_rows(sample, self.rows(sample, _frame(options)), options, self.upstream) is not None
+            return _decoded_rows(sample, self.rows(sample, frame), options, self.upstream) is not None
         except NotReplicable as fault:
             self.unnamed = self.unnamed or str(fault)
             return True
 
-    def has_binary(self, used: list[Sample], options: CsvOptions) -> bool:
+    def has_binary(self, used: list[Sample], hypothesis: _Hypothesis, options: CsvOptions) -> bool:
         """Return whether a binary column of a sample holds a non-empty value."""
-        prefix = Prefix(options.include_commit_ts, options.output_old_value, options.output_handle_key)
-        hypothesis = _Hypothesis(_frame(options), options.terminator.encode(), prefix)
         for sample in used:
             columns = row_columns(sample.definition, sample.virtual)
             kinds = [place for place, column in enumerate(columns) if column.type in BINARY_TYPES]
-            skip = len(prefix_forms(prefix))
+            skip = len(prefix_forms(hypothesis.prefix))
             for row in self.tokens(hypothesis, sample) or ():
                 values = row[skip:]
                 # Which field is the binary one is not known: take it for used.
@@ -326,13 +529,11 @@ class _Trial:
                     return True
         return False
 
-    def _may_hide_commit_ts(self, used: list[Sample], survivors: list[CsvOptions]) -> bool:
+    def _may_hide_commit_ts(self, used: list[Sample], survivors: Iterable[_Hypothesis]) -> bool:
         """Return whether rows are read without a commit-ts although each of them begins with a possible one."""
-        for options in survivors:
-            if options.include_commit_ts:
+        for hypothesis in survivors:
+            if hypothesis.prefix.commit_ts:
                 continue
-            prefix = Prefix(commit_ts=False, old_value=options.output_old_value, handle_key=options.output_handle_key)
-            hypothesis = _Hypothesis(_frame(options), options.terminator.encode(), prefix)
             rows = [row for sample in used for row in self.tokens(hypothesis, sample) or ()]
             if all(row and is_commit_ts(row[0], hypothesis.frame, self.newest) for row in rows):
                 return True
@@ -345,7 +546,7 @@ def _is_selected(sample: Sample, upstream: Upstream) -> bool:
     return bool(unselected(upstream.column_selectors, (name.schema, name.table), names, case=upstream.case_sensitive))
 
 
-def _decoded_rows(sample: Sample, found: Found | None, options: CsvOptions, upstream: Upstream) -> int | None:
+def _decoded_rows(sample: Sample, found: SampleRows | None, options: CsvOptions, upstream: Upstream) -> int | None:
     """Return the number of rows that the decoder reads; None if it refuses one."""
     if found is None:
         return None
@@ -370,20 +571,16 @@ def _decoded_rows(sample: Sample, found: Found | None, options: CsvOptions, upst
         return None
 
 
-def _value_fields(found: Found, options: CsvOptions) -> Iterator[tuple[Token, ...]]:
+def _value_fields(found: SampleRows, options: CsvOptions) -> Iterator[tuple[Field, ...]]:
     skip = options.include_commit_ts + options.output_old_value + options.output_handle_key
     size = len(options.terminator.encode())
     for row in found.rows:
         yield (fields(row[: len(row) - size], found.frame) or ())[skip:]
 
 
-def _frame(options: CsvOptions) -> Frame:
-    return Frame(quote=options.quote.encode(), delimiter=options.delimiter.encode(), header=options.output_field_header)
-
-
-def _split(found: Found, terminator: bytes) -> list[tuple[Token, ...]] | None:
+def _split(found: SampleRows, terminator: bytes) -> list[tuple[Field, ...]] | None:
     """Return the fields of all rows; None if a row ends otherwise, or has a line end that is neither quoted nor escaped."""
-    rows: list[tuple[Token, ...]] = []
+    rows: list[tuple[Field, ...]] = []
     for row in found.rows:
         # A raw line end in a bare field is a row's end that the frame did not see.
         parts = fields(row[: len(row) - len(terminator)], found.frame) if row.endswith(terminator) else None
@@ -391,11 +588,3 @@ def _split(found: Found, terminator: bytes) -> list[tuple[Token, ...]] | None:
             return None
         rows.append(parts)
     return rows
-
-
-def _fields() -> Iterable[str]:
-    return CsvOptions.__slots__
-
-
-def _differing(survivors: list[CsvOptions]) -> set[str]:
-    return {name for name in _fields() if len({getattr(each, name) for each in survivors}) > 1}

@@ -1,28 +1,131 @@
 """Look at a bucket: one listing, a bounded sample of its files, and the settings that these leave of all possible ones.
 
 A run that was given too few settings takes the inferred ones from here, or learns which it has to be given.
+
+Where the named folder has no ``metadata``, the changefeed's may be some levels up, or one down.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from storage_consumer.config.format_options import CSV_OPTIONS
 from storage_consumer.config.load import Loaded
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.settings import Upstream
-from storage_consumer.errors import ConfigError
-from storage_consumer.inspection.canal_options import CanalVerdict, infer_canal
-from storage_consumer.inspection.csv_options import Verdict, infer_csv
+from storage_consumer.errors import ConfigError, StorageConsumerError
+from storage_consumer.inspection.csv_options import CsvVerdict, infer_csv
 from storage_consumer.inspection.result import Bucket, Setting, State, TableFacts
-from storage_consumer.inspection.samples import Sample, Samples, definitions_of_others, leave_out_copies, take_samples
-from storage_consumer.inspection.survey import Survey, ignore_unplaced, survey
+from storage_consumer.inspection.survey import (
+    Sample,
+    Samples,
+    Survey,
+    definitions_of_others,
+    ignore_unplaced,
+    leave_out_copies,
+    survey,
+    take_samples,
+)
 from storage_consumer.model import DAY_MS, TSO_PHYSICAL_SHIFT, TableVersion
-from storage_consumer.poll.metadata import Metadata
-from storage_consumer.poll.shared_folders import is_partitioned, may_be_lost, partitioning
+from storage_consumer.poll.metadata import Metadata, parse_metadata
+from storage_consumer.poll.odd_folders import is_partitioned, may_be_lost, partitioning
 from storage_consumer.storage.base import METADATA_BYTES, Storage
+
+_MOST_MESSAGES = 200
+_BETWEEN = re.compile(r"[^{]*")
+
+
+def _messages(sample: Sample) -> list[tuple[dict[str, object], str | None]]:
+    """Return messages and what follows each of them; None if the sample ends before that is known."""
+    text = sample.content.decode("utf-8", "replace")
+    decoder = json.JSONDecoder()
+    found: list[tuple[dict[str, object], str | None]] = []
+    position = 0
+    while position < len(text) and len(found) < _MOST_MESSAGES:
+        try:
+            message, position = decoder.raw_decode(text, position)
+        except ValueError:
+            break
+        if not isinstance(message, dict) or "database" not in message:
+            break
+        # Up to the brace that begins the next message: a terminator with a brace is not recognized.
+        between = _BETWEEN.match(text, position)
+        end = between[0] if between else ""
+        position += len(end)
+        # At the end of what was read the terminator may be cut short.
+        known = position < len(text) or sample.complete
+        found.append((message, end if known else None))
+    return found
+
+
+_UP = 3
+"""Levels above: a database, a table in it, and one of its versions."""
+_DOWN = 20
+"""Upper limit of the folders below that are checked, each found by a listing of its own."""
+_OBJECTS = 1_000
+"""Objects to look at in one listing."""
+
+
+def likely_places(upstream: Upstream, opened: Callable[[Upstream], Storage]) -> tuple[str, ...]:
+    """Return the folders near `upstream` that have a ``metadata`` of TiCDC's, as URIs. Unreadable ones count as having none."""
+    found = [*_above(upstream), *_below(upstream, opened)]
+    return tuple(near.identity for near in found if tells_checkpoint(opened(near)))
+
+
+def with_likely_places(bucket: Bucket, upstream: Upstream, opened: Callable[[Upstream], Storage]) -> Bucket:
+    """Return an inspected bucket with the folders nearby that it may be instead, if it has no checkpoint."""
+    return bucket if bucket.checkpoint else replace(bucket, likely=likely_places(upstream, opened))
+
+
+def missing_metadata(upstream: Upstream, places: tuple[str, ...]) -> str:
+    """Return what to tell an operator about a bucket without ``metadata``."""
+    said = f"{upstream.identity} has no metadata file, which TiCDC writes into the folder of its sink URI with its first checkpoint"
+    if places:
+        return f"{said}. The changefeed's folder is likely {' or '.join(places)}: give that as --upstream-uri"
+    return (
+        f"{said}: nothing is read or created before there is one. Is the upstream URI the changefeed's sink URI, "
+        "and does it run?"
+    )
+
+
+def tells_checkpoint(storage: Storage) -> bool:
+    """Return whether there is a ``metadata`` with a checkpoint-ts; False if the storage fails to answer."""
+    try:
+        return parse_metadata(storage.read("metadata", METADATA_BYTES)) is not None
+    except (StorageConsumerError, FileNotFoundError):
+        return False
+
+
+def _above(upstream: Upstream) -> Iterator[Upstream]:
+    folder = upstream.root
+    for _ in range(_UP):
+        folder = folder.rpartition("/")[0]
+        if not folder:
+            return
+        yield replace(upstream, root=folder)
+
+
+def _below(upstream: Upstream, opened: Callable[[Upstream], Storage]) -> Iterator[Upstream]:
+    storage, known = opened(upstream), set[str]()
+    try:
+        for _ in range(_DOWN):
+            # Each folder found is left out of the next listing, so a large first folder does not hide the others.
+            shown = islice(storage.listing(frozenset(known), {}), _OBJECTS)
+            folders = (stored.path.partition("/")[0] for stored in shown if "/" in stored.path)
+            folder = next((name for name in folders if name not in known), None)
+            if folder is None:
+                return
+            known.add(folder)
+            yield replace(upstream, root=f"{upstream.root.rstrip('/')}/{folder}")
+    except StorageConsumerError:
+        return
+
 
 _SHOWN = 10
 NO_DATA = "no data file yet"
@@ -40,7 +143,10 @@ def inspect(storage: Storage, upstream: Upstream, given: Mapping[str, str], now:
     Reads ``metadata``, lists once, and reads some hundred files at most. Raises `StorageUnavailable` and `ConfigError` as
     the storage does.
     """
-    checkpoint, odd = _checkpoint(storage, now)
+    metadata, odd = Metadata(), tuple[str, ...]()
+    with suppress(FileNotFoundError):
+        odd = metadata.update(storage.read("metadata", METADATA_BYTES), now)
+    checkpoint = metadata.checkpoint
     seen = survey(storage.listing(frozenset(), {}))
     leave_out_copies(storage, seen)
     ignore_unplaced(seen)
@@ -76,16 +182,6 @@ def completed(loaded: Loaded, bucket: Bucket) -> Loaded:
             "lists what the bucket shows"
         )
     return loaded.completed(bucket.upstream, bucket.inferred)
-
-
-def _checkpoint(storage: Storage, now: float) -> tuple[int, tuple[str, ...]]:
-    """Return the checkpoint in ``metadata``, 0 if there is no plausible one; and what is odd about the file."""
-    metadata = Metadata()
-    try:
-        odd = metadata.update(storage.read("metadata", METADATA_BYTES), now)
-    except FileNotFoundError:
-        odd = ()
-    return metadata.checkpoint, odd
 
 
 @dataclass(slots=True, kw_only=True)
@@ -145,7 +241,7 @@ class _Look:
         free = infer_csv(files, self.upstream, frozenset(), self.newest) if given else verdict
         return [self._against(keyword, verdict, free) for keyword in CSV_OPTIONS]
 
-    def _from_csv(self, verdict: Verdict) -> list[Setting]:
+    def _from_csv(self, verdict: CsvVerdict) -> list[Setting]:
         # What is decided is the same in all survivors.
         options = verdict.survivors[0]
         found: list[Setting] = []
@@ -164,7 +260,7 @@ class _Look:
                 found.append(self._setting(keyword, "inferred", value, origin))
         return found
 
-    def _against(self, keyword: str, verdict: Verdict, free: Verdict) -> Setting:
+    def _against(self, keyword: str, verdict: CsvVerdict, free: CsvVerdict) -> Setting:
         """Return a CSV option where nothing fits: the files contradict what was given, or do not show it."""
         name = CSV_OPTIONS[keyword]
         shown = {getattr(options, name) for options in free.survivors}
@@ -178,23 +274,34 @@ class _Look:
         return self._setting(keyword, "contradicts", known, f"{free.evidence.get(name, 'the files')} shows {values}")
 
     def _canal(self, files: list[Sample]) -> list[Setting]:
+        """Return what messages show: they name their fields, so there is little to find out."""
         if not files:
             return [self._given_or(keyword, "unknown", NO_DATA) for keyword in ("enable_tidb_extension", "terminator")]
-        verdict = infer_canal(files)
-        self.commit_ts, self.set_aside = verdict.commit_ts, verdict.set_aside
-        return [self._extension(verdict), self._canal_terminator(verdict)]
-
-    def _extension(self, verdict: CanalVerdict) -> Setting:
-        setting = self._one_of("enable_tidb_extension", self.upstream.enable_tidb_extension, verdict.extensions)
-        if setting.state == "inferred":
-            self.upstream = replace(self.upstream, enable_tidb_extension=bool(setting.value))
-        return setting
-
-    def _canal_terminator(self, verdict: CanalVerdict) -> Setting:
-        setting = self._one_of("terminator", self.upstream.terminator, verdict.terminators)
-        if setting.state == "inferred":
-            self.upstream = replace(self.upstream, terminator=str(setting.value))
-        return setting
+        terminators: dict[str, str] = {}
+        extensions: dict[bool, str] = {}
+        seen: set[int] = set()
+        for sample in files:
+            number = 0
+            for number, (message, end) in enumerate(_messages(sample), start=1):
+                place = f"{sample.path} row {number}"
+                inner = message.get("_tidb")
+                ts = inner.get("commitTs") if isinstance(inner, dict) else None
+                found = [ts] if isinstance(ts, int) and ts > 0 else []
+                extensions.setdefault(bool(found), place)
+                seen.update(found)
+                if end is not None:
+                    terminators.setdefault(end, place)
+            # A sample that is cut off may end inside its first message, which shows nothing.
+            if not number and sample.complete:
+                self.set_aside += (sample.path,)
+        self.commit_ts = (min(seen), max(seen)) if seen else ()
+        extension = self._one_of("enable_tidb_extension", self.upstream.enable_tidb_extension, extensions)
+        if extension.state == "inferred":
+            self.upstream = replace(self.upstream, enable_tidb_extension=bool(extension.value))
+        terminator = self._one_of("terminator", self.upstream.terminator, terminators)
+        if terminator.state == "inferred":
+            self.upstream = replace(self.upstream, terminator=str(terminator.value))
+        return [extension, terminator]
 
     def _one_of(self, keyword: str, known: object, shown: Mapping[Any, str]) -> Setting:
         """Return a setting that each message shows: inferred if they agree."""
@@ -212,7 +319,7 @@ class _Look:
     def path_settings(self) -> list[Setting]:
         """Return what the directories show."""
         folders = self.seen.placed()
-        kinds = {folder.date.removesuffix("?"): folder.path for folder in folders}
+        kinds = {folder.date: folder.path for folder in folders}
         partitions = {folder.partition: folder.path for folder in folders if folder.partition}
         return [
             self._shown_by_paths("date_separator", self.upstream.date_separator, kinds),

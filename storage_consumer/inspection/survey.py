@@ -1,30 +1,36 @@
-"""What paths alone show of a bucket: tables, versions, files, layouts. Memory grows with the directories, not the files."""
+"""What paths alone show of a bucket: tables, versions, files, layouts; and a bounded sample of its data files.
+
+Memory grows with the directories, not the files.
+"""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
-from storage_consumer.model import StoredObject
-from storage_consumer.poll.copies import Copies
+from storage_consumer.errors import FilesMissing, MalformedSchemaFile
+from storage_consumer.inspection.column_history import known_virtual
+from storage_consumer.model import SchemaFile, StoredObject, TableDefinition
+from storage_consumer.poll.odd_folders import Copies
+from storage_consumer.poll.schema_file import parse_schema_file
+from storage_consumer.sql.parse import parsed
+from storage_consumer.storage.base import Storage, read_schema_file
 from storage_consumer.storage.paths import (
     COPY,
+    DataDirectory,
     DataName,
     Ignored,
     SchemaPath,
     is_of_file_system,
     parse_data_name,
     parse_other,
+    place_directory,
 )
 
-_OLD_SCHEMA = re.compile(r"(.+)/([1-9][0-9]{0,19})/schema\.json", re.DOTALL)
-_DATES = {
-    "day": re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
-    "month": re.compile(r"[0-9]{4}-[0-9]{2}"),
-    "year": re.compile(r"[0-9]{4}"),
-}
+_DATES = {0: "none", 4: "year", 7: "month", 10: "day"}
+"""Letters of a date → the kind of date directory."""
+_YEARS = range(1_000, 10_000)
 _EMPTY = "empty object"
 _UNPLACED = "data file without a schema file"
 
@@ -48,7 +54,7 @@ class Folder:
     version: int = 0
     partition: bool = False
     date: str = ""
-    """``day``, ``month``, ``year``, ``none``, or ``year?`` if a year cannot be distinguished from a partition."""
+    """``day``, ``month``, ``year`` or ``none``; four digits alone, which may also be the id of a partition, count as a year."""
 
     def take(self, stored: StoredObject, name: DataName) -> None:
         """Count a file."""
@@ -88,8 +94,6 @@ class Survey:
     """Reason → the first path skipped for it."""
     objects: int = 0
     size: int = 0
-    indexes: int = 0
-    has_metadata: bool = False
     roots: set[str] = field(default_factory=set)
     """Folders below the root that have a ``metadata`` of their own."""
 
@@ -123,8 +127,15 @@ def survey(listing: Iterable[StoredObject]) -> Survey:
         seen.size += stored.size
         _see(seen, stored)
     # Placing needs all schema files, and a listing shows a table's data directories (digits) before its meta/.
+    nothing = frozenset[int | None]()
+    tables = {each: dict.fromkeys(seen.versions(each), nothing) for each in {*seen.schemas, *seen.old_schemas}}
     for folder in seen.folders.values():
-        _place(seen, folder)
+        placed = place_directory(folder.path, tables, None, partition_separator=None)
+        if isinstance(placed, DataDirectory) and placed.version in tables.get(placed.table_dir, ()):
+            folder.table_dir, folder.version = placed.table_dir, placed.version
+            is_year = placed.partition in _YEARS and not placed.date
+            folder.partition = placed.partition is not None and not is_year
+            folder.date = "year" if is_year else _DATES[len(placed.date)]
     return seen
 
 
@@ -140,59 +151,203 @@ def ignore_unplaced(seen: Survey) -> None:
 def _see(seen: Survey, stored: StoredObject) -> None:
     parent, _, name = stored.path.rpartition("/")
     if stored.path == "metadata":
-        seen.has_metadata = True
+        return
     # Data files first, by their name alone: whose they are shows when all schema files were seen.
-    elif data := parse_data_name(name):
-        if stored.size:
-            seen.folders.setdefault(parent, Folder(path=parent)).take(stored, data)
-        else:
-            seen.ignore(_EMPTY, stored.path)
-    elif match := _OLD_SCHEMA.fullmatch(stored.path):
-        seen.old_schemas.setdefault(match[1], {}).setdefault(int(match[2]), []).append(stored)
-    elif name.startswith("CDC") and name.endswith(".index"):
-        seen.indexes += 1
-    else:
-        _see_other(seen, stored)
-
-
-def _see_other(seen: Survey, stored: StoredObject) -> None:
-    parsed = parse_other(stored.path)
-    if stored.path.endswith("/metadata"):
-        seen.roots.add(stored.path.removesuffix("/metadata"))
-    if isinstance(parsed, SchemaPath) and stored.size:
-        seen.schemas.setdefault(parsed.table_dir, {}).setdefault(parsed.version, []).append(stored)
-    elif not stored.size:
+    data = parse_data_name(name)
+    parsed = None if data else parse_other(stored.path)
+    if name == "metadata":
+        seen.roots.add(parent)
+    if parsed == "index":
+        return
+    if not stored.size:
         seen.ignore(_EMPTY, stored.path)
+    elif data:
+        seen.folders.setdefault(parent, Folder(path=parent)).take(stored, data)
+    elif isinstance(parsed, SchemaPath):
+        found = seen.old_schemas if parsed.checksum is None else seen.schemas
+        found.setdefault(parsed.table_dir, {}).setdefault(parsed.version, []).append(stored)
     elif isinstance(parsed, Ignored):
         seen.ignore(parsed.reason, stored.path)
 
 
-def _place(seen: Survey, folder: Folder) -> None:
-    """Find the table and version of a directory: the longest table directory that has a schema file of this very version."""
-    segments = folder.path.split("/")
-    # The version is followed by at most a partition and a date; fewer of them mean a longer table directory.
-    for length in (1, 2, 3):
-        if length >= len(segments):
-            return
-        table_dir, rest = "/".join(segments[:-length]), segments[-length:]
-        if not rest[0].isdecimal() or int(rest[0]) not in seen.versions(table_dir):
+MOST_FILES = 40
+"""Upper limit of sampled data files, spread over as many tables as there are."""
+HEAD = 64 * 1024
+"""Bytes to read of each data file."""
+MOST_SCHEMA_FILES = 400
+PER_TABLE = 24
+"""Upper limits of the schema files to read in all, and of one table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """The beginning of one data file."""
+
+    path: str
+    content: bytes
+    complete: bool
+    """Whether `content` is the whole file, and that is not still being written; if not, it begins with a whole row, but may end within one."""
+    definition: TableDefinition
+    virtual: frozenset[str] | None
+    """Folded names of its table's virtual generated columns; None if they are not known for certain."""
+
+    @property
+    def extension(self) -> str:
+        """``csv`` or ``json``."""
+        return self.path.rpartition(".")[2]
+
+
+@dataclass(slots=True, kw_only=True)
+class Samples:
+    """What was read of a bucket."""
+
+    files: list[Sample] = field(default_factory=list)
+    definitions: dict[str, list[TableDefinition]] = field(default_factory=dict)
+    """Table directory → content of its schema files, as far as they were read."""
+    warnings: list[str] = field(default_factory=list)
+    schema_files: int = 0
+
+
+def take_samples(storage: Storage, seen: Survey) -> Samples:
+    """Read a sample of the bucket. A file that is gone or unreadable is skipped with a warning."""
+    samples, newest = Samples(), set[str]()
+    for folder, stored in _chosen(seen):
+        definitions = _definitions(storage, seen, folder.table_dir, folder.version, samples)
+        current = [each for each in definitions if each.version == folder.version]
+        # None could be read, or there are several of one version: whose rows these are is then not certain.
+        if len(current) != 1:
             continue
-        shape = _shape(rest[1:])
-        if shape is not None:
-            folder.table_dir, folder.version = table_dir, int(rest[0])
-            folder.partition, folder.date = shape
-            return
+        try:
+            content = _head(storage, stored)
+        except FileNotFoundError:
+            samples.warnings.append(f"{stored.path} was listed but is gone")
+            continue
+        except FilesMissing as error:
+            samples.warnings.append(str(error))
+            continue
+        newest |= {stored.path} if stored == folder.last else set()
+        samples.files.append(
+            Sample(
+                path=stored.path,
+                content=content,
+                complete=len(content) >= stored.size,
+                definition=current[0],
+                virtual=known_virtual(current[0], _of_one_table(definitions, current[0].version)),
+            )
+        )
+    samples.files = _as_far_as_written(samples.files, newest)
+    return samples
 
 
-def _shape(middle: list[str]) -> tuple[bool, str] | None:
-    """Return whether there is a partition directory, and the kind of date directory; None if the segments are neither."""
-    if not middle:
-        return False, "none"
-    kind = next((name for name, pattern in _DATES.items() if pattern.fullmatch(middle[-1])), "none")
-    # Four digits alone may also be the id of a partition (see `storage.paths`).
-    if len(middle) == 1 and kind == "year":
-        return False, "year?"
-    others = middle if kind == "none" else middle[:-1]
-    if len(others) > 1 or not all(text.isdecimal() for text in others):
-        return None
-    return bool(others), kind
+def _as_far_as_written(samples: list[Sample], newest: Collection[str]) -> list[Sample]:
+    """Return samples, those of the `newest` files incomplete that do not end as most files do: a store of files shows one while it is written."""
+    whole = [sample.content for sample in samples if sample.complete and sample.content]
+    # Files that others follow are whole.
+    surely = [sample.content for sample in samples if sample.complete and sample.content and sample.path not in newest]
+    ends = Counter(content[-1] for content in surely or whole)
+    usual = max(ends, key=lambda end: ends[end], default=None)
+    begins = {content[0] for content in whole if content[-1] == usual}
+
+    def is_cut(sample: Sample) -> bool:
+        content = sample.content
+        # What does not even begin like the others is damaged.
+        return sample.path in newest and bool(content) and content[-1] != usual and content[0] in begins
+
+    return [replace(sample, complete=False) if is_cut(sample) else sample for sample in samples]
+
+
+def definitions_of_others(storage: Storage, seen: Survey, samples: Samples) -> None:
+    """Read the newest schema file of each table without a sample, up to the limit."""
+    for table_dir in sorted({*seen.schemas, *seen.old_schemas} - samples.definitions.keys()):
+        if samples.schema_files < MOST_SCHEMA_FILES and (versions := seen.versions(table_dir)):
+            newest = max(versions)
+            samples.definitions[table_dir] = list(_read(storage, table_dir, {newest: versions[newest]}, samples))
+
+
+def leave_out_copies(storage: Storage, seen: Survey) -> None:
+    """Leave out of a survey what lies below folders that hold copies of a changefeed's files; see `Copies`.
+
+    A table's directory has one slash. Only those with more, or with the name of a filer's folder, are looked into.
+    """
+    copies, tables = Copies(), {*seen.schemas, *seen.old_schemas}
+    flat = [table_dir for table_dir in tables if table_dir.count("/") == 1]
+    # A folder in which a database's tables may lie is not left out as a whole.
+    roots = {root for root in seen.roots if not any(each.startswith(f"{root}/") for each in flat)}
+    for table_dir in sorted(tables, key=lambda each: (each.count("/"), each)):
+        if (table_dir.count("/") > 1 or is_of_file_system(table_dir)) and not copies.holds(f"{table_dir}/"):
+            versions = seen.versions(table_dir)
+            newest, unheeded = max(versions), Samples()
+            for found in _read(storage, table_dir, {newest: versions[newest][:1]}, unheeded):
+                stored = versions[newest][0]
+                file = SchemaFile(stored=stored, table_dir=table_dir, version=found.version, checksum=found.checksum)
+                copies.is_one(file, found.name, roots, tables)
+    seen.without(copies)
+
+
+def _chosen(seen: Survey) -> list[tuple[Folder, StoredObject]]:
+    """Return files of all tables in turn: the newest directory's largest file, then its last one, then those of older ones."""
+    by_table: dict[str, list[tuple[Folder, StoredObject]]] = {}
+    for folder in sorted(seen.placed(), key=lambda each: (each.version, each.path), reverse=True):
+        files = {file.path: file for file in (folder.largest, folder.last, folder.first) if file is not None}
+        by_table.setdefault(folder.table_dir, []).extend((folder, file) for file in files.values())
+    # Tables in turn, the largest first: one table with many files must not use up the limit.
+    turns = sorted(by_table.values(), key=lambda files: -sum(file.size for _, file in files))
+    chosen: list[tuple[Folder, StoredObject]] = []
+    rank = 0
+    while len(chosen) < MOST_FILES and any(len(files) > rank for files in turns):
+        chosen += [files[rank] for files in turns if len(files) > rank]
+        rank += 1
+    return chosen[:MOST_FILES]
+
+
+def _of_one_table(definitions: Iterable[TableDefinition], version: int) -> list[TableDefinition]:
+    """Return those up to a version, from the last rename on: before it the directory was another table's."""
+    upto = sorted((each for each in definitions if each.version <= version), key=lambda each: each.version)
+    renames = [place for place, each in enumerate(upto) if (pair := parsed(each).renamed) and pair[0] != pair[1]]
+    return upto[max(renames, default=0) :]
+
+
+def _definitions(
+    storage: Storage, seen: Survey, table_dir: str, version: int, samples: Samples
+) -> list[TableDefinition]:
+    """Return the content of a table's schema files: all of them, or the newest and that of `version` if there are many."""
+    if table_dir not in samples.definitions:
+        versions = seen.versions(table_dir)
+        # The newest ones, since a history has to be without gaps up to a version to show virtual columns.
+        wanted = dict(sorted(versions.items())[-PER_TABLE:])
+        samples.definitions[table_dir] = list(_read(storage, table_dir, wanted, samples))
+    known = samples.definitions[table_dir]
+    if all(each.version != version for each in known):
+        known.extend(_read(storage, table_dir, {version: seen.versions(table_dir)[version]}, samples))
+    return known
+
+
+def _read(
+    storage: Storage, table_dir: str, wanted: Mapping[int, Iterable[StoredObject]], samples: Samples
+) -> Iterator[TableDefinition]:
+    for version, files in wanted.items():
+        for stored in files:
+            if samples.schema_files >= MOST_SCHEMA_FILES:
+                return
+            samples.schema_files += 1
+            path = parse_other(stored.path)
+            checksum = path.checksum if isinstance(path, SchemaPath) else None
+            try:
+                definition = parse_schema_file(
+                    read_schema_file(storage, stored.path), stored.path, version, checksum, table_dir=table_dir
+                )
+            except (FileNotFoundError, FilesMissing, MalformedSchemaFile) as error:
+                samples.warnings.append(str(error))
+                continue
+            samples.warnings += [f"{stored.path}: {warning}" for warning in definition.warnings]
+            yield definition
+
+
+def _head(storage: Storage, stored: StoredObject) -> bytes:
+    content = b""
+    for block in storage.blocks(stored.path, HEAD):
+        content += block
+        # A store may give less at a time than was asked for.
+        if len(content) >= HEAD:
+            break
+    return content

@@ -16,7 +16,7 @@ TiCDC rewrites data files under their old names. Which ones, by its source:
   two writers of one directory that look at the same time overwrite one another.
 * After ``file-index-digit`` was changed the numbers continue under other names: these are other files.
 
-So no number in a directory is safe as long as TiCDC writes to the directory at all; `poll.finished_folders` says how long that is. A
+So no number in a directory is safe as long as TiCDC writes to the directory at all; `poll.known_files` says how long that is. A
 rewritten file holds rows above the checkpoint from which TiCDC continued, and repeats. Hence a digest is kept of every finished file
 in the directories that may still grow, and of none in the others.
 

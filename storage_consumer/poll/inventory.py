@@ -1,4 +1,4 @@
-"""Known files compared with a listing: which are new, changed or gone. `next_listing` says what the next one need not show.
+"""Known files compared with a listing: which are new, changed or gone. `known_files` says what the next one need not show.
 
 Pure: it takes listings and remembers; it reads nothing. Each file is found once, however often a listing is repeated or
 interrupted.
@@ -7,18 +7,14 @@ interrupted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from storage_consumer.config.settings import DateSeparator
-from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableVersion, sequence_name
-from storage_consumer.plan.finished_files import Verdict
-from storage_consumer.poll.earlier_run import Earlier
-from storage_consumer.poll.file_numbers import Directory
-from storage_consumer.poll.findings import Findings, Look, shortened
-from storage_consumer.poll.known_directories import KnownDirectories
-from storage_consumer.poll.next_listing import NextListing
+from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableVersion, folder_of, sequence_name
+from storage_consumer.plan.finished_files import Finished, Verdict, digest_of
+from storage_consumer.poll.known_files import Directory, KnownDirectories, NextListing
 from storage_consumer.storage.paths import (
     DataDirectory,
     DataName,
@@ -28,7 +24,126 @@ from storage_consumer.storage.paths import (
     format_data_name,
     parse_data_name,
     parse_other,
+    with_all_above,
 )
+
+_SHOWN = 10
+"""Number of paths that a message names; the others are counted."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """What one listing showed: the new and changed files, and what came up while it was processed."""
+
+    late: bool
+    """Whether files may turn up that the previous listings left out. Not at a start: what is listed again then was passed over."""
+    schema_files: tuple[SchemaFile, ...] = ()
+    """New, or with other content under a known name."""
+    data_files: tuple[DataFile, ...] = ()
+    """New, or with other content under a known name."""
+    vanished: tuple[DataFile, ...] = ()
+    """Found before and no longer there; only after a full listing. Their size is 0 and their tag empty."""
+    changed: int = 0
+    """Number of `data_files` that had other content before."""
+    overwritten: tuple[DataFile, ...] = ()
+    """Those of them that were rewritten below a mark: the checkpoint may have passed their rows unseen."""
+    ignored: Counter[str] = field(default_factory=Counter)
+    """Reason → number of objects passed over; in the end as of the last full listing."""
+    contradictions: list[str] = field(default_factory=list)
+    """``path: reason`` for paths that contradict the settings."""
+    roots: set[str] = field(default_factory=set)
+    """Folders below the root that have a ``metadata``, as the root of a changefeed's files has."""
+    moved: bool = False
+    """Whether to list again: given the schema files found, the listing may lack files or showed some under the wrong table."""
+    finished: int = 0
+    """Number of new data files missing from `data_files` because an earlier run finished them."""
+    unplaced: list[tuple[str, DataName, StoredObject]] = field(default_factory=list)
+    schema_paths: set[str] = field(default_factory=set)
+    schemas_gone: list[str] = field(default_factory=list)
+    came_late: list[str] = field(default_factory=list)
+    overflow: Counter[str] = field(default_factory=Counter)
+    """Folder not known before → number of its files that were too many to be held."""
+    overflown: bool = False
+    """Whether data files are among them, so that the next listing has to show them again."""
+
+    def ignore(self, path: str, why: Ignored, files: int = 1) -> None:
+        """Count a path (or the `files` in it) as passed over, or note that it contradicts the settings."""
+        if why.contradicts:
+            self.contradictions.append(f"{path}: {why.reason}")
+        else:
+            self.ignored[why.reason] += files
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The warnings for an operator."""
+        late = (
+            f"{path} appeared where TiCDC had finished writing; rows in it at or below the checkpoint are "
+            "treated as duplicates. If TiCDC did not just restart, compare the table with its source"
+            for path in shortened(self.came_late)
+        )
+        gone = (
+            f"schema file {path} is gone from the storage; what was read from it stays in force"
+            for path in shortened(self.schemas_gone)
+        )
+        return (*late, *gone)
+
+
+def shortened(paths: list[str]) -> tuple[str, ...]:
+    """Return the first few paths, and the number of the others."""
+    more = len(paths) - _SHOWN
+    return (*paths[:_SHOWN], f"and {more} more") if more > 0 else tuple(paths)
+
+
+@dataclass(slots=True)
+class Earlier:
+    """The files that an earlier run finished, and what to do with those for which it left no digest.
+
+    A state of an older version holds no digests. Such files are read again, for nothing shows whether they are unchanged. The
+    exception is the directories that TiCDC had left for good when that run looked last. Which ones these are is known only
+    when a listing has ended: so the files are passed over first, and then the directories that may have grown are `reopened`
+    and listed once more.
+    """
+
+    finished: Mapping[str, Finished]
+    """Sequence (see `DataFile.sequence`) → how far it was finished."""
+    checkpoint: int
+    """The highest checkpoint-ts that it read before it listed files."""
+    rereads: bool
+    """Whether a file without a digest may be read again. It may not where rows carry no commit-ts: they would be applied again over
+    later ones. Then the file counts as it is listed now.
+    """
+    unsure: Counter[str] = field(default_factory=Counter)
+    """Folder → number of its files that are passed over for now."""
+    _decided: bool = False
+
+    def judge(self, sequence: str, number: int, stored: StoredObject) -> Verdict:
+        """Return what a file listed for the first time is; `UNSURE`: it counts as it is listed now."""
+        known = self.finished.get(sequence)
+        verdict = Verdict.NEW if known is None else known.judge(number, digest_of(stored))
+        if verdict is not Verdict.UNSURE or not self.rereads:
+            return verdict
+        # Its folder was listed once more since, because TiCDC may have written there: so the file is read.
+        if self._decided:
+            return Verdict.NEW
+        # Passed over until the end of the listing shows whether its folder was closed.
+        self.unsure[folder_of(sequence)] += 1
+        return Verdict.UNCHANGED
+
+    def was_unseen(self, sequence: str, number: int) -> bool:
+        """Return whether a rewritten file may have been rewritten, unseen, while rows beyond it were applied."""
+        known = self.finished.get(sequence)
+        return known is not None and known.was_unseen(number)
+
+    def reopened(self, closed: Collection[str]) -> dict[str, int]:
+        """Return folder → number of files passed over, for the folders to list again; `closed`: the directories closed at that time."""
+        self._decided = True
+        unsure, self.unsure = self.unsure, Counter()
+        return {
+            folder: count
+            for folder, count in unsure.items()
+            if not any(above in closed for above in with_all_above(folder))
+        }
+
 
 EMPTY = "empty object"
 CONTRADICTS_PROTOCOL = "contradicts protocol"
@@ -91,7 +206,7 @@ class Inventory:
         `full`: nothing was left out of it, so what it lacks is gone. If `listing` raises, what it had shown is not lost: a later
         call returns it.
         """
-        look = Look(late=full and self._generation > 0 and self.earlier is None)
+        look = Findings(late=full and self._generation > 0 and self.earlier is None)
         # Taken before the listing: `judge` below replaces both, and they have to say what this very listing left out and shows again.
         after, lowered = {} if full else self.after, self.left_out.lowering()
         # A generation marks what a full listing shows, so that the sweep after it finds what it lacks.
@@ -101,17 +216,22 @@ class Inventory:
             self._see(stored, look)
         self._place(look)
         # All schema files are known by now, so a directory that was placed by its path alone may turn out to be another table's.
-        moved = self._move() or look.upgraded or look.overflown
+        look.moved |= self._move() or look.overflown
         # Only a full listing proves that a file is gone; any other may just have left it out.
-        vanished = self._sweep(look) if full else ()
         if full:
+            look.vanished = self._sweep(look)
             self._ignored = look.ignored
         # Files that were too many to hold are still unknown, so no directory can be judged complete.
         if not look.overflown:
             self._next.judge(checkpoint)
-            moved |= self._reopen(look)
+            look.moved |= self._reopen(look)
         self.left_out.listed(after, lowered)
-        return self._findings(look, vanished, moved=moved)
+        look.ignored = self._ignored
+        look.schema_files, look.data_files = tuple(self._found_schema.values()), tuple(self._found.values())
+        look.changed = len(self._changed & self._found.keys())
+        look.overwritten = tuple(self._found[path] for path in sorted(self._overwritten & self._found.keys()))
+        self._found_schema, self._found, self._changed, self._overwritten = {}, {}, set(), set()
+        return look
 
     def set_apart(self, file: SchemaFile) -> None:
         """Note that a schema file belongs to another table than the one it lies with: no rows go by it, so it closes nothing."""
@@ -131,7 +251,7 @@ class Inventory:
         """Return the table directories of which schema files were found."""
         return self._known.with_schema_files()
 
-    def _see(self, stored: StoredObject, look: Look) -> None:
+    def _see(self, stored: StoredObject, look: Findings) -> None:
         folder, _, name = stored.path.rpartition("/")
         data = parse_data_name(name)
         if data is None:
@@ -147,7 +267,7 @@ class Inventory:
         else:
             look.overflow[folder] += 1
 
-    def _see_other(self, stored: StoredObject, look: Look) -> None:
+    def _see_other(self, stored: StoredObject, look: Findings) -> None:
         if stored.path == "metadata":
             return
         parsed = parse_other(stored.path)
@@ -160,9 +280,10 @@ class Inventory:
                 look.roots.add(stored.path.removesuffix("/metadata"))
             look.ignored[parsed.reason if stored.size else EMPTY] += 1
 
-    def _see_schema(self, parsed: SchemaPath, stored: StoredObject, look: Look) -> None:
-        # The name alone shows that the version exists, so it counts here even while the file is still empty.
-        look.upgraded |= self._known.add_schema_file(parsed)
+    def _see_schema(self, parsed: SchemaPath, stored: StoredObject, look: Findings) -> None:
+        # The name alone shows that the version exists, so it counts here even while the file is still empty. If a version of the
+        # older layout turns out to be one of the present layout too, less may be left out.
+        look.moved |= self._known.add_schema_file(parsed)
         if not stored.size:
             look.ignored[EMPTY] += 1
             return
@@ -178,7 +299,9 @@ class Inventory:
             checksum=parsed.checksum,
         )
 
-    def _see_data(self, directory: Directory, folder: str, data: DataName, stored: StoredObject, look: Look) -> None:
+    def _see_data(
+        self, directory: Directory, folder: str, data: DataName, stored: StoredObject, look: Findings
+    ) -> None:
         if data.extension != self._extension:
             look.contradictions.append(f"{stored.path}: {CONTRADICTS_PROTOCOL}")
             return
@@ -200,7 +323,7 @@ class Inventory:
             return
         if verdict is Verdict.REWRITTEN:
             self._changed.add(stored.path)
-            # Partitions may count for themselves in one directory here, so it has no mark from now on: see `finished_folders`.
+            # Partitions may count for themselves in one directory here, so it has no mark from now on: see `known_files`.
             self._next.note_rewritten(directory.placed.table_dir)
         if verdict is Verdict.REWRITTEN and self._was_unseen(stored.path, name, data.number, listed=bool(before)):
             self._overwritten.add(stored.path)
@@ -218,7 +341,7 @@ class Inventory:
             return self.left_out.hid(path)
         return self.earlier is not None and self.earlier.was_unseen(sequence, number)
 
-    def _place(self, look: Look) -> None:
+    def _place(self, look: Findings) -> None:
         """Place data files of unknown directories, now that all schema files of the listing are known."""
         places: dict[str, DataDirectory | Ignored] = {}
         for folder, data, stored in look.unplaced:
@@ -234,6 +357,7 @@ class Inventory:
             else:
                 look.overflown = True
                 self._known.add(folder, placed)
+        look.unplaced, look.overflow = [], Counter()
 
     def _move(self) -> bool:
         """Forget directories that belong to another table, now that its schema file was found; return whether there are any."""
@@ -248,7 +372,7 @@ class Inventory:
         self._known.forget(folder)
         self._next.note_change(directory.placed.table_dir)
 
-    def _sweep(self, look: Look) -> tuple[DataFile, ...]:
+    def _sweep(self, look: Findings) -> tuple[DataFile, ...]:
         """Forget what a full listing did not show; return its data files, except those about to be handed out."""
         gone: list[DataFile] = []
         for folder, directory in self._known.all():
@@ -267,7 +391,7 @@ class Inventory:
         # A file that was found but not handed out yet stays: whoever reads it will report that it is gone.
         return tuple(file for file in gone if file.stored.path not in self._found)
 
-    def _reopen(self, look: Look) -> bool:
+    def _reopen(self, look: Findings) -> bool:
         """Have files without a digest listed again where TiCDC may have rewritten them; return whether there are any."""
         if self.earlier is None or not self.earlier.unsure:
             return False
@@ -280,23 +404,6 @@ class Inventory:
                 # Forgotten, so that the next listing finds the files again.
                 directory.sequences.clear()
         return bool(reopened)
-
-    def _findings(self, look: Look, vanished: tuple[DataFile, ...], *, moved: bool) -> Findings:
-        findings = Findings(
-            schema_files=tuple(self._found_schema.values()),
-            data_files=tuple(self._found.values()),
-            vanished=vanished,
-            changed=len(self._changed & self._found.keys()),
-            overwritten=tuple(self._found[path] for path in sorted(self._overwritten & self._found.keys())),
-            ignored=dict(self._ignored),
-            contradictions=shortened(look.contradictions),
-            warnings=tuple(look.warnings()),
-            roots=frozenset(look.roots),
-            moved=moved,
-            finished=look.finished,
-        )
-        self._found_schema, self._found, self._changed, self._overwritten = {}, {}, set(), set()
-        return findings
 
 
 def _data_file(placed: DataDirectory, dispatcher: str, number: int, width: int, stored: StoredObject) -> DataFile:

@@ -10,14 +10,11 @@ from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import ConfigError, FilesMissing, StorageUnavailable, TableError
 from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableDefinition, is_ahead_of_clock
 from storage_consumer.plan.finished_files import Finished
-from storage_consumer.poll.copies import Copies
-from storage_consumer.poll.earlier_run import Earlier
-from storage_consumer.poll.findings import Findings
-from storage_consumer.poll.inventory import Inventory
+from storage_consumer.poll.inventory import Earlier, Findings, Inventory, shortened
 from storage_consumer.poll.metadata import Metadata, ahead_of_clock, parse_metadata
+from storage_consumer.poll.odd_folders import Copies, SharedFolders
 from storage_consumer.poll.same_feed import WAY_ON, Before, doubts
 from storage_consumer.poll.schema_file import parse_schema_file
-from storage_consumer.poll.shared_folders import SharedFolders
 from storage_consumer.sql.parse import parsed
 from storage_consumer.storage.base import METADATA_BYTES, Storage, read_schema_file, whole
 from storage_consumer.storage.paths import COPY
@@ -375,8 +372,9 @@ class StorageReader:
         if self._copies.folders:  # a store may show more than it has to
             shown = (stored for stored in shown if not self._copies.holds(stored.path))
         look = inventory.observe(shown, full=full, checkpoint=checkpoint)
-        ready = look.data_files if holding is None else holding.take(look.data_files, moved=look.moved)
-        self._looks.append(replace(look, data_files=ready))
+        if holding is not None:
+            look.data_files = holding.take(look.data_files, moved=look.moved)
+        self._looks.append(look)
         return look
 
     def _not_empty(self, listing: Iterator[StoredObject], *, full: bool) -> Iterator[StoredObject]:
@@ -397,7 +395,7 @@ class StorageReader:
         if look.contradictions:
             raise ConfigError(
                 f"the paths contradict the settings {', '.join(self._path_settings())}: "
-                f"{'; '.join(look.contradictions)}. Give the values that the changefeed has"
+                f"{'; '.join(shortened(look.contradictions))}. Give the values that the changefeed has"
             )
 
     def _path_settings(self) -> Iterator[str]:

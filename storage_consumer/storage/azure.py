@@ -24,9 +24,10 @@ from storage_consumer.storage.object_store import (
     Page,
     Part,
     ReadInParts,
+    StoreErrors,
+    missing_package,
 )
 from storage_consumer.storage.paths import folder_above, left_out
-from storage_consumer.storage.store_errors import StoreErrors, missing_package
 
 _AT_ONCE = 8
 """Number of concurrent calls."""

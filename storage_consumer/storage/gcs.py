@@ -11,9 +11,15 @@ from typing import Any
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import StoredObject
-from storage_consumer.storage.object_store import READ_TIMEOUT, Page, Part, ReadInParts
-from storage_consumer.storage.ordered_listing import OrderedBucket
-from storage_consumer.storage.store_errors import StoreErrors, missing_package
+from storage_consumer.storage.object_store import (
+    READ_TIMEOUT,
+    OrderedBucket,
+    Page,
+    Part,
+    ReadInParts,
+    StoreErrors,
+    missing_package,
+)
 
 _FIELDS = "kind,nextPageToken,prefixes,items(name,size,generation,timeCreated)"
 _LISTING = "storage#objects"

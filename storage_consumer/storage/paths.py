@@ -1,4 +1,4 @@
-"""Path text ⇄ its parts; parsing and formatting are inverses.
+"""The parts of a path, by its text.
 
 TiCDC writes, below the root of the sink::
 
@@ -106,14 +106,6 @@ class DataName:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DataPath:
-    """The parts of a data file's path."""
-
-    directory: DataDirectory
-    name: DataName
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ignored:
     """A path that does not belong to a file of TiCDC's, or not under these settings."""
 
@@ -123,26 +115,6 @@ class Ignored:
     def contradicts(self) -> bool:
         """Whether the path shows that the settings differ from those that TiCDC wrote with."""
         return self.reason in {CONTRADICTS_DATE, CONTRADICTS_PARTITION}
-
-
-ParsedPath = SchemaPath | DataPath | Ignored | Literal["index", "metadata"]
-
-
-def parse_path(
-    path: str, tables: Tables, date_separator: DateSeparator | None, *, partition_separator: bool | None
-) -> ParsedPath:
-    """Return what `path`, relative to the root, is. `tables` decides between several readings of a data path.
-
-    A separator that is None was not given.
-    """
-    # Only at the root: a schema or table of that name has a folder, and its files lie deeper.
-    if path == "metadata":
-        return "metadata"
-    folder, _, name = path.rpartition("/")
-    if data := parse_data_name(name):
-        placed = place_directory(folder, tables, date_separator, partition_separator=partition_separator)
-        return placed if isinstance(placed, Ignored) else DataPath(directory=placed, name=data)
-    return parse_other(path)
 
 
 def parse_other(path: str) -> SchemaPath | Ignored | Literal["index"]:
@@ -244,29 +216,10 @@ def left_out(path: str, after: Mapping[str, str]) -> bool:
     return mark is not None and path.rpartition("/")[2] <= mark
 
 
-def format_schema_path(path: SchemaPath) -> str:
-    """Return the text that `parse_path` reads."""
-    if path.checksum is None:
-        return f"{path.table_dir}/{path.version}/schema.json"
-    return f"{path.table_dir}/meta/schema_{path.version}_{path.checksum:010d}.json"
-
-
-def format_directory(directory: DataDirectory) -> str:
-    """Return the text that `place_directory` reads."""
-    partition = "" if directory.partition is None else f"/{directory.partition}"
-    date = f"/{directory.date}" if directory.date else ""
-    return f"{directory.table_dir}/{directory.version}{partition}{date}"
-
-
 def format_data_name(name: DataName) -> str:
     """Return the text that `parse_data_name` reads."""
     dispatcher = f"_{name.dispatcher}_" if name.dispatcher else ""
     return f"CDC{dispatcher}{name.number:0{name.width}d}.{name.extension}"
-
-
-def format_data_path(path: DataPath) -> str:
-    """Return the text that `parse_path` reads."""
-    return f"{format_directory(path.directory)}/{format_data_name(path.name)}"
 
 
 def _number(text: str, limit: int) -> int | None:

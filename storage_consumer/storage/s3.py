@@ -9,9 +9,14 @@ from typing import Any
 
 from storage_consumer.errors import ConfigError, StorageUnavailable
 from storage_consumer.model import StoredObject
-from storage_consumer.storage.object_store import CONNECT_TIMEOUT, READ_TIMEOUT, Page
-from storage_consumer.storage.ordered_listing import OrderedBucket
-from storage_consumer.storage.store_errors import CredentialsExpired, StoreErrors
+from storage_consumer.storage.object_store import (
+    CONNECT_TIMEOUT,
+    READ_TIMEOUT,
+    CredentialsExpired,
+    OrderedBucket,
+    Page,
+    StoreErrors,
+)
 
 _DOWNLOADS = 5
 """Number of requests for one object before a broken connection is an error."""

@@ -155,7 +155,7 @@ def test_markers_of_folders(served: BucketRig) -> None:
     def files(*, full: bool) -> list[int]:
         known = (frozenset[str](), dict[str, str]()) if full else (inventory.closed, inventory.after)
         found = inventory.observe(served.storage.listing(*known), full=full, checkpoint=V2)
-        assert found.contradictions == found.warnings == ()
+        assert (found.contradictions, found.warnings) == ([], ())
         assert set(found.ignored) == {"empty object"}
         assert found.ignored["empty object"] >= len(markers) + len(blobs)
         return sorted(file.number for file in found.data_files)

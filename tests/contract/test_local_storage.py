@@ -19,9 +19,8 @@ from storage_consumer.errors import ConfigError, FilesMissing, MalformedSchemaFi
 from storage_consumer.model import StoredObject
 from storage_consumer.poll.inventory import Inventory
 from storage_consumer.poll.reader import StorageReader
-from storage_consumer.storage.local import LocalStorage, _open_at_once
+from storage_consumer.storage.local import LocalStorage, _open_at_once, keeps_time
 from storage_consumer.storage.paths import left_out
-from storage_consumer.storage.unchanged_folders import keeps_time
 from tests.contract.rigs import LocalRig, listed
 from tests.harness.twins.storage import FakeClock
 

@@ -10,8 +10,7 @@ import pytest
 
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable
-from storage_consumer.poll.findings import Findings
-from storage_consumer.poll.inventory import Inventory
+from storage_consumer.poll.inventory import Findings, Inventory
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.storage.base import Storage
 from storage_consumer.storage.open import open_storage
@@ -93,7 +92,7 @@ def test_hostile_table_names(rig: Rig, *, older: bool) -> None:
         (V1, None, ""),
         (V1, 113, "2024-01-01"),
     }
-    assert (found.ignored, found.contradictions) == ({}, ())
+    assert (found.ignored, found.contradictions) == ({}, [])
 
 
 @pytest.mark.parametrize(

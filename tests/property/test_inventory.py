@@ -11,8 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from storage_consumer.errors import StorageUnavailable
 from storage_consumer.model import StoredObject
-from storage_consumer.poll.findings import Findings
-from storage_consumer.poll.inventory import Inventory
+from storage_consumer.poll.inventory import Findings, Inventory
 from tests.harness.twins.storage import MemoryStorage
 
 FIRST = 449000000000000000
@@ -228,7 +227,7 @@ class Older(RuleBasedStateMachine):
             findings = self.inventory.observe(self.bucket.listing(*known), full=full, checkpoint=self.checkpoint)
             found = {file.stored.path for file in findings.data_files}
             assert found <= self.unseen
-            assert (findings.vanished, findings.contradictions, findings.ignored) == ((), (), {})
+            assert (findings.vanished, findings.contradictions, findings.ignored) == ((), [], {})
             self.unseen -= found
             moved = findings.moved
         assert self.unseen == set()

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from storage_consumer.config.settings import DateSeparator
 from storage_consumer.storage import paths
-from storage_consumer.storage.paths import DataDirectory, DataName, DataPath, SchemaPath, parse_path
+from storage_consumer.storage.paths import DataDirectory, DataName, SchemaPath
+from tests.harness.paths import DataPath, format_data_path, format_schema_path, parse_path
 
 YEAR = re.compile("[1-9][0-9]{3}")
 TSO = st.integers(1 << 56, (1 << 64) - 1)
@@ -59,7 +60,7 @@ def test_schema_paths(table_dir: str, version: int, checksum: int | None) -> Non
     """A schema file's path is read back as what it was made from, in both layouts."""
     table_dir = table_dir if checksum is not None else f"shop/{table_dir}"
     parts = SchemaPath(table_dir=table_dir, version=version, checksum=checksum)
-    assert parse_path(paths.format_schema_path(parts), {}, "day", partition_separator=True) == parts
+    assert parse_path(format_schema_path(parts), {}, "day", partition_separator=True) == parts
 
 
 @given(name=NAMES)
@@ -95,7 +96,7 @@ def test_data_paths(  # noqa: PLR0913 - the parts of a path
     """
     date = data.draw(DATES[None if old else date_separator])
     directory = DataDirectory(table_dir=table_dir, version=version, partition=partition, date=date)
-    path = paths.format_data_path(DataPath(directory=directory, name=name))
+    path = format_data_path(DataPath(directory=directory, name=name))
     tables: paths.Tables = {other: {1: {1}} for other in others} | {table_dir: {version: {None if old else 1}}}
     separator = data.draw(st.sampled_from([True, None] if partition is not None and not old else [True, False, None]))
     parsed = parse_path(path, tables, date_separator, partition_separator=separator)
@@ -106,7 +107,7 @@ def test_data_paths(  # noqa: PLR0913 - the parts of a path
     if not old:
         guessed = parse_path(path, {}, date_separator, partition_separator=separator)
         assert isinstance(guessed, DataPath)
-        assert paths.format_data_path(guessed) == path
+        assert format_data_path(guessed) == path
 
 
 @given(
@@ -118,8 +119,8 @@ def test_any_text(path: str, date_separator: DateSeparator | None, *, partition_
     """Any text is one of the kinds of path, and what was read can be written back."""
     parsed = parse_path(path, {}, date_separator, partition_separator=partition_separator)
     if isinstance(parsed, SchemaPath):
-        assert paths.format_schema_path(parsed) == path
+        assert format_schema_path(parsed) == path
     elif isinstance(parsed, DataPath):
-        assert paths.format_data_path(parsed) == path
+        assert format_data_path(parsed) == path
     else:
         assert parsed in {"index", "metadata"} or isinstance(parsed, paths.Ignored)

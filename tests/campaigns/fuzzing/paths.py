@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from storage_consumer.config.settings import DateSeparator
-from storage_consumer.storage import paths
-from storage_consumer.storage.paths import DataPath, Ignored, SchemaPath, Tables
+from storage_consumer.storage.paths import Ignored, SchemaPath, Tables
 from tests.campaigns.fuzzing.engine import Target
 from tests.campaigns.fuzzing.seeds import corpus_paths
+from tests.harness.paths import DataPath, format_data_path, format_schema_path, parse_path
 
 PIECES = (
     b"/",
@@ -31,11 +31,11 @@ def check(data: bytes) -> str:
     text = data.decode("utf-8", "surrogateescape")
     kinds = []
     for date in DATES:
-        parsed = paths.parse_path(text, TABLES, date, partition_separator=None)
+        parsed = parse_path(text, TABLES, date, partition_separator=None)
         if isinstance(parsed, SchemaPath):
-            assert paths.format_schema_path(parsed) == text
+            assert format_schema_path(parsed) == text
         elif isinstance(parsed, DataPath):
-            assert paths.format_data_path(parsed) == text
+            assert format_data_path(parsed) == text
         kinds.append(parsed.reason if isinstance(parsed, Ignored) else type(parsed).__name__)
     return ", ".join(kinds)
 

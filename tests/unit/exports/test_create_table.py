@@ -11,7 +11,7 @@ from storage_consumer.exports.create_table import (
     string_value,
     unique_keys,
 )
-from storage_consumer.exports.statements import statements
+from storage_consumer.exports.names import statements
 from storage_consumer.model import TableColumn
 
 TYPES = """CREATE TABLE `t` (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storage_consumer.errors import ExportRefused
-from storage_consumer.exports.metadata import read_metadata
+from storage_consumer.exports.names import read_metadata
 
 POS = 470648105234169856
 

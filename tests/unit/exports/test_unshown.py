@@ -10,8 +10,7 @@ from storage_consumer.config.export_uris import export_origin, parse_export
 from storage_consumer.config.settings import Upstream
 from storage_consumer.driver.export_copies import with_form
 from storage_consumer.errors import ExportRefused
-from storage_consumer.exports.export import read_export
-from storage_consumer.exports.unshown import refuse_unsaid
+from storage_consumer.exports.export import read_export, refuse_unsaid
 from tests.harness.twins.storage import MemoryStorage
 from tests.unit.exports.test_export import HEAD, objects, schema
 from tests.unit.exports.test_metadata import text

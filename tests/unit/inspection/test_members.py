@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage_consumer.inspection.members import known_members, members
+from storage_consumer.inspection.column_history import known_members, members
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.inspection.virtual_columns import known_stored, known_virtual, virtual_columns
+from storage_consumer.inspection.column_history import known_stored, known_virtual, virtual_columns
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from storage_consumer.config.settings import DateSeparator
-from storage_consumer.poll.findings import Findings
-from storage_consumer.poll.inventory import Inventory
+from storage_consumer.poll.inventory import Findings, Inventory
 from tests.harness.twins.storage import MemoryStorage
 
 V1, V2, V3 = 449000000000000001, 449000000000000002, 449000000000000003

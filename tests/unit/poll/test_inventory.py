@@ -10,8 +10,7 @@ from storage_consumer.config.settings import DateSeparator
 from storage_consumer.errors import StorageUnavailable
 from storage_consumer.model import StoredObject, sequence_name
 from storage_consumer.plan.finished_files import Finished, Verdict
-from storage_consumer.poll.earlier_run import Earlier
-from storage_consumer.poll.inventory import EMPTY
+from storage_consumer.poll.inventory import EMPTY, Earlier, shortened
 from tests.unit.poll.bucket import NOW, V1, V2, V3, Bucket, names
 
 
@@ -120,8 +119,7 @@ def test_contradictions() -> None:
         bucket.data(f"{V1}/2024-01-{day}", 1)
     found = bucket.look(full=True)
     assert found.data_files == ()
-    assert len(found.contradictions) == 11
-    assert found.contradictions[-1] == "and 11 more"
+    assert shortened(found.contradictions)[10:] == ("and 11 more",)
     assert any("date-separator" in text for text in found.contradictions)
 
 

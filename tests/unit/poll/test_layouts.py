@@ -22,7 +22,7 @@ def test_older_layout() -> None:
         ("shop/t", V1, 0),
         ("shop/t", V1, 113),
     ]
-    assert (found.ignored, found.contradictions) == ({}, ())
+    assert (found.ignored, found.contradictions) == ({}, [])
     bucket.old(V1)
     assert len(bucket.look().schema_files) == 1
 
@@ -37,7 +37,7 @@ def test_both_layouts_side_by_side() -> None:
     bucket.data(f"{V2}", 1)
     found = bucket.look(full=True)
     assert names(found) == [f"{V1}/CDC000001.csv", f"{V2}/2024-01-01/CDC00000000000000000001.csv"]
-    assert found.contradictions == (f"shop/t/{V2}/CDC00000000000000000001.csv: contradicts date-separator",)
+    assert found.contradictions == [f"shop/t/{V2}/CDC00000000000000000001.csv: contradicts date-separator"]
 
 
 def test_old_versions_of_the_older_layout_are_closed_by_an_upgrade_only() -> None:

@@ -6,15 +6,14 @@ import pytest
 
 from storage_consumer.config.settings import DateSeparator
 from storage_consumer.storage import paths
-from storage_consumer.storage.paths import DataDirectory, DataName, DataPath, Ignored, SchemaPath, parse_path
+from storage_consumer.storage.paths import DataDirectory, DataName, Ignored, SchemaPath
+from tests.harness.paths import DataPath, ParsedPath, parse_path
 
 V1, V2 = 449000000000000001, 449000000000000002
 INDEX = "00000000000000000007"
 
 
-def parse(
-    path: str, *tables: str, date: DateSeparator | None = "day", partitions: bool | None = True
-) -> paths.ParsedPath:
+def parse(path: str, *tables: str, date: DateSeparator | None = "day", partitions: bool | None = True) -> ParsedPath:
     """`path` in a bucket where each of `tables` has schema files of both versions."""
     return parse_path(path, {table: {V1: {1}, V2: {1}} for table in tables}, date, partition_separator=partitions)
 
