@@ -10,13 +10,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from storage_consumer.ddl.rules.index_options import defines_index
+from storage_consumer.ddl.rules.indexes import defines_index
 from storage_consumer.ddl.rules.names import foreign_key_dropped
-from storage_consumer.ddl.statement import Edit, Statement, index_columns, outermost, spans, statement_of
+from storage_consumer.ddl.statement import index_columns, outermost, spans
 from storage_consumer.downstream.existing_names import ForeignKey
 from storage_consumer.model import TableName, folded_name
-from storage_consumer.sql.column_parts import column_parts
-from storage_consumer.sql.tokens import Token, find_words, has_words, qualified, quote, replace_spans, tokens
+from storage_consumer.sql.statement import Edit, Statement, statement_of
+from storage_consumer.sql.tokens import Token, find_words, has_words, qualified, quote, replace_spans
 
 LEFT_OUT, IN_THE_WAY = "foreign key left out", "foreign key in the way"
 _NO_TABLE, _DUPLICATE_INDEX, _EXCHANGED = "error 1146:", "error 1061:", "error 1740:"
@@ -44,12 +44,12 @@ class Attempt:
         """Return what to send, "" if nothing is left; `indexes`: those of the table on the target, with their columns, folded."""
         if not self.left_out:
             return self.whole
-        statement = _read(self.whole)
+        statement = statement_of(self.whole)
         edits = {} if self.without_indexes else _own_indexes(statement, self.left_out, indexes)
         gone = self.left_out - edits.keys()
         if len(gone) == len(statement.parts):
             return ""
-        taken: list[Edit] = [*edits.values(), *((start, end, "") for start, end in spans(statement, gone))]
+        taken = [*edits.values(), *spans(statement, gone)]
         return replace_spans(self.whole, outermost(taken))
 
 
@@ -60,7 +60,7 @@ def next_attempt(
 
     `own`: the statement's table. `there`: the keys on the target that it may meet; none if the answer is about something else.
     """
-    statement = _read(tried.whole)
+    statement = statement_of(tried.whole)
     parts = {number: name for number, name in _parts(statement).items() if number not in tried.left_out}
     named = {number for number, name in parts.items() if name and _is_named(name, answer)}
     others = [key for key in there if key.name not in parts.values() or key.table.folded() != own.folded()]
@@ -72,7 +72,7 @@ def next_attempt(
         return replace(tried, first=tuple(moves.values()), notes=(*tried.notes, *notes))
     in_the_way = [] if answer.startswith(_DUPLICATE_INDEX) else in_the_way
     if not in_the_way and not parts and not answer.startswith((_NO_TABLE, _DUPLICATE_INDEX)):
-        in_the_way = [key for key in others if _is_touched(key, own, statement.found, indexes)] or others
+        in_the_way = [key for key in others if _is_touched(key, own, statement.tokens, indexes)] or others
     if in_the_way:
         # A partition takes only a table whose indexes are none that a server made.
         made = in_the_way if answer.startswith(_EXCHANGED) else ()
@@ -93,16 +93,11 @@ def next_attempt(
     return None
 
 
-def _read(text: str) -> Statement:
-    return statement_of(tokens(text), None, None, text)
-
-
 def _parts(statement: Statement) -> dict[int, str]:
     """Return the number and the key's name, if it has one, of each part that defines or drops a foreign key."""
-    if not has_words(statement.found[:2], "TABLE"):
+    if "TABLE" not in statement.head:
         return {}
-    found = ((number, statement.found[first:last]) for number, (first, last) in enumerate(statement.parts))
-    return {number: _name(part) for number, part in found if _at(part) >= 0}
+    return {number: _name(part) for number, part in enumerate(statement.elements) if _at(part) >= 0}
 
 
 def _at(part: Sequence[Token]) -> int:
@@ -147,17 +142,17 @@ def _own_indexes(statement: Statement, gone: frozenset[int], indexes: Mapping[st
     """Return the edits that leave, of keys that are left out, the indexes which the source has for them."""
     there = [tuple(columns) for columns in indexes.values()]
     names = set(indexes)
-    for first, last in statement.parts:
-        part = statement.found[first:last]
+    for part in statement.elements:
         if defines_index(part) and _at(part) < 0:
             there.append(tuple(map(folded_name, index_columns(part))))
             names |= {folded_name(token.name) for token in part[:4] if token.kind == "quoted"}
-    for _, name, part in column_parts(statement.found, statement.parts):
-        there += [(folded_name(name),)] if has_words(part, "KEY") or has_words(part, "UNIQUE") else []
+    for column in statement.columns:
+        is_key = has_words(column.tokens, "KEY") or has_words(column.tokens, "UNIQUE")
+        there += [(folded_name(column.name),)] if is_key else []
     edits: dict[int, Edit] = {}
     for number in sorted(gone):
         first, last = statement.parts[number]
-        part = statement.found[first:last]
+        part = statement.tokens[first:last]
         listed = index_columns(part[: max(find_words(part, "REFERENCES", depth=part[0].depth), 0)])
         name, columns = _name(part), tuple(map(folded_name, listed))
         if (

@@ -24,7 +24,7 @@ from storage_consumer.clock import Clock, SystemClock
 from storage_consumer.ddl.foreign_keys import IN_THE_WAY, LEFT_OUT, Attempt, next_attempt
 from storage_consumer.ddl.ports import Execution, Structure
 from storage_consumer.ddl.rules.arrangement import unfolded
-from storage_consumer.ddl.rules.clauses import source_collation
+from storage_consumer.ddl.rules.collations import source_collation
 from storage_consumer.ddl.time_literals import refuse_uncertain_moments
 from storage_consumer.ddl.translate import (
     DdlAction,
@@ -64,8 +64,8 @@ from storage_consumer.plan.journal import (
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_words import table_flag
 from storage_consumer.ports import DdlContext, Decision, Journal, TableProgress
-from storage_consumer.sql.copied_table import copied_table
 from storage_consumer.sql.parse import parsed
+from storage_consumer.sql.statement import copied_table
 from storage_consumer.sql.tokens import Token, has_words, quote, tokens
 from storage_consumer.sql.view_columns import reads_all_columns
 from storage_consumer.telemetry import Log
@@ -186,7 +186,8 @@ class DdlRunner:
         if step.refusal:
             raise NotReplicable(step.refusal)
         refuse_what_may_not_run(step, self._server_type)
-        name, found = step.name, tokens(unfolded(step.definition.query))
+        name, text = step.name, unfolded(step.definition.query)
+        found = tokens(text)
         collation = self._collation(step, context, found)
         why_not_copied = _why_not_copied(step, self._structure)
         if not (step.ensure or why_not_copied):
@@ -195,7 +196,7 @@ class DdlRunner:
             # A server without the zone's name gets the offset in force at the statement's version, so this differs between statements.
             zone, feed_zone = self._execution.statement_zone(step.version), self._execution.zone
             if zone != feed_zone:
-                refuse_uncertain_moments(step.definition, found, feed_zone, self._structure.describe)
+                refuse_uncertain_moments(step.definition, text, feed_zone, self._structure.describe)
             source = source_collation(context.database_statements, self._server_type)
             return safe_action(step.definition, self._server_type, collation, names, zone=zone, source_collation=source)
         # A table that is only to exist may have been there before the changefeed; whether it fits shows with its first rows.

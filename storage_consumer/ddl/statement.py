@@ -1,87 +1,48 @@
-"""A DDL as tokens and comma-separated parts. Pure."""
+"""A statement on its way to a target, and edits of its parts. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from storage_consumer.downstream.existing_names import PartNames
 from storage_consumer.model import TableColumn
-from storage_consumer.sql.column_parts import NAMES
-from storage_consumer.sql.tokens import Token, closing, elements, find_words
-
-Edit = tuple[int, int, str]
-"""Start (inclusive), end (exclusive), and the text that replaces what is between them."""
+from storage_consumer.sql.statement import NAMES, Column, Edit, Statement
+from storage_consumer.sql.tokens import Token, find_words
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """A statement as tokens, with its comma-separated parts."""
+@dataclass(frozen=True, kw_only=True)
+class Targeted(Statement):
+    """A statement with what is known of its table, here and at the source."""
 
-    found: Sequence[Token]
-    collation: str | None
+    collation: str | None = None
     """Default collation of its database on the target; None if it is unknown or the database does not exist."""
-    names: PartNames | None
+    names: PartNames | None = None
     """Names of its table's parts on the target; None if they were not asked for."""
-    body: tuple[int, int]
-    """Indexes of the parentheses around the columns of a CREATE TABLE; (-1, -1) for any other statement."""
-    parts: tuple[tuple[int, int], ...]
-    """Ranges [first, last): the definitions in a CREATE TABLE, the actions of an ALTER TABLE, else the whole statement."""
-    text: str = ""
-    """The text in the schema file, comments included."""
     table: str = ""
     """Name of the statement's table."""
-    columns: tuple[TableColumn, ...] = ()
+    stored: Sequence[TableColumn] = ()
     """The table's columns after the statement, by the schema file."""
     source_collation: str = "utf8mb4_bin"
     """Default collation of its database at the source."""
     zone: str = "UTC"
     """Time zone of the session in which it will run."""
 
+    @property
+    def there(self) -> PartNames:
+        """The names of its table's parts on the target, as far as they are known."""
+        return self.names or PartNames()
 
-def statement_of(
-    found: Sequence[Token], collation: str | None, names: PartNames | None, text: str = "", table: str = ""
-) -> Statement:
-    """Find the parts of a statement."""
-    opening, end = _create_body(found)
-    if end >= 0:
-        parts = elements(found, opening, end)
-    elif (first := _first_action(found)) > 0:
-        # Only commas outside all parentheses separate actions.
-        commas = [i for i in range(first, len(found)) if found[i].text == "," and found[i].depth == 0]
-        parts = list(_ranges(first, commas, len(found)))
-    else:
-        parts = [(0, len(found))]
-    return Statement(found, collation, names, (opening, end), tuple(parts), text, table)
-
-
-def _ranges(first: int, separators: Sequence[int], end: int) -> Sequence[tuple[int, int]]:
-    """Cut [first, end) at the separators, which belong to no part."""
-    starts = [first, *(at + 1 for at in separators)]
-    return list(zip(starts, [*separators, end], strict=True))
-
-
-def _first_action(found: Sequence[Token]) -> int:
-    """Return the index of the first token after the name in an ALTER TABLE, -1 for any other statement."""
-    if len(found) < 3 or (found[0].upper, found[1].upper) != ("ALTER", "TABLE"):  # noqa: PLR2004 - with the table's name
-        return -1
-    return 5 if len(found) > 3 and found[3].text == "." else 3  # noqa: PLR2004 - a database's name and a dot more
-
-
-def _create_body(found: Sequence[Token]) -> tuple[int, int]:
-    if not found or found[0].upper != "CREATE" or find_words(found[:4], "TABLE") < 0:
-        return -1, -1
-    opening = next((i for i, t in enumerate(found) if t.kind == "symbol" and t.text == "("), -1)
-    # In CREATE TABLE a (LIKE b) the parenthesis holds no columns.
-    if opening < 0 or opening + 1 >= len(found) or found[opening + 1].upper == "LIKE":
-        return -1, -1
-    return opening, closing(found, opening)
+    @property
+    def creates(self) -> bool:
+        """Whether it is a CREATE TABLE with columns."""
+        return self.body[1] >= 0
 
 
 def index_columns(part: Sequence[Token]) -> list[str]:
     """Return the columns that an index definition names directly inside its parentheses, in order."""
-    opening = next((i for i, token in enumerate(part) if token.text == "(" and token.kind == "symbol"), -1)
+    opening = find_words(part, "(")
     # A name deeper inside belongs to an expression, such as the argument of a function.
     inside = part[opening].depth + 1 if opening >= 0 else 0
     return [
@@ -91,22 +52,18 @@ def index_columns(part: Sequence[Token]) -> list[str]:
     ]
 
 
-def spans(statement: Statement, gone: frozenset[int]) -> list[tuple[int, int]]:
-    """Return where the text of these parts is, each with one of the commas around it."""
-    found = statement.found
-    places: list[tuple[int, int]] = []
+def spans(statement: Statement, gone: frozenset[int]) -> Iterator[Edit]:
+    """Yield the edits that take these parts away, each with one of the commas around it."""
+    found = statement.tokens
     kept_before = False
     # A part goes with the comma before it, or, as long as none before it stays, with the comma after it.
     for number, (first, last) in enumerate(statement.parts):
         if number not in gone:
             kept_before = True
         elif kept_before:
-            places.append((found[first - 1].start, found[last - 1].end))
-        elif last < len(found):
-            places.append((found[first].start, found[last].end))
-        elif first < last:
-            places.append((found[first].start, found[last - 1].end))
-    return places
+            yield statement.edit(first - 1, last)
+        elif first < last or last < len(found):
+            yield statement.edit(first, min(last + 1, len(found)))
 
 
 def outermost(edits: Sequence[Edit]) -> list[Edit]:
@@ -129,9 +86,32 @@ def emptied(statement: Statement, edits: Sequence[Edit]) -> frozenset[int]:
     span = next(taken, None)
     for number, (first, last) in enumerate(statement.parts):
         left = last == first
-        for token in statement.found[first:last]:
+        for token in statement.tokens[first:last]:
             while span is not None and span[1] <= token.start:
                 span = next(taken, None)
             left = left or span is None or not span[0] <= token.start < span[1]
         gone |= set() if left else {number}
     return frozenset(gone)
+
+
+Rule = Callable[[Targeted], Iterable[Edit]]
+
+
+def everywhere(grammar: str, text: str = "") -> Rule:
+    """Return the rule that puts a text in the place of each phrase of a grammar; see `Statement.find`."""
+    return lambda statement: [statement.edit(first, last, text) for first, last in statement.find(grammar)]
+
+
+def in_columns(grammar: str) -> Rule:
+    """Return the rule that takes each such phrase out of what follows a column's type."""
+    return lambda statement: [
+        statement.edit(first, last)
+        for column in statement.columns
+        for first, last in in_column(statement, column, grammar)
+    ]
+
+
+def in_column(statement: Statement, column: Column, grammar: str, start: int = 2) -> list[tuple[int, int]]:
+    """Return the places of such phrases in a column's definition outside of parentheses, from the token `start` of it on."""
+    end = column.first + len(column.tokens)
+    return statement.find(grammar, column.first + start, end, column.tokens[0].depth)

@@ -6,13 +6,13 @@ The original text runs whenever it can. `DIFFERENCES` lists what is added or lef
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from storage_consumer.ddl.rules.arrangement import arranged
 from storage_consumer.ddl.rules.backslashes import escaped
 from storage_consumer.ddl.rules.catalogue import all_edits
-from storage_consumer.ddl.rules.table_options import turns_on_soft_delete, without_soft_delete
-from storage_consumer.ddl.statement import statement_of
+from storage_consumer.ddl.rules.tables import turns_on_soft_delete, without_soft_delete
+from storage_consumer.ddl.statement import Targeted
 from storage_consumer.decode.values import is_known
 from storage_consumer.downstream.existing_names import PartNames
 from storage_consumer.downstream.identifier_case import is_far
@@ -75,10 +75,18 @@ def action_for(
         _refuse_partition(definition)
     if server_type != "tidb":
         # Before the rules: they expect each clause in the one place where all servers want it.
-        query, found, arrangements = arranged(query, found)
+        query, arrangements = arranged(query)
         notes += arrangements
-    statement = statement_of(found, collation, names, query, definition.name.table)
-    statement = replace(statement, columns=definition.columns, zone=zone, source_collation=source_collation)
+    statement = Targeted(
+        text=query,
+        tokens=tokens(query),
+        collation=collation,
+        names=names,
+        table=definition.name.table,
+        stored=definition.columns,
+        zone=zone,
+        source_collation=source_collation,
+    )
     edits, changes = all_edits(statement, server_type)
     # Arranging and a rule may name the same difference.
     notes = list(dict.fromkeys(changes + notes))

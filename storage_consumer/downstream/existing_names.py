@@ -9,7 +9,7 @@ from typing import Any
 from storage_consumer.decode.values import INTEGER_TYPES
 from storage_consumer.downstream.query import Query, text_of
 from storage_consumer.model import TableName, folded_name
-from storage_consumer.sql.column_parts import column_at
+from storage_consumer.sql.statement import column_at
 from storage_consumer.sql.tokens import Token, has_words, quote
 
 _COLUMNS = "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from storage_consumer.model import TableColumn, folded_name
-from storage_consumer.sql.column_parts import NAMES, column_parts
+from storage_consumer.sql.statement import INDEX_WORDS, NAMES, Column, Statement, statement_of
 from storage_consumer.sql.tokens import Token, closing, elements, find_words, has_words, tokens
 
 _WIDTHS: Mapping[str, tuple[int, int]] = {
@@ -32,7 +32,6 @@ _WIDTHS: Mapping[str, tuple[int, int]] = {
 _MOMENTS = frozenset(("DATETIME", "TIMESTAMP", "TIME"))
 """Their digits of a second's fraction are the scale."""
 _WITHOUT_LENGTH = frozenset(("ENUM", "SET", "JSON", "DATE", "VECTOR"))
-_NAME_AND_TYPE = 2
 _ALWAYS_UNSIGNED = frozenset(("BIT", "YEAR"))
 _BINARY = ("_bin", "binary")
 """How the names of collations end that compare bytes."""
@@ -64,34 +63,28 @@ def is_temporary(statement: str) -> bool:
 
 def read_create_table(statement: str) -> CreatedTable:
     """Return what a statement as SHOW CREATE TABLE gives it says. Raise `ValueError` if it is none."""
-    found = tokens(statement)
+    found = statement_of(statement).tokens
     # mydumper writes IF NOT EXISTS for some.
     at = 2 + 3 * has_words(found[2:5], "IF", "NOT", "EXISTS")
     if not has_words(found[:2], "CREATE", "TABLE") or at + 1 >= len(found) or found[at].kind not in NAMES:
         raise ValueError("it is not a CREATE TABLE")
-    parts = elements(found, at + 1, _end_of(found, at + 1))
-    defined = [part for _, _, part in column_parts(found, parts)]
-    if not defined or any(len(part) < _NAME_AND_TYPE for part in defined):
+    table = _table(statement, at + 1)
+    if not table.columns or not all(column.type for column in table.columns):
         raise ValueError("it defines no columns with types")
-    key = _primary_key(found, parts)
+    key = frozenset(name for part in table.elements if _is_primary(part) for name, _ in _key_parts(part))
     return CreatedTable(
         name=found[at].name,
-        columns=tuple(_column(statement, part, key) for part in defined),
-        generated=frozenset(folded_name(part[0].name) for part in defined if _is_generated(part)),
+        columns=tuple(_column(statement, column, key) for column in table.columns),
+        generated=frozenset(folded_name(column.name) for column in table.columns if column.generated[0] > 0),
     )
 
 
-def _primary_key(found: Sequence[Token], parts: Sequence[tuple[int, int]]) -> frozenset[str]:
-    """Return the folded names of the primary key's columns; those of a key that a column's own definition gives are not among them."""
-    for first, last in parts:
-        part = found[first:last]
-        if has_words(part[:4], "PRIMARY", "KEY") and part[0].kind == "word":
-            opening = find_words(part, "(")
-            if opening < 0:
-                raise ValueError("its primary key has no columns")
-            columns = elements(part, opening, closing(part, opening))
-            return frozenset(folded_name(part[begin].name) for begin, _ in columns)
-    return frozenset()
+def _table(statement: str, opening: int = -1) -> Statement:
+    """Return the tree of a CREATE TABLE; raise `ValueError` if its columns do not begin there, or have no end."""
+    table = statement_of(statement)
+    if table.body[1] < 0 or opening not in (-1, table.body[0]):
+        raise ValueError("its list of columns has no end")
+    return table
 
 
 def unique_keys(statement: str) -> tuple[dict[str, int | None], ...]:
@@ -100,23 +93,18 @@ def unique_keys(statement: str) -> tuple[dict[str, int | None], ...]:
     Each is its columns, by folded name, with the number of leading characters that count, None for all. A part over an expression has
     no name.
     """
-    found = tokens(statement)
-    opening = find_words(found, "(")
-    parts = elements(found, opening, _end_of(found, opening))
+    table = _table(statement)
     own: list[dict[str, int | None]] = [
-        {folded_name(part[0].name): None}
-        for _, _, part in column_parts(found, parts)
-        if _is_unique([token for token in part[1:] if token.depth == part[0].depth])
+        {folded_name(column.name): None}
+        for column in table.columns
+        if has_words(column.options, "PRIMARY", "KEY") or has_words(column.options, "UNIQUE")
     ]
-    return *own, *(key for first, last in parts if (key := _unique_key(found[first:last])) is not None)
+    return *own, *(dict(_key_parts(part)) for part in table.elements if _is_unique(part))
 
 
 def index_count(statement: str) -> int:
     """Return how many indexes any server has of a statement as SHOW CREATE TABLE gives it; raise `ValueError` if it is none."""
-    found = tokens(statement)
-    opening = find_words(found, "(")
-    parts = elements(found, opening, _end_of(found, opening))
-    plain = sum(found[first].kind == "word" and found[first].upper in ("KEY", "INDEX") for first, _ in parts)
+    plain = sum(part[0].upper in INDEX_WORDS for part in _table(statement).elements if part)
     return len(unique_keys(statement)) + plain
 
 
@@ -125,11 +113,9 @@ def binary_columns(statement: str) -> frozenset[str]:
 
     TiDB shows the collation of each table, and those of the columns that have another one. Raises `ValueError` as `unique_keys` does.
     """
-    found = tokens(statement)
-    opening = find_words(found, "(")
-    end = _end_of(found, opening)
-    usual = _collation(found[end:])
-    columns = {folded_name(part[0].name): part for _, _, part in column_parts(found, elements(found, opening, end))}
+    table = _table(statement)
+    usual = _collation(table.tokens[table.body[1] :])
+    columns = {folded_name(column.name): column.tokens for column in table.columns}
     return frozenset(name for name, part in columns.items() if (_collation(part) or usual).endswith(_BINARY))
 
 
@@ -142,26 +128,23 @@ def _collation(found: Sequence[Token]) -> str:
     return named[0].name.lower() if named else ""
 
 
-def _end_of(found: Sequence[Token], opening: int) -> int:
-    """Return where the list of columns and keys ends that begins at `opening`; raise `ValueError` if it has no end, or does not begin there."""
-    end = closing(found, opening) if opening > 0 and found[opening].text == "(" else -1
-    if end < 0:
-        raise ValueError("its list of columns has no end")
-    return end
+def _is_primary(part: Sequence[Token]) -> bool:
+    return has_words(part[:4], "PRIMARY", "KEY") and part[0].kind == "word"
 
 
-def _is_unique(options: Sequence[Token]) -> bool:
-    return has_words(options, "PRIMARY", "KEY") or any(token.upper == "UNIQUE" for token in options)
+def _is_unique(part: Sequence[Token]) -> bool:
+    """Return whether a primary or unique key is defined behind the columns."""
+    words = part[: max(find_words(part, "("), 0)]
+    starts = any(has_words(words[:1], word) for word in ("PRIMARY", "UNIQUE", "CONSTRAINT"))
+    return starts and (has_words(words, "PRIMARY") or has_words(words, "UNIQUE"))
 
 
-def _unique_key(part: Sequence[Token]) -> dict[str, int | None] | None:
-    """Return the columns of a key that stands behind the columns; None if it is none, or not unique."""
-    if not part or part[0].kind != "word" or part[0].upper not in ("PRIMARY", "UNIQUE", "CONSTRAINT"):
-        return None
-    opening = find_words(part, "(")
-    if opening < 0 or not any(token.upper in ("PRIMARY", "UNIQUE") for token in part[:opening] if token.kind == "word"):
-        return None
-    return dict(_key_part(part[a:b]) for a, b in elements(part, opening, closing(part, opening)))
+def _key_parts(part: Sequence[Token]) -> Iterator[tuple[str, int | None]]:
+    """Yield the parts of a key."""
+    if (opening := find_words(part, "(")) < 0:
+        raise ValueError("its primary key has no columns")
+    for first, last in elements(part, opening, closing(part, opening)):
+        yield _key_part(part[first:last])
 
 
 def _key_part(part: Sequence[Token]) -> tuple[str, int | None]:
@@ -171,39 +154,24 @@ def _key_part(part: Sequence[Token]) -> tuple[str, int | None]:
     return folded_name(part[0].name), int(length) if length.isdecimal() else None
 
 
-def _is_generated(part: Sequence[Token]) -> bool:
-    """Return whether a column's definition has AS with an expression."""
-    return any(
-        token.upper == "AS" and token.depth == part[0].depth and part[at + 1].text == "("
-        for at, token in enumerate(part[:-1])
-    )
-
-
-def _column(statement: str, part: Sequence[Token], key: frozenset[str]) -> TableColumn:
+def _column(statement: str, column: Column, key: frozenset[str]) -> TableColumn:
     """Return the column that a definition describes."""
-    kind, depth = part[1].upper, part[0].depth
-    options = [token for token in part[2:] if token.depth == depth]
+    kind, options, given = column.type, column.options, column.arguments
     unsigned = has_words(options, "UNSIGNED") or kind in _ALWAYS_UNSIGNED
-    given = _arguments(part)
     numbers = [int(token.text) for token in given if token.text.isdecimal()]
     precision, scale = _lengths(kind, numbers, unsigned=unsigned)
-    is_pk = folded_name(part[0].name) in key or has_words(options, "PRIMARY", "KEY")
+    is_pk = folded_name(column.name) in key or has_words(options, "PRIMARY", "KEY")
     return TableColumn(
-        name=part[0].name,
+        name=column.name,
         type=kind,
         unsigned=unsigned,
         precision=precision,
         scale=scale,
         nullable=not (is_pk or has_words(options, "NOT", "NULL")),
         is_pk=is_pk,
-        default=_default(statement, part),
+        default=_default(statement, column),
         elements=tuple(string_value(token.text) for token in given if token.kind == "string"),
     )
-
-
-def _arguments(part: Sequence[Token]) -> Sequence[Token]:
-    """Return the tokens in the parentheses after a column's type."""
-    return part[3 : closing(part, 2)] if has_words(part[2:3], "(") else ()
 
 
 def _lengths(kind: str, numbers: Sequence[int], *, unsigned: bool) -> tuple[int | None, int | None]:
@@ -218,12 +186,12 @@ def _lengths(kind: str, numbers: Sequence[int], *, unsigned: bool) -> tuple[int 
     return precision, scale
 
 
-def _default(statement: str, part: Sequence[Token]) -> str | None:
+def _default(statement: str, column: Column) -> str | None:
     """Return a column's default as TiDB keeps it, but that of a TIMESTAMP as the statement shows it; None if it has none."""
-    at = next((i for i, token in enumerate(part) if token.upper == "DEFAULT" and token.depth == part[0].depth), -1)
-    if not 0 <= at < len(part) - 1:
+    if not (given := column.defaults()):
         return None
-    value, behind = part[at + 1], part[at + 2 : at + 3]
+    part, at = column.tokens, given[0]
+    value, behind = part[at], part[at + 1 : at + 2]
     if value.kind == "string":
         return string_value(value.text)
     if value.upper in ("B", "X") and behind and behind[0].kind == "string":
@@ -231,7 +199,7 @@ def _default(statement: str, part: Sequence[Token]) -> str | None:
         number = int(digits or "0", 2 if value.upper == "B" else 16)
         return number.to_bytes((number.bit_length() + 7) // 8, "big").decode("utf-8", "replace")
     if value.text == "(":
-        return statement[value.end : part[closing(part, at + 1)].start]
+        return statement[value.end : part[closing(part, at)].start]
     if value.text == "-" and behind:
         return f"-{behind[0].text}"
     return None if value.upper == "NULL" else value.upper

@@ -11,15 +11,12 @@ from storage_consumer.feed.moves import effect
 from storage_consumer.feed.origins import TEXTS, has_known_default, keeps_values
 from storage_consumer.inspection.column_history import stored_columns, virtual_columns
 from storage_consumer.model import TableColumn, TableDefinition, TableName, folded_name
-from storage_consumer.sql.column_parts import column_at, column_parts
 from storage_consumer.sql.parse import parsed
-from storage_consumer.sql.renamed_columns import renamed_columns
-from storage_consumer.sql.tokens import Token, find_words, has_words, tokens
+from storage_consumer.sql.statement import Column, Statement, column_at, statement_of
+from storage_consumer.sql.tokens import Token, has_words
 from storage_consumer.telemetry import tso_time
 
 _Columns = Sequence[TableColumn]
-_Spans = Sequence[tuple[int, int]]
-"""First (inclusive) and last (exclusive) index of tokens."""
 _INDEXES = frozenset(("INDEX", "UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR", "HYBRID"))
 _PARTS = frozenset(("INDEX", "KEY", "FOREIGN", "CONSTRAINT", "CHECK", "STATS_EXTENDED"))
 _HARMLESS = {
@@ -99,16 +96,13 @@ class _Table:
         ddl = parsed(definition)
         if ddl.creates_table:
             return "made the table"
-        found = tokens(definition.query)
-        words = [token.upper for token in found[:3]]
-        if words[:1] in (["CREATE"], ["DROP"]) and "INDEX" in words:
+        statement = statement_of(definition.query.strip().removesuffix(";"))
+        if statement.head[:1] in (("CREATE",), ("DROP",)) and has_words(statement.tokens[:3], "INDEX"):
             return ""
-        if words[:2] != ["ALTER", "TABLE"]:
+        if statement.head != ("ALTER", "TABLE"):
             return _UNKNOWN
-        spans = list(_actions(found))
-        if why := self._of_columns(definition, found, spans):
-            return why
-        return next((why for first, last in spans if (why := self._of_action(found[first:last]))), "")
+        harm = self._of_columns(definition, statement)
+        return harm or next((why for part in statement.elements if (why := self._of_action(part))), "")
 
     def _of_structure(self, definition: TableDefinition) -> str:
         """Return the harm of a file that shows a structure alone."""
@@ -116,29 +110,29 @@ class _Table:
         is_same = not before or not after or before == after
         return "" if is_same else "shows another structure, and no statement says how it came about"
 
-    def _of_columns(self, definition: TableDefinition, found: Sequence[Token], spans: _Spans) -> str:
+    def _of_columns(self, definition: TableDefinition, statement: Statement) -> str:
         """Return the harm that shows in the columns before and after a statement."""
         if not definition.columns or not self.columns:
             # What a statement on columns did is not known then.
-            return _UNKNOWN if any(_is_on_columns(found[first:last]) for first, last in spans) else ""
+            return _UNKNOWN if any(map(_is_on_columns, statement.elements)) else ""
         before, after = ({folded_name(each.name): each for each in them} for them in (self.columns, definition.columns))
-        for new, old in renamed_columns(definition.query).items():
+        for new, old in statement.renamed.items():
             if old in before:
                 return f"gave column {before[old].name} the name {after[new].name if new in after else new}"
         if gone := [column.name for name, column in before.items() if name not in after]:
             return f"dropped column {', '.join(gone)}"
         if _key(self.columns) != _key(definition.columns):
             return "changed the primary key"
-        parts = {folded_name(name): part for _, name, part in column_parts(found, spans)}
+        parts = {folded_name(column.name): column for column in statement.columns}
         judged = (
             _changed(before[name], column, parts.get(name))
             if name in before
-            else self._added(column, definition, parts.get(name, ()))
+            else self._added(column, definition, parts.get(name))
             for name, column in after.items()
         )
         return next(filter(None, judged), "")
 
-    def _added(self, column: TableColumn, definition: TableDefinition, part: Sequence[Token]) -> str:
+    def _added(self, column: TableColumn, definition: TableDefinition, part: Column | None) -> str:
         """Return what is wrong with a new column, which statements on older rows give no value."""
         name = folded_name(column.name)
         self.added.add(name)
@@ -146,7 +140,7 @@ class _Table:
             return f"added column {column.name} to a table without a primary key, whose rows are found by all of their columns"
         if name in virtual_columns(definition.query) | stored_columns(definition.query):
             return ""
-        if has_words(part, "ON", "UPDATE", depth=part[0].depth if part else None):
+        if part is not None and has_words(part.tokens, "ON", "UPDATE", depth=part.tokens[0].depth):
             return f"added column {column.name}, which any update of a row sets"
         is_without = column.default is None and default_in(definition.query, name).kind in ("none", "unseen")
         if not column.nullable and is_without:
@@ -166,20 +160,6 @@ class _Table:
         return "" if is_option or second in _HARMLESS.get(first, ()) else _UNKNOWN
 
 
-def _actions(found: Sequence[Token]) -> Iterator[tuple[int, int]]:
-    """Yield [first, last) of each action of an ALTER TABLE."""
-    first = 5 if has_words(found[3:4], ".") else 3
-    for at in range(first, len(found)):
-        token = found[at]
-        if token.upper == "," and not token.depth:
-            yield first, at
-            first = at + 1
-        elif token.upper == ";" and at == len(found) - 1:
-            yield first, at
-            return
-    yield first, len(found)
-
-
 def _is_on_columns(part: Sequence[Token]) -> bool:
     words = [token.upper for token in part[:3]]
     if words[:1] in (["DROP"], ["RENAME"]):
@@ -195,7 +175,7 @@ def _key(columns: _Columns) -> list[str]:
     return [folded_name(column.name) for column in columns if column.is_pk]
 
 
-def _changed(before: TableColumn, after: TableColumn, part: Sequence[Token] | None) -> str:
+def _changed(before: TableColumn, after: TableColumn, part: Column | None) -> str:
     """Return what became of a column that stays. `part`: its new definition in the statement; None: it has none."""
     if part is None:
         return "" if _looks(before) == _looks(after) else f"changed column {after.name}"
@@ -203,7 +183,7 @@ def _changed(before: TableColumn, after: TableColumn, part: Sequence[Token] | No
         return f"gave column {after.name} another type"
     if before.nullable and not after.nullable:
         return f"made column {after.name} NOT NULL"
-    words = {token.upper for token in part}
+    words = {token.upper for token in part.tokens}
     if words & _CHARSETS or (after.is_pk and after.type in TEXTS):
         return f"may have given column {after.name} another collation"
-    return f"made column {after.name} a generated one" if find_words(part, "AS", "(") >= 0 else ""
+    return f"made column {after.name} a generated one" if part.generated[0] > 0 else ""

@@ -9,8 +9,8 @@ from typing import Literal
 
 from storage_consumer.exports.create_table import string_value
 from storage_consumer.model import folded_name
-from storage_consumer.sql.column_parts import NAMES
-from storage_consumer.sql.tokens import Token, closing, tokens
+from storage_consumer.sql.statement import statement_of
+from storage_consumer.sql.tokens import Token, closing
 
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.$])")
 _PREFIXED = frozenset(("N", "X", "B"))
@@ -31,10 +31,11 @@ class Given:
 
 def default_in(query: str, name: str) -> Given:
     """Return the default that a statement gives a column. `name`: folded."""
-    part, at = _default_at(query, name)
-    if not part:
-        return Given(kind="unseen")
-    return Given(kind="none") if at < 0 else _literal(query, part[at + 1 :], is_whole=False)
+    for column in statement_of(query).columns:
+        if folded_name(column.name) == name and column.verb in ("", "ADD"):
+            given = column.defaults()
+            return _literal(query, column.tokens[given[0] :], is_whole=False) if given else Given(kind="none")
+    return Given(kind="unseen")
 
 
 def _literal(query: str, part: Sequence[Token], *, is_whole: bool) -> Given:
@@ -72,25 +73,3 @@ def _word(rest: Sequence[Token], *, is_whole: bool) -> Given:
     is_literal = first.text[:1].isdigit() or first.upper in ("TRUE", "FALSE") or is_prefix
     # A sign apart from its number, say, is no expression outside of parentheses.
     return Given(kind="literal" if is_literal or first.kind != "word" else "expression")
-
-
-def _default_at(query: str, name: str) -> tuple[Sequence[Token], int]:
-    """Return the definition of a column in a statement, empty if there is none, and where its DEFAULT is; -1 if it has none."""
-    found = tokens(query)
-    at = next(
-        (
-            place
-            for place in range(1, len(found))
-            if found[place].kind in NAMES
-            and folded_name(found[place].name) == name
-            and (found[place - 1].upper in ("ADD", "COLUMN", "EXISTS") or found[place - 1].text in ("(", ","))
-        ),
-        -1,
-    )
-    if at < 0:
-        return (), -1
-    depth = found[at].depth
-    ends = (place for place in range(at, len(found)) if found[place].text == "," and found[place].depth == depth)
-    part = found[at : next(ends, len(found))]
-    given = (place for place, token in enumerate(part) if token.upper == "DEFAULT" and token.depth == depth)
-    return part, next(given, -1)

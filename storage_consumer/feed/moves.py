@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from typing import NamedTuple
 
 from storage_consumer.model import DdlKind, ParsedDdl, TableDefinition, TableName
 from storage_consumer.sql.parse import parsed
-from storage_consumer.sql.tokens import tokens
+from storage_consumer.sql.statement import statement_of
 from storage_consumer.telemetry import tso_time
 
 _DROPS = frozenset((DdlKind.DROP_TABLE, DdlKind.DROP_VIEW))
@@ -84,9 +84,4 @@ def is_of_partitions(definition: TableDefinition) -> bool:
     """Return whether a statement removes the rows of partitions, or puts others in their place, without a change of any row in the files."""
     if definition.ddl_type in _OF_PARTITIONS or parsed(definition).exchanges_partition:
         return True
-    if "PARTITION" not in definition.query.upper():
-        return False
-    return any(
-        first.upper in ("DROP", "TRUNCATE") and second.upper == "PARTITION" and first.depth == 0
-        for first, second in pairwise(tokens(definition.query))
-    )
+    return bool(statement_of(definition.query).find("{DROP|TRUNCATE} PARTITION", depth=0))

@@ -10,7 +10,7 @@ from storage_consumer.errors import NotReplicable
 from storage_consumer.feed.defaults import default_in
 from storage_consumer.inspection.column_history import virtual_columns
 from storage_consumer.model import TableColumn, TableDefinition, folded_name
-from storage_consumer.sql.renamed_columns import renamed_columns
+from storage_consumer.sql.statement import statement_of
 from storage_consumer.sql.tokens import tokens
 
 TEXTS = frozenset(("CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"))
@@ -59,7 +59,7 @@ def origins(
         # A statement on the table alone may come without its columns.
         if not step.columns:
             continue
-        renamed, virtual = renamed_columns(step.query), virtual_columns(step.query)
+        renamed, virtual = statement_of(step.query).renamed, virtual_columns(step.query)
         after = {folded_name(column.name): column for column in step.columns}
         carried: dict[str, Origin] = {}
         for name, column in after.items():

@@ -11,9 +11,9 @@ from storage_consumer.model import NameAt, TableColumn, TableDefinition, TableNa
 from storage_consumer.plan.barriers import MAKES_TABLE
 from storage_consumer.plan.renames import inferred, lost_rename
 from storage_consumer.plan.unqualified_names import Namesake, homes, of_any_database
-from storage_consumer.sql.copied_table import copied_table
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.real_names import with_homes
+from storage_consumer.sql.statement import copied_table
 
 _There = dict[TableName, tuple[TableColumn, ...]]
 """The tables that there are, by their folded names, with their columns; without any where they are not known."""

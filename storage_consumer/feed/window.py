@@ -22,8 +22,8 @@ from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.table_version import TableVersionConsumer
 from storage_consumer.poll.known_files import oldest_open_date
 from storage_consumer.poll.reader import Poll, StorageReader
-from storage_consumer.sql.copied_table import creates_as_listed
 from storage_consumer.sql.parse import parsed
+from storage_consumer.sql.statement import creates_as_listed
 from storage_consumer.storage.base import Storage
 from storage_consumer.storage.paths import SchemaPath, parse_other
 from storage_consumer.tso import may_hold_rows, row_floor

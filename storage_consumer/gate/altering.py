@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping, Sequence
 
 from storage_consumer.gate import defining
 from storage_consumer.gate.clauses import Cursor, Vocabulary
@@ -24,106 +23,39 @@ They are not distinguished: TiDB gives several actions one code (61) or that of 
 remove rows have codes of their own, which must fit.
 """
 
-_COLUMN, _INDEX, _CONSTRAINT, _PARTITIONS, _NAMES, _OPTIONS, _DEFAULT, _SPLITS = range(8)
-_Action = tuple[int, frozenset[int]]
-
-
-def _action(what: int, *codes: DdlKind) -> _Action:
-    return what, frozenset(codes) or ALTERATIONS
-
-
-_ACTIONS: Mapping[tuple[str, ...], _Action] = MappingProxyType(
-    {
-        ("ADD", "COLUMN"): _action(_COLUMN),
-        ("ADD", "PRIMARY", "KEY"): _action(_INDEX),
-        ("ADD", "UNIQUE"): _action(_INDEX),
-        ("ADD", "INDEX"): _action(_INDEX),
-        ("ADD", "KEY"): _action(_INDEX),
-        ("ADD", "SPATIAL"): _action(_INDEX),
-        ("ADD", "FULLTEXT"): _action(_INDEX),
-        ("ADD", "VECTOR"): _action(_INDEX),
-        ("ADD", "COLUMNAR"): _action(_INDEX),
-        ("ADD", "HYBRID"): _action(_INDEX),
-        ("ADD", "FOREIGN", "KEY"): _action(_CONSTRAINT),
-        ("ADD", "CONSTRAINT"): _action(_CONSTRAINT),
-        ("ADD", "CHECK"): _action(_CONSTRAINT),
-        ("ADD", "PARTITION"): _action(_PARTITIONS, DdlKind.ADD_PARTITION, DdlKind.REORGANIZE_PARTITION),
-        ("ADD", "STATS_EXTENDED"): _action(_NAMES),
-        ("ADD",): _action(_COLUMN),
-        ("DROP", "PRIMARY", "KEY"): _action(_NAMES),
-        ("DROP", "FOREIGN", "KEY"): _action(_NAMES),
-        ("DROP", "INDEX"): _action(_NAMES),
-        ("DROP", "KEY"): _action(_NAMES),
-        ("DROP", "CHECK"): _action(_NAMES),
-        ("DROP", "CONSTRAINT"): _action(_NAMES),
-        ("DROP", "PARTITION"): _action(_NAMES, DdlKind.DROP_PARTITION),
-        ("DROP", "STATS_EXTENDED"): _action(_NAMES),
-        ("DROP", "COLUMN"): _action(_NAMES),
-        ("DROP",): _action(_NAMES),
-        ("MODIFY", "COLUMN"): _action(_COLUMN),
-        ("MODIFY",): _action(_COLUMN),
-        ("CHANGE", "COLUMN"): _action(_COLUMN),
-        ("CHANGE",): _action(_COLUMN),
-        ("RENAME", "COLUMN"): _action(_NAMES),
-        ("RENAME", "INDEX"): _action(_NAMES),
-        ("RENAME", "KEY"): _action(_NAMES),
-        ("ALTER", "INDEX"): _action(_NAMES),
-        ("ALTER", "CHECK"): _action(_NAMES),
-        ("ALTER", "CONSTRAINT"): _action(_NAMES),
-        ("ALTER", "COLUMN"): _action(_DEFAULT),
-        ("ALTER",): _action(_DEFAULT),
-        ("TRUNCATE", "PARTITION"): _action(_NAMES, DdlKind.TRUNCATE_PARTITION),
-        ("REORGANIZE", "PARTITION"): _action(_PARTITIONS, DdlKind.REORGANIZE_PARTITION),
-        ("COALESCE", "PARTITION"): _action(_PARTITIONS, DdlKind.DROP_PARTITION, DdlKind.REORGANIZE_PARTITION),
-        ("FIRST", "PARTITION"): _action(_PARTITIONS, DdlKind.DROP_PARTITION, DdlKind.REORGANIZE_PARTITION),
-        ("LAST", "PARTITION"): _action(_PARTITIONS, DdlKind.ADD_PARTITION, DdlKind.REORGANIZE_PARTITION),
-        ("MERGE", "FIRST", "PARTITION"): _action(_PARTITIONS, DdlKind.REORGANIZE_PARTITION),
-        ("SPLIT", "MAXVALUE", "PARTITION"): _action(_PARTITIONS, DdlKind.REORGANIZE_PARTITION),
-        ("SPLIT", "INDEX"): _action(_SPLITS),
-        ("SPLIT", "PRIMARY", "KEY"): _action(_SPLITS),
-        ("SPLIT", "BETWEEN"): _action(_SPLITS),
-        ("REMOVE", "PARTITIONING"): _action(_NAMES, DdlKind.REMOVE_PARTITIONING),
-        ("REMOVE", "TTL"): _action(_NAMES),
-        ("PARTITION", "BY"): _action(_PARTITIONS, DdlKind.ALTER_PARTITIONING),
-        ("PARTITION",): _action(_OPTIONS),
-        ("CONVERT", "TO"): _action(_OPTIONS),
-        ("SET", "TIFLASH", "REPLICA"): _action(_NAMES),
-        ("CACHE",): _action(_NAMES),
-        ("NOCACHE",): _action(_NAMES),
-        ("ENABLE", "KEYS"): _action(_NAMES),
-        ("WITH", "VALIDATION"): _action(_NAMES),
-        ("WITHOUT", "VALIDATION"): _action(_NAMES),
-        ("DISABLE", "KEYS"): _action(_NAMES),
-        ("ALGORITHM",): _action(_INDEX),
-        ("LOCK",): _action(_INDEX),
-    }
+_STRUCTURE = {"IF", "EXISTS", "TO", "AS", "ENFORCED", "PRIMARY", "ALL", "RESTRICT", "CASCADE"}
+_STATISTICS = {"CARDINALITY", "DEPENDENCY", "CORRELATION"}
+_VOCABULARIES: Mapping[str, frozenset[str]] = {
+    "column": ELEMENT,
+    "element": ELEMENT,
+    "partitions": PARTITION | {"TO", "AT", "INTO"},
+    "names": INDEX_OPTIONS | _STRUCTURE | _STATISTICS,
+    "options": OPTIONS,
+    "default": EXPRESSION | {"SET", "DROP", "DEFAULT", "NULL", "TRUE", "FALSE"},
+    "splits": SPLITS,
+}
+"""What follows the first words of an action → the bare words that it may have."""
+_ACTIONS: Sequence[tuple[str, str, Sequence[DdlKind]]] = (
+    ("ADD {PRIMARY KEY|UNIQUE|INDEX|KEY|SPATIAL|FULLTEXT|VECTOR|COLUMNAR|HYBRID}|ALGORITHM|LOCK", "element", ()),
+    ("ADD {FOREIGN KEY|CONSTRAINT|CHECK}", "element", ()),
+    ("ADD PARTITION", "partitions", (DdlKind.ADD_PARTITION, DdlKind.REORGANIZE_PARTITION)),
+    ("{ADD|DROP} STATS_EXTENDED|REMOVE TTL|SET TIFLASH REPLICA|CACHE|NOCACHE", "names", ()),
+    ("{ENABLE|DISABLE} KEYS|{WITH|WITHOUT} VALIDATION", "names", ()),
+    ("DROP PARTITION", "names", (DdlKind.DROP_PARTITION,)),
+    ("DROP [PRIMARY KEY|FOREIGN KEY|INDEX|KEY|CHECK|CONSTRAINT|COLUMN]", "names", ()),
+    ("RENAME {COLUMN|INDEX|KEY}|ALTER {INDEX|CHECK|CONSTRAINT}", "names", ()),
+    ("TRUNCATE PARTITION", "names", (DdlKind.TRUNCATE_PARTITION,)),
+    ("{COALESCE|FIRST} PARTITION", "partitions", (DdlKind.DROP_PARTITION, DdlKind.REORGANIZE_PARTITION)),
+    ("LAST PARTITION", "partitions", (DdlKind.ADD_PARTITION, DdlKind.REORGANIZE_PARTITION)),
+    ("{REORGANIZE|MERGE FIRST|SPLIT MAXVALUE} PARTITION", "partitions", (DdlKind.REORGANIZE_PARTITION,)),
+    ("REMOVE PARTITIONING", "names", (DdlKind.REMOVE_PARTITIONING,)),
+    ("PARTITION BY", "partitions", (DdlKind.ALTER_PARTITIONING,)),
+    ("PARTITION|CONVERT TO", "options", ()),
+    ("SPLIT {INDEX|PRIMARY KEY|BETWEEN}", "splits", ()),
+    ("{ADD|MODIFY|CHANGE} [COLUMN]", "column", ()),
+    ("ALTER [COLUMN]", "default", ()),
 )
-_LONGEST = max(map(len, _ACTIONS))
-# In the order of the constants above.
-_VOCABULARIES = (
-    ELEMENT,
-    ELEMENT,
-    ELEMENT,
-    PARTITION | {"TO", "AT", "INTO"},
-    INDEX_OPTIONS
-    | {
-        "IF",
-        "EXISTS",
-        "TO",
-        "AS",
-        "ENFORCED",
-        "PRIMARY",
-        "ALL",
-        "CARDINALITY",
-        "DEPENDENCY",
-        "CORRELATION",
-        "RESTRICT",
-        "CASCADE",
-    },
-    OPTIONS,
-    {"SET", "DROP", "DEFAULT", "NULL", "TRUE", "FALSE"} | EXPRESSION,
-    SPLITS,
-)
+"""The first words of an action, what follows them, and its codes; the first that fits counts."""
 
 
 def altered(cursor: Cursor, own: TableName) -> tuple[frozenset[int], TableName]:
@@ -134,11 +66,11 @@ def altered(cursor: Cursor, own: TableName) -> tuple[frozenset[int], TableName]:
     # TiDB stores a bare ALTER TABLE if it could keep none of the options.
     if cursor.is_over:
         return ALTERATIONS, own
-    if cursor.take("RENAME", "TO") or cursor.take("RENAME", "AS") or cursor.take("RENAME", "=") or _renames(cursor):
+    if not cursor.sees("RENAME {COLUMN|INDEX|KEY}") and cursor.take("RENAME [TO|AS|=]"):
         new = cursor.name()
         cursor.finish()
         return RENAMES, new
-    if cursor.take("EXCHANGE", "PARTITION"):
+    if cursor.take("EXCHANGE PARTITION"):
         _exchanged(cursor)
         return EXCHANGES, own
     special = frozenset[int]()
@@ -151,19 +83,12 @@ def altered(cursor: Cursor, own: TableName) -> tuple[frozenset[int], TableName]:
     return special or ALTERATIONS, own
 
 
-def _renames(cursor: Cursor) -> bool:
-    """Take RENAME if a name is next; return whether it was."""
-    if cursor.upper() != "RENAME" or cursor.upper(1) in ("COLUMN", "INDEX", "KEY"):
-        return False
-    return cursor.take("RENAME")
-
-
 def _exchanged(cursor: Cursor) -> None:
     cursor.part()
     # Whose the other table may be is for `refuse_strangers` to say, which knows the databases of the bucket.
-    cursor.need("WITH", "TABLE")
+    cursor.need("WITH TABLE")
     cursor.name()
-    _ = cursor.take("WITH", "VALIDATION") or cursor.take("WITHOUT", "VALIDATION")
+    cursor.take("{WITH|WITHOUT} VALIDATION")
     cursor.finish()
 
 
@@ -186,25 +111,21 @@ def _ranges(cursor: Cursor) -> Iterator[tuple[int, int]]:
 
 def _checked(cursor: Cursor, last: int) -> frozenset[int]:
     """Check one action, which ends at `last` (exclusive); return its codes."""
-    first = cursor.at
-    # The longest known head wins: ADD INDEX is not ADD with a column named INDEX.
-    for length in range(min(_LONGEST, last - first), 0, -1):
-        words = tuple(token.upper for token in cursor.found[first : first + length])
-        if words in _ACTIONS:
-            what, codes = _ACTIONS[words]
-            cursor.at = first + length
-            _rest(cursor, last, what, words[0])
-            return codes
+    verb = cursor.upper()
+    for grammar, what, codes in _ACTIONS:
+        if cursor.take(grammar, last):
+            _rest(cursor, last, what, verb)
+            return frozenset(codes) or ALTERATIONS
     # No action begins so, and options have no head of their own.
     _options(cursor, last)
     return ALTERATIONS
 
 
-def _rest(cursor: Cursor, last: int, what: int, verb: str) -> None:
+def _rest(cursor: Cursor, last: int, what: str, verb: str) -> None:
     """Check what follows the first words of an action."""
     found = cursor.found
-    if what == _COLUMN:
-        cursor.existence()
+    if what == "column":
+        cursor.take("IF [NOT] EXISTS")
         if cursor.upper() == "(" and verb == "ADD":
             columns = cursor.group()
             if cursor.at != last:
@@ -218,13 +139,13 @@ def _rest(cursor: Cursor, last: int, what: int, verb: str) -> None:
         cursor.names.add(folded_name(found[cursor.at].name))
         defining.element(cursor, cursor.at, last, 0)
         return
-    if what in (_NAMES, _DEFAULT, _PARTITIONS) and cursor.at < last:
-        cursor.existence()
+    if what in ("names", "default", "partitions") and cursor.at < last:
+        cursor.take("IF [NOT] EXISTS")
         # In the other kinds only the first name may not have a dot: those further on belong to expressions.
-        _refuse_dots(cursor, last if what == _NAMES else cursor.at + 2)
-    words = frozenset(_VOCABULARIES[what])
-    inside = PARTITION | EXPRESSION if what == _PARTITIONS else EXPRESSION
-    cursor.check(cursor.at, last, Vocabulary(ground=0, words=words, inside=inside, lists=what in (_INDEX, _CONSTRAINT)))
+        _refuse_dots(cursor, last if what == "names" else cursor.at + 2)
+    inside = PARTITION | EXPRESSION if what == "partitions" else EXPRESSION
+    words = Vocabulary(ground=0, words=_VOCABULARIES[what], inside=inside, lists=what == "element")
+    cursor.check(cursor.at, last, words)
 
 
 def _refuse_dots(cursor: Cursor, last: int) -> None:

@@ -10,9 +10,9 @@ from storage_consumer.gate.comments import Refusal
 from storage_consumer.gate.functions import FUNCTIONS
 from storage_consumer.gate.words import BEFORE_NAMES, EXPRESSION, NEVER_NAMES, VALUE_WORDS
 from storage_consumer.model import TableName, folded_name
+from storage_consumer.sql.statement import NAMES, Statement
 from storage_consumer.sql.tokens import Token, closings, openings
 
-_NAMES = ("quoted", "word")
 _NUMBER = re.compile(r"\d+(?:[eE]\d*)?|0[xX][0-9a-fA-F]+|0[bB][01]+", re.ASCII)
 _BEFORE_EXPRESSIONS = frozenset(("AS", "DEFAULT", "CHECK", "WHERE", "UPDATE", "HASH", "RANGE", "LIST"))
 """Words after which a parenthesis holds an expression, not a list of columns."""
@@ -40,18 +40,20 @@ class Vocabulary:
 class Cursor:
     """A place in a statement."""
 
-    found: Sequence[Token]
+    statement: Statement
     names: set[str] = field(default_factory=set)
     """Folded names of columns that may appear without quotes."""
     listed: set[int] = field(default_factory=set)
     """Indexes of names that a list in parentheses may follow wherever they are."""
     at: int = 0
+    found: Sequence[Token] = field(init=False)
     ends: Mapping[int, int] = field(init=False)
     _openings: Sequence[int] = field(init=False)
     """Index of the parenthesis around each token, -1 for none."""
 
     def __post_init__(self) -> None:
         """Find the parentheses."""
+        self.found = self.statement.tokens
         self.ends = closings(self.found)
         self._openings = openings(self.found)
 
@@ -70,21 +72,20 @@ class Cursor:
         """Whether nothing is left."""
         return self.at >= len(self.found)
 
-    def take(self, *words: str) -> bool:
-        """Take these words if they are next; return whether they were."""
-        if any(self.upper(ahead) != word for ahead, word in enumerate(words)):
-            return False
-        self.at += len(words)
-        return True
+    def sees(self, grammar: str) -> bool:
+        """Return whether such a phrase is next; see `Statement.find`."""
+        return self.statement.begins(self.at, grammar) > 0
 
-    def need(self, *words: str) -> None:
-        """Take these words; raise `Refusal` if they are not next."""
-        if not self.take(*words):
+    def take(self, grammar: str, last: int | None = None) -> bool:
+        """Take such a phrase if it is next, and ends at `last` or before; return whether it was."""
+        end = self.statement.begins(self.at, grammar, last)
+        self.at = end or self.at
+        return end > 0
+
+    def need(self, grammar: str) -> None:
+        """Take such a phrase; raise `Refusal` if it is not next."""
+        if not self.take(grammar):
             raise self.refusal()
-
-    def existence(self) -> None:
-        """Take IF EXISTS or IF NOT EXISTS if that is next."""
-        _ = self.take("IF", "EXISTS") or self.take("IF", "NOT", "EXISTS")
 
     def word(self) -> str:
         """Take a bare word, and return it; raise `Refusal` if none is next."""
@@ -102,7 +103,7 @@ class Cursor:
 
     def part(self) -> str:
         """Take one name, and return it; raise `Refusal` if none is next."""
-        if self.kind() not in _NAMES or self.upper() in NEVER_NAMES:
+        if self.kind() not in NAMES or self.upper() in NEVER_NAMES:
             raise self.refusal()
         self.at += 1
         return self.found[self.at - 1].name

@@ -1,4 +1,4 @@
-"""CREATE TABLE after its name, and the pieces of it that ALTER TABLE and CREATE INDEX share."""
+"""CREATE TABLE after its name, and the pieces of it that ALTER TABLE shares."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from storage_consumer.gate.clauses import Cursor, Vocabulary
 from storage_consumer.gate.words import (
     ELEMENT,
     EXPRESSION,
-    INDEX_OPTIONS,
     NEVER_NAMES,
     OPTIONS,
     PARTITION,
@@ -14,23 +13,10 @@ from storage_consumer.gate.words import (
     TYPES,
 )
 from storage_consumer.model import folded_name
+from storage_consumer.sql.statement import NAMES
+from storage_consumer.sql.tokens import elements as split
 
-_INTRODUCES = frozenset(
-    (
-        "PRIMARY",
-        "KEY",
-        "INDEX",
-        "UNIQUE",
-        "FULLTEXT",
-        "SPATIAL",
-        "VECTOR",
-        "COLUMNAR",
-        "HYBRID",
-        "CONSTRAINT",
-        "FOREIGN",
-        "CHECK",
-    )
-)
+_NO_COLUMN = "PRIMARY|KEY|INDEX|UNIQUE|FULLTEXT|SPATIAL|VECTOR|COLUMNAR|HYBRID|CONSTRAINT|FOREIGN|CHECK"
 """First words of a definition that is not a column's."""
 
 
@@ -40,7 +26,7 @@ def created_table(cursor: Cursor) -> None:
         cursor.name()
         cursor.finish()
     elif cursor.upper() == "(" and cursor.upper(1) == "LIKE":
-        cursor.need("(", "LIKE")
+        cursor.at += 2
         cursor.name()
         cursor.need(")")
         cursor.finish()
@@ -53,70 +39,38 @@ def created_table(cursor: Cursor) -> None:
 
 def elements(cursor: Cursor, first: int, last: int) -> None:
     """Check the comma-separated definitions in [first, last)."""
-    found = cursor.found
-    ground = found[first - 1].depth + 1
-    commas = [
-        at
-        for at in range(first, last)
-        if found[at].depth == ground and found[at].text == "," and found[at].kind == "symbol"
-    ]
-    starts = [first, *(at + 1 for at in commas)]
+    found, ground = cursor.found, cursor.found[first - 1].depth + 1
+    parts = split(found, first - 1, last)
     # All column names first: a generated column may refer to one that is defined after it.
-    cursor.names.update(
-        folded_name(found[at].name) for at in starts if at < last and found[at].kind in ("quoted", "word")
-    )
-    for start, end in zip(starts, [*commas, last], strict=True):
+    cursor.names.update(folded_name(found[at].name) for at, end in parts if at < last and found[at].kind in NAMES)
+    for start, end in parts:
         element(cursor, start, end, ground)
 
 
 def element(cursor: Cursor, first: int, last: int, ground: int) -> None:
     """Check the definition of one column, index or constraint."""
-    token = cursor.found[first] if first < last else None
-    if token is not None and token.upper in _INTRODUCES:
-        cursor.check(first, last, Vocabulary(ground=ground, words=ELEMENT, inside=EXPRESSION, lists=True))
-        return
     cursor.at = first
-    is_name = token is not None and (
-        token.kind == "quoted" or (token.kind == "word" and token.upper not in NEVER_NAMES)
-    )
+    words = Vocabulary(ground=ground, words=ELEMENT, lists=True)
+    if first < last and cursor.sees(_NO_COLUMN):
+        cursor.check(first, last, words)
+        return
+    is_name = first < last and cursor.kind() in NAMES and cursor.upper() not in NEVER_NAMES
     # A column is a name and a type of TiDB. What else could be here is the grammar of another server.
-    if not is_name or first + 1 >= last or cursor.found[first + 1].upper not in TYPES:
+    if not is_name or first + 1 >= last or cursor.upper(1) not in TYPES:
         raise cursor.refusal()
-    cursor.check(first + 1, last, Vocabulary(ground=ground, words=ELEMENT, inside=EXPRESSION, lists=True))
+    cursor.check(first + 1, last, words)
 
 
 def options(cursor: Cursor) -> None:
     """Check the options of a table up to the end of the statement, with or without PARTITION BY and what splits regions."""
-    first, found = cursor.at, cursor.found
+    first, end = cursor.at, len(cursor.found)
     # How regions are split comes last.
-    last = next(
-        (at for at in range(first, len(found)) if found[at].upper == "SPLIT" and not found[at].depth), len(found)
-    )
-    is_start = (
-        at
-        for at in range(first, last)
-        if found[at].depth == 0 and [t.upper for t in found[at : at + 2]] == ["PARTITION", "BY"]
-    )
+    last = next((at for at, _ in cursor.statement.find("SPLIT", first, depth=0)), end)
     # From PARTITION BY on other words count.
-    end = next(is_start, last)
-    cursor.check(first, end, Vocabulary(ground=0, words=OPTIONS | {"UNION"}, assigns=False))
-    partitions(cursor, end, last)
-    splits(cursor, last, len(found))
-    cursor.at = len(found)
-
-
-def partitions(cursor: Cursor, first: int, last: int) -> None:
-    """Check PARTITION BY and the partitions that it defines."""
+    begin = next((at for at, _ in cursor.statement.find("PARTITION BY", first, last, depth=0)), last)
+    cursor.check(first, begin, Vocabulary(ground=0, words=OPTIONS | {"UNION"}, assigns=False))
     words = PARTITION | {"TO"}
-    cursor.check(first, last, Vocabulary(ground=0, words=words, inside=PARTITION | EXPRESSION, assigns=False))
-
-
-def splits(cursor: Cursor, first: int, last: int) -> None:
-    """Check how a table or an index is split into regions."""
-    cursor.check(first, last, Vocabulary(ground=0, words=SPLITS))
-
-
-def index_tail(cursor: Cursor, last: int) -> None:
-    """Check the columns and options of an index up to `last` (exclusive)."""
-    cursor.check(cursor.at, last, Vocabulary(ground=0, words=INDEX_OPTIONS | EXPRESSION, lists=True))
-    cursor.at = last
+    inside = PARTITION | EXPRESSION
+    cursor.check(begin, last, Vocabulary(ground=0, words=words, inside=inside, assigns=False))
+    cursor.check(last, end, Vocabulary(ground=0, words=SPLITS))
+    cursor.at = end

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from storage_consumer.errors import NotReplicable, StatementRefused, TableError
 from storage_consumer.gate import defining
@@ -13,9 +12,10 @@ from storage_consumer.gate.clauses import Cursor, Vocabulary
 from storage_consumer.gate.comments import FOREIGN_DEFINER, NotForHere, Refusal
 from storage_consumer.gate.functions import VIEW_FUNCTIONS
 from storage_consumer.gate.readings import readings
-from storage_consumer.gate.words import OPTIONS, SELECT, SOFT_DELETE
+from storage_consumer.gate.words import EXPRESSION, INDEX_OPTIONS, OPTIONS, SELECT, SOFT_DELETE
 from storage_consumer.model import DdlKind, NameAt, TableDefinition, TableName, folded_name
 from storage_consumer.sql.parse import parsed
+from storage_consumer.sql.statement import Statement
 from storage_consumer.sql.table_names import table_names
 from storage_consumer.sql.tokens import Token
 
@@ -27,9 +27,9 @@ _VIEWS = frozenset((DdlKind.CREATE_VIEW,))
 _SCHEMA_ALTERATIONS = frozenset((DdlKind.ALTER_SCHEMA, 80))
 """That of the charset, and that of soft delete."""
 _TABLES = frozenset((DdlKind.CREATE_TABLE, DdlKind.CREATE_TABLES))
-_ASIDE = (("SEQUENCE",), ("PLACEMENT", "POLICY"), ("RESOURCE", "GROUP"))
-_ON_COMMIT = ("ON", "COMMIT", "DELETE", "ROWS")
-_INDEX_KINDS = ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR", "HYBRID")
+_ASIDE = "any {SEQUENCE|PLACEMENT POLICY|RESOURCE GROUP}"
+_OPTIONS = OPTIONS & {"DEFAULT", "CHARACTER", "SET", "CHARSET", "COLLATE", "ENCRYPTION", "PLACEMENT", "POLICY"}
+"""Of a database."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,12 +166,11 @@ def _refuse_elsewhere(found: Sequence[Token]) -> None:
 def _judged(found: Sequence[Token], definition: TableDefinition, *, aside: bool) -> Judged:
     """Check one reading; raise `Refusal` for what is not TiDB's. `aside`: objects that only TiDB has are not examined."""
     # Sequences and the like are not sent to any other server, so it does not matter what they say.
-    if aside and any(head == tuple(token.upper for token in found[1 : 1 + len(head)]) for head in _ASIDE):
+    statement = Statement("", found)
+    if aside and statement.begins(0, _ASIDE):
         return Judged(codes=frozenset((definition.ddl_type,)), name=definition.name)
-    cursor = Cursor(found, {folded_name(column.name) for column in definition.columns})
-    # Two words before one: CREATE alone is an index or a view.
-    heads = (tuple(token.upper for token in found[:length]) for length in (2, 1))
-    judge = next((_KINDS[head] for head in heads if head in _KINDS), None)
+    cursor = Cursor(statement, {folded_name(column.name) for column in definition.columns})
+    judge = next((judge for head, judge in _KINDS.items() if cursor.take(head)), None)
     if judge is None:
         first = " ".join(token.text for token in found[:2])[:60]
         raise Refusal(f"TiCDC stores no statement that begins with {first}")
@@ -185,40 +184,34 @@ def _judged(found: Sequence[Token], definition: TableDefinition, *, aside: bool)
 
 
 def _create_database(cursor: Cursor) -> Judged:
-    cursor.at = 2
-    cursor.existence()
-    return _database(cursor, cursor.part(), DdlKind.CREATE_SCHEMA, "TIFLASH", "REPLICA", "LOCATION", "LABELS")
+    cursor.take("IF [NOT] EXISTS")
+    return _database(cursor, cursor.part(), {DdlKind.CREATE_SCHEMA}, "TIFLASH", "REPLICA", "LOCATION", "LABELS")
 
 
 def _drop_database(cursor: Cursor) -> Judged:
-    cursor.at = 2
-    cursor.existence()
+    cursor.take("IF [NOT] EXISTS")
     return Judged(codes=frozenset((DdlKind.DROP_SCHEMA,)), name=TableName(schema=cursor.part(), table=""))
 
 
 def _alter_database(cursor: Cursor) -> Judged:
-    cursor.at = 2
     # Without a name it is about the session's database, and begins with an option.
-    named = cursor.kind() == "quoted" or cursor.upper() not in ("CHARACTER", "CHARSET", "COLLATE", "DEFAULT")
-    return _database(cursor, cursor.part() if named else "", DdlKind.ALTER_SCHEMA)
+    named = not cursor.sees("CHARACTER|CHARSET|COLLATE|DEFAULT")
+    return _database(cursor, cursor.part() if named else "", _SCHEMA_ALTERATIONS)
 
 
-def _database(cursor: Cursor, schema: str, code: DdlKind, *more: str) -> Judged:
+def _database(cursor: Cursor, schema: str, codes: Iterable[int], *more: str) -> Judged:
     """Check the options of a database; `more`: words that only this kind of statement has."""
-    usual = {"DEFAULT", "CHARACTER", "SET", "CHARSET", "COLLATE", "ENCRYPTION", "PLACEMENT", "POLICY"}
-    words = OPTIONS & usual | SOFT_DELETE | frozenset(more)
+    words = _OPTIONS | SOFT_DELETE | frozenset(more)
     cursor.check(cursor.at, len(cursor.found), Vocabulary(ground=0, words=words, inside=frozenset()))
     cursor.at = len(cursor.found)
-    codes = _SCHEMA_ALTERATIONS if code == DdlKind.ALTER_SCHEMA else frozenset((code,))
-    return Judged(codes=codes, name=TableName(schema=schema, table=""))
+    return Judged(codes=frozenset(codes), name=TableName(schema=schema, table=""))
 
 
 # tables
 
 
 def _create_table(cursor: Cursor) -> Judged:
-    cursor.at = 2
-    cursor.existence()
+    cursor.take("IF [NOT] EXISTS")
     name = cursor.name()
     defining.created_table(cursor)
     return Judged(codes=_TABLES, name=name)
@@ -226,16 +219,15 @@ def _create_table(cursor: Cursor) -> Judged:
 
 def _create_temporary(cursor: Cursor) -> Judged:
     """Judge CREATE GLOBAL TEMPORARY TABLE, which only TiDB has; other servers are not sent any."""
-    cursor.at = 2
-    cursor.need("TEMPORARY", "TABLE")
-    cursor.existence()
+    cursor.need("TEMPORARY TABLE")
+    cursor.take("IF [NOT] EXISTS")
     name = cursor.name()
-    end = len(cursor.found) - len(_ON_COMMIT)
-    if tuple(token.upper for token in cursor.found[end:]) != _ON_COMMIT:
+    end = len(cursor.found) - 4
+    if not cursor.statement.begins(end, "ON COMMIT DELETE ROWS"):
         raise Refusal("it creates a temporary table without ON COMMIT DELETE ROWS")
-    # The places of parentheses stay right, since only the end is cut off.
-    cursor.found = cursor.found[:end]
-    defining.created_table(cursor)
+    table = Cursor(Statement("", cursor.found[:end]), cursor.names, at=cursor.at)
+    defining.created_table(table)
+    cursor.at = len(cursor.found)
     return Judged(codes=_TABLES, name=name)
 
 
@@ -243,23 +235,19 @@ def _drop(code: DdlKind) -> Callable[[Cursor], Judged]:
     """Return the judge of DROP TABLE or DROP VIEW: one name, since TiCDC stores a statement for each."""
 
     def judge(cursor: Cursor) -> Judged:
-        cursor.at = 2
-        cursor.existence()
+        cursor.take("IF [NOT] EXISTS")
         name = cursor.name()
-        _ = cursor.take("RESTRICT") or cursor.take("CASCADE")
+        cursor.take("RESTRICT|CASCADE")
         return Judged(codes=frozenset((code,)), name=name)
 
     return judge
 
 
 def _truncate(cursor: Cursor) -> Judged:
-    cursor.at = 1
-    cursor.take("TABLE")
     return Judged(codes=frozenset((DdlKind.TRUNCATE_TABLE,)), name=cursor.name())
 
 
 def _rename(cursor: Cursor) -> Judged:
-    cursor.at = 2
     cursor.name()
     cursor.need("TO")
     # One pair only, since TiCDC stores a statement for each.
@@ -267,17 +255,14 @@ def _rename(cursor: Cursor) -> Judged:
 
 
 def _recover(cursor: Cursor) -> Judged:
-    # FLASHBACK may give the table a new name, RECOVER may not.
-    flashes = cursor.upper() == "FLASHBACK"
-    cursor.at = 2
     name = cursor.name()
-    return Judged(
-        codes=frozenset((DdlKind.RECOVER_TABLE,)), name=cursor.name() if flashes and cursor.take("TO") else name
-    )
+    # FLASHBACK may give the table a new name, RECOVER may not.
+    if cursor.statement.head[0] == "FLASHBACK" and cursor.take("TO"):
+        name = cursor.name()
+    return Judged(codes=frozenset((DdlKind.RECOVER_TABLE,)), name=name)
 
 
 def _alter_table(cursor: Cursor) -> Judged:
-    cursor.at = 2
     name = cursor.name()
     codes, after = altered(cursor, name)
     # A new name without a database belongs to the session's, which is that of the file.
@@ -289,10 +274,7 @@ def _alter_table(cursor: Cursor) -> Judged:
 
 def _create(cursor: Cursor) -> Judged:
     """Judge CREATE of an index or a view, which may have words in between."""
-    cursor.at = 1
-    if cursor.upper() in _INDEX_KINDS and cursor.upper(1) == "INDEX":
-        cursor.word()
-    if cursor.upper() == "INDEX":
+    if cursor.take("[UNIQUE|FULLTEXT|SPATIAL|VECTOR|COLUMNAR|HYBRID] INDEX"):
         return _create_index(cursor)
     return Judged(codes=_VIEWS, name=_created_view(cursor))
 
@@ -302,18 +284,18 @@ def _created_view(cursor: Cursor) -> TableName:
 
     A DEFINER other than the account that runs the statement would lend the view that account's rights. Raises `Refusal`.
     """
-    cursor.take("OR", "REPLACE")
-    if cursor.take("ALGORITHM", "="):
+    cursor.take("OR REPLACE")
+    if cursor.take("ALGORITHM ="):
         cursor.word()
-    if cursor.take("DEFINER", "=") and not cursor.take("CURRENT_USER"):
+    if cursor.take("DEFINER =") and not cursor.take("CURRENT_USER"):
         raise NotForHere(FOREIGN_DEFINER)
     # CURRENT_USER may be written as a call.
     if cursor.upper() == "(" and cursor.upper(1) == ")":
         cursor.at += 2
-    if cursor.take("SQL", "SECURITY") and not (cursor.take("DEFINER") or cursor.take("INVOKER")):
+    if cursor.take("SQL SECURITY") and not cursor.take("DEFINER|INVOKER"):
         raise cursor.refusal()
     cursor.need("VIEW")
-    cursor.existence()
+    cursor.take("IF [NOT] EXISTS")
     name = cursor.name()
     if cursor.upper() == "(":
         cursor.check(*cursor.group(), Vocabulary(ground=1, words=frozenset()))
@@ -333,50 +315,46 @@ def _is_common_table(cursor: Cursor, at: int) -> bool:
     if found[at].kind != "quoted" or end < 0 or found[at - 1].upper not in ("WITH", "RECURSIVE", ","):
         return False
     are_names = all(found[place].kind == "quoted" or found[place].text == "," for place in range(at + 2, end))
-    return are_names and [token.upper for token in found[end + 1 : end + 3]] == ["AS", "("]
+    return are_names and cursor.statement.begins(end + 1, "AS (") > 0
 
 
 def _create_index(cursor: Cursor) -> Judged:
-    cursor.need("INDEX")
-    cursor.existence()
+    cursor.take("IF [NOT] EXISTS")
     cursor.part()
-    if cursor.take("USING") or cursor.take("TYPE"):
+    if cursor.take("USING|TYPE"):
         cursor.word()
-    cursor.need("ON")
-    name = cursor.name()
-    defining.index_tail(cursor, len(cursor.found))
-    return Judged(codes=ALTERATIONS, name=name)
+    return _index_on(cursor)
 
 
 def _drop_index(cursor: Cursor) -> Judged:
-    cursor.at = 2
-    cursor.existence()
+    cursor.take("IF [NOT] EXISTS")
     cursor.part()
+    return _index_on(cursor)
+
+
+def _index_on(cursor: Cursor) -> Judged:
     cursor.need("ON")
     name = cursor.name()
-    defining.index_tail(cursor, len(cursor.found))
+    # The columns of the index, and its options.
+    words = Vocabulary(ground=0, words=INDEX_OPTIONS | EXPRESSION, lists=True)
+    cursor.check(cursor.at, len(cursor.found), words)
+    cursor.at = len(cursor.found)
     return Judged(codes=ALTERATIONS, name=name)
 
 
-_KINDS: Mapping[tuple[str, ...], Callable[[Cursor], Judged]] = MappingProxyType(
-    {
-        ("CREATE", "DATABASE"): _create_database,
-        ("CREATE", "SCHEMA"): _create_database,
-        ("DROP", "DATABASE"): _drop_database,
-        ("DROP", "SCHEMA"): _drop_database,
-        ("ALTER", "DATABASE"): _alter_database,
-        ("ALTER", "SCHEMA"): _alter_database,
-        ("CREATE", "TABLE"): _create_table,
-        ("CREATE", "GLOBAL"): _create_temporary,
-        ("DROP", "TABLE"): _drop(DdlKind.DROP_TABLE),
-        ("DROP", "VIEW"): _drop(DdlKind.DROP_VIEW),
-        ("TRUNCATE",): _truncate,
-        ("RENAME", "TABLE"): _rename,
-        ("RECOVER", "TABLE"): _recover,
-        ("FLASHBACK", "TABLE"): _recover,
-        ("ALTER", "TABLE"): _alter_table,
-        ("DROP", "INDEX"): _drop_index,
-        ("CREATE",): _create,
-    }
-)
-"""First words → the function that judges the rest."""
+_KINDS: Mapping[str, Callable[[Cursor], Judged]] = {
+    "CREATE {DATABASE|SCHEMA}": _create_database,
+    "DROP {DATABASE|SCHEMA}": _drop_database,
+    "ALTER {DATABASE|SCHEMA}": _alter_database,
+    "CREATE TABLE": _create_table,
+    "CREATE GLOBAL": _create_temporary,
+    "DROP TABLE": _drop(DdlKind.DROP_TABLE),
+    "DROP VIEW": _drop(DdlKind.DROP_VIEW),
+    "TRUNCATE [TABLE]": _truncate,
+    "RENAME TABLE": _rename,
+    "{RECOVER|FLASHBACK} TABLE": _recover,
+    "ALTER TABLE": _alter_table,
+    "DROP INDEX": _drop_index,
+    "CREATE": _create,
+}
+"""First words → the function that judges the rest; the first that fits counts."""

@@ -17,14 +17,14 @@ from storage_consumer.model import TableName
 # else they are two minus signs. A name may begin with a digit, so numbers are words here too.
 _PIECE = re.compile(
     r"""(?P<space>\s+)
-      | (?P<string>'(?:[^'\\]++|\\.|'')*'(?!') | "(?:[^"\\]++|\\.|"")*"(?!"))
-      | (?P<quoted>`(?:[^`]++|``)*`(?!`))
+      | (?P<string>'[^'\\]*+(?:(?:\\.|'')[^'\\]*+)*'(?!') | "[^"\\]*+(?:(?:\\.|"")[^"\\]*+)*"(?!"))
+      | (?P<quoted>`[^`]*+(?:``[^`]*+)*`(?!`))
       | (?P<comment>/\*.*?\*/ | --(?=[\0-\x20\x7f]|\Z)[^\n]* | \#[^\n]*)
       | (?P<word>[^\W\d][\w$]*|\d[\w$]*|_\w+)
       | (?P<symbol>.)""",
     re.VERBOSE | re.DOTALL,
 )
-_RAW_PIECE = re.compile("(?P<string>'(?:[^']++|'')*'(?!'))|(?P<symbol>')")
+_RAW_PIECE = re.compile("(?P<string>'[^']*+(?:''[^']*+)*'(?!'))|(?P<symbol>')")
 """The same for a string in which a backslash is only a backslash."""
 _OPENERS = ("'", '"', "`", "/*")
 """What needs an end that has to be searched for."""
@@ -60,7 +60,7 @@ def tokens(sql: str) -> tuple[Token, ...]:
     What a statement says is asked of `sql.parse`. Right before one runs, the gate and the translation each read its text
     on their own, so the tokens of the last few texts of usual length are kept for them.
     """
-    return _kept(sql) if len(sql) <= _USUAL_LENGTH else _scanned(sql)
+    return _kept(sql) if len(sql) <= USUAL_LENGTH else _scanned(sql)
 
 
 def pieces(sql: str, is_raw: Callable[[Sequence[Piece]], bool] | None = None) -> list[Piece]:
@@ -110,7 +110,7 @@ def _scanned(sql: str) -> tuple[Token, ...]:
 
 # Few texts, since a statement is read several times in a row and then hardly ever again.
 _kept = lru_cache(maxsize=16)(_scanned)
-_USUAL_LENGTH = 1 << 13
+USUAL_LENGTH = 1 << 13
 """Characters; keeping the tokens of longer statements would take megabytes."""
 
 

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.ddl.rules.computed import PROVEN
+from storage_consumer.ddl.rules.columns import PROVEN
 from storage_consumer.downstream.connection import connect
 from tests.harness.servers import DatabaseServer, tidb_program
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from storage_consumer.sql.column_parts import INDEX_WORDS
+from storage_consumer.sql.statement import INDEX_WORDS
 from storage_consumer.sql.tokens import Piece, Token, has_words, pieces
 
 _MEMBERS = ("ENUM", "SET")

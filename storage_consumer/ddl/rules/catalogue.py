@@ -6,21 +6,10 @@ change rows stays, so that the server refuses it and the table stops.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from storage_consumer.ddl.rules import (
-    clauses,
-    column_options,
-    computed,
-    defaults,
-    index_options,
-    literals,
-    names,
-    table_options,
-)
+from storage_consumer.ddl.rules import collations, columns, indexes, names, tables
 from storage_consumer.ddl.rules.omissions import parts_left_out
-from storage_consumer.ddl.statement import Edit, Statement, emptied, outermost, spans
-from storage_consumer.sql.tokens import has_words
+from storage_consumer.ddl.statement import Rule, Targeted, emptied, outermost, spans
+from storage_consumer.sql.statement import Edit
 
 DIFFERENCES = {
     "backslash": (
@@ -138,7 +127,7 @@ DIFFERENCES = {
     "virtual column": (
         "No file has the values of a virtual generated column, so they are the target's own. They are the source's for "
         "certain where the expression has nothing but literals, columns of texts, integers and dates, and "
-        f"{', '.join(computed.PROVEN)} of the sorts for which all servers were tried; any other one is noted."
+        f"{', '.join(columns.PROVEN)} of the sorts for which all servers were tried; any other one is noted."
     ),
     "JSON cast": "CAST of a JSON_EXTRACT in a generated column: MariaDB has a text with its quotes there, so JSON_UNQUOTE is written in.",
     "generated NOT NULL": "MariaDB has no NULL and NOT NULL on generated columns, where the expression decides anyway; left out.",
@@ -161,65 +150,63 @@ Backslashes, timestamps, new tables and their defaults, and defaults of sequence
 MySQL and MariaDB, or for one of them where the text says so.
 """
 
-Rule = Callable[[Statement], list[Edit]]
-
 _EVERYWHERE: dict[str, Rule] = {
-    "timestamp default": literals.timestamps,
-    "table defaults": clauses.table_defaults,
-    "sequence default": clauses.sequences,
+    "timestamp default": columns.timestamps,
+    "table defaults": collations.table_defaults,
+    "sequence default": columns.sequences,
     "IF NOT EXISTS": names.table_is_new,
-    "attribute of TiDB": table_options.splits,
+    "attribute of TiDB": tables.splits,
 }
 _OUTSIDE_TIDB: dict[str, Rule] = {
-    "string collation": literals.introducers,
-    "database defaults": clauses.database_defaults,
-    "charset without collation": clauses.charsets,
-    "name of a collation": clauses.three_bytes,
-    "storage engine": table_options.engine,
-    "algorithm and lock": clauses.index_options,
-    "check constraint": clauses.checks,
-    "vector type": clauses.vectors,
-    "vector default": defaults.vectors,
-    "default value": defaults.values,
-    "table option": table_options.table_options,
-    "collation of new columns": clauses.new_columns,
-    "database option": table_options.database_options,
-    "system time": table_options.system_time,
-    "binlog": table_options.unlogged,
+    "string collation": columns.introducers,
+    "database defaults": collations.database_defaults,
+    "charset without collation": collations.charsets,
+    "name of a collation": collations.three_bytes,
+    "storage engine": tables.engine,
+    "algorithm and lock": indexes.of_statement,
+    "check constraint": columns.checks,
+    "vector type": columns.vectors,
+    "vector default": columns.vector_texts,
+    "default value": columns.values,
+    "table option": tables.table_options,
+    "collation of new columns": collations.new_columns,
+    "database option": tables.database_options,
+    "system time": tables.system_time,
+    "binlog": tables.unlogged,
     "foreign key name": names.foreign_key_names,
-    "global index": names.global_marks,
-    "partial index": index_options.partial,
-    "unique partial index": index_options.unique_partial,
-    "index option": index_options.options,
-    "column option": column_options.storage,
-    "column reference": column_options.references,
-    "counter without index": column_options.counters,
-    "linear partitions": names.linear,
+    "global index": indexes.global_marks,
+    "partial index": indexes.partial,
+    "unique partial index": indexes.unique_partial,
+    "index option": indexes.options,
+    "column option": columns.storage,
+    "column reference": columns.references,
+    "counter without index": columns.counters,
+    "linear partitions": tables.linear,
 }
 _MYSQL: dict[str, Rule] = {
-    "index name": names.index_names,
+    "index name": indexes.index_names,
     "IF EXISTS": names.conditions,
-    "unknown option": table_options.mysql_options,
-    "text default": defaults.texts,
+    "unknown option": tables.unknown("mysql"),
+    "text default": columns.texts,
 }
 _MARIADB: dict[str, Rule] = {
-    "columns of an expression index": index_options.columns_alone,
-    "generated NOT NULL": clauses.generated_not_null,
-    "generated primary key": index_options.generated_primary_key,
-    "primary key dropped": index_options.dropped_primary_key,
-    "invisible index": clauses.invisible,
-    "newer collation": clauses.collations,
-    "default partition": clauses.default_partition,
-    "JSON NOT NULL": names.json_not_null,
-    "unknown option": table_options.mariadb_options,
+    "columns of an expression index": indexes.columns_alone,
+    "generated NOT NULL": columns.generated_not_null,
+    "generated primary key": indexes.generated_primary_key,
+    "primary key dropped": indexes.dropped_primary_key,
+    "invisible index": indexes.invisible,
+    "newer collation": collations.collations,
+    "default partition": tables.default_partition,
+    "JSON NOT NULL": columns.json_not_null,
+    "unknown option": tables.unknown("mariadb"),
     "validation": names.validation,
-    "random bytes": defaults.random_bytes,
-    "JSON cast": computed.json_casts,
-    "language of dates": defaults.dates,
+    "random bytes": columns.random_bytes,
+    "JSON cast": columns.json_casts,
+    "language of dates": columns.dates,
 }
 
 
-def all_edits(statement: Statement, server_type: str) -> tuple[list[Edit], list[str]]:
+def all_edits(statement: Targeted, server_type: str) -> tuple[list[Edit], list[str]]:
     """Return the edits for a server of this type, and the names of the differences; if no part is left, the edit removes all text."""
     rules = dict(_EVERYWHERE)
     if server_type != "tidb":
@@ -229,26 +216,26 @@ def all_edits(statement: Statement, server_type: str) -> tuple[list[Edit], list[
     notes: list[str] = []
     for name, rule in rules.items():
         # Each rule sees the original text: none depends on what another one changes.
-        made = rule(statement)
+        made = list(rule(statement))
         edits += made
         notes += [name] if made else []
     gone, reasons = parts_left_out(statement, server_type)
     # Several rules may take away overlapping texts; the widest edit wins.
     edits = outermost(edits)
     # An action of which nothing is left must take its comma along.
-    gone |= emptied(statement, edits) if has_words(statement.found[:2], "ALTER", "TABLE") else frozenset()
+    gone |= emptied(statement, edits) if statement.head == ("ALTER", "TABLE") else frozenset()
     # To the end of the text rather than of the tokens, so that no comment remains as a statement of its own.
     if len(gone) == len(statement.parts):
-        everything = (0, max(statement.found[-1].end, len(statement.text)), "")
+        everything = (0, max(statement.tokens[-1].end, len(statement.text)), "")
         return [everything], reasons or notes
     notes += [reason for reason in reasons if reason not in notes]
     # An edit inside a part that goes is pointless, and would overlap with the part's own edit.
     for span in spans(statement, gone):
         edits = [edit for edit in edits if not span[0] <= edit[0] < span[1]]
-        edits.append((*span, ""))
+        edits.append(span)
     # Nothing is changed for it, but whoever compares the tables should know.
-    if column := names.random_default(statement):
+    if column := columns.random_default(statement):
         notes.append(f"random default of {column}")
-    if server_type != "tidb" and (columns := computed.virtual_columns(statement)):
-        notes.append(f"virtual column of {', '.join(columns)}")
+    if server_type != "tidb" and (computed := columns.virtual_columns(statement)):
+        notes.append(f"virtual column of {', '.join(computed)}")
     return edits, notes

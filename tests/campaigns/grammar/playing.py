@@ -13,7 +13,7 @@ from pymysql.cursors import Cursor
 from storage_consumer.config.settings import Downstream
 from storage_consumer.ddl.rules.arrangement import unfolded
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
-from storage_consumer.ddl.rules.clauses import MARIADB_COLLATIONS
+from storage_consumer.ddl.rules.collations import MARIADB_COLLATIONS
 from storage_consumer.ddl.translate import action_for, refuse_what_may_not_run, safe_action
 from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.downstream.existing_names import matters_for

@@ -11,7 +11,7 @@ from storage_consumer.errors import NotReplicable
 from storage_consumer.feed.history import TableHistory, history_at
 from storage_consumer.feed.origins import origins
 from storage_consumer.model import DdlKind, TableColumn, TableDefinition, TableName, TableVersion
-from storage_consumer.sql.renamed_columns import renamed_columns
+from storage_consumer.sql.statement import statement_of
 
 ID = TableColumn(name="id", type="INT", is_pk=True, nullable=False)
 NAME = TableColumn(name="name", type="VARCHAR", precision=20)
@@ -127,7 +127,7 @@ def test_columns_that_move() -> None:
 def test_renamed_columns() -> None:
     """Both forms, several in one statement, names in any case; what only changes a column renames nothing."""
     query = "ALTER TABLE `t` CHANGE COLUMN `A` `b` INT, RENAME COLUMN c TO D, CHANGE e e BIGINT, RENAME INDEX x TO y"
-    assert renamed_columns(query) == {"b": "a", "d": "c"}
+    assert statement_of(query).renamed == {"b": "a", "d": "c"}
 
 
 @pytest.mark.parametrize(
