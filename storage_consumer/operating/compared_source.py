@@ -24,7 +24,6 @@ class ComparedSource:
     def __init__(self, reading: Reading, *, is_frozen: bool) -> None:
         """Read on this connection; `is_frozen`: whether nothing writes to the server, so that it is read as it is."""
         self._reading = reading
-        self._is_frozen = is_frozen
         self.shows_early = not is_frozen
         """Whether it may show the effect of a statement before its version, so that another cut may find fewer differences."""
 
@@ -34,16 +33,8 @@ class ComparedSource:
         Raises `NotComparable`, and what reading raises.
         """
         table = ComparedTable(self._reading, look.table)
-        here = self._structure(table) if self._is_frozen else self._structure_at(table, look)
-        return (table, here) if here is not None else None
-
-    def _structure(self, table: ComparedTable) -> TableShape | None:
-        self._reading.begin()
-        return table.structure()
-
-    def _structure_at(self, table: ComparedTable, look: TableLook) -> TableShape | None:
         try:
-            self._reading.begin_at(look.checkpoint)
+            self._begin(look.checkpoint)
             here = table.structure()
         except SnapshotLost as fault:
             # Where the checkpoint stands still, another look finds the same.
@@ -53,17 +44,20 @@ class ComparedSource:
                     "first, or raise tidb_gc_life_time at the source"
                 ) from fault
             raise
-        if here is not None and not here.is_view:
+        if not (here is None or here.is_view) and self.shows_early:
             self._reading.refuse_ignored(look.checkpoint, qualified(table.name))
-        return here
+        return (table, here) if here is not None else None
+
+    def _begin(self, ts: int) -> None:
+        if self.shows_early:
+            self._reading.begin_at(ts)
+        else:
+            self._reading.begin()
 
     def tables(self, ts: int) -> frozenset[TableName]:
         """Return the tables with rows of their own at a commit-ts; none where that cannot be known any more."""
         try:
-            if self._is_frozen:
-                self._reading.begin()
-            else:
-                self._reading.begin_at(ts)
+            self._begin(ts)
             found = self._reading.rows(
                 "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
             )

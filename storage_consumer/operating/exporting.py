@@ -27,7 +27,7 @@ from storage_consumer.downstream.reading import Pace, Reading
 from storage_consumer.errors import Abandoned, ConfigError, SnapshotLost
 from storage_consumer.exports.create_table import CreatedTable, is_temporary, read_create_table
 from storage_consumer.exports.writing import WrittenFile, data_file, database_file, metadata_file, table_file, view_file
-from storage_consumer.model import TableColumn, TableName
+from storage_consumer.model import TableName
 from storage_consumer.sql.table_names import table_names
 from storage_consumer.sql.tokens import qualified, tokens
 from storage_consumer.storage.base import Folder
@@ -113,7 +113,11 @@ def exported(
     Raises `ConfigError` where the source cannot be read as of a TSO, has no such table, or the folder holds anything; `SnapshotLost` where
     the source's garbage collection was faster, for one table again and again; and what storages and servers raise.
     """
-    _refuse_files(folder)
+    if (found := folder.any_object()) is not None:
+        raise ConfigError(
+            f"the folder for the export is not empty: it holds {found.path}. Give an empty one, or remove what an export that was "
+            "broken off has left"
+        )
     lost: list[str] = []
     writing = _Writing(folder)
     while True:
@@ -213,7 +217,11 @@ def _written(
         closing(_reading(source, pace)) as reading,
         _workers(source, pace, wishes.workers) as workers,
     ):
-        writing.snapshot = _held(keeper)
+        if keeper.kind != "tidb":
+            raise ConfigError("--source is no TiDB, so it cannot be read as of a commit-ts")
+        # The snapshot stays readable while this connection is open.
+        keeper.begin()
+        writing.snapshot = int(keeper.rows("SELECT @@tidb_current_ts")[0][0])
         names, views = ([wanted], {}) if isinstance(wanted, TableName) else _all_of(reading, writing.snapshot, wanted)
         judge(names)
         # First, since another right is needed for them.
@@ -298,25 +306,8 @@ def _over(tables: Iterable[TableName], views: Mapping[TableName, str]) -> dict[T
     return kept
 
 
-def _refuse_files(folder: Folder) -> None:
-    if (found := folder.any_object()) is not None:
-        raise ConfigError(
-            f"the folder for the export is not empty: it holds {found.path}. Give an empty one, or remove what an export that was "
-            "broken off has left"
-        )
-
-
 def _reading(source: Server, pace: Pace) -> Reading:
     return Reading(source.settings, source.password, "source", pace, doing="exporting")
-
-
-def _held(keeper: Reading) -> int:
-    """Return the TSO of a snapshot that stays readable while this connection is open."""
-    if keeper.kind != "tidb":
-        raise ConfigError("--source is no TiDB, so it cannot be read as of a commit-ts")
-    keeper.begin()
-    ((snapshot,),) = keeper.rows("SELECT @@tidb_current_ts")
-    return int(snapshot)
 
 
 def _local_time() -> str:
@@ -400,8 +391,11 @@ def _rows_of(work: _Work, workers: _Workers, writing: _Writing, number: int) -> 
         reading = free.get()
         try:
             reading.begin_at(work.snapshot)
-            table = ExportedTable(reading, work.table.name, work.table.key)
-            return _write(writing, table, work.created.carried, number, keys)
+            columns = work.created.carried
+            rows = list(ExportedTable(reading, work.table.name, work.table.key).rows(columns, keys))
+            if rows:
+                writing.put(data_file(work.table.name, number, columns, rows))
+            return len(rows)
         finally:
             free.put(reading)
 
@@ -417,11 +411,3 @@ def _results(running: Iterable[Future[int]], most: int) -> Iterator[int]:
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             yield from (one.result() for one in done)
     yield from (each.result() for each in waiting)
-
-
-def _write(writing: _Writing, table: ExportedTable, columns: Sequence[TableColumn], number: int, keys: KeyRange) -> int:
-    """Write one data file; return the number of its rows."""
-    rows = list(table.rows(columns, keys))
-    if rows:
-        writing.put(data_file(table.name, number, columns, rows))
-    return len(rows)

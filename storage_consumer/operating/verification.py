@@ -185,8 +185,11 @@ def verified(
         for key, result in open_tables.items():
             desk.put(key, result)
         done += _all(_Run(target, source, wishes, carried, desk, stop, heard), open_tables)
-        # The newest cut: what was created until then has come to the state, or comes at once.
-        there = _tables_at(source, max(result.checkpoint for result in done))
+        # The newest cut: what was created until then has come to the state, or comes at once. None if no table could be compared.
+        newest, there = max(result.checkpoint for result in done), frozenset[TableName]()
+        if newest:
+            with closing(source(Pace())) as one:
+                there = one.tables(newest)
         known_now, rules = desk.known(), _rules(wishes)
         unknown = (name for name in there if key_of(name) not in known_now and rules.matches(name.schema, name.table))
         return VerifyReport(
@@ -195,14 +198,6 @@ def verified(
             seconds=round(time.monotonic() - began, 3),
             unknown=tuple(sorted(unknown)),
         )
-
-
-def _tables_at(source: OpensSource, ts: int) -> frozenset[TableName]:
-    """Return the tables of the source at a commit-ts; none if no table could be compared."""
-    if not ts:
-        return frozenset()
-    with closing(source(Pace())) as one:
-        return one.tables(ts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +252,20 @@ def _results(
     run: _Run, tables: Mapping[str, TableResult], begin: Callable[[TableVerification], Future[TableVerification]]
 ) -> Iterator[TableResult]:
     """Yield the results of these tables. One whose differences do not count yet keeps no worker from another table."""
-    running = {begin(_work(run, key, result)) for key, result in tables.items()}
+    running = {
+        begin(
+            TableVerification(
+                table_key=key,
+                wishes=run.wishes,
+                desk=run.desk,
+                schema=run.target.settings.state_schema,
+                stop=run.stop,
+                carried=run.carried,
+                result=result,
+            )
+        )
+        for key, result in tables.items()
+    }
     aside: list[TableVerification] = []
     while running or aside:
         ended, running = wait(running, timeout=JUDGED_EVERY if aside else None, return_when=FIRST_COMPLETED)
@@ -268,18 +276,6 @@ def _results(
         aside = [work for work, verdict in verdicts if verdict == "later"]
         if aside and not running and run.stop.wait(JUDGED_EVERY):
             raise Abandoned("the comparison was broken off")
-
-
-def _work(run: _Run, key: str, result: TableResult) -> TableVerification:
-    return TableVerification(
-        table_key=key,
-        wishes=run.wishes,
-        desk=run.desk,
-        schema=run.target.settings.state_schema,
-        stop=run.stop,
-        carried=run.carried,
-        result=result,
-    )
 
 
 def _told(run: _Run, work: TableVerification) -> TableResult:

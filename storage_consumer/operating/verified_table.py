@@ -6,7 +6,6 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypedDict
 
@@ -248,7 +247,11 @@ class TableVerification:
         look, last = aside.look, aside.look.checkpoint + (_EARLY << TSO_PHYSICAL_SHIFT)
         try:
             now = self.desk.now(self.table_key)
-            version = self.desk.next_statement(look.table, _first(aside), last)
+            # From which version on a statement may explain what differs, also one that was run between two cuts. One at exactly the
+            # first cut may have been run after it; a finished one at the lower border does not count.
+            spans, first = aside.result.spans, look.checkpoint
+            first = first if not spans or spans[0].checkpoint == first else spans[0].checkpoint - 1
+            version = self.desk.next_statement(look.table, first, last)
         except TransientError:
             if is_over:
                 raise
@@ -288,7 +291,10 @@ class TableVerification:
                     self._deadline = 0.0
                     return cut
             self.ends.target.end()
-            self._wait(passes or "statements run on it one after the other")
+            if time.monotonic() >= self._deadline:
+                why = passes or "statements run on it one after the other"
+                raise NotComparable(f"it was not at rest for {self.wishes.wait:g} s (--wait): {why}")
+            self._rest(_PAUSE)
 
     def _look(self) -> tuple[TableLook, str]:
         """Take a snapshot of the target; return what it says of the table, and what stands in the way for now; empty if nothing."""
@@ -315,7 +321,10 @@ class TableVerification:
             return None
         opened = self.ends.source.opened(look)
         if opened is None or there is None:
-            return _Cut(look, self._lacking(is_here=opened is not None, is_there=there is not None))
+            found = StructureFound()
+            if (opened is None) != (there is None):
+                found.differences.append(NOT_AT_SOURCE if opened is None else "the target lacks the table")
+            return _Cut(look, found)
         source, here = opened
         left_out = self.carried.lacking(look.table, [column.name for column in here.columns])
         folded = {*map(folded_name, left_out)}
@@ -324,18 +333,6 @@ class TableVerification:
         structure = compared(without(here, lacking), there)
         shapes = (without(here, folded), without(there, folded))
         return _Cut(look, structure, _Both(source, target, shapes), tuple(left_out))
-
-    def _lacking(self, *, is_here: bool, is_there: bool) -> StructureFound:
-        """Return what it means that a side lacks the table."""
-        found = StructureFound()
-        if is_here != is_there:
-            found.differences.append("the target lacks the table" if is_here else NOT_AT_SOURCE)
-        return found
-
-    def _wait(self, why: str) -> None:
-        if time.monotonic() >= self._deadline:
-            raise NotComparable(f"it was not at rest for {self.wishes.wait:g} s (--wait): {why}")
-        self._rest(_PAUSE)
 
     def _rest(self, seconds: float) -> None:
         if self.stop.wait(seconds):
@@ -362,11 +359,12 @@ class TableVerification:
             self._finish(Outcome.DIFFERENT if self.result.structure else same)
             return
         both.source.layout, both.target.layout = layout.source, layout.target
-        with closing(_Side()) as side:
+        # Its thread asks the target while this one asks the source.
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="verify") as side:
             if self.wishes.how == "quick":
                 self.result = _counted(self.result, both, side)
             else:
-                self._compare_rows(cut.look, Comparison((both.source, both.target), layout, self._found, side.executor))
+                self._compare_rows(cut.look, Comparison((both.source, both.target), layout, self._found, side))
         equal = not (self._found.counts.total() or self.result.structure or self.result.different_rows)
         self._finish(Outcome.EQUAL if equal else Outcome.DIFFERENT)
 
@@ -433,32 +431,15 @@ class TableVerification:
         self.result = replace(self.result, outcome=outcome, after=None, spans=spans)
 
 
-class _Side:
-    """The thread that asks the target while this one asks the source."""
-
-    def __init__(self) -> None:
-        self.executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="verify")
-
-    def close(self) -> None:
-        self.executor.shutdown()
-
-
-def _counted(result: TableResult, both: _Both, side: _Side) -> TableResult:
+def _counted(result: TableResult, both: _Both, side: ThreadPoolExecutor) -> TableResult:
     """Return the result with the numbers of rows of both sides."""
-    counted = side.executor.submit(both.target.count)
+    counted = side.submit(both.target.count)
     try:
         source = both.source.count()
     finally:
         counted.exception()
     target = counted.result()
     return replace(result, rows=source, missing=max(0, source - target), extra=max(0, target - source))
-
-
-def _first(aside: _SetAside) -> int:
-    """Return from which version on a statement may explain what differs, also one that was run between two cuts."""
-    spans, last = aside.result.spans, aside.look.checkpoint
-    # One at exactly the first cut may have been run after it; a finished one at the lower border does not count.
-    return last if not spans or spans[0].checkpoint == last else spans[0].checkpoint - 1
 
 
 def _is_settled_since(look: TableLook, now: TableLook) -> bool:

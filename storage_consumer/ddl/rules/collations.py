@@ -36,7 +36,11 @@ def database_defaults(statement: Targeted) -> Iterator[Edit]:
 def table_defaults(statement: Targeted) -> Iterator[Edit]:
     """Write the source's defaults into a CREATE TABLE that names none, if the target's database has others."""
     wanted, end = statement.source_collation, statement.body[1]
-    if statement.creates and statement.collation not in (None, "", wanted) and not statement.find(_EITHER, end, depth=0):
+    if (
+        statement.creates
+        and statement.collation not in (None, "", wanted)
+        and not statement.find(_EITHER, end, depth=0)
+    ):
         at = statement.tokens[end].end
         yield at, at, f" DEFAULT CHARACTER SET {wanted.partition('_')[0]} COLLATE {wanted}"
 
