@@ -22,7 +22,6 @@ from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.document import load_document
 from storage_consumer.monitoring.report import Phase
-from storage_consumer.monitoring.status import is_reported
 from storage_consumer.monitoring.wording import load_progress
 from storage_consumer.operating.exporting import Exported, ExportWishes, exported
 from storage_consumer.operating.requested_load import meant_table, refuse_running, request_load
@@ -198,8 +197,7 @@ def _rate(desk: StateStore, rows: Sequence[LoadRow]) -> float | None:
     """Return how many rows per second the consumer reads, of copies and changes together; None where nothing is loaded now."""
     if not any(row.load.phase == LoadPhase.LOADING for row in rows):
         return None
-    snapshot = desk.snapshot()
-    report = snapshot.report if is_reported(snapshot) else None
+    report = desk.snapshot().reported
     # Between rounds, and while all loads are paused, it would be the rate of before.
     return report.rows_per_second if report and report.phase == Phase.APPLYING else None
 

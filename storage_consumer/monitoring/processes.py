@@ -6,7 +6,6 @@ import os
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,65 +51,38 @@ class ProcessLook:
 
 
 def _look(port: int) -> Processes:
-    memory, counts = Counter[str](), Counter[str]()
-    sockets = _sockets(port)
-    connections = set[str]()
-    for pid, resident in _family(os.getpid()):
-        kind = _kind(pid)
-        memory[kind] += resident * _PAGE
-        counts[kind] += 1
-        connections |= sockets & _links(pid)
-    return Processes(memory=dict(memory), counts=dict(counts), connections=len(connections))
-
-
-def _family(root: int) -> Iterator[tuple[int, int]]:
-    """Yield number and resident pages of a process and all below it."""
-    children: defaultdict[int, list[int]] = defaultdict(list)
-    resident: dict[int, int] = {}
-    for folder in _PROC.iterdir():
+    own, children, found = os.getpid(), defaultdict[int, list[int]](list), dict[int, tuple[str, int]]()
+    for file in _PROC.glob("[0-9]*/stat"):
         # A process may end meanwhile.
-        with suppress(OSError, ValueError, IndexError):
-            pid = int(folder.name)
+        with suppress(OSError):
             # The name of a program may hold spaces and brackets; the columns begin behind its last bracket.
-            columns = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            head, _, rest = file.read_text(encoding="utf-8", errors="replace").rpartition(")")
+            pid, columns = int(file.parent.name), rest.split()
             children[int(columns[_PARENT])].append(pid)
-            resident[pid] = int(columns[_RESIDENT])
-    waiting = [root]
+            found[pid] = head.partition("(")[2], int(columns[_RESIDENT])
+    memory, counts, links, waiting = Counter[str](), Counter[str](), set[str](), [own]
     while waiting:
         pid = waiting.pop()
         waiting += children[pid]
-        yield pid, resident.get(pid, 0)
-
-
-def _kind(pid: int) -> str:
-    if pid == os.getpid():
-        return "driver"
-    name = ""
-    with suppress(OSError):
-        name = (_PROC / str(pid) / "comm").read_text(encoding="utf-8", errors="replace").strip()
-    if name == "java":
-        return "jvm"
-    return "worker" if name.startswith(("python", "pyspark")) else "other"
+        name, resident = found.get(pid, ("", 0))
+        kind = "jvm" if name == "java" else "worker" if name.startswith(("python", "pyspark")) else "other"
+        kind = "driver" if pid == own else kind
+        memory[kind] += resident * _PAGE
+        counts[kind] += 1
+        for each in _PROC.glob(f"{pid}/fd/*"):
+            with suppress(OSError):
+                links.add(str(each.readlink()))
+    return Processes(memory=dict(memory), counts=dict(counts), connections=len(links & _sockets(port)))
 
 
 def _sockets(port: int) -> set[str]:
     """Return the links of all established TCP connections of this machine to a port of another socket."""
-    found = set[str]()
+    lines = list[str]()
     for table in ("tcp", "tcp6"):
         with suppress(OSError):
-            lines = (_PROC / "self" / "net" / table).read_text(encoding="ascii").splitlines()[1:]
-            found |= {f"socket:[{columns[_INODE]}]" for columns in map(str.split, lines) if _leads_to(columns, port)}
-    return found
-
-
-def _leads_to(columns: list[str], port: int) -> bool:
-    return columns[_STATE] == _ESTABLISHED and int(columns[_REMOTE].rpartition(":")[2], 16) == port
-
-
-def _links(pid: int) -> set[str]:
-    found = set[str]()
-    with suppress(OSError):
-        for file in (_PROC / str(pid) / "fd").iterdir():
-            with suppress(OSError):
-                found.add(str(file.readlink()))
-    return found
+            lines += (_PROC / "self" / "net" / table).read_text(encoding="ascii").splitlines()[1:]
+    return {
+        f"socket:[{columns[_INODE]}]"
+        for columns in map(str.split, lines)
+        if columns[_STATE] == _ESTABLISHED and int(columns[_REMOTE].rpartition(":")[2], 16) == port
+    }

@@ -12,6 +12,8 @@ from storage_consumer.plan.table_state import TableState
 from storage_consumer.summary import slowest
 from storage_consumer.verifying.result import TableResult
 
+FRESH = 30.0
+"""Seconds after which a report no longer tells what its writer is doing."""
 SHOWN_CHARACTERS = 4_000
 """Most characters of a statement in a `JournalEntry`."""
 
@@ -106,6 +108,11 @@ class Snapshot:
     report: Report | None = None
     report_age: float = 0.0
     """Seconds since the report was stored."""
+
+    @property
+    def reported(self) -> Report | None:
+        """The report, if it tells what the writer is doing now."""
+        return self.report if self.writer and self.report_age <= FRESH else None
 
     @property
     def needed(self) -> int:

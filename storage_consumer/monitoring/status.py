@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from storage_consumer.amounts import some_of
 from storage_consumer.clock import span
@@ -32,8 +32,6 @@ from storage_consumer.plan.table_state import STOPPED, TableState
 from storage_consumer.plan.table_words import OR_BY_HAND
 from storage_consumer.verifying.result import Outcome, TableResult
 
-FRESH = 30.0
-"""Seconds after which a report no longer tells what its writer is doing."""
 STALLED = 300.0
 """Seconds that the bucket's checkpoint may lie back before the source counts as stalled. TiCDC moves it every few seconds."""
 _BEHIND = (*STOPPED, TableState.WAITING, TableState.LOADING)
@@ -110,7 +108,7 @@ class Status:
     @property
     def is_reported(self) -> bool:
         """Whether the report tells what the writer is doing now."""
-        return is_reported(self.snapshot)
+        return self.snapshot.reported is not None
 
 
 def commands_in(text: str) -> tuple[str, ...]:
@@ -158,53 +156,49 @@ def judged(
     lonely = needs_writer and not snapshot.writer
     health = verdict(
         is_alone=lonely,
-        is_retrying=_is_retrying(snapshot),
+        is_retrying=snapshot.reported is not None and snapshot.reported.phase == Phase.RETRYING,
         has_stopped=bool(stopped),
         is_unequal=bool(different) or any(table.quarantined for table in snapshot.tables),
         ahead=seconds_ahead(_claimed(snapshot), snapshot.now),
         is_late=bool(late),
     )
-    shown = (each for each in snapshot.tables if each.state != TableState.DROPPED)
-    status = Status(
+    # One that is lost is halted too.
+    counts = Counter(
+        TableState.HALTED if each.state == TableState.LOST else snapshot.shown(each)
+        for each in snapshot.tables
+        if each.state != TableState.DROPPED
+    )
+    found = filter(None, (_found_by_verify(different), _skew(snapshot), late))
+    return Status(
         health=health,
-        reasons=(),
+        reasons=tuple(_reasons(snapshot, stopped, counts.total(), found, lonely=lonely)),
         snapshot=snapshot,
         lag=lag_of(snapshot.checkpoint, snapshot.now),
         lag_running=lag_of(snapshot.checkpoint_running, snapshot.now),
         source_lag=lag_of(snapshot.storage_checkpoint, snapshot.now),
         seconds_left=snapshot.report.work.seconds_left if snapshot.report and snapshot.report.work else None,
-        counts=dict(sorted(Counter(_counted(each, snapshot) for each in shown).items())),
+        counts={str(state): count for state, count in sorted(counts.items())},
         tables=tables,
         statements=snapshot.statements,
     )
-    found = filter(None, (_found_by_verify(different), _skew(snapshot), late))
-    reasons = _reasons(status, stopped, found, lonely=lonely)
-    return replace(status, reasons=tuple(reasons))
 
 
-def is_reported(snapshot: Snapshot) -> bool:
-    """Return whether the report tells what the writer is doing now."""
-    return bool(snapshot.report and snapshot.writer and snapshot.report_age <= FRESH)
-
-
-def _is_retrying(snapshot: Snapshot) -> bool:
-    return bool(is_reported(snapshot) and snapshot.report and snapshot.report.phase == Phase.RETRYING)
-
-
-def _reasons(status: Status, stopped: list[TableStatus], found: Iterable[str], *, lonely: bool) -> Iterator[str]:
-    """Yield why the feed is not healthy, and what else is odd; `found`: what `verify`, the clocks and the lag tell."""
-    snapshot, report = status.snapshot, status.report
+def _reasons(
+    snapshot: Snapshot, stopped: list[TableStatus], total: int, found: Iterable[str], *, lonely: bool
+) -> Iterator[str]:
+    """Yield why the feed is not healthy, and what else is odd; `total`: tables in all, `found`: what `verify`, the clocks and the lag tell."""
+    report = snapshot.report
     if lonely:
         last = f"; {snapshot.last_writer} was the last" if snapshot.last_writer else ""
         how = "; it ended" if report and report.phase == Phase.ENDED else ""
         error = f". Its error was: {report.retry}" if how and report and report.retry else ""
         do = _WRITABLE if snapshot.read_only else "start `storage-consumer run`"
         yield f"nobody writes{last}{how}: {do}{error}"
-    if _is_retrying(snapshot) and report:
-        yield f"the writer has been retrying for {span(report.lasted(snapshot.now, snapshot.report_age))}: {report.retry}"
+    if (now := snapshot.reported) is not None and now.phase == Phase.RETRYING:
+        yield f"the writer has been retrying for {span(now.lasted(snapshot.now, snapshot.report_age))}: {now.retry}"
     if stopped:
         paused = sum(each.state == TableState.PAUSED for each in stopped)
-        by_itself, of = len(stopped) - paused, f"of {sum(status.counts.values()):,} tables"
+        by_itself, of = len(stopped) - paused, f"of {total:,} tables"
         numbers = [f"{by_itself:,} {of} halted"] if by_itself else []
         numbers += [f"{paused:,} {of} paused by an operator"] if paused else []
         yield f"{', '.join(numbers)}; the others go on"
@@ -212,7 +206,7 @@ def _reasons(status: Status, stopped: list[TableStatus], found: Iterable[str], *
         rows = sum(table.quarantined for table in unequal)
         yield f"{_some(rows, 'row')} of {_some(len(unequal), 'table')} in the quarantine: the target is not equal to the source there"
     yield from found
-    if snapshot.writer and not status.is_reported:
+    if snapshot.writer and snapshot.reported is None:
         yield _silence(snapshot)
     stalled = _source_lag(snapshot)
     if stalled is not None and stalled > STALLED and snapshot.writer:
@@ -259,16 +253,15 @@ def _late(snapshot: Snapshot, limit: float | None) -> str:
 
 def _source_lag(snapshot: Snapshot) -> float | None:
     """Return how old the bucket's checkpoint was when it was read, as far as anybody said."""
-    report = snapshot.report
-    if report is None or not is_reported(snapshot) or report.source_checkpoint < snapshot.storage_checkpoint:
+    report = snapshot.reported
+    if report is None or report.source_checkpoint < snapshot.storage_checkpoint:
         return lag_of(snapshot.storage_checkpoint, snapshot.now)
     return report.source_lag(snapshot.now, snapshot.report_age)
 
 
 def _claimed(snapshot: Snapshot) -> int:
     """Return the bucket's checkpoint, be it believed or not."""
-    refused = snapshot.report.refused_checkpoint if snapshot.report and is_reported(snapshot) else 0
-    return refused or snapshot.storage_checkpoint
+    return (snapshot.reported and snapshot.reported.refused_checkpoint) or snapshot.storage_checkpoint
 
 
 def _skew(snapshot: Snapshot) -> str:
@@ -390,8 +383,3 @@ def _healing(result: TableResult | None, state: TableState) -> tuple[str, ...]:
 def _decision(table: Table) -> str:
     outcome = f"refused: {table.refusal}" if table.refusal else "no consumer has seen it yet"
     return f"{table.decision} by {table.decided_by} at {table.decided_at} UTC; {outcome}"
-
-
-def _counted(table: Table, snapshot: Snapshot) -> str:
-    """Return the state under which a table is counted."""
-    return TableState.HALTED if table.state == TableState.LOST else snapshot.shown(table)

@@ -80,7 +80,7 @@ def is_own(process: Report, snapshot: Snapshot) -> bool:
 
 def progress(status: Status) -> Work | None:
     """Return how far the running round is; None if none runs, or it has nothing to read."""
-    work = status.report.work if status.report and status.is_reported else None
+    work = status.snapshot.reported and status.snapshot.reported.work
     return work if work and work.steps else None
 
 

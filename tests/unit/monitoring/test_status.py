@@ -12,8 +12,8 @@ from storage_consumer.driver.remedies import table_command, with_a_way_on
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.monitoring.health import OVERDUE, Health, lag_of
 from storage_consumer.monitoring.report import Phase, Report, Work
-from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
-from storage_consumer.monitoring.status import FRESH, STALLED, Status, commands_in, judged
+from storage_consumer.monitoring.snapshot import FRESH, Snapshot, Statement, Table
+from storage_consumer.monitoring.status import STALLED, Status, commands_in, judged
 from storage_consumer.monitoring.wording import doing
 from storage_consumer.plan.loads import Load, LoadPhase, clock_of
 from storage_consumer.plan.selection import AT_A_START
