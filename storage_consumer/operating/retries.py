@@ -7,7 +7,7 @@ value is held by the former state of another quarantined one waits for that one.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -24,11 +24,10 @@ from storage_consumer.driver.context import RoundContext
 from storage_consumer.errors import NotReplicable, RowRefused
 from storage_consumer.job.lossy_columns import check
 from storage_consumer.job.match import table_work
-from storage_consumer.job.spec import JobSpec, TablePlan, VersionPlan
+from storage_consumer.job.spec import JobSpec, TablePlan
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, TableVersion, folded_name
 from storage_consumer.order.key_digest import key_signature
-from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import RowStep
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.telemetry import Log
@@ -50,25 +49,34 @@ class QuarantineRetries:
     def __call__(self, context: RoundContext, busy: Collection[str]) -> None:
         """Try the rows again that operators asked for; those of tables that are `busy` wait."""
         asked = self._state.quarantine.asked()
-        if asked:
-            held = {*busy, *_unsettled(context.manager), *_loading(context.manager)}
-            asked = [entry for entry in asked if entry.table_key not in held]
+        if not asked:
+            return
+        manager = context.manager
+        # Tables whose copies are being written hold parts of them, and no state that the source ever had.
+        held = {*busy, *(key for key, table in manager.tables.items() if table.status.loading)}
+        # Nor may a table have a row where a statement was started and is not known to have ended: it may be as that leaves it.
+        held |= {
+            key
+            for ddl in manager.touches.pending()
+            if ddl.step.identity in manager.backlog.started
+            for key in ddl.touches
+        }
+        asked = [entry for entry in asked if entry.table_key not in held]
         if not asked:
             return
         # Tasks of earlier windows can commit nothing from here on.
         spec = self._spec(context)
-        names = {entry.table_key: self._place(context, entry) for entry in asked}
+        names = {}
+        for entry in asked:
+            own = manager.tables.get(entry.table_key)
+            names[entry.table_key] = (
+                manager.selection.routes.target(own.name) if own else TableName(schema=entry.schema, table=entry.table)
+            )
         there = context.target.describe({name.folded() for name in names.values()})
         with closing(FencedConnection(spec, self._password, 0)) as fenced:
             for entry in asked:
                 self._retry(context, fenced, entry, there.get(names[entry.table_key].folded()))
-        context.manager.quarantined.replace(self._state.quarantine.entries())
-
-    def _place(self, context: RoundContext, entry: AskedEntry) -> TableName:
-        """Return the name of an entry's table in the target."""
-        table = context.manager.tables.get(entry.table_key)
-        name = TableName(schema=entry.schema, table=entry.table)
-        return context.manager.selection.routes.target(table.name) if table else name
+        manager.quarantined.replace(self._state.quarantine.entries())
 
     def _retry(
         self, context: RoundContext, fenced: FencedConnection, entry: AskedEntry, there: TargetTable | None
@@ -118,18 +126,6 @@ class QuarantineRetries:
         )
 
 
-def _unsettled(manager: ConsumerManager) -> Iterator[str]:
-    """Yield the tables that a statement touches which was started and is not known to have ended: they may be as it leaves them."""
-    for ddl in manager.touches.pending():
-        if ddl.step.identity in manager.backlog.started:
-            yield from ddl.touches
-
-
-def _loading(manager: ConsumerManager) -> Iterator[str]:
-    """Yield the tables whose copies are being written: they hold some parts of them, and no state that the source ever had."""
-    return (key for key, table in manager.tables.items() if table.status.loading)
-
-
 def _work(context: RoundContext, entry: AskedEntry, there: TargetTable | None) -> TablePlan:
     """Return what is needed to write the row of an entry; raise `NotReplicable` if it may not be written to its table as the table is now."""
     table = context.manager.tables.get(entry.table_key)
@@ -154,13 +150,23 @@ def _work(context: RoundContext, entry: AskedEntry, there: TargetTable | None) -
     kept = [(name, kind) for name, kind, _ in json.loads(entry.written_columns)]
     if kept != [(column.name, column.kind.value) for column in work.written]:
         raise NotReplicable(f"the target's table has other columns than when the row was refused: {_HOW}")
-    _check_values(work.versions[place], entry.line)
+    version = work.versions[place]
+    values: list[str | None] = [None] * len(version.layout.columns)
+    for at, text in zip(version.written, decode_line(entry.line), strict=True):
+        values[at] = text
+    try:
+        # The target would silently change such a value.
+        check(tuple(values), version.limits)
+    except ValueError as fault:
+        raise NotReplicable(str(fault)) from fault
     return work
 
 
 def _structure(context: RoundContext, entry: AskedEntry, table: TableConsumer) -> tuple[TableDefinition, Upstream]:
     """Return the structure of an entry's row, and how its values are written; raise `NotReplicable` if the table has another one now."""
-    reached, upstream = _reached(context.manager, table), context.config.upstream
+    # Rows go up to a statement that still waits, and statements before it have run.
+    waiting = (ddl.step.version - 1 for ddl in context.manager.touches.pending() if table.key in ddl.touches)
+    reached, upstream = min((table.checkpoint, *waiting)), context.config.upstream
     # A row of a copy has the structure as of the copy, which no schema file may ever have shown.
     if not entry.version:
         if table.timeline.has_statement(entry.commit_ts + 1, reached):
@@ -192,20 +198,3 @@ def _structure_of_copy(entry: AskedEntry, name: TableName) -> TableDefinition:
         path=entry.path,
         checksum=0,
     )
-
-
-def _reached(manager: ConsumerManager, table: TableConsumer) -> int:
-    """Return up to which commit-ts statements of a table have run (inclusive): rows go up to a statement that still waits."""
-    waiting = (ddl.step.version - 1 for ddl in manager.touches.pending() if table.key in ddl.touches)
-    return min((table.checkpoint, *waiting))
-
-
-def _check_values(version: VersionPlan, line: bytes) -> None:
-    """Raise `NotReplicable` for a value that the target would silently change."""
-    values: list[str | None] = [None] * len(version.layout.columns)
-    for place, text in zip(version.written, decode_line(line), strict=True):
-        values[place] = text
-    try:
-        check(tuple(values), version.limits)
-    except ValueError as fault:
-        raise NotReplicable(str(fault)) from fault
