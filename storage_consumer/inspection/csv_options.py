@@ -475,17 +475,14 @@ class _Trial:
         """Yield row number and text of each field that can only be NULL."""
         columns = row_columns(sample.definition, sample.virtual)
         skip, quoting = len(prefix_forms(hypothesis.prefix)), bool(hypothesis.frame.quote)
+        may_be_older = hypothesis.prefix.commit_ts and sample.definition.is_ddl
         for number, row in enumerate(self.tokens(hypothesis, sample) or (), start=1):
             values = row[skip:]
             # Fields can be assigned to columns only where all of them are there.
-            if len(values) != len(columns) or self._is_older(row, sample, hypothesis):
+            if len(values) != len(columns) or (may_be_older and int(row[0].text) <= sample.definition.version):
                 continue
             pairs = zip(values, columns, strict=True)
             yield from ((number, token.text) for token, column in pairs if is_null(token, column, quoting=quoting))
-
-    def _is_older(self, row: tuple[Field, ...], sample: Sample, hypothesis: _Hypothesis) -> bool:
-        known = hypothesis.prefix.commit_ts and sample.definition.is_ddl
-        return known and int(row[0].text) <= sample.definition.version
 
     def encodings(self, used: list[Sample], frame: Frame, options: CsvOptions) -> tuple[list[BinaryEncoding], set[str]]:
         """Return the binary encodings under which the decoder reads the samples, and the samples that it reads under none.

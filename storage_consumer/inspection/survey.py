@@ -6,16 +6,16 @@ Memory grows with the directories, not the files.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from storage_consumer.errors import FilesMissing, MalformedSchemaFile
 from storage_consumer.inspection.column_history import known_virtual
 from storage_consumer.model import SchemaFile, StoredObject, TableDefinition
 from storage_consumer.poll.odd_folders import Copies
-from storage_consumer.poll.schema_file import parse_schema_file
+from storage_consumer.poll.schema_file import read_definition
 from storage_consumer.sql.parse import parsed
-from storage_consumer.storage.base import Storage, read_schema_file
+from storage_consumer.storage.base import Storage
 from storage_consumer.storage.paths import (
     COPY,
     DataDirectory,
@@ -260,8 +260,7 @@ def definitions_of_others(storage: Storage, seen: Survey, samples: Samples) -> N
     """Read the newest schema file of each table without a sample, up to the limit."""
     for table_dir in sorted({*seen.schemas, *seen.old_schemas} - samples.definitions.keys()):
         if samples.schema_files < MOST_SCHEMA_FILES and (versions := seen.versions(table_dir)):
-            newest = max(versions)
-            samples.definitions[table_dir] = list(_read(storage, table_dir, {newest: versions[newest]}, samples))
+            samples.definitions[table_dir] = list(_read(storage, [versions[max(versions)]], samples))
 
 
 def leave_out_copies(storage: Storage, seen: Survey) -> None:
@@ -276,9 +275,9 @@ def leave_out_copies(storage: Storage, seen: Survey) -> None:
     for table_dir in sorted(tables, key=lambda each: (each.count("/"), each)):
         if (table_dir.count("/") > 1 or is_of_file_system(table_dir)) and not copies.holds(f"{table_dir}/"):
             versions = seen.versions(table_dir)
-            newest, unheeded = max(versions), Samples()
-            for found in _read(storage, table_dir, {newest: versions[newest][:1]}, unheeded):
-                stored = versions[newest][0]
+            stored = versions[max(versions)][0]
+            # Its oddities are told where it is read for the table.
+            for found in _read(storage, [[stored]], Samples()):
                 file = SchemaFile(stored=stored, table_dir=table_dir, version=found.version, checksum=found.checksum)
                 copies.is_one(file, found.name, roots, tables)
     seen.without(copies)
@@ -314,28 +313,22 @@ def _definitions(
     if table_dir not in samples.definitions:
         versions = seen.versions(table_dir)
         # The newest ones, since a history has to be without gaps up to a version to show virtual columns.
-        wanted = dict(sorted(versions.items())[-PER_TABLE:])
-        samples.definitions[table_dir] = list(_read(storage, table_dir, wanted, samples))
+        wanted = [versions[each] for each in sorted(versions)[-PER_TABLE:]]
+        samples.definitions[table_dir] = list(_read(storage, wanted, samples))
     known = samples.definitions[table_dir]
     if all(each.version != version for each in known):
-        known.extend(_read(storage, table_dir, {version: seen.versions(table_dir)[version]}, samples))
+        known.extend(_read(storage, [seen.versions(table_dir)[version]], samples))
     return known
 
 
-def _read(
-    storage: Storage, table_dir: str, wanted: Mapping[int, Iterable[StoredObject]], samples: Samples
-) -> Iterator[TableDefinition]:
-    for version, files in wanted.items():
+def _read(storage: Storage, wanted: Iterable[Iterable[StoredObject]], samples: Samples) -> Iterator[TableDefinition]:
+    for files in wanted:
         for stored in files:
             if samples.schema_files >= MOST_SCHEMA_FILES:
                 return
             samples.schema_files += 1
-            path = parse_other(stored.path)
-            checksum = path.checksum if isinstance(path, SchemaPath) else None
             try:
-                definition = parse_schema_file(
-                    read_schema_file(storage, stored.path), stored.path, version, checksum, table_dir=table_dir
-                )
+                definition = read_definition(storage, stored.path)
             except (FileNotFoundError, FilesMissing, MalformedSchemaFile) as error:
                 samples.warnings.append(str(error))
                 continue

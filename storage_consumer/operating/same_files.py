@@ -26,9 +26,9 @@ from storage_consumer.checkpoint.structures import record_of
 from storage_consumer.errors import ConfigError, MalformedSchemaFile, StorageUnavailable
 from storage_consumer.model import StoredObject, sequence_name
 from storage_consumer.plan.finished_files import Finished, digest_of, has_size, is_mark
-from storage_consumer.poll.schema_file import parse_schema_file
-from storage_consumer.storage.base import Storage, read_schema_file, read_up_to
-from storage_consumer.storage.paths import DataName, SchemaPath, parse_data_name, parse_other
+from storage_consumer.poll.schema_file import read_definition
+from storage_consumer.storage.base import Storage, read_up_to
+from storage_consumer.storage.paths import DataName, parse_data_name
 
 _SHOWN = 10
 """Number of paths that are kept for a message; the others are only counted."""
@@ -178,11 +178,8 @@ def _same_contents(storage: Storage, former: Storage, files: Iterable[StoredObje
 
 def _difference(storage: Storage, file: KeptFile) -> str:
     """Return how a schema file differs from what was stored of it; empty if it does not."""
-    parsed = parse_other(file.path)
-    checksum = parsed.checksum if isinstance(parsed, SchemaPath) else None
     try:
-        content = read_schema_file(storage, file.path)
-        definition = parse_schema_file(content, file.path, file.version, checksum, table_dir=file.table_dir)
+        definition = read_definition(storage, file.path)
     except FileNotFoundError:
         return f"{file.path}: it was listed but is gone"
     except MalformedSchemaFile as fault:

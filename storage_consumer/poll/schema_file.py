@@ -13,6 +13,8 @@ from storage_consumer.errors import MalformedSchemaFile
 from storage_consumer.model import DdlKind, TableColumn, TableDefinition, TableName, TableVersion, folded_name
 from storage_consumer.plan.steps import key_of
 from storage_consumer.sql.tokens import tokens
+from storage_consumer.storage.base import Storage, read_schema_file
+from storage_consumer.storage.paths import SchemaPath, parse_other
 
 _FORMATS = (0, 1)
 """Known file format versions; TiCDC writes 1, and hashes the file as version 0."""
@@ -80,6 +82,14 @@ def parse_schema_file(content: bytes, path: str, version: int, checksum: int | N
         checksum=(computed or 0) if checksum is None else checksum,
         warnings=(*_oddities(document), *name_warnings, *verified),
     )
+
+
+def read_definition(storage: Storage, path: str) -> TableDefinition:
+    """Return the definition in the schema file at a path; raise `FileNotFoundError`, and as `parse_schema_file` does."""
+    found = parse_other(path)
+    assert isinstance(found, SchemaPath), path
+    content = read_schema_file(storage, path)
+    return parse_schema_file(content, path, found.version, found.checksum, table_dir=found.table_dir)
 
 
 def schema_checksum(text: str) -> int | None:
@@ -220,10 +230,10 @@ def _identity(schema: str, table: str, table_dir: str) -> tuple[TableName, tuple
     """Return the table's name: the pair in the file, unless it is exactly the swapped pair of the path."""
     stated = TableName(schema=schema, table=table)
     # An id in place of a path says nothing about names.
-    if table_dir.isdecimal() or table_dir == _directory(schema, table):
+    if table_dir.isdecimal() or table_dir == directory_of(stated):
         return stated, ()
-    if table and table_dir == _directory(table, schema):
-        swapped = TableName(schema=table, table=schema)
+    swapped = TableName(schema=table, table=schema)
+    if table and table_dir == directory_of(swapped):
         return swapped, (f"Schema {schema!r} and Table {table!r} are swapped relative to the path; read as {swapped}",)
     return stated, (f"the path says {table_dir!r}, Schema and Table say {stated}; the latter is used",)
 
@@ -240,12 +250,8 @@ def _refuse_too_long(document: _Document, name: TableName, table_dir: str) -> No
 
 def directory_of(name: TableName) -> str:
     """Return where TiCDC puts the files of a table, or of a database, unless table ids are its paths."""
-    return _directory(name.schema, name.table)
-
-
-def _directory(schema: str, table: str) -> str:
-    """Return where TiCDC puts a table's files: segments joined, with empty ones, ``.`` and ``..`` resolved."""
-    return posixpath.normpath(f"{schema}/{table}").lstrip("/")
+    # Segments joined, with empty ones, `.` and `..` resolved.
+    return posixpath.normpath(f"{name.schema}/{name.table}").lstrip("/")
 
 
 def _oddities(document: _Document) -> Iterator[str]:

@@ -100,7 +100,7 @@ class GcsStorage(ReadInParts, OrderedBucket):
                     path=self._relative(entry["name"]),
                     size=int(entry["size"]),
                     tag=str(entry["generation"]),
-                    modified=_instant(entry.get("timeCreated", "")),
+                    modified=datetime.fromisoformat(at).timestamp() if (at := entry.get("timeCreated")) else 0.0,
                 )
                 for entry in answer.get("items") or ()
             ),
@@ -146,11 +146,6 @@ class GcsStorage(ReadInParts, OrderedBucket):
         # gcsfs logs a traceback for each error before it raises it.
         logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
         return GCSFileSystem(**driver_options(self._upstream, self._secrets))
-
-
-def _instant(text: str) -> float:
-    """Return a time as the store writes it, in seconds since 1970-01-01 UTC; 0 for none."""
-    return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
 def driver_options(upstream: Upstream, secrets: Secrets) -> dict[str, Any]:

@@ -90,7 +90,8 @@ class S3Errors(StoreErrors):
 
     def _mistrust(self, error: Exception, code: str) -> ConfigError | None:
         """Return the error for a certificate that is not trusted, or for an unreadable file of trusted CAs; None for any other cause."""
-        for cause in _causes(error):
+        cause: BaseException | None = error
+        while cause is not None:
             if getattr(cause, "reason", "") == _NO_TLS or _NO_TLS in str(cause):
                 return ConfigError(
                     f"{self.server} does not speak TLS: write its endpoint as http://{self.server.partition('://')[2]}"
@@ -107,6 +108,7 @@ class S3Errors(StoreErrors):
                     "REQUESTS_CA_BUNDLE in the "
                     "environment, and ca_bundle in AWS's configuration: a file in PEM form"
                 )
+            cause = cause.__cause__ or cause.__context__
         return None
 
 
@@ -232,10 +234,3 @@ class S3Storage(OrderedBucket):
             # Else fsspec would return the driver that exists, whose credentials may have expired.
             skip_instance_cache=True,
         )
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and the errors that led to it."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
