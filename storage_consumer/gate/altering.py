@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from storage_consumer.gate import defining
 from storage_consumer.gate.clauses import Cursor, Vocabulary
-from storage_consumer.gate.words import ELEMENT, EXPRESSION, INDEX_OPTIONS, OPTIONS, PARTITION, SPLITS
+from storage_consumer.gate.words import ELEMENT, EXPRESSION, INDEX_OPTIONS, OPTIONS, PARTITION, PARTS, SPLITS
 from storage_consumer.model import DdlKind, TableName, folded_name
 
 RENAMES = frozenset((DdlKind.RENAME_TABLE, DdlKind.RENAME_TABLES))
@@ -23,38 +23,36 @@ They are not distinguished: TiDB gives several actions one code (61) or that of 
 remove rows have codes of their own, which must fit.
 """
 
-_STRUCTURE = {"IF", "EXISTS", "TO", "AS", "ENFORCED", "PRIMARY", "ALL", "RESTRICT", "CASCADE"}
-_STATISTICS = {"CARDINALITY", "DEPENDENCY", "CORRELATION"}
 _VOCABULARIES: Mapping[str, frozenset[str]] = {
     "column": ELEMENT,
     "element": ELEMENT,
     "partitions": PARTITION | {"TO", "AT", "INTO"},
-    "names": INDEX_OPTIONS | _STRUCTURE | _STATISTICS,
+    "names": INDEX_OPTIONS | PARTS,
     "options": OPTIONS,
     "default": EXPRESSION | {"SET", "DROP", "DEFAULT", "NULL", "TRUE", "FALSE"},
     "splits": SPLITS,
 }
 """What follows the first words of an action → the bare words that it may have."""
-_ACTIONS: Sequence[tuple[str, str, Sequence[DdlKind]]] = (
-    ("ADD {PRIMARY KEY|UNIQUE|INDEX|KEY|SPATIAL|FULLTEXT|VECTOR|COLUMNAR|HYBRID}|ALGORITHM|LOCK", "element", ()),
-    ("ADD {FOREIGN KEY|CONSTRAINT|CHECK}", "element", ()),
-    ("ADD PARTITION", "partitions", (DdlKind.ADD_PARTITION, DdlKind.REORGANIZE_PARTITION)),
-    ("{ADD|DROP} STATS_EXTENDED|REMOVE TTL|SET TIFLASH REPLICA|CACHE|NOCACHE", "names", ()),
-    ("{ENABLE|DISABLE} KEYS|{WITH|WITHOUT} VALIDATION", "names", ()),
-    ("DROP PARTITION", "names", (DdlKind.DROP_PARTITION,)),
-    ("DROP [PRIMARY KEY|FOREIGN KEY|INDEX|KEY|CHECK|CONSTRAINT|COLUMN]", "names", ()),
-    ("RENAME {COLUMN|INDEX|KEY}|ALTER {INDEX|CHECK|CONSTRAINT}", "names", ()),
-    ("TRUNCATE PARTITION", "names", (DdlKind.TRUNCATE_PARTITION,)),
-    ("{COALESCE|FIRST} PARTITION", "partitions", (DdlKind.DROP_PARTITION, DdlKind.REORGANIZE_PARTITION)),
-    ("LAST PARTITION", "partitions", (DdlKind.ADD_PARTITION, DdlKind.REORGANIZE_PARTITION)),
-    ("{REORGANIZE|MERGE FIRST|SPLIT MAXVALUE} PARTITION", "partitions", (DdlKind.REORGANIZE_PARTITION,)),
-    ("REMOVE PARTITIONING", "names", (DdlKind.REMOVE_PARTITIONING,)),
-    ("PARTITION BY", "partitions", (DdlKind.ALTER_PARTITIONING,)),
-    ("PARTITION|CONVERT TO", "options", ()),
-    ("SPLIT {INDEX|PRIMARY KEY|BETWEEN}", "splits", ()),
-    ("{ADD|MODIFY|CHANGE} [COLUMN]", "column", ()),
-    ("ALTER [COLUMN]", "default", ()),
-)
+_ACTIONS: Mapping[str, tuple[str, Sequence[DdlKind]]] = {
+    "ADD {PRIMARY KEY|UNIQUE|INDEX|KEY|SPATIAL|FULLTEXT|VECTOR|COLUMNAR|HYBRID}": ("element", ()),
+    "ADD {FOREIGN KEY|CONSTRAINT|CHECK}|ALGORITHM|LOCK": ("element", ()),
+    "ADD PARTITION": ("partitions", (DdlKind.ADD_PARTITION, DdlKind.REORGANIZE_PARTITION)),
+    "{ADD|DROP} STATS_EXTENDED|REMOVE TTL|SET TIFLASH REPLICA|CACHE|NOCACHE": ("names", ()),
+    "{ENABLE|DISABLE} KEYS|{WITH|WITHOUT} VALIDATION": ("names", ()),
+    "DROP PARTITION": ("names", (DdlKind.DROP_PARTITION,)),
+    "DROP [PRIMARY KEY|FOREIGN KEY|INDEX|KEY|CHECK|CONSTRAINT|COLUMN]": ("names", ()),
+    "RENAME {COLUMN|INDEX|KEY}|ALTER {INDEX|CHECK|CONSTRAINT}": ("names", ()),
+    "TRUNCATE PARTITION": ("names", (DdlKind.TRUNCATE_PARTITION,)),
+    "{COALESCE|FIRST} PARTITION": ("partitions", (DdlKind.DROP_PARTITION, DdlKind.REORGANIZE_PARTITION)),
+    "LAST PARTITION": ("partitions", (DdlKind.ADD_PARTITION, DdlKind.REORGANIZE_PARTITION)),
+    "{REORGANIZE|MERGE FIRST|SPLIT MAXVALUE} PARTITION": ("partitions", (DdlKind.REORGANIZE_PARTITION,)),
+    "REMOVE PARTITIONING": ("names", (DdlKind.REMOVE_PARTITIONING,)),
+    "PARTITION BY": ("partitions", (DdlKind.ALTER_PARTITIONING,)),
+    "PARTITION|CONVERT TO": ("options", ()),
+    "SPLIT {INDEX|PRIMARY KEY|BETWEEN}": ("splits", ()),
+    "{ADD|MODIFY|CHANGE} [COLUMN]": ("column", ()),
+    "ALTER [COLUMN]": ("default", ()),
+}
 """The first words of an action, what follows them, and its codes; the first that fits counts."""
 
 
@@ -95,30 +93,25 @@ def _exchanged(cursor: Cursor) -> None:
 def _ranges(cursor: Cursor) -> Iterator[tuple[int, int]]:
     """Yield [first, last) of each action: they end at a comma before a word, and before PARTITION BY and REMOVE PARTITIONING."""
     found, first = cursor.found, cursor.at
-    for at in range(first, len(found)):
-        token = found[at]
-        if token.depth or token.kind == "quoted":
-            continue
-        pair = [one.upper for one in found[at : at + 2]]
-        if token.upper == "," and found[at + 1 : at + 2] and found[at + 1].kind == "word":  # else partitions are listed
+    for at, last in cursor.statement.find(",|PARTITION BY|REMOVE PARTITIONING", first, depth=0):
+        is_comma = found[at].upper == ","
+        # A comma before anything but a word lists partitions.
+        if found[last : last + 1] and found[last].kind == "word" if is_comma else at > first:
             yield first, at
-            first = at + 1
-        elif at > first and pair in (["PARTITION", "BY"], ["REMOVE", "PARTITIONING"]):
-            yield first, at
-            first = at
+            first = last if is_comma else at
     yield first, len(found)
 
 
 def _checked(cursor: Cursor, last: int) -> frozenset[int]:
     """Check one action, which ends at `last` (exclusive); return its codes."""
     verb = cursor.upper()
-    for grammar, what, codes in _ACTIONS:
-        if cursor.take(grammar, last):
-            _rest(cursor, last, what, verb)
-            return frozenset(codes) or ALTERATIONS
-    # No action begins so, and options have no head of their own.
-    _options(cursor, last)
-    return ALTERATIONS
+    what, codes = _ACTIONS.get(cursor.choose(_ACTIONS, last), ("", ()))
+    if what:
+        _rest(cursor, last, what, verb)
+    else:
+        # No action begins so, and options have no head of their own.
+        _options(cursor, last)
+    return frozenset(codes) or ALTERATIONS
 
 
 def _rest(cursor: Cursor, last: int, what: str, verb: str) -> None:

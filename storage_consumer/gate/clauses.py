@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from storage_consumer.gate.comments import Refusal
@@ -76,11 +76,17 @@ class Cursor:
         """Return whether such a phrase is next; see `Statement.find`."""
         return self.statement.begins(self.at, grammar) > 0
 
-    def take(self, grammar: str, last: int | None = None) -> bool:
-        """Take such a phrase if it is next, and ends at `last` or before; return whether it was."""
-        end = self.statement.begins(self.at, grammar, last)
-        self.at = end or self.at
-        return end > 0
+    def take(self, grammar: str) -> bool:
+        """Take such a phrase if it is next; return whether it was."""
+        return self.choose((grammar,)) != ""
+
+    def choose(self, grammars: Iterable[str], last: int | None = None) -> str:
+        """Take the first of these phrases that is next and ends at `last` or before, and return its grammar; empty if none is."""
+        for grammar in grammars:
+            if end := self.statement.begins(self.at, grammar, last):
+                self.at = end
+                return grammar
+        return ""
 
     def need(self, grammar: str) -> None:
         """Take such a phrase; raise `Refusal` if it is not next."""
@@ -133,11 +139,11 @@ class Cursor:
             token = self.found[at]
             # MariaDB reads `name = value` as an option of some engine.
             if token.kind in ("quoted", "string") and not vocabulary.assigns and token.depth == vocabulary.ground:
-                fits = not self._precedes(at, "=") and not (token.kind == "quoted" and self._is_called(at))
+                fits = not self._precedes(at, "=") and not (token.kind == "quoted" and self._precedes(at, "("))
             # A quoted name before a parenthesis would call a stored function, unless a list belongs there.
             elif token.kind == "quoted":
                 fits = (
-                    not self._is_called(at)
+                    not self._precedes(at, "(")
                     or at in self.listed
                     or (vocabulary.lists and self._has_list(at, vocabulary.ground))
                 )
@@ -148,10 +154,6 @@ class Cursor:
             if not fits:
                 self.at = at
                 raise self.refusal()
-
-    def _is_called(self, at: int) -> bool:
-        """Return whether a parenthesis follows."""
-        return at + 1 < len(self.found) and self.found[at + 1].text == "(" and self.found[at + 1].kind == "symbol"
 
     def _has_list(self, at: int, ground: int) -> bool:
         """Return whether the name before a parenthesis is that of an index, a table, or a column with a length, and not of a function."""
@@ -168,7 +170,7 @@ class Cursor:
     def _fits(self, at: int, vocabulary: Vocabulary) -> bool:
         """Return whether a bare word may appear there."""
         token, word = self.found[at], self.found[at].upper
-        before, called = self.found[at - 1].upper if at else "", self._is_called(at)
+        before, called = self.found[at - 1].upper if at else "", self._precedes(at, "(")
         on_ground = token.depth == vocabulary.ground
         # To the tokenizer a number is a word, and so is what belongs to the string after it.
         if _NUMBER.fullmatch(token.text) or self._precedes_string(at):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from storage_consumer.errors import NotReplicable, StatementRefused, TableError
@@ -17,10 +17,9 @@ from storage_consumer.model import DdlKind, NameAt, TableDefinition, TableName, 
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.statement import Statement
 from storage_consumer.sql.table_names import table_names
-from storage_consumer.sql.tokens import Token
 
 _SHOWN = 200
-_ELSEWHERE = frozenset(("DIRECTORY", "CONNECTION", "TABLESPACE", "UNION", "SECONDARY_ENGINE"))
+_ELSEWHERE = "DIRECTORY|CONNECTION|TABLESPACE|UNION|SECONDARY_ENGINE"
 """Options by which a server other than TiDB keeps rows outside its own tables."""
 _VIEWS = frozenset((DdlKind.CREATE_VIEW,))
 """Views have no options; their UNION is that of SELECT."""
@@ -50,9 +49,8 @@ def refuse_foreign(definition: TableDefinition, text: str, server_type: str) -> 
     try:
         read = list(readings(text))
         found = [_judged(reading, definition, aside=server_type != "tidb") for reading in read]
-        stored = _stored_names(definition)
-        # The rest of the program goes by these names, so each reading has to give the same ones.
-        _refuse_other_names(stored, read)
+        for reading in read:
+            _refuse_other_names(definition, reading)
         # The first reading is TiDB's, and the file's Type is TiDB's own code.
         _refuse_other_code(definition, found[0])
         for judged in found:
@@ -67,10 +65,9 @@ def refuse_unsafe(definition: TableDefinition, text: str, server_type: str) -> N
     For a server other than TiDB it may have no option that keeps rows elsewhere, and no engine but InnoDB.
     """
     try:
-        known = frozenset(_stored_names(definition))
         for reading in readings(text):
             judged = _judged(reading, definition, aside=False)
-            _refuse_new_names(known, reading)
+            _refuse_new_names(definition, reading)
             if judged.codes != RENAMES:
                 _refuse_other_name(definition, judged)
             if server_type != "tidb" and judged.codes != _VIEWS:
@@ -99,28 +96,20 @@ def refuse_strangers(definition: TableDefinition, databases: Iterable[str]) -> N
             )
 
 
-def _refuse_other_names(stored: Sequence[TableName], read: Iterable[Sequence[Token]]) -> None:
-    if any(_named(reading) != stored for reading in read):
+def _refuse_other_names(definition: TableDefinition, reading: Statement) -> None:
+    # The rest of the program goes by the names of the former, so each reading has to give the same ones.
+    if _names(table_names(reading.tokens)) != _names(parsed(definition).names):
         raise Refusal("a server may read other table names in it than this program does")
 
 
-def _refuse_new_names(known: frozenset[TableName], reading: Sequence[Token]) -> None:
-    if strange := frozenset(_named(reading)) - known:
+def _refuse_new_names(definition: TableDefinition, reading: Statement) -> None:
+    if strange := {*_names(table_names(reading.tokens))} - {*_names(parsed(definition).names)}:
         raise Refusal(f"it would name {min(strange)}, which the stored text does not")
 
 
-def _stored_names(definition: TableDefinition) -> list[TableName]:
-    """Return the tables and databases by which the rest of the program takes the statement to be about, in its order."""
-    return _without_places(parsed(definition).names)
-
-
-def _named(found: Sequence[Token]) -> list[TableName]:
-    """Return the tables and databases that one reading names, in its order."""
-    return _without_places(table_names(found))
-
-
-def _without_places(names: Iterable[NameAt]) -> list[TableName]:
-    return [TableName(schema=name.schema, table=name.table) for name in names]
+def _names(named: Iterable[NameAt]) -> list[TableName]:
+    """Return tables and databases without their places, in order."""
+    return [TableName(schema=name.schema, table=name.table) for name in named]
 
 
 def _refused(definition: TableDefinition, text: str, reason: Refusal) -> TableError:
@@ -151,31 +140,31 @@ def _refuse_other_name(definition: TableDefinition, judged: Judged) -> None:
         raise Refusal(f"it is about {judged.name}, but its file is about {definition.name}")
 
 
-def _refuse_elsewhere(found: Sequence[Token]) -> None:
+def _refuse_elsewhere(reading: Statement) -> None:
+    found = reading.tokens
     # To the end of the text: each partition may have such options of its own.
-    for at, token in enumerate(found):
+    for at, last in reading.find(f"{_ELSEWHERE}|ENGINE [=] any"):
+        word, value = found[at].upper, found[last - 1]
+        if word == "ENGINE":
+            if value.name.strip("'\"").upper() != "INNODB":
+                raise Refusal(f"its engine is not InnoDB but {value.text[:60]}")
         # After a dot the word is a name.
-        if token.upper in _ELSEWHERE and found[at - 1].text != ".":
-            raise Refusal(f"its option {token.upper} would keep rows in another place than the server's own tables")
-        if token.upper == "ENGINE":
-            value = found[at + 1 + (found[at + 1 : at + 2] != () and found[at + 1].text == "=") :][:1]
-            if value and value[0].name.strip("'\"").upper() != "INNODB":
-                raise Refusal(f"its engine is not InnoDB but {value[0].text[:60]}")
+        elif found[at - 1].text != ".":
+            raise Refusal(f"its option {word} would keep rows in another place than the server's own tables")
 
 
-def _judged(found: Sequence[Token], definition: TableDefinition, *, aside: bool) -> Judged:
+def _judged(reading: Statement, definition: TableDefinition, *, aside: bool) -> Judged:
     """Check one reading; raise `Refusal` for what is not TiDB's. `aside`: objects that only TiDB has are not examined."""
     # Sequences and the like are not sent to any other server, so it does not matter what they say.
-    statement = Statement("", found)
-    if aside and statement.begins(0, _ASIDE):
+    if aside and reading.begins(0, _ASIDE):
         return Judged(codes=frozenset((definition.ddl_type,)), name=definition.name)
-    cursor = Cursor(statement, {folded_name(column.name) for column in definition.columns})
-    judge = next((judge for head, judge in _KINDS.items() if cursor.take(head)), None)
-    if judge is None:
-        first = " ".join(token.text for token in found[:2])[:60]
+    cursor = Cursor(reading, {folded_name(column.name) for column in definition.columns})
+    head = cursor.choose(_KINDS)
+    if not head:
+        first = " ".join(token.text for token in reading.tokens[:2])[:60]
         raise Refusal(f"TiCDC stores no statement that begins with {first}")
     # What the judge leaves over is refused below.
-    judged = judge(cursor)
+    judged = _KINDS[head](cursor)
     cursor.finish()
     return judged
 

@@ -12,7 +12,8 @@ from storage_consumer.gate.comments import (
     refuse_names_in_comments,
     refuse_unknown_features,
 )
-from storage_consumer.sql.tokens import Token, pieces, tokens
+from storage_consumer.sql.statement import Statement, statement_of
+from storage_consumer.sql.tokens import Token, pieces
 
 _OF_TIDB = re.compile(r"/\*T!(?:\[(?P<features>[a-z0-9_,]*)\])?(?P<content>.*)\*/", re.DOTALL)
 _OF_RESTORER = re.compile(r"/\* (?:TableOption|AlterTable)[A-Za-z]{1,40} is not supported \*/", re.ASCII)
@@ -28,13 +29,14 @@ _AMBIGUOUS = re.compile(r"--(?![0-9A-Za-z_`'\"(.@])")
 _SYMBOLS = frozenset("(),.=+-*/%<>!&|^~")
 
 
-def readings(sql: str) -> Iterator[tuple[Token, ...]]:
-    """Yield the tokens as TiDB reads them, then as other servers do if that differs; raise `Refusal` for a text that is not allowed."""
+def readings(sql: str) -> Iterator[Statement]:
+    """Yield the statement as TiDB reads it, then as other servers do if that differs; raise `Refusal` for a text that is not allowed."""
     plain = _checked(sql)
     opened = _opened(sql)
     if opened != sql:
-        refuse_names_in_comments(plain, _checked(opened))
-        yield _checked(opened)
+        read = _checked(opened)
+        refuse_names_in_comments(plain.tokens, read.tokens)
+        yield read
     yield plain
 
 
@@ -69,10 +71,10 @@ def _is_hint(sql: str, start: int, end: int) -> bool:
     return of_view and _HINT.fullmatch(sql, start, end) is not None and not _SETS.search(sql, start, end)
 
 
-def _checked(sql: str) -> tuple[Token, ...]:
-    """Return the tokens of a text that is unambiguous except for TiDB's comments; raise `Refusal` for any other."""
-    found = tokens(sql)
-    depth = 0
+def _checked(sql: str) -> Statement:
+    """Return the tree of a text that is unambiguous except for TiDB's comments; raise `Refusal` for any other."""
+    statement = statement_of(sql)
+    found, depth = statement.tokens, 0
     for at, token in enumerate(found):
         if token.kind == "string" and _may_be_name(found, at):
             raise Refusal(f"it has a string where a name may be: {token.text[:60]}")
@@ -88,7 +90,7 @@ def _checked(sql: str) -> tuple[Token, ...]:
             raise Refusal("it has --, which some server reads as a comment")
     if depth:
         raise Refusal("its parentheses are not closed")
-    return found
+    return statement
 
 
 def _may_be_name(found: Sequence[Token], at: int) -> bool:

@@ -19,7 +19,7 @@ Edit = tuple[int, int, str]
 INDEX_WORDS = ("INDEX", "KEY")
 NAMES = ("quoted", "word")
 """Kinds of tokens that can be names: TiCDC writes names in backquotes, but older versions store them as typed."""
-_TYPE_WORDS = frozenset(("UNSIGNED", "SIGNED", "ZEROFILL", "BINARY", "PRECISION"))
+_TYPE = "any [( )] {UNSIGNED|SIGNED|ZEROFILL|BINARY|PRECISION|CHARACTER SET any|CHARSET any}*"
 _COLUMN_VERBS = {"ADD": 0, "MODIFY": 0, "CHANGE": 1, "ALTER": 0}
 """Verb of an action on a column → how many tokens after the column's former name its new one is."""
 _NO_COLUMNS = frozenset(
@@ -46,7 +46,7 @@ _SHAPES = {
     "name": r"(?:`|[\w$]+) ",
     "quoted": "` ",
     "text": "' ",
-    "any": r"\S+ ",
+    "any": r"(?!= )\S+ ",
 }
 """Sign of a grammar → the expression for it in a shape; see `Statement.find`."""
 
@@ -79,25 +79,6 @@ class Column:
     def is_text(self) -> bool:
         """Whether it has a type with a collation."""
         return self.type.endswith(("CHAR", "TEXT")) or self.type in ("ENUM", "SET")
-
-    @property
-    def type_end(self) -> int:
-        """Index of the first token after its type."""
-        column = self.tokens
-        # After the name and the first word of the type.
-        at = 2
-        if at < len(column) and column[at].text == "(":
-            at = closing(column, at) + 1
-        while at < len(column):
-            if column[at].upper in _TYPE_WORDS:
-                at += 1
-            elif has_words(column[at : at + 2], "CHARACTER", "SET"):
-                at += 3
-            elif column[at].upper == "CHARSET":
-                at += 2
-            else:
-                break
-        return at
 
     @property
     def arguments(self) -> Sequence[Token]:
@@ -188,7 +169,7 @@ class Statement:
         """Return [first, last) of each phrase of a grammar at one depth of parentheses, or at any; of what `<…>` marks in it alone.
 
         In a grammar ``[a]`` may be missing, ``{a|b}`` is a choice, ``{a}*`` is repeated; ``name``, ``quoted``, ``text`` and ``any``
-        are tokens of that kind; all else is as it is in the statement. ``( )`` is a parenthesis with all that is in it.
+        are tokens of that kind, ``any`` is no equals sign; all else is as it is in the statement. ``( )`` is a parenthesis with all that is in it.
         """
         found: list[tuple[int, int]] = []
         for level, (shape, offsets, places) in self._levels.items():
@@ -210,6 +191,10 @@ class Statement:
         match = _compiled(grammar).match(shape, offsets[bisect_left(places, at)], end)
         return places[bisect_left(offsets, match.end()) - 1] + 1 if match else 0
 
+    def type_end(self, column: Column) -> int:
+        """Return the index of the first token after a column's type."""
+        return self.begins(column.first + 1, _TYPE)
+
     def edit(self, first: int, last: int, text: str = "") -> Edit:
         """Return the edit that puts a text in the place of [first, last)."""
         return self.tokens[first].start, self.tokens[last - 1].end, text
@@ -226,7 +211,7 @@ class Statement:
             words[token.depth].append(token.upper or ("`" if token.kind == "quoted" else "'"))
             places[token.depth].append(at)
         return {
-            depth: (" ".join((*each, "")), list(accumulate((len(w) + 1 for w in each), initial=0)), places[depth])
+            depth: (" ".join((*each, "")), list(accumulate([len(word) + 1 for word in each], initial=0)), places[depth])
             for depth, each in words.items()
         }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import NamedTuple
 
 from storage_consumer.model import TableName
@@ -52,6 +53,9 @@ class Token(NamedTuple):
     def name(self) -> str:
         """The identifier that this token would be."""
         return self.text[1:-1].replace("``", "`") if self.kind == "quoted" else self.text
+
+
+_UPPER = attrgetter("upper")
 
 
 def tokens(sql: str) -> tuple[Token, ...]:
@@ -155,7 +159,7 @@ def find_words(found: Sequence[Token], *words: str, depth: int | None = None, st
     for index in range(start, len(found) - len(words) + 1):
         if found[index].upper != words[0] or (depth is not None and found[index].depth != depth):
             continue
-        if len(words) == 1 or tuple(one.upper for one in found[index : index + len(words)]) == words:
+        if len(words) == 1 or tuple(map(_UPPER, found[index : index + len(words)])) == words:
             return index
     return -1
 

@@ -73,7 +73,7 @@ def _ordered(statement: Statement, column: Column) -> Iterator[Edit]:
     if not generated:
         return
     found, query, (at, end) = statement.tokens, statement.text, generated[0]
-    behind = min(column.first + column.type_end, at)
+    behind = min(statement.type_end(column), at)
     collations = in_column(statement, column, "COLLATE any", behind - column.first)
     # In order already: the type, COLLATE with its name, the expression.
     if (behind == at and not collations) or (collations == [(behind, at)] and column.is_text):

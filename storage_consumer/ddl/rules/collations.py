@@ -107,7 +107,7 @@ def new_columns(statement: Targeted) -> Iterator[Edit]:
         found, depth = column.tokens, column.tokens[0].depth
         end = column.first + len(found)
         if column.verb == "ADD" and column.is_text and not statement.find(_EITHER, column.first, end, depth):
-            at = found[column.type_end - 1].end
+            at = statement.tokens[statement.type_end(column) - 1].end
             yield at, at, f" CHARACTER SET {former.partition('_')[0]} COLLATE {former}"
 
 

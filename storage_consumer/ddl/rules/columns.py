@@ -92,7 +92,7 @@ def json_not_null(statement: Targeted) -> Iterator[Edit]:
 def random_default(statement: Targeted) -> str:
     """Return the column that ALTER TABLE adds with a random default, which fills existing rows; "" if none."""
     for column in _added(statement):
-        if has_words(column.tokens, "DEFAULT") and any(token.upper in _RANDOM for token in column.tokens):
+        if has_words(column.tokens, "DEFAULT") and _RANDOM & {token.upper for token in column.tokens}:
             return column.name
     return ""
 

@@ -55,7 +55,6 @@ def _reason_to_leave_out(statement: Targeted, number: int, server_type: str) -> 
     if server_type == "tidb":
         return ""
     words = {token.upper for token in part[:4]}
-    action = "" if statement.creates else part[0].upper
     defines_index = statement.begins(first, _INDEXES)
     # An index that TiDB names after a column is created over its columns alone, so that its name exists for later statements.
     no_expressions = (
@@ -67,12 +66,12 @@ def _reason_to_leave_out(statement: Targeted, number: int, server_type: str) -> 
     dropped = foreign_key_dropped(part)
     # The first that holds counts, so a special case comes before the general one.
     reasons = {
-        "algorithm and lock": action in ("ALGORITHM", "LOCK"),
+        "algorithm and lock": not statement.creates and statement.begins(first, "ALGORITHM|LOCK"),
         "check constraint": statement.begins(first, _CHECKS),
         "search index": statement.begins(first, _SEARCH),
         "attribute of TiDB": not statement.creates and statement.begins(first, _OWN_ACTIONS),
-        "table option": action in STORED_BY_TIDB_ONLY,
-        "unknown option": action in UNKNOWN[server_type],
+        "table option": not statement.creates and statement.begins(first, STORED_BY_TIDB_ONLY),
+        "unknown option": not statement.creates and statement.begins(first, UNKNOWN[server_type]),
         "system time": statement.begins(first, "PARTITION BY SYSTEM_TIME"),
         "missing index": _is_missing_index(part, statement.names),
         "missing foreign key": statement.names is not None

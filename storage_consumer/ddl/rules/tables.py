@@ -8,56 +8,25 @@ from storage_consumer.ddl.statement import Rule, Targeted, everywhere
 from storage_consumer.sql.statement import Edit, Statement, is_name
 from storage_consumer.sql.tokens import Token, closing, find_words, has_words, pieces, replace_spans
 
-STORED_BY_TIDB_ONLY = frozenset(
-    (
-        *("STATS_BUCKETS", "STATS_TOPN", "STATS_SAMPLE_RATE", "STATS_COL_CHOICE", "STATS_COL_LIST", "STATS_OPTIONS"),
-        *(
-            "ATTRIBUTES",
-            "NODEGROUP",
-            "ENCRYPTION",
-            "ENGINE_ATTRIBUTE",
-            "SECONDARY_ENGINE",
-            "SECONDARY_ENGINE_ATTRIBUTE",
-        ),
-        *(
-            "INSERT_METHOD",
-            "UNION",
-            "PASSWORD",
-            "CONNECTION",
-            "AUTO_ID_CACHE",
-            "AUTO_RANDOM_BASE",
-            "SHARD_ROW_ID_BITS",
-            "PRE_SPLIT_REGIONS",
-            "TABLESPACE",
-        ),
-    )
+STORED_BY_TIDB_ONLY = (
+    "STATS_BUCKETS|STATS_TOPN|STATS_SAMPLE_RATE|STATS_COL_CHOICE|STATS_COL_LIST|STATS_OPTIONS|ATTRIBUTES|NODEGROUP|ENCRYPTION|"
+    "ENGINE_ATTRIBUTE|SECONDARY_ENGINE|SECONDARY_ENGINE_ATTRIBUTE|INSERT_METHOD|UNION|PASSWORD|CONNECTION|AUTO_ID_CACHE|"
+    "AUTO_RANDOM_BASE|SHARD_ROW_ID_BITS|PRE_SPLIT_REGIONS|TABLESPACE"
 )
 """Options that only TiDB obeys, or that it accepts and forgets while another server would act on them or refuse them."""
 UNKNOWN = {
-    "mariadb": frozenset(("COMPRESSION", "AUTOEXTEND_SIZE")),
-    "mysql": frozenset(
-        (
-            "PAGE_CHECKSUM",
-            "PAGE_COMPRESSED",
-            "PAGE_COMPRESSION_LEVEL",
-            "TRANSACTIONAL",
-            "SEQUENCE",
-            "IETF_QUOTES",
-            "TABLE_CHECKSUM",
-        )
-    ),
+    "mariadb": "COMPRESSION|AUTOEXTEND_SIZE",
+    "mysql": "PAGE_CHECKSUM|PAGE_COMPRESSED|PAGE_COMPRESSION_LEVEL|TRANSACTIONAL|SEQUENCE|IETF_QUOTES|TABLE_CHECKSUM",
 }
 """Options that this server does not know."""
 _SOFT_DELETE = ("ACTIVE_ACTIVE", "SOFTDELETE")
 _OF_SOFT_DELETE = ("/*T![active_active]", "/*T![softdelete]")
-_OF_PARTITIONS = frozenset(
-    ("INSERT_METHOD", "TABLESPACE", "NODEGROUP", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE")
-)
+_OF_PARTITIONS = "INSERT_METHOD|TABLESPACE|NODEGROUP|ENGINE_ATTRIBUTE|SECONDARY_ENGINE_ATTRIBUTE"
 
 
 def table_options(statement: Targeted) -> Iterator[Edit]:
     """Take off options that only TiDB obeys, and folders that it ignores."""
-    for first, last in _options(statement, {*STORED_BY_TIDB_ONLY, "ROW_FORMAT", "STORAGE"}):
+    for first, last in _options(statement, f"{STORED_BY_TIDB_ONLY}|ROW_FORMAT|STORAGE"):
         value = statement.tokens[last - 1].upper
         # Of these TiDB ignores some values alone.
         stays = {"ROW_FORMAT": not value.startswith("TOKUDB_"), "STORAGE": value not in ("DISK", "MEMORY")}
@@ -79,7 +48,7 @@ def engine(statement: Targeted) -> Iterator[Edit]:
     found = statement.tokens
     if not has_words(found[:4], "TABLE"):
         return
-    for place in _partition_options(statement, {"ENGINE"}):
+    for place in _partition_options(statement, "ENGINE"):
         yield statement.edit(*place)
     # At the top level it is the table's; inside parentheses a partition's, which is taken off above.
     for first, _ in statement.find("ENGINE any", depth=0):
@@ -157,14 +126,14 @@ def default_partition(statement: Targeted) -> Iterator[Edit]:
 # where options are
 
 
-def _options(statement: Statement, words: frozenset[str] | set[str]) -> Iterator[tuple[int, int]]:
+def _options(statement: Statement, words: str) -> Iterator[tuple[int, int]]:
     """Yield [first, last) of each option ``WORD [=] value`` of a table."""
     found = statement.tokens
     if not has_words(found[:4], "TABLE"):
         return
     # Options follow the columns or, where there are none, at least the first word of the name.
-    for at in range(max(statement.body[1], 2) + 1, len(found) - 1):
-        if found[at].depth == 0 and found[at].upper in words and not is_name(found, at):
+    for at, behind in statement.find(words, max(statement.body[1], 2) + 1, depth=0):
+        if behind < len(found) and not is_name(found, at):
             yield at, _value_end(found, at)
 
 
@@ -183,12 +152,11 @@ def _value_end(found: Sequence[Token], at: int) -> int:
     return value + 1
 
 
-def _partition_options(statement: Statement, words: frozenset[str] | set[str]) -> Iterator[tuple[int, int]]:
+def _partition_options(statement: Statement, words: str) -> Iterator[tuple[int, int]]:
     """Yield the same for an option ``WORD = value`` in the definition of a partition."""
     found = statement.tokens
     behind = find_words(found, "PARTITION", start=max(statement.body[1], 2))
-    for at in range(behind + 1 if behind >= 0 else len(found), len(found) - 1):
-        is_option = found[at].depth and found[at].upper in words and found[at + 1].text == "="
+    for at, _ in statement.find(f"{{{words}}} =", behind + 1) if behind >= 0 else ():
         # After one of these the word is a partition's column or value, not an option.
-        if is_option and found[at - 1].text not in ("(", ","):
+        if found[at].depth and found[at - 1].text not in ("(", ","):
             yield at, _value_end(found, at)
