@@ -95,16 +95,9 @@ def unique_keys(statement: str) -> tuple[dict[str, int | None], ...]:
     """
     table = _table(statement)
     own: list[dict[str, int | None]] = [
-<<<<<<< HEAD
         {folded_name(column.name): None}
         for column in table.columns
         if has_words(column.options, "PRIMARY", "KEY") or has_words(column.options, "UNIQUE")
-=======
-        {folded_name(part[0].name): None}
-        for _, _, part in column_parts(found, parts)
-        if has_words(options := [token for token in part[1:] if token.depth == part[0].depth], "PRIMARY", "KEY")
-        or any(token.upper == "UNIQUE" for token in options)
->>>>>>> 91d21273 (poll: one function reads the definition in a schema file, by its path)
     ]
     return *own, *(dict(_key_parts(part)) for part in table.elements if _is_unique(part))
 
@@ -139,7 +132,6 @@ def _is_primary(part: Sequence[Token]) -> bool:
     return has_words(part[:4], "PRIMARY", "KEY") and part[0].kind == "word"
 
 
-<<<<<<< HEAD
 def _is_unique(part: Sequence[Token]) -> bool:
     """Return whether a primary or unique key is defined behind the columns."""
     words = part[: max(find_words(part, "("), 0)]
@@ -153,16 +145,6 @@ def _key_parts(part: Sequence[Token]) -> Iterator[tuple[str, int | None]]:
         raise ValueError("its primary key has no columns")
     for first, last in elements(part, opening, closing(part, opening)):
         yield _key_part(part[first:last])
-=======
-def _unique_key(part: Sequence[Token]) -> dict[str, int | None] | None:
-    """Return the columns of a key that stands behind the columns; None if it is none, or not unique."""
-    if not part or part[0].kind != "word" or part[0].upper not in ("PRIMARY", "UNIQUE", "CONSTRAINT"):
-        return None
-    opening = find_words(part, "(")
-    if opening < 0 or not any(token.upper in ("PRIMARY", "UNIQUE") for token in part[:opening] if token.kind == "word"):
-        return None
-    return dict(_key_part(part[a:b]) for a, b in elements(part, opening, closing(part, opening)))
->>>>>>> 91d21273 (poll: one function reads the definition in a schema file, by its path)
 
 
 def _key_part(part: Sequence[Token]) -> tuple[str, int | None]:
@@ -176,11 +158,6 @@ def _column(statement: str, column: Column, key: frozenset[str]) -> TableColumn:
     """Return the column that a definition describes."""
     kind, options, given = column.type, column.options, column.arguments
     unsigned = has_words(options, "UNSIGNED") or kind in _ALWAYS_UNSIGNED
-<<<<<<< HEAD
-=======
-    # What is in the parentheses after the type.
-    given = part[3 : closing(part, 2)] if has_words(part[2:3], "(") else ()
->>>>>>> 91d21273 (poll: one function reads the definition in a schema file, by its path)
     numbers = [int(token.text) for token in given if token.text.isdecimal()]
     precision, scale = _lengths(kind, numbers, unsigned=unsigned)
     is_pk = folded_name(column.name) in key or has_words(options, "PRIMARY", "KEY")
