@@ -7,12 +7,9 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from storage_consumer.decode.values import FLOAT_TYPES, INTEGER_TYPES, TEXT_TYPES, WireKind
 from storage_consumer.decode.wire_format import LACKING, NULL, decode_field, decode_line, split_lines
 from storage_consumer.job.spec import Fold, KeyPart, TablePlan, WireColumn
-from storage_consumer.kernels.row_lines import FEW, Lines
 from storage_consumer.model import folded_name
 from storage_consumer.sql.tokens import qualified, quote
 
@@ -56,39 +53,9 @@ def load_data(work: TablePlan, verb: str) -> str:
 def write_rows(verb: str, work: TablePlan, lines: Sequence[bytes], escape: Escape) -> str:
     """Return one ``REPLACE INTO`` or ``INSERT INTO`` for many rows; raise `ValueError` for a value that its column cannot hold."""
     columns = ", ".join(quote(column.name) for column in work.written)
-    rows = _usual_rows(work, lines)
-    if rows is None:
-        fields = zip(split_lines(lines), work.written, strict=True)
-        rows = _rows([literals(texts, column, escape) for texts, column in fields])
+    fields = zip(split_lines(lines), work.written, strict=True)
+    rows = _rows([literals(texts, column, escape) for texts, column in fields])
     return f"{verb} INTO {qualified(work.name)} ({columns}) VALUES ({rows})"
-
-
-def _usual_rows(work: TablePlan, lines: Sequence[bytes]) -> str | None:
-    """Return the rows' literals without the outermost parentheses; None if there are few rows, or one needs a conversion."""
-    if len(lines) < FEW:
-        return None
-    from storage_consumer.kernels.sql_literals import literal_rows  # noqa: PLC0415 - late, see `jit`
-
-    kinds = np.array([_literal_kind(column) for column in work.written], np.int64)
-    found = literal_rows(lines if isinstance(lines, Lines) else Lines.of(lines), kinds)
-    return None if found is None else found.decode()
-
-
-def _literal_kind(column: WireColumn) -> int:
-    """Return the code by which `literal_rows` converts a column's fields."""
-    from storage_consumer.kernels.sql_literals import (  # noqa: PLC0415 - as above
-        DIGITS_LITERAL,
-        FLOAT_LITERAL,
-        HEX_LITERAL,
-        NUMBER_LITERAL,
-        TEXT_LITERAL,
-    )
-
-    if column.kind is not WireKind.TEXT:
-        return HEX_LITERAL if column.kind is WireKind.HEX else DIGITS_LITERAL
-    if column.type in FLOAT_TYPES:
-        return FLOAT_LITERAL
-    return NUMBER_LITERAL if column.type in _NUMERIC else TEXT_LITERAL
 
 
 def _rows(columns: Sequence[Sequence[bytes]]) -> str:
@@ -238,7 +205,7 @@ def key_literals(fields: Sequence[bytes], part: KeyPart, escape: Escape) -> list
 
 def literals(fields: Sequence[bytes], column: WireColumn, escape: Escape) -> list[bytes]:
     """Return `literal` of many fields of lines, the usual ones in bulk."""
-    # For few rows, keys, and what the compiled loop refuses. Value by value, the literals of a row take two to three times as long.
+    # Value by value, the literals of a row take two to three times as long.
     # NULL is `\N` in a line: no pattern of `_usual` takes it, so it gets to `literal`.
     usual, before, after = _usual(column)
     # Escape the quotes of all fields in one pass. The TABs between them are safe to split at, as a field holds none unescaped.

@@ -33,7 +33,7 @@ _DIGITS[HEX] = range(16)
 _DIGITS[list(b"abcdef")] = range(10, 16)
 
 
-class Field(NamedTuple):
+class _Field(NamedTuple):
     """The borders of a field in a line (end exclusive), and whether it holds an escape."""
 
     start: int
@@ -62,7 +62,7 @@ def _write(source: Text, starts: Offsets, ends: Offsets, kinds: Offsets, out: Te
             # The field before ended at the LF: this row has fewer fields than `kinds`.
             if place > ends[row]:
                 return -1
-            field = field_of(source, place, ends[row])
+            field = _field_of(source, place, ends[row])
             at = _write_field(source, field, kinds[column], out, at)
             if at < 0:
                 return -1
@@ -74,7 +74,7 @@ def _write(source: Text, starts: Offsets, ends: Offsets, kinds: Offsets, out: Te
 
 
 @inlined
-def field_of(source: Text, start: int, limit: int) -> Field:
+def _field_of(source: Text, start: int, limit: int) -> _Field:
     """Return the field that begins at `start` and ends at the next TAB, or at `limit` if that comes first."""
     at, escaped = start, False
     # Skip by words to the first TAB or escape. Later bytes need a look one by one, since an escape must be remembered.
@@ -89,21 +89,21 @@ def field_of(source: Text, start: int, limit: int) -> Field:
         escaped = escaped or source.bytes[at] == ESCAPE
         at += 1
     # A word may reach past `limit`, into the next line.
-    return Field(start, min(at, limit), escaped)
+    return _Field(start, min(at, limit), escaped)
 
 
 @inlined
-def is_null(content: Bytes, field: Field) -> bool:
+def _is_null(content: Bytes, field: _Field) -> bool:
     """Return whether a field stands for NULL."""
     # A text of these two characters has its backslash doubled, so it is never mistaken for NULL.
     return field.escaped and field.end == field.start + 2 and content[field.start + 1] == _CAPITAL_N
 
 
 @inlined
-def _write_field(source: Text, field: Field, kind: int, out: Text, at: int) -> int:
+def _write_field(source: Text, field: _Field, kind: int, out: Text, at: int) -> int:
     """Write one value; return where it ends, or -1 if the field does not fit this kind."""
     start, end, escaped = field
-    if is_null(source.bytes, field):
+    if _is_null(source.bytes, field):
         out.bytes[at] = _IS_NULL
         return at + 1
     out.bytes[at] = _IS_VALUE

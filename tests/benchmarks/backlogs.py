@@ -12,14 +12,6 @@ from tests.benchmarks.limit import load_final_state, make_tables
 from tests.benchmarks.measuring import Applied, Asked, Bench
 from tests.benchmarks.results import COST, Goal, Result, Run
 from tests.benchmarks.sampling import Stages
-from tests.harness import servers
-from tests.harness.servers import DatabaseServer
-
-MYSQL_OPTIONS = (
-    *("--innodb-buffer-pool-size=2G", "--innodb-flush-log-at-trx-commit=1", "--innodb-doublewrite=1"),
-    "--innodb-redo-log-capacity=192M",
-)
-"""As MariaDB's: safe, with memory for all rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,26 +126,6 @@ def against_mixed(bench: Bench, order: Order, goal: float, *, apart: bool = Fals
         units=bucket.events * columns,
         reference=reference,
         run=lambda profiled: bench.apply(bucket, profiled=profiled, apart=apart),
-    )
-
-
-def literals(bench: Bench, order: Order, goal: float) -> Backlog:
-    """Events a second on a MySQL without local_infile, against the same server with it."""
-    bucket = bench.bucket(order)
-    mysql: DatabaseServer = bench.started("mysql", lambda: servers.mysql(options=MYSQL_OPTIONS))
-
-    def run(*, infile: bool, profiled: bool = False) -> Applied:
-        mysql.query(f"SET GLOBAL local_infile = {int(infile)}")
-        return bench.apply(bucket, mysql, profiled=profiled)
-
-    return Backlog(
-        bucket=bucket,
-        unit="events/s",
-        against="the program with LOAD DATA",
-        goal=Goal(value=goal),
-        units=bucket.events,
-        reference=lambda: bucket.events / run(infile=True).seconds,
-        run=lambda profiled: run(infile=False, profiled=profiled),
     )
 
 

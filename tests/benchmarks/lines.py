@@ -10,7 +10,6 @@ from tests.benchmarks.backlogs import (
     against_keys_alone,
     against_load_data,
     against_mixed,
-    literals,
     many_tables,
     measured,
 )
@@ -90,10 +89,6 @@ LINES: dict[str, Line] = {
         lambda bench, asked: against_mixed(
             bench, replace(asked.order("csv", "mixed"), file_events=max(1, asked.events // asked.files)), 0.5
         ),
-    ),
-    "literals": _backlog(
-        "mixed changes in CSV, MySQL without local_infile, against the same with it",
-        lambda bench, asked: literals(bench, asked.order("csv", "mixed"), 0.7),
     ),
     "rounds": Line(
         about="small rounds of a running consumer: 10 rows, 200 rows, 200 tables, beside a bare Spark job",

@@ -127,15 +127,13 @@ class Bench:
             self._buckets[order] = writer.submit(write_bucket, order, folder).result()
         return self._buckets[order]
 
-    def apply(
-        self, bucket: Bucket, server: DatabaseServer | None = None, *, profiled: bool = False, apart: bool = False
-    ) -> Applied:
+    def apply(self, bucket: Bucket, *, profiled: bool = False, apart: bool = False) -> Applied:
         """One round from an empty target to the final state, in the session.
 
         `profiled`: see where the CPU time goes; `apart`: an earlier round makes the tables.
         """
         self.session  # noqa: B018 - started before the clock
-        server = server or self.server
+        server = self.server
         server.drop_all()
         stages: Stages = {}
         with Consumer(

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pymysql.converters import escape_string
 
-from storage_consumer.apply import statements
-from storage_consumer.apply.statements import key_literal, key_literals, literal, literals
+from storage_consumer.apply.statements import key_literal, key_literals, literal, literals, write_rows
 from storage_consumer.decode.values import WireKind
 from storage_consumer.decode.wire_format import decode_field, encode_field
 from storage_consumer.job.spec import Fold, KeyPart, WireColumn
@@ -89,44 +87,14 @@ def tables(draw: st.DrawFn) -> tuple[list[tuple[str, WireKind]], list[list[str |
 @settings(max_examples=500)
 @given(tables())
 def test_many_rows_at_once(case: tuple[list[tuple[str, WireKind]], list[list[str | None]]]) -> None:
-    """The literals of rows are those of their values, made by the loop for whole rows or, where one is unusual, by columns (S4, P13)."""
+    """The literals of rows are those of their values (S4, P13)."""
     columns, rows = case
     of = work(*(WireColumn(name=f"c{n}", kind=how, type=kind) for n, (kind, how) in enumerate(columns)))
     lines = [b"\t".join(map(encode_field, row)) for row in rows]
-    with patch.object(statements, "FEW", 1):
-        made = statements.write_rows("INSERT", of, lines, escape_string)
+    made = write_rows("INSERT", of, lines, escape_string)
     found = [meaning(token.text) for token in tokens(made.partition(" VALUES ")[2])]
     wanted: list[str] = []
     for row in rows:
         texts = [literal(value, column, escape_string) for value, column in zip(row, of.written, strict=True)]
         wanted += [meaning(token.text) for token in tokens(f"({','.join(texts)})")] + [","]
     assert found == wanted[:-1]
-
-
-@pytest.mark.parametrize(
-    "field", [b"1 OR 1=1", b"1;", b"1)", b"", b"1e", b"1e5x", b"--1", b"1.", b"+", b"\\", b"1\\n2", b"\\NN"]
-)
-@pytest.mark.parametrize(
-    "column", [("BIGINT", WireKind.TEXT), ("DOUBLE", WireKind.TEXT), ("BIT", WireKind.UNSIGNED), ("BLOB", WireKind.HEX)]
-)
-def test_unfit_among_many_rows(field: bytes, column: tuple[str, WireKind]) -> None:
-    """A field that is no usual one of its column is left to the way that takes columns one by one (S4)."""
-    kind, how = column
-    of = work(WireColumn(name="a", kind=how, type=kind), WireColumn(name="b", kind=WireKind.TEXT, type="VARCHAR"))
-    with patch.object(statements, "FEW", 1):
-        assert statements._usual_rows(of, [b"00\tx"]) is not None
-        found = statements._usual_rows(of, [b"00\tx", field + b"\tx"])
-    wanted = {b"": "x'00','x'),(x'','x'", b"1e": "x'00','x'),(x'1e','x'"}.get(field) if how is WireKind.HEX else None
-    assert found == wanted
-
-
-def test_texts_of_rows() -> None:
-    """What is escaped in a line stays so, what is not yet becomes so; a text whose escapes are none is left to the other way (S4)."""
-    of = work(WireColumn(name="a", kind=WireKind.TEXT, type="VARCHAR"))
-    with patch.object(statements, "FEW", 1):
-        for line in (b"a\\", b"\\'", b"\\\\\\", b"\\x", b"\\N)", b"\\\\\\', b"):
-            assert statements._usual_rows(of, [b"a", line]) is None
-        assert statements._usual_rows(of, [encode_field("a\0\r\x1a%")]) == "'a\\0\\r\\Z%'"
-        assert statements._usual_rows(of, [encode_field("it's"), encode_field("a\\'\t\n"), encode_field(None)]) == (
-            "'it\\'s'),('a\\\\\\'\\t\\n'),(NULL"
-        )
