@@ -105,7 +105,7 @@ class Buffer:
 
     def take_batch(self, batch: Batch, rank: int | Integers, size: int = 0) -> int:
         """Take a batch of `size` bytes that `read` has not read; return its number of changes. See `BatchBuffer.take`."""
-        taken = self._batches.take(batch, rank, self._read) if len(batch.ts) else 0
+        taken = self._batches.take(batch, rank) if len(batch.ts) else 0
         self._taken += taken
         self._read += size
         return taken

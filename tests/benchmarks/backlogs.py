@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from tests.benchmarks.bucket import Bucket, Order
-from tests.benchmarks.changes import HOT_KEYS
-from tests.benchmarks.keys_alone import KeyDecoders, key_decoders
 from tests.benchmarks.limit import load_final_state, make_tables
 from tests.benchmarks.measuring import Applied, Asked, Bench
 from tests.benchmarks.results import COST, Goal, Result, Run
@@ -83,23 +81,6 @@ def against_load_data(bench: Bench, order: Order, goal: float) -> Backlog:
         goal=Goal(value=goal),
         units=bucket.rows,
         reference=lambda: bucket.rows / load_final_state(bucket, server),
-        run=lambda profiled: bench.apply(bucket, profiled=profiled),
-    )
-
-
-def against_keys_alone(bench: Bench, order: Order, goal: float) -> Backlog:
-    """Events a second, against two processes that decode nothing but keys."""
-    bucket = bench.bucket(order)
-    decoders: KeyDecoders = bench.started("key decoders", key_decoders)
-    files = sorted(bucket.root.rglob("*.csv"))
-    keys = min(HOT_KEYS, bucket.events)
-    return Backlog(
-        bucket=bucket,
-        unit="events/s",
-        against="decoding keys alone, 2 processes",
-        goal=Goal(value=goal),
-        units=bucket.events,
-        reference=lambda: bucket.events / decoders.seconds(files, keys),
         run=lambda profiled: bench.apply(bucket, profiled=profiled),
     )
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 
 from tests.benchmarks.rows import STATE_BITS, Change
 
-HOT_KEYS = 1_000
-"""Rows of profile hot."""
 _SKEW = 4
 """Updates hit the place (age share)**4 from the youngest row."""
 _REPEATS = 0.02
@@ -62,14 +60,6 @@ def _insert(table: SourceTable, chance: random.Random) -> Iterator[Transaction]:
     """Inserts only."""
     while True:
         yield (table.insert(chance.getrandbits(STATE_BITS)),)
-
-
-def _hot(table: SourceTable, chance: random.Random) -> Iterator[Transaction]:
-    """Updates of a few rows."""
-    for _ in range(HOT_KEYS):
-        yield (table.insert(chance.getrandbits(STATE_BITS)),)
-    while True:
-        yield (table.update(table.pick(chance, 1), chance.getrandbits(STATE_BITS)),)
 
 
 def _mixed(table: SourceTable, chance: random.Random) -> Iterator[Transaction]:
@@ -160,7 +150,6 @@ def _free_code(table: SourceTable, chance: random.Random) -> int:
 PROFILES: dict[str, Callable[[SourceTable, random.Random], Iterator[Transaction]]] = {
     "mixed": _mixed,
     "insert": _insert,
-    "hot": _hot,
     "unique": _unique,
     "keyless": _keyless,
     "wide": _mixed,

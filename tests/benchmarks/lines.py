@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from tests.benchmarks.backlogs import (
     Backlog,
-    against_keys_alone,
     against_load_data,
     against_mixed,
     many_tables,
@@ -23,9 +22,6 @@ from tests.benchmarks.rounds import measure_rounds
 
 WIDER = 15
 """So many times the columns of an ordinary table has a wide one, and so many times fewer events."""
-
-HOT_FILES = 8
-"""Files of line hot, so that two processes can share them evenly; of a usual size for a million events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +55,6 @@ LINES: dict[str, Line] = {
     "insert": _loaded("inserts only, CSV, against the same", "csv", "insert", 0.8),
     "dump-csv": _copied("loading an export in CSV, against LOAD DATA of the same rows", "csv", 0.6),
     "dump-sql": _copied("the same in SQL", "sql", 0.45),
-    "hot": _backlog(
-        "updates of 1,000 rows, CSV, against decoding their keys alone in two processes",
-        lambda bench, asked: against_keys_alone(
-            bench, replace(asked.order("csv", "hot"), file_events=max(1, asked.events // HOT_FILES)), 0.5
-        ),
-    ),
     "unique": _loaded(
         "a second unique key whose values move between rows, CSV, against LOAD DATA into the same table",
         "csv",

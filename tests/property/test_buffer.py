@@ -22,7 +22,7 @@ from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.spec import Fold, KeyPart, Mode, TablePlan, VersionPlan, WireColumn
 from storage_consumer.model import CommitRange
-from storage_consumer.order import batch_buffer, buffer
+from storage_consumer.order import buffer
 from storage_consumer.order.buffer import Buffer, Place
 from storage_consumer.order.changes import listed_keys, unpacked
 from storage_consumer.order.keys import Key, compares_texts
@@ -130,7 +130,6 @@ def test_same_changes(chance: random.Random, key: tuple[int, ...], encoding: Enc
         patch.object(scan, "AT_ONCE_BYTES", 1),
         patch.object(canal_json, "AT_ONCE_BYTES", 1),
         patch.object(buffer, "PIECE_BYTES", chance.choice((100, 400, 1 << 20))),
-        patch.object(batch_buffer, "WAITING_BYTES", chance.choice((1, 300, 1 << 20))),
     ):
         found = held(work(key), decoder, content, partitions, at_once=True)
     assert found == held(work(key), decoder, content, partitions, at_once=False)

@@ -16,7 +16,7 @@ from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.csv.decoder import CsvDecoder
 from storage_consumer.job.reports import FileReport
 from storage_consumer.job.spec import ByteRange, Mode, TablePlan
-from storage_consumer.order import batch_buffer, buffer, small_files
+from storage_consumer.order import buffer, small_files
 from storage_consumer.order.buffer import CHANGES, NOTICE, PIECE_BYTES, REPORT
 from storage_consumer.order.changes import Changes, folded, listed_keys, together, unpacked
 from storage_consumer.order.small_files import SMALL_BYTES, runs
@@ -114,7 +114,6 @@ def test_as_one_by_one(chance: random.Random, encoding: str, mode: Mode) -> None
     """The same reports, of the same rows, and the same changes in the same order, also where a file is damaged or gone (P2, C18)."""
     files = _files(chance, encoding, mode)
     with (
-        patch.object(batch_buffer, "WAITING_BYTES", chance.choice((1, 300, 1 << 20))),
         patch.object(buffer, "FLUSH_ROWS", chance.choice((1, 1 << 20))),
         patch.object(small_files, "PIECE_BYTES", chance.choice((300, 1 << 20))),
     ):

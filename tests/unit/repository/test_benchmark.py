@@ -13,15 +13,12 @@ import pytest
 
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.changes import PROFILES, SourceTable
-from tests.benchmarks.keys_alone import newest
 from tests.benchmarks.limit import WrongResult
 from tests.benchmarks.lines import LINES, Line
 from tests.benchmarks.measuring import Asked, Bench
 from tests.benchmarks.report import compared, line
 from tests.benchmarks.results import Goal, Result, Run
-from tests.benchmarks.rows import RowFormats
 from tests.benchmarks.sampling import Sampler
-from tests.benchmarks.shapes import PLAIN
 from tests.harness.pages import PAGES
 
 
@@ -82,14 +79,6 @@ def test_transactions_can_be_applied(profile: str) -> None:
     assert rows == table.states
 
 
-def test_keys_alone_finds_the_last_of_each_key(tmp_path: Path) -> None:
-    """The scan for keys sees every row of a file, whatever its texts hold."""
-    formats, path = RowFormats(PLAIN, 1), tmp_path / "CDC1.csv"
-    events = [formats.event("csv", "t", 1000 + n, (n % 700 + 1, None, n * 7_919)) for n in range(5_000)]
-    path.write_bytes("".join(events).encode())
-    assert newest(path) == {n % 700 + 1: 1000 + n for n in range(5_000)}
-
-
 def test_sampler_puts_time_down_to_stages() -> None:
     """Time spent below a function of a stage is that stage's; the rest is the rest's."""
     sampler = Sampler({"sql_text": "quote"}, "rest")
@@ -110,10 +99,10 @@ def test_wrong_result_leaves_the_other_lines(
     def wrong(name: str, _: Bench, __: Asked) -> Sequence[Result]:
         raise WrongResult(f"{name} lacks a row")
 
-    monkeypatch.setitem(LINES, "hot", Line(about="", measure=wrong))
+    monkeypatch.setitem(LINES, "insert", Line(about="", measure=wrong))
     monkeypatch.setitem(LINES, "csv", Line(about="", measure=lambda *_: [result(0.5)]))
-    assert main(["hot", "csv", "--json", str(tmp_path / "figures.json")]) == 1
-    assert "hot: hot lacks a row" in capsys.readouterr().err
+    assert main(["insert", "csv", "--json", str(tmp_path / "figures.json")]) == 1
+    assert "insert: insert lacks a row" in capsys.readouterr().err
     written = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
     assert [each["name"] for each in written["results"]] == ["csv"]
 
