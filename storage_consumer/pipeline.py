@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from itertools import groupby
 from typing import Any, Protocol
 
 import numpy as np
 
 from storage_consumer.decode.decoder import Decoder, FileRead, Tally
-from storage_consumer.decode.file_splits import NotSplittable, split_of
 from storage_consumer.errors import FilesMissing, RowRefused, TableError, UndecodableRow
 from storage_consumer.job.reports import FileReport, QuarantinedRow, RowPlace, WriteReport, Written
-from storage_consumer.job.spec import WHOLE, FileSplit, Mode, TablePlan, VersionPlan
+from storage_consumer.job.spec import JobFile, Mode, TablePlan, VersionPlan
 from storage_consumer.model import MAX_TSO, CommitRange
 from storage_consumer.order.buffer import NOTICE, REPORT, Buffer, Place
 from storage_consumer.order.changes import Changes, folded, listed_keys, together, unpacked
@@ -44,8 +42,6 @@ from storage_consumer.telemetry import tso_time
 
 READ_BLOCK = 4 << 20
 """Upper limit of the bytes in one request to the storage."""
-_BEHIND_PART = 64 << 10
-"""Bytes after the end of a split that are requested with it: its last row ends there."""
 FEW_ROWS, FEW_BYTES = 1_000, 256 << 10
 """Limits (exclusive) for a table's share of a bucket; a table below both shares a transaction with others, up to about these totals."""
 
@@ -56,8 +52,8 @@ _TOO_LATE = (
     "this machine is wrong, correct it"
 )
 
-OpenBlocks = Callable[[FileSplit], Iterator[bytes]]
-"""Yields the content of a file, or that from the start of a split on."""
+OpenBlocks = Callable[[JobFile], Iterator[bytes]]
+"""Yields the content of a file."""
 _Folded = tuple[TablePlan, Changes]
 """A table and its last states."""
 
@@ -94,22 +90,14 @@ class RowWriter(Protocol):
 # first half: files to blocks
 
 
-def file_blocks(storage: Blocks, work: FileSplit) -> Iterator[bytes]:
-    """Yield a file's blocks, or those of one split; raise `StorageUnavailable` if it has fewer bytes than were listed.
-
-    A split requires the listed tag, so that all splits of a file read the same object version; so does a part of a copy.
-    """
-    stored, span = work.file.stored, work.span
-    if span == WHOLE:
-        return whole(storage.blocks(stored.path, READ_BLOCK, tag=stored.tag if work.exact else ""), stored)
-    most = work.size + _BEHIND_PART
-    # Divide the range into equal requests, rounded up, so that none fetches only a few bytes.
-    size = -(-most // -(-most // READ_BLOCK))
-    return whole(storage.blocks(stored.path, size, start=span.start, tag=stored.tag), stored, span.start)
+def file_blocks(storage: Blocks, work: JobFile) -> Iterator[bytes]:
+    """Yield a file's blocks; raise `StorageUnavailable` if it has fewer bytes than were listed."""
+    stored = work.file.stored
+    return whole(storage.blocks(stored.path, READ_BLOCK, tag=stored.tag if work.exact else ""), stored)
 
 
 def read_files(
-    files: Iterable[FileSplit],
+    files: Iterable[JobFile],
     tables: dict[int, TablePlan],
     partitions: int,
     open_blocks: OpenBlocks,
@@ -121,7 +109,7 @@ def read_files(
     for (index, version), group in groupby(in_order, key=lambda work: (work.table, work.file.version_key)):
         table = tables[index]
         buffer = Buffer(table, table.versions[version], partitions)
-        for run in runs(group) if buffer.takes_batches and decoder.mark else ([work] for work in group):
+        for run in runs(group) if buffer.takes_batches else ([work] for work in group):
             reports = yield from _read_run(run, table, buffer, open_blocks, decoder)
             yield from (((0, REPORT, index, 0), report) for report in reports)
             # Every bucket must learn of the error, since rows of this table may already be on their way to any of them. Each tells of it
@@ -134,7 +122,7 @@ def read_files(
 
 
 def _read_run(
-    run: Sequence[FileSplit], table: TablePlan, buffer: Buffer, open_blocks: OpenBlocks, decoder: Decoder
+    run: Sequence[JobFile], table: TablePlan, buffer: Buffer, open_blocks: OpenBlocks, decoder: Decoder
 ) -> Generator[tuple[Place, Any], None, list[FileReport]]:
     """Decode files into the buffer, together if possible; return their reports, up to the first one with an error."""
     version = table.versions[run[0].file.version_key]
@@ -152,10 +140,6 @@ def _read_run(
     reports: list[FileReport] = []
     for work in run:
         report = yield from _read_file(work, table, buffer, _kept_or(kept, open_blocks), decoder)
-        if report.error and work.span != WHOLE and not report.gone:
-            # Into a buffer that is thrown away: the file is read whole only to find out what its error says.
-            scratch = Buffer(table, version, 1)
-            report = _as_of_whole(report, _read_file(replace(work, span=WHOLE), table, scratch, open_blocks, decoder))
         reports.append(report)
         if report.error:
             break
@@ -165,7 +149,7 @@ def _read_run(
 def _kept_or(kept: Mapping[str, bytes], open_blocks: OpenBlocks) -> OpenBlocks:
     """Return a function that opens files from content in memory, and all others with `open_blocks`."""
 
-    def opened(work: FileSplit) -> Iterator[bytes]:
+    def opened(work: JobFile) -> Iterator[bytes]:
         content = kept.get(work.file.stored.path)
         return open_blocks(work) if content is None else iter([content])
 
@@ -177,34 +161,32 @@ def _commit_range_of(table: TablePlan, version: VersionPlan) -> CommitRange:
     return CommitRange(low=version.low, high=table.commit_range.high)
 
 
-def _report(work: FileSplit, tally: Tally, **trouble: Any) -> FileReport:
-    """Return the report of a file or split; `trouble` sets the report's fields of these names."""
+def _report(work: JobFile, tally: Tally, **trouble: Any) -> FileReport:
+    """Return the report of a file; `trouble` sets the report's fields of these names."""
     return FileReport(
         table=work.table,
         path=work.file.stored.path,
-        # The rows of a split are numbered from its first byte on (see `ByteRange`), so its tally began there.
-        rows=tally.rows - work.span.start,
+        rows=tally.rows,
         duplicates=tally.duplicates,
         later=tally.later,
         applied=tally.taken,
         max_ts=tally.max_ts,
         next_ts=tally.next_ts,
-        span=work.span,
         **trouble,
     )
 
 
 def _read_file(
-    work: FileSplit, table: TablePlan, buffer: Buffer, open_blocks: OpenBlocks, decoder: Decoder
+    work: JobFile, table: TablePlan, buffer: Buffer, open_blocks: OpenBlocks, decoder: Decoder
 ) -> Generator[tuple[Place, Any], None, FileReport]:
-    """Decode one file or split into the buffer, yielding what grows too large; return its report."""
+    """Decode one file into the buffer, yielding what grows too large; return its report."""
     version = table.versions[work.file.version_key]
     path = work.file.stored.path
-    tally = Tally(rows=work.span.start)
+    tally = Tally()
     error, torn, gone = "", False, False
     try:
         file = FileRead(
-            blocks=_content(work, open_blocks, decoder),
+            blocks=open_blocks(work),
             source=path,
             layout=version.layout,
             commit_range=_commit_range_of(table, version),
@@ -214,7 +196,7 @@ def _read_file(
             clock=clock_of(work.file.number) if table.origin else 0,
         )
         yield from buffer.read(decoder, file, work.rank)
-    except (FileNotFoundError, NotSplittable):
+    except FileNotFoundError:
         error, torn, gone = f"waits for {path}, which vanished before it was read", True, True
     except UndecodableRow as fault:
         # Only the last row of the newest file can be one that is still being written.
@@ -224,28 +206,6 @@ def _read_file(
     if not error and tally.max_ts > table.latest:
         error = _TOO_LATE.format(path, tally.max_ts, tso_time(min(tally.max_ts, MAX_TSO)))
     return _report(work, tally, error=error, torn=torn, gone=gone)
-
-
-def _content(work: FileSplit, open_blocks: OpenBlocks, decoder: Decoder) -> Iterator[bytes]:
-    """Return the blocks to decode of a file: all of them, or the whole rows of a split."""
-    blocks, span = open_blocks(work), work.span
-    return split_of(blocks, decoder.mark, span.start, span.end) if span != WHOLE and decoder.mark else blocks
-
-
-def _as_of_whole(report: FileReport, steps: Generator[object, None, FileReport]) -> FileReport:
-    """Return the report of a split that has an error, with the findings of `steps`, which read the whole file again.
-
-    The error then names the row's number in the file, and only a row at the true end of the file can count as still being written. If the
-    whole file has no error, the split was not what it seemed, and the file has to be read whole.
-    """
-    try:
-        while True:
-            next(steps)
-    except StopIteration as end:
-        whole: FileReport = end.value
-    if not whole.error:
-        return replace(report, torn=True, gone=True)
-    return replace(report, error=whole.error, torn=whole.torn, gone=whole.gone)
 
 
 # second half: blocks to the target

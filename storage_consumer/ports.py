@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from storage_consumer.job.reports import FileReport, WriteReport
-from storage_consumer.job.spec import FileSplit, JobSpec, TaskStatements
+from storage_consumer.job.spec import JobFile, JobSpec, TaskStatements
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import DdlId, TableDefinition, TableName
 from storage_consumer.plan.copies import Copies
@@ -382,6 +382,6 @@ class RowPipeline(Protocol):
         """Number of tasks that run in parallel."""
         ...
 
-    def run(self, spec: JobSpec, files: Sequence[FileSplit], progress: Progress) -> list[FileReport | WriteReport]:
+    def run(self, spec: JobSpec, files: Sequence[JobFile], progress: Progress) -> list[FileReport | WriteReport]:
         """Read, decode, order and write; raise `TransientError` or `LeaseLost` if the job as a whole fails."""
         ...

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage_consumer.decode.canonical_text import Spelling
-from storage_consumer.decode.file_splits import RowBoundary
 from storage_consumer.decode.time_zone import UTC, to_session
 from storage_consumer.kernels.arrays import Packed
 from storage_consumer.kernels.row_lines import Lines
@@ -117,7 +116,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FileRead:
-    """One file, or one split of it, and what is wanted of it."""
+    """One file, and what is wanted of it."""
 
     blocks: Iterable[bytes]
     """Its content; it is read once."""
@@ -194,11 +193,6 @@ class FilesBatch(NamedTuple):
 class Decoder(Protocol):
     """A decoder of one protocol."""
 
-    @property
-    def mark(self) -> RowBoundary | None:
-        """Where a row begins in any file; None if that cannot be decided without all bytes before it."""
-        ...
-
     def changes(self, file: FileRead) -> Iterator[RowChange | Batch]:
         """Yield what `rows` does, in any order, in batches where rows have the form that is usual for the layout.
 
@@ -214,7 +208,7 @@ class Decoder(Protocol):
         """Return in bulk what `changes` yields for each of these files.
 
         Returns None if one of them has to be read by itself: some row does not have the form that is usual for the
-        layout, or the files do not show where rows begin (`mark`).
+        layout, or something in a file holds for all of its rows.
         """
         ...
 

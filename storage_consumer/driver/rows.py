@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from storage_consumer.config.settings import Upstream
 from storage_consumer.config.table_filter import table_rules
-from storage_consumer.decode import decoder_for
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_prepare import described
 from storage_consumer.driver.doubts import with_doubt
@@ -18,7 +16,7 @@ from storage_consumer.errors import NotReplicable, TableError
 from storage_consumer.job.match import table_work, unread_work
 from storage_consumer.job.reports import FileReport, TableOutcome, WriteReport, in_sequence, is_blocked, table_outcome
 from storage_consumer.job.shape import shape
-from storage_consumer.job.spec import FileSplit, JobSpec, Mode, Quarantine, TablePlan
+from storage_consumer.job.spec import JobFile, JobSpec, Mode, Quarantine, TablePlan
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.job.title import job_title
 from storage_consumer.model import TableName, latest_tso
@@ -44,8 +42,6 @@ class RowJobs:
     ledger: RoundLedger
     _known: dict[TableName, TargetTable] = field(default_factory=dict)
     """By folded name in the bucket."""
-    _undivided: set[str] = field(default_factory=set)
-    """Paths of files that turned out to have changed while they were read in splits."""
     _waves: int = 0
     """Number of jobs so far."""
     _may_be_late: bool = True
@@ -80,7 +76,7 @@ class RowJobs:
 
     def _run(self, planned: Sequence[_Planned]) -> dict[int, list[FileReport | WriteReport]]:
         """Run one job; return the reports of each table, by `TablePlan.index`."""
-        files = self._files(planned)
+        files = [file for step, plan in planned for file in files_of(step, plan.index)]
         self._waves += 1
         spec = self._spec(planned, files)
         # From here on tasks exist that may still write after the job ended or failed.
@@ -169,22 +165,7 @@ class RowJobs:
         place = self.context.manager.selection.routes.target(step.name)
         return unread_work(index, step, upstream, missing_table(step.name, place, self.context.config.downstream))
 
-    def _files(self, planned: Iterable[_Planned]) -> list[FileSplit]:
-        # Only a decoder that knows by the bytes alone where a row begins can start in the middle of a file.
-        splittable = [decoder_for(origin).mark is not None for origin in self._origins]
-        return [
-            file
-            for step, plan in planned
-            # The rows of a split have no numbers by which an operator could find them.
-            for file in whole_files(
-                step,
-                plan.index,
-                splittable=splittable[step.origin] and plan.quarantine is None,
-                undivided=self._undivided,
-            )
-        ]
-
-    def _spec(self, planned: Iterable[_Planned], files: Sequence[FileSplit]) -> JobSpec:
+    def _spec(self, planned: Iterable[_Planned], files: Sequence[JobFile]) -> JobSpec:
         """Return the specification of the job, whose window is open from now on."""
         context, config = self.context, self.context.config
         cut = shape(files, config.upstream.protocol, context.pipeline.cores, config.tuning.partitions)
@@ -234,10 +215,6 @@ class RowJobs:
 
     def _acknowledge(self, step: RowStep, outcome: TableOutcome) -> bool:
         """Advance a table, halt it, or let it try again; return whether there is anything to store of it."""
-        if outcome.changed:
-            # Nothing of the table was written; the next wave of this round reads these files whole, as they are by then.
-            self._undivided |= outcome.changed
-            return False
         self._count(step, outcome)
         if outcome.error:
             return self._failed(step, outcome)
@@ -283,7 +260,7 @@ class RowJobs:
         self.ledger.halt(step.table_key, error, kind=kind, save=save)
 
     def _finish(self, step: RowStep, outcome: TableOutcome) -> None:
-        """Advance a table to the end of its commit range; a file without a report of all of it is a bug, and ends the program."""
+        """Advance a table to the end of its commit range; a file without a report is a bug, and ends the program."""
         if unread := outcome.unread(step):
             message = f"the job gave no report for {unread[0]} ({len(unread)} files)"
             raise RuntimeError(message)
@@ -306,20 +283,17 @@ def _early_writes(plans: Iterable[TablePlan]) -> dict[str, int]:
     return {plan.table_key: plan.commit_range.high for plan in plans if plan.mode is not Mode.KEYLESS}
 
 
-def whole_files(
-    step: RowStep, index: int, *, splittable: bool, undivided: AbstractSet[str] = frozenset()
-) -> Iterator[FileSplit]:
-    """Yield the files of one table with their ranks. `splittable`: whether the job may split them, but for those `undivided`, by path."""
+def files_of(step: RowStep, index: int) -> Iterator[JobFile]:
+    """Yield the files of one table, which has this index in the job, with their ranks."""
     last: dict[str, int] = {}
     for file in step.files:
         last[file.sequence] = max(last.get(file.sequence, 0), file.number)
     for rank, file in enumerate(in_sequence(step)):
-        yield FileSplit(
+        yield JobFile(
             table=index,
             file=file,
             rank=rank,
             # Only the last file of a sequence may still be being written, so only its end may be torn.
             newest=file.number == last[file.sequence],
-            splittable=splittable and file.stored.path not in undivided,
             exact=step.origin > 0,
         )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from storage_consumer.job.spec import WHOLE, ByteRange
 from storage_consumer.model import DataFile
 from storage_consumer.plan.steps import RowStep
 
@@ -28,9 +27,7 @@ class FileReport:
     torn: bool = False
     """Whether the error may vanish by itself: the last row of the newest file may still be being written, or see `gone`."""
     gone: bool = False
-    """Whether the listed object no longer exists; for a split also: whether the file has to be read whole."""
-    span: ByteRange = WHOLE
-    """The part of the file that this is about."""
+    """Whether the listed object no longer exists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +88,6 @@ class TableOutcome:
     """By path; see `by_path`."""
     written: int
     """Rows written and deleted."""
-    changed: frozenset[str]
-    """Paths of files that changed while they were read in splits: then nothing of the table was written."""
     error: str
     """Why the table cannot go on, with the place in the bucket; the first of several. Empty if it can."""
     refused: bool
@@ -105,9 +100,8 @@ class TableOutcome:
     """Rows that went into the quarantine, by commit-ts."""
 
     def unread(self, step: RowStep) -> list[str]:
-        """Return the paths of files of the step that were not read to their end."""
-        paths = (file.stored.path for file in step.files)
-        return [path for path in paths if path not in self.files or self.files[path].span != WHOLE]
+        """Return the paths of files of the step that were not read."""
+        return [file.stored.path for file in step.files if file.stored.path not in self.files]
 
 
 def table_outcome(step: RowStep, reports: Sequence[FileReport | WriteReport]) -> TableOutcome:
@@ -116,9 +110,7 @@ def table_outcome(step: RowStep, reports: Sequence[FileReport | WriteReport]) ->
     return TableOutcome(
         files=by_path(reports),
         written=sum(report.written for report in reports if isinstance(report, WriteReport)),
-        # For a split `gone` also means that its file has to be read whole.
-        changed=frozenset(report.path for report in of_files if report.gone and report.span != WHOLE),
-        error=_with_place(faulty[0], step, of_files) if faulty else "",
+        error=_with_place(faulty[0], step) if faulty else "",
         refused=bool(faulty) and isinstance(faulty[0], WriteReport),
         may_pass=all(isinstance(report, FileReport) and report.torn for report in faulty),
         gone=any(report.gone for report in of_files),
@@ -139,47 +131,19 @@ def _quarantined(reports: Iterable[FileReport | WriteReport]) -> tuple[Quarantin
     return tuple(sorted(rows, key=lambda row: (row.place.commit_ts, row.place.rank, row.place.row)))
 
 
-def _with_place(report: FileReport | WriteReport, step: RowStep, reports: Sequence[FileReport]) -> str:
-    """Return a report's error, with the place in the bucket of a refused row. `reports`: all of the table's files."""
+def _with_place(report: FileReport | WriteReport, step: RowStep) -> str:
+    """Return a report's error, with the place in the bucket of a refused row."""
     if not (isinstance(report, WriteReport) and report.row):
         return report.error
     path = in_sequence(step)[report.rank].stored.path
     # A row of a copy has the load's clock there, which tells nobody anything.
     at = f", commit ts {report.commit_ts}" if report.commit_ts and not step.as_of else ""
-    parts = [part for part in reports if part.path == path]
-    # Rows of a split are numbered from its first byte on: subtract that, and add the rows of the splits before it.
-    start = max((part.span.start for part in parts if part.span.start < report.row), default=0)
-    before = sum(part.rows for part in parts if part.span.start < start)
-    return f"{report.error} (row {report.row - start + before} of {path}{at})"
+    return f"{report.error} (row {report.row} of {path}{at})"
 
 
 def by_path(reports: Iterable[FileReport | WriteReport]) -> dict[str, FileReport]:
-    """Return one report for each file; its span is `WHOLE` if all of the file was read, in one split or several."""
-    # Splits in the order of their bytes, so that each may continue the one before.
-    found: dict[str, FileReport] = {}
-    for report in sorted(_of_files(reports), key=lambda report: report.span.start):
-        before = found.get(report.path)
-        found[report.path] = _together(before, report) if before else report
-    return found
-
-
-def _together(before: FileReport, report: FileReport) -> FileReport:
-    """Return the sum of two adjacent splits: their counts added up, with the error of the first that has one."""
-    # A gap: what lies in it was not read, so the sum ends before it.
-    if before.span.end != report.span.start:
-        return before
-    faulty = before if before.error else report
-    return replace(
-        faulty,
-        # Each row is read in one split only (see `decode.file_splits`), so the counts add up.
-        rows=before.rows + report.rows,
-        duplicates=before.duplicates + report.duplicates,
-        later=before.later + report.later,
-        applied=before.applied + report.applied,
-        max_ts=max(before.max_ts, report.max_ts),
-        next_ts=min(filter(None, (before.next_ts, report.next_ts)), default=0),
-        span=ByteRange(before.span.start, report.span.end),
-    )
+    """Return one report for each file: the first one, since a report with an error may come from each bucket."""
+    return {report.path: report for report in reversed(_of_files(reports))}
 
 
 def _of_files(reports: Iterable[FileReport | WriteReport]) -> list[FileReport]:

@@ -8,10 +8,10 @@ shuffle to tasks that write a bucket of keys each.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from storage_consumer.config.settings import Protocol
-from storage_consumer.job.spec import ByteRange, FileSplit
+from storage_consumer.job.spec import JobFile
 
 BUCKET_BYTES: dict[Protocol, int] = {
     "csv": 24 << 20,
@@ -38,7 +38,7 @@ class Shape:
     """Whether they read as well: all files of a table are read by the task that writes it."""
 
 
-def shape(files: Iterable[FileSplit], protocol: Protocol, cores: int, wish: int = 0) -> Shape:
+def shape(files: Iterable[JobFile], protocol: Protocol, cores: int, wish: int = 0) -> Shape:
     """Return the shape by bytes: what a task holds fits in memory, with no more tasks than there is work for.
 
     `wish`: the requested number of buckets, 0 for none.
@@ -64,54 +64,36 @@ def shape(files: Iterable[FileSplit], protocol: Protocol, cores: int, wish: int 
     return Shape(partitions=min(MOST_TASKS, partitions), whole=False)
 
 
-def _cost(work: FileSplit) -> int:
-    """Return the cost of reading a file or a split of one, in bytes."""
+def _cost(work: JobFile) -> int:
+    """Return the cost of reading a file, in bytes."""
     return max(FILE_COST, work.size)
 
 
-def in_groups(files: Sequence[FileSplit], cores: int) -> list[list[FileSplit]]:
+def in_groups(files: Sequence[JobFile], cores: int) -> list[list[JobFile]]:
     """Return files in groups of about equal cost, neighbours together; small files share a group, so that a task pays off.
 
-    A large file that may be split fills up a group and continues in the next one, if both splits are worth a task. The
-    most costly group comes first: tasks begin in this order, and the last one to begin keeps the other cores waiting.
+    The most costly group comes first: tasks begin in this order, and the last one to begin keeps the other cores waiting.
     """
     total = sum(map(_cost, files))
     goal = min(LARGEST_GROUP, max(SMALLEST_GROUP, -(-total // (3 * cores))))
-    groups: list[list[FileSplit]] = [[]]
+    groups: list[list[JobFile]] = [[]]
     size = 0
-    # Backwards, since files are taken from the end.
-    waiting = sorted(files, key=lambda w: (w.table, w.rank), reverse=True)
-    while waiting:
-        work = waiting.pop()
-        room = goal - size
-        # Both the part that fits here and the one that is left have to be worth a task.
-        if work.splittable and min(room, work.size - room) >= SMALLEST_GROUP:
-            work, rest = _cut(work, room)
-            waiting.append(rest)
-        elif groups[-1] and _cost(work) > room:
+    for work in sorted(files, key=lambda w: (w.table, w.rank)):
+        if groups[-1] and size + _cost(work) > goal:
             groups.append([])
             size = 0
-            waiting.append(work)
-            continue
         groups[-1].append(work)
         size += _cost(work)
     return sorted(groups, key=lambda group: -sum(map(_cost, group)))
 
 
-def _cut(work: FileSplit, size: int) -> tuple[FileSplit, FileSplit]:
-    """Return the first `size` bytes of a file or split, and the rest."""
-    span = work.span
-    border = span.start + size
-    return replace(work, span=ByteRange(span.start, border)), replace(work, span=ByteRange(border, span.end))
-
-
-def by_tables(files: Sequence[FileSplit], tasks: int) -> list[list[FileSplit]]:
+def by_tables(files: Sequence[JobFile], tasks: int) -> list[list[JobFile]]:
     """Return files in `tasks` groups, all files of a table in one, with costs as even as whole tables allow."""
-    tables: dict[int, list[FileSplit]] = {}
+    tables: dict[int, list[JobFile]] = {}
     for work in files:
         tables.setdefault(work.table, []).append(work)
     costs = {table: sum(map(_cost, found)) for table, found in tables.items()}
-    groups: list[list[FileSplit]] = [[] for _ in range(tasks)]
+    groups: list[list[JobFile]] = [[] for _ in range(tasks)]
     sizes = [0] * tasks
     # The costliest table first, each to the group that is lightest so far.
     for table in sorted(tables, key=lambda table: (-costs[table], table)):

@@ -141,26 +141,9 @@ class TablePlan:
         return any(version.layout.may_lack for version in self.versions.values())
 
 
-@dataclass(frozen=True, slots=True)
-class ByteRange:
-    """The rows of a file that one task reads, by the bytes at which they begin; see `decode.file_splits`.
-
-    The rows of a split are numbered from `start` + 1 on: so later splits have higher numbers, however many rows precede
-    them.
-    """
-
-    start: int = 0
-    """Inclusive."""
-    end: int | None = None
-    """Exclusive; None means the end of the file."""
-
-
-WHOLE = ByteRange()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileSplit:
-    """One file to read, or a part of it."""
+class JobFile:
+    """One file to read."""
 
     table: int
     """`TablePlan.index`."""
@@ -169,16 +152,13 @@ class FileSplit:
     """Index in the sequence of its table's files in this job."""
     newest: bool
     """Whether no file follows it in its sequence, so that its last row may still be being written."""
-    splittable: bool = False
-    """Whether it may be split."""
     exact: bool = False
     """Whether it may only be read as it was listed: what a copy consists of is listed once, so nothing would show another content later."""
-    span: ByteRange = WHOLE
 
     @property
     def size(self) -> int:
         """Bytes to read, by the listing."""
-        return (self.file.stored.size if self.span.end is None else self.span.end) - self.span.start
+        return self.file.stored.size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

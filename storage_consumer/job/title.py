@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from storage_consumer.amounts import data_size
-from storage_consumer.job.spec import FileSplit
+from storage_consumer.job.spec import JobFile
 from storage_consumer.redaction import escaped, redact
 
 LONGEST = 200
@@ -16,7 +16,7 @@ _LONGEST_NAMES = 110
 """Characters of the names together, so that round, wave and counts are always there."""
 
 
-def job_title(number: int, wave: int, tables: Sequence[str], files: Sequence[FileSplit]) -> str:
+def job_title(number: int, wave: int, tables: Sequence[str], files: Sequence[JobFile]) -> str:
     """Return the description of a job, at most `LONGEST` characters, such as ``round 12, wave 1: 3 files, 1.5 MiB: shop.orders``.
 
     `number` counts the rounds since the start, `wave` the jobs of the round, both from 1.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from storage_consumer.decode.decoder import Decoder, Tally
-from storage_consumer.job.spec import WHOLE, FileSplit
+from storage_consumer.job.spec import JobFile
 from storage_consumer.model import CommitRange
 from storage_consumer.order.batch_buffer import BadKey
 from storage_consumer.order.buffer import PIECE_BYTES, Buffer
@@ -21,12 +21,12 @@ LEAST_BYTES = 32 << 10
 """Least number of bytes that are read together: fewer are faster one by one."""
 
 
-def runs(files: Iterable[FileSplit]) -> Iterator[list[FileSplit]]:
+def runs(files: Iterable[JobFile]) -> Iterator[list[JobFile]]:
     """Yield the files in their sequence; adjacent files that may be read together share a list."""
-    run: list[FileSplit] = []
+    run: list[JobFile] = []
     size = 0
     for work in files:
-        is_small = work.span == WHOLE and work.size < SMALL_BYTES
+        is_small = work.size < SMALL_BYTES
         if run and not (is_small and size + work.size <= PIECE_BYTES):
             yield run
             run, size = [], 0
@@ -38,7 +38,7 @@ def runs(files: Iterable[FileSplit]) -> Iterator[list[FileSplit]]:
 
 
 def read_together(
-    run: Sequence[FileSplit], contents: Sequence[bytes], commit_range: CommitRange, buffer: Buffer, decoder: Decoder
+    run: Sequence[JobFile], contents: Sequence[bytes], commit_range: CommitRange, buffer: Buffer, decoder: Decoder
 ) -> list[Tally] | None:
     """Take the changes of these files into the buffer; return the tally of each file.
 

@@ -33,7 +33,7 @@ from storage_consumer.decode import decoder_for
 from storage_consumer.errors import Abandoned, SparkUnavailable, StorageConsumerError
 from storage_consumer.job.reports import FileReport, WriteReport
 from storage_consumer.job.shape import by_tables, in_groups
-from storage_consumer.job.spec import FileSplit, JobSpec
+from storage_consumer.job.spec import JobFile, JobSpec
 from storage_consumer.order.buffer import Place
 from storage_consumer.pipeline import file_blocks, read_files, write_bucket
 from storage_consumer.spark.blocks import between_halves, received, sent
@@ -64,7 +64,7 @@ _OTHERS_ENDED = (
 _Seen = Callable[[FileReport], None]
 """Called for each file that a task has read."""
 _Report = FileReport | WriteReport
-_Share = tuple[int, JobSpec, list[FileSplit]]
+_Share = tuple[int, JobSpec, list[JobFile]]
 """A task's number, what it needs of the job, and its files."""
 
 
@@ -146,7 +146,7 @@ class SparkPipeline:
         """Whether its session has ended; it does nothing more then."""
         return not answers(self._context)
 
-    def run(self, spec: JobSpec, files: Sequence[FileSplit], progress: Progress) -> list[_Report]:
+    def run(self, spec: JobSpec, files: Sequence[JobFile], progress: Progress) -> list[_Report]:
         """Read, decode, order and write; return the reports of all files, and of all tables in all buckets.
 
         Raises `ConfigError`, `LeaseLost`, `StorageUnavailable` or `TargetUnavailable` if a task did, `SparkUnavailable`
@@ -160,8 +160,7 @@ class SparkPipeline:
         files_read, rows_read = context.accumulator(0), context.accumulator(0)
 
         def seen(report: FileReport) -> None:
-            # A file that is split counts as read with its last split, the only one without an end.
-            files_read.add(report.span.end is None)
+            files_read.add(1)
             rows_read.add(report.applied)
 
         reporter = _Reporter(progress, files_read, rows_read)
@@ -232,7 +231,7 @@ class SparkPipeline:
         # One turn after the other: `runJob` returns when all of its tasks have ended.
         return [one for shift in shifts for one in self._context.runJob(reports, _as_they_are, list(shift))]
 
-    def _whole(self, spec: JobSpec, files: Sequence[FileSplit], seen: _Seen) -> list[_Report]:
+    def _whole(self, spec: JobSpec, files: Sequence[JobFile], seen: _Seen) -> list[_Report]:
         """Run the job in one stage: each task reads and writes tables of its own, and gets only these."""
         secret_names = self._secret_names
 
@@ -248,17 +247,17 @@ class SparkPipeline:
         shares = [(partition, _share(spec, group), group) for partition, group in enumerate(groups)]
         return self._in_turns(self._context.parallelize(shares, len(shares)).mapPartitions(work), len(shares))
 
-    def _shuffled(self, spec: JobSpec, files: Sequence[FileSplit], seen: _Seen) -> list[_Report]:
+    def _shuffled(self, spec: JobSpec, files: Sequence[JobFile], seen: _Seen) -> list[_Report]:
         """Run the job in two stages: tasks that read groups of files, and tasks that write a bucket of keys each."""
         with between_halves(self._context) as folder:
             return self._in_halves(spec, files, seen, folder)
 
-    def _in_halves(self, spec: JobSpec, files: Sequence[FileSplit], seen: _Seen, folder: str) -> list[_Report]:
+    def _in_halves(self, spec: JobSpec, files: Sequence[JobFile], seen: _Seen, folder: str) -> list[_Report]:
         """Run the same, with a folder for blocks; see `between_halves`."""
         # Every task needs the whole specification, so it goes to each machine once. The secrets' names alone travel.
         shared, secret_names = self._context.broadcast(spec), self._secret_names
 
-        def read(groups: Iterable[list[FileSplit]]) -> Iterator[tuple[Place, Any]]:
+        def read(groups: Iterable[list[JobFile]]) -> Iterator[tuple[Place, Any]]:
             spec = shared.value
             with at_executor(spec.secrets_file, secret_names) as secrets:
                 works = list(chain.from_iterable(groups))
@@ -317,7 +316,7 @@ class _Reporter:
         self._report()
 
 
-def _share(spec: JobSpec, files: Iterable[FileSplit]) -> JobSpec:
+def _share(spec: JobSpec, files: Iterable[JobFile]) -> JobSpec:
     """Return what one task needs of a job."""
     wanted = {work.table for work in files}
     return replace(spec, tables=tuple(table for table in spec.tables if table.index in wanted))
@@ -333,12 +332,12 @@ def _by_place(item: tuple[Place, Any]) -> Place:
 
 
 def _read(
-    spec: JobSpec, secrets: Secrets, files: Sequence[FileSplit], buckets: int, seen: _Seen
+    spec: JobSpec, secrets: Secrets, files: Sequence[JobFile], buckets: int, seen: _Seen
 ) -> Iterator[tuple[Place, Any]]:
     """Yield the items of the first half, in a worker."""
     shorten_collection(len(sys.modules))
     tables = {table.index: table for table in spec.tables}
-    by_origin: dict[int, list[FileSplit]] = {}
+    by_origin: dict[int, list[JobFile]] = {}
     for work in files:
         by_origin.setdefault(tables[work.table].origin, []).append(work)
     for index, some in by_origin.items():

@@ -290,13 +290,9 @@ class ReadInParts(Bucket):
     """A bucket whose objects are read with one request for each part."""
 
     def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
-        """Yield the content of an object in pieces of up to `size` bytes; an object that is replaced meanwhile raises an error.
-
-        A read with a tag belongs to one split, and its task may want only one piece: so it requests single pieces.
-        """
-        length = size if tag else _PART
+        """Yield the content of an object in pieces of up to `size` bytes; an object that is replaced meanwhile raises an error."""
         # Requested without the tag: an object replaced since the listing counts as absent, not as changed during the read.
-        part = self._part(path, start, length, "")
+        part = self._part(path, start, _PART, "")
         if tag not in {"", part.tag}:
             raise self._errors.unlisted(path)
         sent = start
@@ -307,7 +303,7 @@ class ReadInParts(Bucket):
             if sent >= part.size:
                 return
             # From the second part on with the tag: pieces of two versions must not be joined.
-            before, part = part.tag, self._part(path, sent, length, part.tag)
+            before, part = part.tag, self._part(path, sent, _PART, part.tag)
             if part.tag != before or not part.content:
                 raise self._errors.replaced(path)
 

@@ -147,7 +147,7 @@ class S3Storage(OrderedBucket):
 
         A download that breaks off is started again as long as the object is unchanged; bytes already yielded are not repeated.
         """
-        # Without exact ranges the file counts as not splittable, and is read whole.
+        # A gateway that does not heed ranges would send other bytes.
         if start and not self._heeds_ranges(path):
             raise self._errors.unlisted(path)
         sent, seen = start, tag

@@ -28,7 +28,7 @@ from storage_consumer.downstream.connection import Connection, connect, escape
 from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.match import table_work
-from storage_consumer.job.spec import FileSplit, Fold, TablePlan
+from storage_consumer.job.spec import Fold, JobFile, TablePlan
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableVersion, VersionKey
 from storage_consumer.pipeline import read_files, write_bucket
@@ -199,7 +199,7 @@ def _canal(change: Change) -> str:
     return json.dumps(message, ensure_ascii=False, separators=(",", ":")) + "\r\n"
 
 
-def _opened(content: bytes, _: FileSplit) -> Iterator[bytes]:
+def _opened(content: bytes, _: JobFile) -> Iterator[bytes]:
     return iter([content])
 
 
@@ -209,7 +209,7 @@ def blocks_of(contents: dict[int, bytes], work: TablePlan, upstream: Upstream) -
     for rank, (version, content) in enumerate(contents.items()):
         file = data_file("s/t", version, 1)
         file = replace(file, stored=replace(file.stored, size=len(content)))
-        split = FileSplit(table=0, file=file, rank=rank, newest=False)
+        split = JobFile(table=0, file=file, rank=rank, newest=False)
         items += read_files([split], {0: work}, BUCKETS, partial(_opened, content), decoder_for(upstream))
     return items
 

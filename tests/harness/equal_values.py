@@ -22,7 +22,7 @@ from storage_consumer.decode.csv.decoder import CsvDecoder
 from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.job.match import table_work
 from storage_consumer.job.reports import FileReport, WriteReport, is_blocked
-from storage_consumer.job.spec import FileSplit, TablePlan
+from storage_consumer.job.spec import JobFile, TablePlan
 from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, TableVersion
 from storage_consumer.order.buffer import Place
 from storage_consumer.pipeline import read_files, write_bucket
@@ -320,7 +320,7 @@ class Pairs:
         )
         work = table_work(0, step, self._there, upstream)
         file = data_file(folder[0], 1, 1)
-        split = FileSplit(
+        split = JobFile(
             table=0, file=replace(file, stored=replace(file.stored, size=len(content))), rank=0, newest=False
         )
         reports = self._written(work, split, content)
@@ -337,7 +337,7 @@ class Pairs:
         shown = base64.b64encode(text.encode()).decode() if self._is_binary else text
         return f'"{operation}","t","pairs",{low + ts},{number},{identity},"{shown}"\r\n'
 
-    def _written(self, work: TablePlan, split: FileSplit, content: bytes) -> list[FileReport | WriteReport]:
+    def _written(self, work: TablePlan, split: JobFile, content: bytes) -> list[FileReport | WriteReport]:
         decoder, partitions = CsvDecoder(_OPTIONS), len(self._writers)
         items = sorted(read_files([split], {0: work}, partitions, lambda _: iter([content]), decoder), key=_place)
         return [

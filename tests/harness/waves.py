@@ -22,7 +22,7 @@ from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.service import ConsumerService
 from storage_consumer.inspection.inspector import completed, inspect
 from storage_consumer.job.reports import FileReport, WriteReport, Written
-from storage_consumer.job.spec import FileSplit, JobSpec, TablePlan
+from storage_consumer.job.spec import JobFile, JobSpec, TablePlan
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.model import TableColumn, TableName
 from storage_consumer.order.keyless import Events
@@ -294,7 +294,7 @@ class _Pipeline(MemoryPipeline):
         super().__init__(storage, upstream, writer)
         self._lines = lines
 
-    def run(self, spec: JobSpec, files: Sequence[FileSplit], progress: Progress) -> list[FileReport | WriteReport]:
+    def run(self, spec: JobSpec, files: Sequence[JobFile], progress: Progress) -> list[FileReport | WriteReport]:
         """Run the job and note it."""
         self._lines.append(f"job of {len(spec.tables)} tables, {len(files)} files, {spec.partitions} partitions")
         self._lines += [_planned(plan) for plan in spec.tables]

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from storage_consumer.job import shape
-from storage_consumer.job.spec import FileSplit
 from tests.campaigns.corpus_table import WORKLOADS
 from tests.harness.corpora import FIXTURES, THOROUGH, CorpusSource, available, chosen
 from tests.harness.replay import MODES, replayed
@@ -24,7 +22,6 @@ WAYS = tuple(
     if THOROUGH or mode == "steps" or turn == place % len(MODES)
 )
 """Each recording step by step, and in turn in one other way."""
-IN_PARTS = ("shop", "text_traps", "keys")
 ON_OTHERS = chosen(SOURCES, workloads=("shop", "types", "text_traps", "keys"), archs=("new",))
 
 
@@ -40,30 +37,6 @@ def test_equal_on_mariadb(
 ) -> None:
     """On MariaDB every table equals the source at each checkpoint that was reached."""
     replayed(source.open(scratch), mode, mariadb, tmp_path / "replay")
-
-
-@pytest.mark.parametrize("source", chosen(SOURCES, workloads=IN_PARTS), ids=str)
-def test_equal_where_files_are_read_in_parts(
-    source: CorpusSource,
-    mariadb: DatabaseServer,
-    spark: SparkSession,
-    scratch: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Files that are cut wherever groups fill up, into parts of some bytes, give the same tables (G5)."""
-    cuts: list[int] = []
-    cut = shape._cut
-
-    def counted(work: FileSplit, size: int) -> tuple[FileSplit, FileSplit]:
-        cuts.append(size)
-        return cut(work, size)
-
-    monkeypatch.setattr(shape, "_cut", counted)
-    monkeypatch.setattr(shape, "SMALLEST_GROUP", 10)
-    monkeypatch.setattr(shape, "FILE_COST", 1)
-    replayed(source.open(scratch), "steps", mariadb, tmp_path / "replay")
-    assert len(cuts) > 10
 
 
 @pytest.mark.parametrize("source", VARIANTS, ids=str)

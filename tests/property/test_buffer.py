@@ -17,7 +17,6 @@ from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.csv import scan
 from storage_consumer.decode.csv.decoder import CsvDecoder
 from storage_consumer.decode.decoder import Decoder, FileRead, RowChange
-from storage_consumer.decode.file_splits import RowBoundary
 from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.spec import Fold, KeyPart, Mode, TablePlan, VersionPlan, WireColumn
@@ -60,7 +59,6 @@ class OneByOne:
     """A decoder that gives no batches."""
 
     decoder: Decoder
-    mark: RowBoundary | None = None
 
     def changes(self, file: FileRead) -> Iterator[RowChange]:
         """One row after another."""

@@ -17,10 +17,10 @@ from storage_consumer.decode.canal_json import decoder as canal_json
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.csv import scan
 from storage_consumer.decode.csv.decoder import CsvDecoder
-from storage_consumer.driver.rows import whole_files
+from storage_consumer.driver.rows import files_of
 from storage_consumer.job.match import table_work
 from storage_consumer.job.reports import FileReport, WriteReport, by_path, is_blocked
-from storage_consumer.job.spec import FileSplit, TablePlan
+from storage_consumer.job.spec import JobFile, TablePlan
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.model import TableDefinition, TableVersion
 from storage_consumer.order import buffer
@@ -29,7 +29,6 @@ from storage_consumer.pipeline import read_files, write_bucket
 from storage_consumer.plan.file_sequence import FileSequences
 from storage_consumer.plan.steps import RowStep
 from storage_consumer.plan.table import TableConsumer
-from tests.harness.splits import cut_anywhere
 from tests.harness.twins.storage import MemoryWriter
 from tests.property.histories import NAME, SHAPES, START, TABLE_DIR, WORDS, Shape, Sink, Source, same, sources
 from tests.unit.decode.encoders import OPTIONS, column
@@ -106,7 +105,7 @@ class Cluster:
     def _read(self, step: RowStep, tables: dict[int, TablePlan], partitions: int) -> list[tuple[Place, Any]]:
         """The first half, in groups of files."""
         decoder = CsvDecoder(self.options) if self.protocol == "csv" else CanalJsonDecoder()
-        files = cut_anywhere(self._works(step, next(iter(tables)), splittable=decoder.mark is not None), self.rng)
+        files = list(self._works(step, next(iter(tables))))
         self.rng.shuffle(files)
         tasks = self.rng.randint(1, 3)
         items: list[tuple[Place, Any]] = []
@@ -116,15 +115,15 @@ class Cluster:
         self.rng.shuffle(items)
         return items
 
-    def _works(self, step: RowStep, index: int, *, splittable: bool) -> Iterator[FileSplit]:
+    def _works(self, step: RowStep, index: int) -> Iterator[JobFile]:
         """The files of the step, with their sizes."""
-        for work in whole_files(step, index, splittable=splittable):
+        for work in files_of(step, index):
             stored = work.file.stored
             size = len(self.contents[stored.path])
             yield replace(work, file=replace(work.file, stored=replace(stored, size=size)))
 
-    def _open(self, work: FileSplit) -> Iterator[bytes]:
-        return iter([self.contents[work.file.stored.path][work.span.start :]])
+    def _open(self, work: JobFile) -> Iterator[bytes]:
+        return iter([self.contents[work.file.stored.path]])
 
     def _shuffle(self, items: list[tuple[Place, Any]], partitions: int) -> list[list[tuple[Place, Any]]]:
         """Items sorted by place per bucket, the buckets in any order."""

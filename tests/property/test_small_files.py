@@ -15,7 +15,7 @@ from storage_consumer import pipeline
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.csv.decoder import CsvDecoder
 from storage_consumer.job.reports import FileReport
-from storage_consumer.job.spec import ByteRange, Mode, TablePlan
+from storage_consumer.job.spec import Mode, TablePlan
 from storage_consumer.order import buffer, small_files
 from storage_consumer.order.buffer import CHANGES, NOTICE, PIECE_BYTES, REPORT
 from storage_consumer.order.changes import Changes, folded, listed_keys, together, unpacked
@@ -136,28 +136,21 @@ def test_read_at_once() -> None:
         assert len(found) == 5
 
 
-@given(st.lists(st.tuples(st.integers(0, 2 * SMALL_BYTES), st.booleans()), max_size=20))
-def test_runs(sizes: list[tuple[int, bool]]) -> None:
-    """All files in their sequence; those that are large, or parts, by themselves, and no more bytes together than a piece has."""
+@given(st.lists(st.integers(0, 2 * SMALL_BYTES), max_size=20))
+def test_runs(sizes: list[int]) -> None:
+    """All files in their sequence; those that are large by themselves, and no more bytes together than a piece has."""
     files = Files(table())
     for _ in sizes:
         files.add(row("I", 5, "a"))
     works = [
-        replace(
-            work,
-            span=ByteRange(0, None if whole else size),
-            file=replace(work.file, stored=replace(work.file.stored, size=size)),
-        )
-        for work, (size, whole) in zip(files.files, sizes, strict=True)
+        replace(work, file=replace(work.file, stored=replace(work.file.stored, size=size)))
+        for work, size in zip(files.files, sizes, strict=True)
     ]
     found = list(runs(works))
     assert [work for run in found for work in run] == works
     for run in found:
-        assert len(run) == 1 or all(work.span == ByteRange() and work.size < SMALL_BYTES for work in run)
+        assert len(run) == 1 or all(work.size < SMALL_BYTES for work in run)
         assert len(run) == 1 or sum(work.size for work in run) <= PIECE_BYTES
     for first, second in pairwise(found):
         both = [*first, *second]
-        assert (
-            any(work.span != ByteRange() or work.size >= SMALL_BYTES for work in both)
-            or sum(w.size for w in both) > PIECE_BYTES
-        )
+        assert any(work.size >= SMALL_BYTES for work in both) or sum(w.size for w in both) > PIECE_BYTES

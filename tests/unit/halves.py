@@ -15,7 +15,7 @@ from storage_consumer.decode.csv.decoder import CsvDecoder
 from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.decode.values import WireKind
 from storage_consumer.job.reports import FileReport, WriteReport
-from storage_consumer.job.spec import ByteRange, FileSplit, Fold, KeyPart, Mode, TablePlan, VersionPlan, WireColumn
+from storage_consumer.job.spec import Fold, JobFile, KeyPart, Mode, TablePlan, VersionPlan, WireColumn
 from storage_consumer.model import CommitRange, DataFile, TableName
 from storage_consumer.order.buffer import Place
 from storage_consumer.order.changes import Changes
@@ -87,7 +87,7 @@ class Files:
         self.protocol = protocol
         self.options = options
         self.partitions = partitions
-        self.files: list[FileSplit] = []
+        self.files: list[JobFile] = []
         self.contents: dict[str, bytes] = {}
         self.writer = MemoryWriter({NAME: [("c0",)]} if work.key else {})
 
@@ -97,16 +97,8 @@ class Files:
         file = data_file("shop/orders", version, len(self.files) + 1, partition=partition)
         self.contents[file.stored.path] = ("".join(map(encode, rows)) + tail).encode()
         file = replace(file, stored=replace(file.stored, size=len(self.contents[file.stored.path])))
-        self.files.append(FileSplit(table=self.work.index, file=file, rank=len(self.files), newest=newest))
+        self.files.append(JobFile(table=self.work.index, file=file, rank=len(self.files), newest=newest))
         return file
-
-    def cut(self, size: int) -> None:
-        """Have the files be read in parts of so many bytes."""
-        self.files = [
-            replace(work, span=ByteRange(start, start + size if start + size < work.size else None))
-            for work in self.files
-            for start in range(0, work.size, size)
-        ]
 
     def _csv(self, change: Row) -> str:
         return csv_change(KINDS, change, self.options)
@@ -114,12 +106,12 @@ class Files:
     def _canal(self, change: Row) -> str:
         return canal_line(canal_message(KINDS, change))
 
-    def open(self, work: FileSplit) -> Iterator[bytes]:
-        """The content of a file, or that from where a part begins."""
+    def open(self, work: JobFile) -> Iterator[bytes]:
+        """The content of a file."""
         path = work.file.stored.path
         if path not in self.contents:
             raise FileNotFoundError(path)
-        content = self.contents[path][work.span.start :]
+        content = self.contents[path]
         return (content[start : start + _BLOCK] for start in range(0, len(content), _BLOCK))
 
     def read(self) -> list[tuple[Place, Any]]:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from storage_consumer.decode.canal_json.framing import BadEnd, Frames, rows_of
+from storage_consumer.decode.canal_json.framing import LINE_ENDS, BadEnd, Frames, rows_of
 from storage_consumer.decode.canal_json.message import UNREADABLE, Shape, Texts, decode_any, has_gaps, shape_of
 from storage_consumer.decode.decoder import Batch, FileRead, FilesBatch, RowChange, RowLayout, Tally, Values
-from storage_consumer.decode.file_splits import canal_boundary
 from storage_consumer.decode.row_error import RowPlace
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
@@ -233,7 +232,6 @@ class CanalJsonDecoder:
     def __init__(self, terminator: str = "\r\n", *, allow_missing_commit_ts: bool = False) -> None:
         """Initialize for `terminator`, which is TiCDC's ``[sink] terminator``: any text, or none."""
         self.terminator = terminator
-        self.mark = canal_boundary(terminator.encode())
         self.allow_missing_commit_ts = allow_missing_commit_ts
 
     def changes(self, file: FileRead) -> Iterator[RowChange | Batch]:
@@ -246,7 +244,9 @@ class CanalJsonDecoder:
         """See `Decoder.together`."""
         from storage_consumer.decode.canal_json.batch import read_together  # noqa: PLC0415 - late, see `jit`
 
-        return read_together(shape_of(layout, tuple(key)), contents, commit_range) if self.mark else None
+        if self.terminator.encode() not in LINE_ENDS:
+            return None
+        return read_together(shape_of(layout, tuple(key)), contents, commit_range)
 
     def rows(self, file: FileRead) -> Iterator[RowChange]:
         """See `Decoder.rows`."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from storage_consumer.decode.file_splits import LINE_ENDS
 from storage_consumer.decode.row_error import MAX_ROW_BYTES
 
+LINE_ENDS = (b"\r\n", b"\n")
+"""Terminators that no JSON text holds."""
 _NO_BRACE = rb'[^"{}]++|"(?>(?:[^"\\]++|\\.)*)"'
 _MESSAGE = re.compile(rb"\{(?>(?:%b|\{(?>(?:%b)*)\})*)\}" % (_NO_BRACE, _NO_BRACE), re.DOTALL)
 """A JSON object whose members hold objects without objects inside: all of TiCDC's messages are such."""

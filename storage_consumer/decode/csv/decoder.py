@@ -29,7 +29,6 @@ from storage_consumer.decode.csv.options import check_options
 from storage_consumer.decode.csv.row_pattern import Form, Shape, shape
 from storage_consumer.decode.csv.scan import Scan
 from storage_consumer.decode.decoder import Batch, FileRead, FilesBatch, RowChange, RowLayout
-from storage_consumer.decode.file_splits import csv_boundary
 from storage_consumer.model import CommitRange
 
 
@@ -40,7 +39,6 @@ class CsvDecoder:
         """Initialize; raise `ConfigError`, naming TiCDC's option, for options under which rows cannot be read for certain."""
         check_options(options)
         self.options = options
-        self.mark = csv_boundary(options)
         self._latest: tuple[RowLayout, Shape] | None = None
 
     def changes(self, file: FileRead) -> Iterator[RowChange | Batch]:
@@ -58,8 +56,10 @@ class CsvDecoder:
         from storage_consumer.decode.csv.batch import row_form  # noqa: PLC0415 - late, see `jit`
         from storage_consumer.decode.csv.first_rows import read_together  # noqa: PLC0415 - likewise
 
-        # A mark also excludes what holds for a whole file: a header line, the handle key, and old values.
-        form = row_form(self._shape(layout)) if self.mark else None
+        # These hold for a whole file: a header line, what its first row shows of the handle key, and old values.
+        options = self.options
+        by_itself = options.output_field_header or options.output_handle_key or options.output_old_value
+        form = None if by_itself else row_form(self._shape(layout))
         return read_together(form, contents, commit_range) if form else None
 
     def rows(self, file: FileRead) -> Iterator[RowChange]:

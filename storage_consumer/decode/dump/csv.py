@@ -176,8 +176,6 @@ class _Scan:
 class DumpCsvDecoder:
     """Decodes CSV data files of exports. Every row is an INSERT whose commit-ts is the file's clock plus the row's number."""
 
-    mark = None
-
     def __init__(self, options: DumpOptions) -> None:
         """Initialize."""
         self.options = options

@@ -20,7 +20,7 @@ from storage_consumer.decode import decoder_for
 from storage_consumer.decode.wire_format import LACKING, NULL
 from storage_consumer.errors import DdlFailed, TargetUnavailable, TransientError
 from storage_consumer.job.reports import FileReport, WriteReport, Written, by_path
-from storage_consumer.job.spec import FileSplit, JobSpec, TablePlan
+from storage_consumer.job.spec import JobFile, JobSpec, TablePlan
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.model import StoredObject, TableName
 from storage_consumer.order.keyless import Events
@@ -31,7 +31,6 @@ from storage_consumer.storage.base import Storage
 from storage_consumer.summary import Progress
 from tests.campaigns.simulation.exports import Exports
 from tests.campaigns.simulation.places import Places
-from tests.harness.splits import cut_anywhere
 from tests.harness.twins.records import Row, TargetRecords
 from tests.harness.twins.storage import MemoryPipeline, MemoryStorage
 from tests.harness.twins.target import _NAME, MemoryTarget, _Refused
@@ -398,11 +397,14 @@ class RetryingPipeline(MemoryPipeline):
         super().__init__(storage, upstream, writer, others)
         self._dice = dice
 
-    def run(self, spec: JobSpec, files: Sequence[FileSplit], progress: Progress) -> list[FileReport | WriteReport]:
+    def run(self, spec: JobSpec, files: Sequence[JobFile], progress: Progress) -> list[FileReport | WriteReport]:
         """Read all files, then write bucket after bucket; `Differs` where a file or row is not accounted for."""
         tables = {table.index: table for table in spec.tables}
-        parts = cut_anywhere(files, self._dice)
-        tasks = [[work] for work in parts] if self._dice.random() < 0.5 else [self._dice.sample(parts, len(parts))]
+        drawn = [work for work in files for _ in range(self._draws(tables[work.table], work.size))]
+        in_turn = self._dice.random() < 0.5
+        order = drawn if in_turn else self._dice.sample(drawn, len(drawn))
+        works = list({(work.table, work.rank): work for work in order}.values())
+        tasks = [[work] for work in works] if in_turn else [works]
         items = [item for task in tasks for item in self._read(spec, tables, task)]
         items.sort(key=lambda item: item[0])
         reports: list[FileReport | WriteReport] = []
@@ -413,7 +415,15 @@ class RetryingPipeline(MemoryPipeline):
         _account(files, reports)
         return reports
 
-    def _read(self, spec: JobSpec, tables: dict[int, TablePlan], task: Sequence[FileSplit]) -> Iterator[Any]:
+    def _draws(self, table: TablePlan, size: int) -> int:
+        """Return how many parts such a file had when files were read in parts; the dice are used as then, so that a seed stays the history it was."""
+        options = getattr(self._decoder, "options", None)
+        if table.origin or table.quarantine is not None or (options and options.output_old_value):
+            return 1
+        borders = self._dice.sample(range(1, size), min(size - 1, self._dice.randrange(4))) if size > 1 else []
+        return len(borders) + 1
+
+    def _read(self, spec: JobSpec, tables: dict[int, TablePlan], task: Sequence[JobFile]) -> Iterator[Any]:
         """Read some files, those of each origin by themselves."""
         for number, origin in enumerate(spec.origins):
             mine = [work for work in task if tables[work.table].origin == number]
@@ -433,9 +443,8 @@ class RetryingPipeline(MemoryPipeline):
         return []
 
 
-def _account(files: Sequence[FileSplit], reports: Sequence[FileReport | WriteReport]) -> None:
+def _account(files: Sequence[JobFile], reports: Sequence[FileReport | WriteReport]) -> None:
     """Each file is reported on once, and each of its rows was applied or skipped for one reason (G4), or its table stops."""
-    # Not those of `by_path`, which end where a split is missing: its error may come from one behind that.
     stopped = {report.table for report in reports if isinstance(report, FileReport) and report.error}
     expected = sorted(file.file.stored.path for file in files if file.table not in stopped)
     counted = [report for report in by_path(reports).values() if report.table not in stopped]

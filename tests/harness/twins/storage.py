@@ -14,7 +14,7 @@ from storage_consumer.decode import decoder_for
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import RowRefused, StorageUnavailable
 from storage_consumer.job.reports import FileReport, QuarantinedRow, RowPlace, WriteReport, Written
-from storage_consumer.job.spec import FileSplit, JobSpec, TablePlan
+from storage_consumer.job.spec import JobFile, JobSpec, TablePlan
 from storage_consumer.model import StoredObject, TableName
 from storage_consumer.order.keyless import Events
 from storage_consumer.order.keys import Run
@@ -242,7 +242,7 @@ class MemoryPipeline:
         self._writer = writer
         self._others = others
 
-    def run(self, spec: JobSpec, files: Sequence[FileSplit], progress: Progress) -> list[FileReport | WriteReport]:
+    def run(self, spec: JobSpec, files: Sequence[JobFile], progress: Progress) -> list[FileReport | WriteReport]:
         """Read all files, then write bucket by bucket; return the reports."""
         tables = {table.index: table for table in spec.tables}
         of_bucket = [work for work in files if not tables[work.table].origin]

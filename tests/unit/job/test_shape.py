@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import random
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,13 +17,13 @@ from storage_consumer.job.shape import (
     in_groups,
     shape,
 )
-from storage_consumer.job.spec import WHOLE, FileSplit
+from storage_consumer.job.spec import JobFile
 from storage_consumer.model import DataFile, StoredObject, TableVersion
 
 MIB = 1 << 20
 
 
-def file(table: int, rank: int, size: int, *, splittable: bool = False) -> FileSplit:
+def file(table: int, rank: int, size: int) -> JobFile:
     """A file of some size."""
     found = DataFile(
         stored=StoredObject(path=f"s/t{table}/1/CDC{rank:020d}.csv", size=size, tag="1"),
@@ -38,7 +35,7 @@ def file(table: int, rank: int, size: int, *, splittable: bool = False) -> FileS
         number=rank,
         width=20,
     )
-    return FileSplit(table=table, file=found, rank=rank, newest=False, splittable=splittable)
+    return JobFile(table=table, file=found, rank=rank, newest=False)
 
 
 FILES = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 64 << 20)), min_size=1, max_size=60).map(
@@ -47,7 +44,7 @@ FILES = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 64 << 20)), min_siz
 
 
 @given(FILES, st.integers(1, 16))
-def test_groups_of_files(files: list[FileSplit], cores: int) -> None:
+def test_groups_of_files(files: list[JobFile], cores: int) -> None:
     """Each file is in one group of neighbours; none is empty, none of several files is too large, and the largest comes first."""
     groups = in_groups(files, cores)
     in_sequence = sorted(groups, key=lambda group: (group[0].table, group[0].rank))
@@ -67,36 +64,8 @@ def test_small_files_share_a_task() -> None:
     assert len(in_groups([file(0, n, SMALLEST_GROUP) for n in range(64)], 4)) >= 8
 
 
-@given(FILES, st.integers(1, 16), st.randoms(use_true_random=True))
-def test_large_files_in_parts(files: list[FileSplit], cores: int, chance: random.Random) -> None:
-    """Splits are all of each file in sequence; only large files have several, and where all may, groups are even."""
-    files = [replace(work, splittable=chance.random() < 0.7) for work in files]
-    groups = in_groups(files, cores)
-    parts = sorted(
-        (work for group in groups for work in group), key=lambda work: (work.table, work.rank, work.span.start)
-    )
-    for work in files:
-        mine = [part for part in parts if (part.table, part.rank) == (work.table, work.rank)]
-        spans = [part.span for part in mine]
-        assert [span.start for span in spans] == [0, *(span.end for span in spans[:-1])]
-        assert spans[-1].end is None
-        assert all(replace(part, span=WHOLE) == work for part in mine)
-        assert len(mine) == 1 or (work.splittable and min(part.size for part in mine) >= SMALLEST_GROUP)
-
-
-def test_large_files_make_even_groups() -> None:
-    """Few large files are as much work for each core as many small ones; a file that is not worth two tasks stays whole."""
-    large = [file(0, number, size * MIB, splittable=True) for number, size in enumerate((40, 31, 28))]
-    sizes = [sum(work.size for work in group) for group in in_groups(large, 2)]
-    assert len(sizes) == 6
-    assert max(sizes) - min(sizes) <= 10
-    assert [len(group) for group in in_groups([file(0, 0, 512 * MIB, splittable=True)], 32)] == [1] * 96
-    assert in_groups(small := [file(0, 0, 2 * MIB - 1, splittable=True)], 32) == [small]
-    assert in_groups(fixed := [file(0, 0, 64 * MIB)], 32) == [fixed]
-
-
 @given(FILES, st.integers(1, 8))
-def test_groups_of_tables(files: list[FileSplit], tasks: int) -> None:
+def test_groups_of_tables(files: list[JobFile], tasks: int) -> None:
     """There are as many groups as tasks, each file is in one, and all of a table in the same."""
     groups = by_tables(files, tasks)
     assert len(groups) == tasks
@@ -137,7 +106,7 @@ def test_shape_that_was_asked_for() -> None:
 
 
 @given(FILES, st.integers(1, 16), st.sampled_from(["csv", "canal-json"]))
-def test_tasks_of_one_stage_hold_little(files: list[FileSplit], cores: int, protocol: str) -> None:
+def test_tasks_of_one_stage_hold_little(files: list[JobFile], cores: int, protocol: str) -> None:
     """A task that reads and writes holds no more than its share of bytes and one table more."""
     cut = shape(files, protocol, cores)  # type: ignore[arg-type] # one of both
     if cut.whole:

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer import telemetry
-from storage_consumer.job.spec import FileSplit
+from storage_consumer.job.spec import JobFile
 from storage_consumer.job.title import LONGEST, job_title
 from tests.unit.building import data_file
 
 
-def _files(count: int, size: int) -> list[FileSplit]:
+def _files(count: int, size: int) -> list[JobFile]:
     file = data_file("d/a", 1, 1)
     file = replace(file, stored=replace(file.stored, size=size))
-    return [FileSplit(table=0, file=file, rank=rank, newest=False) for rank in range(count)]
+    return [JobFile(table=0, file=file, rank=rank, newest=False) for rank in range(count)]
 
 
 def test_a_job_names_round_wave_and_tables() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import StorageUnavailable
-from storage_consumer.job.spec import ByteRange, FileSplit
+from storage_consumer.job.spec import JobFile
 from storage_consumer.model import StoredObject
 from storage_consumer.pipeline import file_blocks
 from storage_consumer.poll.reader import StorageReader
@@ -51,10 +51,9 @@ class Short:
         yield ROWS[start : len(ROWS) // 2]
 
 
-@pytest.mark.parametrize("span", [ByteRange(), ByteRange(start=5, end=20), ByteRange(start=20)])
-def test_files_of_a_job(span: ByteRange) -> None:
-    """Whole files and parts of one are looked at alike."""
-    work = FileSplit(table=0, file=replace(data_file("s/t", 1, 1), stored=LISTED), rank=0, newest=True, span=span)
+def test_files_of_a_job() -> None:
+    """The files of a job are looked at."""
+    work = JobFile(table=0, file=replace(data_file("s/t", 1, 1), stored=LISTED), rank=0, newest=True)
     with pytest.raises(StorageUnavailable, match="the transfer was cut short"):
         list(file_blocks(Short(), work))
 
