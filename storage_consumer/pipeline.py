@@ -20,8 +20,7 @@ from storage_consumer.job.reports import FileReport, QuarantinedRow, RowPlace, W
 from storage_consumer.job.spec import JobFile, Mode, TablePlan, VersionPlan
 from storage_consumer.model import MAX_TSO, CommitRange
 from storage_consumer.order.buffer import NOTICE, REPORT, Buffer, Place
-from storage_consumer.order.changes import Changes, folded, listed_keys, together, unpacked
-from storage_consumer.order.keyless import Events, in_parts
+from storage_consumer.order.changes import Changes, Events, folded, in_parts, listed_keys, together, unpacked
 from storage_consumer.order.keys import (
     Action,
     Run,

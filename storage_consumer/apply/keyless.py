@@ -2,7 +2,7 @@
 
 Why each event takes effect exactly once, whenever the program is killed:
 
-* Events come in parts that never split a commit-ts (`order.keyless.in_parts`). A transaction takes whole parts, and moves the table's
+* Events come in parts that never split a commit-ts (`order.changes.in_parts`). A transaction takes whole parts, and moves the table's
   stored checkpoint to their last commit-ts. So at any instant the table holds the events up to its stored checkpoint and no others.
 * The stored checkpoint is read in a transaction that claims the task's slot. From then on nobody else moves it: another attempt
   of the task has to take over the slot first, and then the fence stops this one. Events at or below it are left out.
@@ -11,24 +11,38 @@ Why each event takes effect exactly once, whenever the program is killed:
 * What a transaction writes is fixed before it begins, so a retry after a conflict does the same.
 
 A load of such a table goes the same way: its clock stands for the commit-ts, and is stored with the load (see `plan.loads`).
+
+Many rows of a table without indexes are deleted together, in two passes over the table instead of one per row. They become a temporary
+table whose columns have the types of the table's own, so the server brings both sides to the same form. A checksum of one or more columns
+finds the candidate pairs. All columns together decide whether a pair is equal.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain, compress, groupby
 from operator import itemgetter
 
-from storage_consumer.apply.keyless_deletes import delete_equal, is_scanned, most_text
+import numpy as np
+import pymysql.err
+
 from storage_consumer.apply.refused_rows import StatementTooLarge
 from storage_consumer.apply.rows import RowStatements
-from storage_consumer.apply.statements import delete_images, gaps, json_equals, without_gaps
+from storage_consumer.apply.statements import TEXTS, delete_images, gaps, json_equals, without_gaps
+from storage_consumer.apply.transaction import FencedConnection
+from storage_consumer.decode.values import WireKind
+from storage_consumer.decode.wire_format import split_lines
 from storage_consumer.downstream.connection import escape
+from storage_consumer.downstream.mysql_errors import is_conflict, is_connection_loss
 from storage_consumer.errors import RowRefused, TargetUnavailable
-from storage_consumer.job.spec import TablePlan
-from storage_consumer.order.keyless import Events, Net
+from storage_consumer.job.spec import TablePlan, WireColumn
+from storage_consumer.model import TableName
+from storage_consumer.order.changes import Events
+from storage_consumer.sql.tokens import qualified, quote
 from storage_consumer.tso import is_applied
 
 FEW_EVENTS, FEW_BYTES = 10_000, 48 << 20
@@ -37,6 +51,74 @@ MANY_BYTES = 192 << 20
 """The limit of bytes where deletes go together, in passes over the table. The more events are netted, the fewer passes."""
 FEW = 8
 """Most distinct rows that are deleted one by one."""
+ROW_COST = 100
+"""Bytes of memory that a row takes besides its line: the object header, its slots in a dictionary and in a list."""
+_IMAGES = "storage_consumer_images"
+_NUMBER = WireColumn(name="storage_consumer_number", kind=WireKind.UNSIGNED, type="INT")
+_CHECKSUM = "storage_consumer_checksum"
+_BEFORE = "before_images"
+_TRANSACTION_LIMITS = ("max_binlog_cache_size", "group_replication_transaction_size_limit", "wsrep_max_ws_size")
+"""Server variables, in bytes; 0 or a missing variable means no limit."""
+_LONGER = 4
+"""Most replicated bytes per byte of a row's text: a one-digit number takes eight bytes there."""
+_ALIKE = 4
+"""Most rows to delete that may share a checksum, and so be compared with one row of the table."""
+
+
+class Net:
+    """The net effect of events in sequence: rows to delete, counted, and then rows to insert, with the same result as all events.
+
+    Nothing distinguishes rows with equal lines, so only the count of each line matters: a delete cancels an equal insert
+    before it, and different lines do not affect each other. An insert does not cancel a delete before it: each
+    remaining delete has to find a row that was in the table before all these events.
+    """
+
+    def __init__(self) -> None:
+        """Start without events."""
+        self.inserts: Counter[bytes] = Counter()
+        self.deletes: Counter[bytes] = Counter()
+        self.deleted_at: dict[bytes, int] = {}
+        """For each row to delete, the commit-ts of its first remaining delete."""
+        self.met = 0
+        """The number of deletes, including those that cancelled an insert."""
+        self.size = 0
+        """Approximate bytes of memory that all this takes."""
+
+    def add(self, events: Events) -> None:
+        """Add events. Lines that none of them deletes are added in bulk, the others one by one in sequence."""
+        lines = events.lines
+        doomed = set(compress(lines, (~events.upserts).tolist()))
+        if not doomed:
+            self._insert(lines)
+            return
+        is_doomed = np.fromiter(map(doomed.__contains__, lines), np.bool_, len(lines))
+        # Different lines do not affect each other, so only those that are deleted somewhere need their sequence.
+        self._insert(list(compress(lines, (~is_doomed).tolist())))
+        places = np.flatnonzero(is_doomed)
+        doomed_events = zip(events.upserts[places].tolist(), events.ts[places].tolist(), places.tolist(), strict=True)
+        for upsert, ts, place in doomed_events:
+            if upsert:
+                self._insert(lines[place : place + 1])
+            else:
+                self._delete(lines[place], ts)
+
+    def _insert(self, lines: Sequence[bytes]) -> None:
+        self.inserts.update(lines)
+        self.size += sum(map(len, lines)) + ROW_COST * len(lines)
+
+    def _delete(self, line: bytes, ts: int) -> None:
+        self.met += 1
+        # The insert is among these events too: neither of the two reaches the target.
+        if count := self.inserts.get(line):
+            self.size -= len(line) + ROW_COST
+            self.inserts[line] = count - 1
+            if count == 1:
+                del self.inserts[line]
+        else:
+            self.size += len(line) + ROW_COST
+            self.deletes[line] += 1
+            # The first one is reported if the target has no such row.
+            self.deleted_at.setdefault(line, ts)
 
 
 class Portion:
@@ -238,3 +320,115 @@ class KeylessTable:
 
 def _literal(text: str) -> str:
     return f"'{escape(text)}'"
+
+
+# many deletes together
+
+
+def is_scanned(fenced: FencedConnection, work: TablePlan) -> bool:
+    """Return whether each delete scans the table, and `delete_equal` may replace these scans.
+
+    This holds if the table has no index, and no column but generated ones beyond those that are written: equal rows are then
+    interchangeable. It never holds on TiDB, which has no such temporary tables.
+    """
+    place = f"table_schema = '{escape(work.name.schema)}' AND table_name = '{escape(work.name.table)}'"
+    ours = "COALESCE(generation_expression, '') = ''"
+    row = fenced.row(
+        f"SELECT (SELECT COUNT(*) FROM information_schema.statistics WHERE {place}), "
+        f"(SELECT COUNT(*) FROM information_schema.columns WHERE {place} AND {ours}), VERSION() LIKE '%TiDB%'"
+    )
+    return row is not None and (int(row[0]), int(row[1]), int(row[2])) == (0, len(work.written), 0)
+
+
+def most_text(fenced: FencedConnection) -> int:
+    """Return how many bytes of row text the server takes in one transaction, by its own limits for what is replicated."""
+    names = ", ".join(f"'{name}'" for name in _TRANSACTION_LIMITS)
+    limits = [int(value) for _, value in fenced.rows(f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})")]
+    return min((limit for limit in limits if limit), default=1 << 62) // _LONGER
+
+
+def delete_equal(rows: RowStatements, work: TablePlan, lines: Sequence[bytes]) -> Mapping[bytes, int] | None:
+    """Delete every row that equals one of these distinct lines; return how many there were of each that had any.
+
+    Return None, with nothing deleted, if the server cannot do it this way (it lacks a privilege, for example) or cannot tell two of
+    the lines apart. Raise the driver's errors for conflicts and lost connections.
+    """
+    fenced = rows.fenced
+    # In the state schema, where the account needs all rights anyway.
+    images = TableName(schema=fenced.state_schema, table=_IMAGES)
+    try:
+        telling = telling_columns(work, lines)
+        _store(rows, work, lines, images, telling)
+        pairs = f"{qualified(work.name)} AS r STRAIGHT_JOIN {qualified(images)} AS d ON {_equal(work, telling)}"
+        number = f"d.{quote(_NUMBER.name)}"
+        found = fenced.rows(f"SELECT {number}, COUNT(*) FROM {pairs} GROUP BY {number}")
+        # Counted before the delete: afterwards nobody could say how many rows of each there were.
+        counts = {lines[int(place)]: int(count) for place, count in found}
+        # STRAIGHT_JOIN reads the table first: it has no index to probe, while the images have one on the checksum.
+        fenced.query(f"SAVEPOINT {_BEFORE}")
+        if fenced.query(f"DELETE r FROM {pairs}") != sum(counts.values()):  # two of the lines are one row to the server
+            fenced.query(f"ROLLBACK TO SAVEPOINT {_BEFORE}")
+            return None
+    except (pymysql.err.MySQLError, RowRefused) as fault:
+        # Any other error leaves all rows: it is of a statement before the DELETE, or of the DELETE, which then had no effect.
+        if is_conflict(fault) or is_connection_loss(fault):
+            raise
+        return None
+    finally:
+        # If the connection is broken, the server drops the table with it.
+        with suppress(pymysql.err.MySQLError, OSError, EOFError):
+            fenced.query(f"DROP TEMPORARY TABLE IF EXISTS {qualified(images)}")
+    return counts
+
+
+def telling_columns(work: TablePlan, lines: Sequence[bytes]) -> tuple[WireColumn, ...]:
+    """Return the shortest column that tells all but a few of these distinct lines apart, or all columns if none does."""
+    fields = zip(split_lines(lines), work.written, strict=True)
+    telling = [(sum(map(len, texts)), column) for texts, column in fields if max(Counter(texts).values()) <= _ALIKE]
+    return (min(telling, key=itemgetter(0))[1],) if telling else work.written
+
+
+def _store(
+    rows: RowStatements, work: TablePlan, lines: Sequence[bytes], images: TableName, telling: Sequence[WireColumn]
+) -> None:
+    """Create and fill the temporary table."""
+    fenced = rows.fenced
+    columns = ", ".join(quote(column.name) for column in work.written)
+    # DROP and CREATE with TEMPORARY do not commit the running transaction.
+    fenced.query(f"DROP TEMPORARY TABLE IF EXISTS {qualified(images)}")
+    fenced.query(
+        f"CREATE TEMPORARY TABLE {qualified(images)} ({quote(_NUMBER.name)} INT UNSIGNED NOT NULL DEFAULT 0 PRIMARY KEY, "
+        f"{quote(_CHECKSUM)} INT UNSIGNED NOT NULL DEFAULT 0, KEY ({quote(_CHECKSUM)})) "
+        f"SELECT {columns} FROM {qualified(work.name)} WHERE FALSE"
+    )
+    # The number leads from a row of the server's answer back to its line.
+    numbered = [b"%b\t%d" % (line, place) for place, line in enumerate(lines)]
+    rows.insert(replace(work, name=images, written=(*work.written, _NUMBER)), numbered)
+    # The server computes both checksums, from values that it has brought to the same form.
+    fenced.query(f"UPDATE {qualified(images)} AS d SET {quote(_CHECKSUM)} = {_checksum(telling, 'd')}")
+
+
+def _checksum(telling: Sequence[WireColumn], side: str) -> str:
+    """Return the expression of a checksum that is equal for equal rows."""
+    # CONCAT_WS leaves NULLs out, so rows that differ only in which column is NULL share a checksum; `_equal` tells them apart.
+    return f"CRC32(CONCAT_WS(',', {', '.join(_bytes(column, side) for column in telling)}))"
+
+
+def _bytes(column: WireColumn, side: str) -> str:
+    return f"CAST({side}.{quote(column.name)} AS BINARY)"
+
+
+def _equal(work: TablePlan, telling: Sequence[WireColumn]) -> str:
+    """Return the condition that a row and an image are equal to the last byte.
+
+    No collation takes part. Types whose text is a shortened form are compared by value too.
+    """
+    conditions = [f"d.{quote(_CHECKSUM)} = {_checksum(telling, 'r')}"]
+    for column in work.written:
+        conditions.append(f"{_bytes(column, 'r')} <=> {_bytes(column, 'd')}")
+        if column.type not in TEXTS and column.type != "JSON":
+            conditions.append(f"r.{quote(column.name)} <=> d.{quote(column.name)}")
+        # Two numbers may share one text: an ENUM's error value and a member '' look alike.
+        if column.type in ("ENUM", "SET"):
+            conditions.append(f"r.{quote(column.name)} + 0 <=> d.{quote(column.name)} + 0")
+    return " AND ".join(conditions)

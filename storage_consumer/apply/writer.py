@@ -19,7 +19,7 @@ from storage_consumer.errors import RowRefused
 from storage_consumer.job.reports import QuarantinedRow, RowPlace, Written
 from storage_consumer.job.spec import JobSpec, TablePlan
 from storage_consumer.kernels.row_lines import size_of
-from storage_consumer.order.keyless import Events
+from storage_consumer.order.changes import Events
 from storage_consumer.order.keys import Action, Run
 
 

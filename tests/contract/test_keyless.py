@@ -12,15 +12,14 @@ from multiprocessing import get_context
 import pytest
 
 from storage_consumer.apply import keyless
-from storage_consumer.apply.keyless import FEW, MANY_BYTES, KeylessTable
-from storage_consumer.apply.keyless_deletes import delete_equal, is_scanned, most_text
+from storage_consumer.apply.keyless import FEW, MANY_BYTES, KeylessTable, delete_equal, is_scanned, most_text
 from storage_consumer.apply.rows import RowStatements
 from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import RowRefused, TargetUnavailable
 from storage_consumer.job.spec import JobSpec, Mode, TablePlan, WireColumn
 from storage_consumer.model import TableName
-from storage_consumer.order.keyless import Events
+from storage_consumer.order.changes import Events
 from storage_consumer.plan.loads import Load, LoadPhase, clock_of
 from tests.contract.test_writer import IN_BULK, Rig, real_rig, server_of
 from tests.harness.servers import KINDS, DatabaseServer

@@ -25,7 +25,7 @@ from storage_consumer.job.reports import FileReport, WriteReport, Written
 from storage_consumer.job.spec import JobFile, JobSpec, TablePlan
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.model import TableColumn, TableName
-from storage_consumer.order.keyless import Events
+from storage_consumer.order.changes import Events
 from storage_consumer.order.keys import Action, Run
 from storage_consumer.plan.journal import DdlAnswer
 from storage_consumer.plan.manager import ConsumerManager

@@ -18,8 +18,7 @@ from storage_consumer.job.reports import FileReport, WriteReport
 from storage_consumer.job.spec import Fold, JobFile, KeyPart, Mode, TablePlan, VersionPlan, WireColumn
 from storage_consumer.model import CommitRange, DataFile, TableName
 from storage_consumer.order.buffer import Place
-from storage_consumer.order.changes import Changes
-from storage_consumer.order.keyless import Events
+from storage_consumer.order.changes import Changes, Events
 from storage_consumer.order.keys import Action, Run
 from storage_consumer.pipeline import read_files, write_bucket
 from tests.harness.twins.storage import MemoryWriter

@@ -23,7 +23,7 @@ from storage_consumer.job.reports import FileReport, WriteReport, Written, by_pa
 from storage_consumer.job.spec import JobFile, JobSpec, TablePlan
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.model import StoredObject, TableName
-from storage_consumer.order.keyless import Events
+from storage_consumer.order.changes import Events
 from storage_consumer.order.keys import Run
 from storage_consumer.pipeline import RowWriter, file_blocks, read_files, write_bucket
 from storage_consumer.plan.journal import DdlAnswer

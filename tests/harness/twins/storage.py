@@ -16,7 +16,7 @@ from storage_consumer.errors import RowRefused, StorageUnavailable
 from storage_consumer.job.reports import FileReport, QuarantinedRow, RowPlace, WriteReport, Written
 from storage_consumer.job.spec import JobFile, JobSpec, TablePlan
 from storage_consumer.model import StoredObject, TableName
-from storage_consumer.order.keyless import Events
+from storage_consumer.order.changes import Events
 from storage_consumer.order.keys import Run
 from storage_consumer.pipeline import RowWriter, file_blocks, read_files, write_bucket
 from storage_consumer.storage.base import Storage

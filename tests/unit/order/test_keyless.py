@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage_consumer.apply.keyless import Net
 from storage_consumer.kernels.row_lines import Lines
-from storage_consumer.order.changes import Changes
-from storage_consumer.order.keyless import Net, in_parts
+from storage_consumer.order.changes import Changes, in_parts
 from storage_consumer.order.keys import delivered_once, order_of
 from tests.unit.halves import as_events
 
