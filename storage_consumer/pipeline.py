@@ -19,7 +19,7 @@ from storage_consumer.errors import FilesMissing, RowRefused, TableError, Undeco
 from storage_consumer.job.reports import FileReport, QuarantinedRow, RowPlace, WriteReport, Written
 from storage_consumer.job.spec import JobFile, Mode, TablePlan, VersionPlan
 from storage_consumer.model import MAX_TSO, CommitRange
-from storage_consumer.order.buffer import NOTICE, REPORT, Buffer, Place
+from storage_consumer.order.buffer import NOTICE, REPORT, Buffer, Place, read_together, runs
 from storage_consumer.order.changes import Changes, Events, folded, in_parts, listed_keys, together, unpacked
 from storage_consumer.order.keys import (
     Action,
@@ -34,7 +34,6 @@ from storage_consumer.order.keys import (
     row_of,
     sequence_of,
 )
-from storage_consumer.order.small_files import read_together, runs
 from storage_consumer.plan.loads import clock_of
 from storage_consumer.storage.base import Blocks, whole
 from storage_consumer.telemetry import tso_time

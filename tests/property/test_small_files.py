@@ -16,10 +16,9 @@ from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.csv.decoder import CsvDecoder
 from storage_consumer.job.reports import FileReport
 from storage_consumer.job.spec import Mode, TablePlan
-from storage_consumer.order import buffer, small_files
-from storage_consumer.order.buffer import CHANGES, NOTICE, PIECE_BYTES, REPORT
+from storage_consumer.order import buffer
+from storage_consumer.order.buffer import CHANGES, NOTICE, PIECE_BYTES, REPORT, SMALL_BYTES, runs
 from storage_consumer.order.changes import Changes, folded, listed_keys, together, unpacked
-from storage_consumer.order.small_files import SMALL_BYTES, runs
 from storage_consumer.pipeline import read_files
 from tests.unit.decode.encoders import OPTIONS
 from tests.unit.halves import Files, events, row, table
@@ -87,7 +86,7 @@ def _files(chance: random.Random, encoding: str, mode: Mode) -> Files:
 def _read(files: Files, *, least: int) -> tuple[list[FileReport], list[Event], bool]:
     """The reports, what is left of the changes of all blocks, and whether every bucket is told of an error."""
     decoder = CsvDecoder(files.options) if files.protocol == "csv" else CanalJsonDecoder()
-    with patch.object(small_files, "LEAST_BYTES", least):
+    with patch.object(buffer, "LEAST_BYTES", least):
         items = list(read_files(files.files, {files.work.index: files.work}, 1, files.open, decoder))
     reports = [item for place, item in items if place[1] == REPORT]
     blocks = [unpacked(item) for place, item in items if place[1] == CHANGES]
@@ -115,7 +114,7 @@ def test_as_one_by_one(chance: random.Random, encoding: str, mode: Mode) -> None
     files = _files(chance, encoding, mode)
     with (
         patch.object(buffer, "FLUSH_ROWS", chance.choice((1, 1 << 20))),
-        patch.object(small_files, "PIECE_BYTES", chance.choice((300, 1 << 20))),
+        patch.object(buffer, "PIECE_BYTES", chance.choice((300, 1 << 20))),
     ):
         at_once, apart = _read(files, least=1), _read(files, least=1 << 60)
     assert at_once[0] == apart[0]

@@ -11,10 +11,9 @@ from storage_consumer.decode.decoder import FileRead, RowChange
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.lossy_columns import Limit
 from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
-from storage_consumer.order.buffer import Buffer
+from storage_consumer.order.buffer import Buffer, RowBuffer
 from storage_consumer.order.changes import listed_keys
 from storage_consumer.order.keys import Key, is_upsert
-from storage_consumer.order.row_buffer import RowBuffer
 from tests.unit.decode.encoders import OPTIONS, csv_change
 from tests.unit.halves import KINDS, events, row, table
 
