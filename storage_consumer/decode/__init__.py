@@ -6,24 +6,18 @@ Touches the outside: no.
 
 from __future__ import annotations
 
-from storage_consumer.config.settings import DumpOptions, Upstream
+from storage_consumer.config.settings import Upstream
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.csv.decoder import CsvDecoder
 from storage_consumer.decode.decoder import Decoder
-from storage_consumer.decode.dump.csv import DumpCsvDecoder
-from storage_consumer.decode.dump.sql import DumpSqlDecoder
+from storage_consumer.decode.dump.exported_rows import ExportDecoder
 
 
 def decoder_for(upstream: Upstream) -> Decoder:
     """Return the decoder for a bucket's protocol and options, or for the files of an export."""
     if upstream.protocol in ("dump-sql", "dump-csv"):
-        return export_decoder(upstream.dump)
+        return ExportDecoder(upstream.dump)
     if upstream.protocol == "csv":
         return CsvDecoder(upstream.csv)
     lacks_commit_ts = upstream.allow_missing_commit_ts and not upstream.has_commit_ts
     return CanalJsonDecoder(upstream.terminator, allow_missing_commit_ts=lacks_commit_ts)
-
-
-def export_decoder(options: DumpOptions) -> Decoder:
-    """Return the decoder for the rows of an export."""
-    return DumpCsvDecoder(options) if options.file_format == "csv" else DumpSqlDecoder(options)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from storage_consumer.config.settings import Compression, DumpOptions
-from storage_consumer.decode import export_decoder
 from storage_consumer.decode.decoder import FileRead, RowLayout, Tally
+from storage_consumer.decode.dump.exported_rows import ExportDecoder
 from storage_consumer.decode.values import BINARY_TYPES, FLOAT_TYPES
 from storage_consumer.exports.export import Export, ExportTable, read_export
 from storage_consumer.model import CommitRange, TableColumn, TableName, folded_name
@@ -131,7 +131,7 @@ def layout_of(table: ExportTable, zone: str) -> RowLayout:
 
 def rows_of(dump: Dump, table: ExportTable, *, block: int = 1 << 20) -> Iterator[Row]:
     """Decode the rows of a table one by one, read in blocks of this size."""
-    decoder, layout = export_decoder(dump.options), layout_of(table, dump.zone)
+    decoder, layout = ExportDecoder(dump.options), layout_of(table, dump.zone)
     for part in table.parts:
         tally = Tally()
         file = FileRead(

@@ -13,8 +13,8 @@ import pytest
 from pymysql.constants import CLIENT
 
 from storage_consumer.config.settings import DumpOptions
-from storage_consumer.decode import export_decoder
 from storage_consumer.decode.decoder import FileRead
+from storage_consumer.decode.dump.exported_rows import ExportDecoder
 from storage_consumer.decode.values import BINARY_TYPES, FLOAT_TYPES
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import ExportRefused
@@ -83,7 +83,7 @@ def rows_of(folder: Path, export: Export, table: ExportTable) -> list[tuple[str 
     for part in table.parts:
         blocks = LocalStorage(str(folder)).blocks(part.path, 1 << 20)
         file = FileRead(blocks=blocks, source=part.path, layout=layout, commit_range=CommitRange(low=0, high=2**62))
-        for some in export_decoder(options).changes(file):
+        for some in ExportDecoder(options).changes(file):
             if isinstance(some, tuple):
                 rows.append(some[3])
             else:

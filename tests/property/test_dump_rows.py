@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_consumer.config.settings import DumpOptions
-from storage_consumer.decode import export_decoder
 from storage_consumer.decode.decoder import Batch, RowLayout, Tally
-from storage_consumer.decode.dump import csv, sql
+from storage_consumer.decode.dump import exported_rows
+from storage_consumer.decode.dump.exported_rows import ExportDecoder
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.exports import writing
@@ -123,7 +123,7 @@ def one_by_one(content: bytes, table: RowLayout, options: DumpOptions, wanted: C
     """Read a file row by row."""
     found = Outcome([], "", Tally())
     try:
-        for change in export_decoder(options).rows(
+        for change in ExportDecoder(options).rows(
             read(content, table, options, commit_range=wanted, tally=found.tally)
         ):
             found.rows.append(change)
@@ -144,7 +144,7 @@ def at_once(
     found = Outcome([], "", Tally())
     places = list(range(len(table.columns)))
     try:
-        for some in export_decoder(options).changes(
+        for some in ExportDecoder(options).changes(
             read(content, table, options, commit_range=wanted, tally=found.tally, size=size, clock=clock)
         ):
             if isinstance(some, tuple):
@@ -174,8 +174,7 @@ def _in_batch(batch: Batch, places: Sequence[int]) -> list[object]:
 @pytest.fixture(autouse=True)
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read in bulk whatever the number of bytes."""
-    monkeypatch.setattr(sql, "AT_ONCE_BYTES", 1)
-    monkeypatch.setattr(csv, "AT_ONCE_BYTES", 1)
+    monkeypatch.setattr(exported_rows, "AT_ONCE_BYTES", 1)
 
 
 def check(

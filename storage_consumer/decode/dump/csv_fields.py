@@ -9,14 +9,10 @@ from typing import NamedTuple
 
 from storage_consumer.config.settings import DumpOptions
 from storage_consumer.decode.dump.columns import Reader
-from storage_consumer.decode.dump.sql_values import NO_ESCAPE
+from storage_consumer.decode.dump.sql_values import NO_ESCAPE, Unfinished
 
 _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
 _MEANINGS = {b"0": b"\0", b"n": b"\n", b"r": b"\r", b"\\": b"\\"}
-
-
-class Unfinished(Exception):
-    """The field or row that begins here does not end in the bytes that are there."""
 
 
 class Field(NamedTuple):

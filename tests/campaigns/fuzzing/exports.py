@@ -10,9 +10,9 @@ from dataclasses import replace
 from itertools import product
 
 from storage_consumer.config.settings import DumpOptions
-from storage_consumer.decode import export_decoder
 from storage_consumer.decode.decoder import FileRead, RowLayout, Tally
-from storage_consumer.decode.dump import csv, sql
+from storage_consumer.decode.dump import exported_rows
+from storage_consumer.decode.dump.exported_rows import ExportDecoder
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.model import CommitRange, TableColumn, TableName
 from tests.campaigns.fuzzing.engine import Target, refused
@@ -74,12 +74,12 @@ def check(data: bytes) -> str:
 @contextmanager
 def _few_are_many() -> Iterator[None]:
     """Read in bulk whatever the number of bytes."""
-    before = sql.AT_ONCE_BYTES, csv.AT_ONCE_BYTES
-    sql.AT_ONCE_BYTES = csv.AT_ONCE_BYTES = 1
+    before = exported_rows.AT_ONCE_BYTES
+    exported_rows.AT_ONCE_BYTES = 1
     try:
         yield
     finally:
-        sql.AT_ONCE_BYTES, csv.AT_ONCE_BYTES = before
+        exported_rows.AT_ONCE_BYTES = before
 
 
 def _read(data: bytes, options: DumpOptions, kinds: Sequence[str], size: int, *, at_once: bool) -> tuple[int, str]:
@@ -91,7 +91,7 @@ def _read(data: bytes, options: DumpOptions, kinds: Sequence[str], size: int, *,
     file = FileRead(
         blocks=blocks, source=PATH, layout=layout, commit_range=CommitRange(low=0, high=1 << 62), tally=tally
     )
-    decoder, rows = export_decoder(options), 0
+    decoder, rows = ExportDecoder(options), 0
     try:
         for found in decoder.changes(file) if at_once else decoder.rows(file):
             rows += 1 if isinstance(found, tuple) else len(found.numbers)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from storage_consumer.config.settings import DumpOptions
-from storage_consumer.decode import export_decoder
 from storage_consumer.decode.decoder import FileRead, RowChange, RowLayout, Tally
+from storage_consumer.decode.dump.exported_rows import ExportDecoder
 from storage_consumer.model import CommitRange, TableColumn, TableName
 from tests.unit.decode.encoders import BINARY, go_float
 
@@ -195,7 +195,7 @@ def values_of(content: bytes, table: RowLayout, options: DumpOptions, *, size: i
 
 def changes_of(content: bytes, table: RowLayout, options: DumpOptions, *, size: int = 1 << 20) -> list[RowChange]:
     """The rows, one by one."""
-    return list(export_decoder(options).rows(read(content, table, options, size=size)))
+    return list(ExportDecoder(options).rows(read(content, table, options, size=size)))
 
 
 def expected(kinds: Sequence[str], rows: Iterable[Sequence[Value]]) -> list[object]:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.config.settings import DumpOptions
-from storage_consumer.decode import export_decoder
 from storage_consumer.decode.decoder import RowLayout, Tally
-from storage_consumer.decode.dump import csv
+from storage_consumer.decode.dump import exported_rows
+from storage_consumer.decode.dump.exported_rows import ExportDecoder
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.kernels.arrays import INSERT
 from storage_consumer.model import CommitRange
@@ -41,7 +41,7 @@ def test_rows() -> None:
     """Rows are numbered from the first one behind the header, and each is an INSERT at the file's clock plus its number."""
     tally = Tally()
     file = read(HEADER + b'1,"a","\\0\xff"\r\n-2,\\N,\\N\r\n', layout(*KINDS), CSV, clock=7 << 32, tally=tally)
-    assert list(export_decoder(CSV).rows(file)) == [
+    assert list(ExportDecoder(CSV).rows(file)) == [
         (1, (7 << 32) + 1, INSERT, ("1", "a", "00FF"), None),
         (2, (7 << 32) + 2, INSERT, ("-2", None, None), None),
     ]
@@ -52,7 +52,7 @@ def test_commit_range() -> None:
     """Rows outside the commit range are counted, and their values are not looked at."""
     tally = Tally()
     file = read(b'"x"\r\n2\r\n3\r\n"y"\r\n', layout("INT"), BARE, commit_range=CommitRange(low=1, high=3), tally=tally)
-    assert [change[0] for change in export_decoder(BARE).rows(file)] == [2, 3]
+    assert [change[0] for change in ExportDecoder(BARE).rows(file)] == [2, 3]
     assert tally == Tally(rows=4, duplicates=1, later=1, max_ts=4, next_ts=4)
 
 
@@ -128,7 +128,7 @@ def test_unknown_escape(options: DumpOptions, following: bytes, before: int) -> 
     mark = options.delimiter.encode()
     content = b"%ba%b\r\n" % (mark, mark) * before + b"%bC:\\%bemp%b\r\n" % (mark, following, mark)
     with pytest.raises(UndecodableRow, match="escape-backslash=false"):
-        list(export_decoder(options).changes(read(content, layout("VARCHAR"), options)))
+        list(ExportDecoder(options).changes(read(content, layout("VARCHAR"), options)))
 
 
 def test_header_in_another_order() -> None:
@@ -186,9 +186,9 @@ def test_bytes_in_another_spelling(binary: str, field: bytes) -> None:
 
 def test_long_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that does not end is refused before it fills the memory."""
-    monkeypatch.setattr(csv, "MAX_ROW_BYTES", 1000)
+    monkeypatch.setattr(exported_rows, "MAX_ROW_BYTES", 1000)
     with pytest.raises(UndecodableRow, match="longer than 1000 bytes"):
-        list(export_decoder(BARE).rows(read(b'1,"' + b"x" * 3000, layout(*KINDS), BARE, size=100)))
+        list(ExportDecoder(BARE).rows(read(b'1,"' + b"x" * 3000, layout(*KINDS), BARE, size=100)))
 
 
 @pytest.mark.parametrize("size", [1, 2, 7])

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.config.settings import DumpOptions
-from storage_consumer.decode import export_decoder
 from storage_consumer.decode.decoder import RowLayout, Tally
-from storage_consumer.decode.dump import sql
+from storage_consumer.decode.dump import exported_rows
+from storage_consumer.decode.dump.exported_rows import ExportDecoder
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.kernels.arrays import INSERT
 from storage_consumer.model import CommitRange
@@ -42,7 +42,7 @@ def test_rows() -> None:
     content = f"{HEAD}INSERT INTO `orders` VALUES\n(1,'a',x'00ff'),\n(2,NULL,NULL);\nINSERT INTO `orders` VALUES\n(-3,'','');\n"
     tally = Tally()
     file = read(content.encode(), layout(*KINDS), SQL, clock=5 << 32, tally=tally)
-    assert list(export_decoder(SQL).rows(file)) == [
+    assert list(ExportDecoder(SQL).rows(file)) == [
         (1, (5 << 32) + 1, INSERT, ("1", "a", "00FF"), None),
         (2, (5 << 32) + 2, INSERT, ("2", None, None), None),
         (3, (5 << 32) + 3, INSERT, ("-3", "", ""), None),
@@ -55,7 +55,7 @@ def test_commit_range() -> None:
     content = f"{HEAD}INSERT INTO `orders` VALUES\n('no number'),\n(2),\n(3),\n('no number');\n"
     tally = Tally()
     file = read(content.encode(), layout("INT"), SQL, commit_range=CommitRange(low=11, high=13), clock=10, tally=tally)
-    assert [change[0] for change in export_decoder(SQL).rows(file)] == [2, 3]
+    assert [change[0] for change in ExportDecoder(SQL).rows(file)] == [2, 3]
     assert tally == Tally(rows=4, duplicates=1, later=1, max_ts=14, next_ts=14)
 
 
@@ -88,7 +88,7 @@ def test_unknown_escape(following: str, before: int) -> None:
     listed = ",\n".join(rows)
     content = f"INSERT INTO `orders` VALUES\n{listed};\n".encode()
     with pytest.raises(UndecodableRow, match="escape-backslash=false"):
-        list(export_decoder(SQL).changes(read(content, layout("VARCHAR"), SQL)))
+        list(ExportDecoder(SQL).changes(read(content, layout("VARCHAR"), SQL)))
 
 
 @pytest.mark.parametrize(
@@ -279,10 +279,10 @@ def test_a_zone_that_is_named_otherwise() -> None:
 
 def test_long_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that does not end is refused before it fills the memory."""
-    monkeypatch.setattr(sql, "MAX_ROW_BYTES", 1000)
+    monkeypatch.setattr(exported_rows, "MAX_ROW_BYTES", 1000)
     content = b"INSERT INTO `orders` VALUES\n(1,'" + b"x" * 3000
     with pytest.raises(UndecodableRow, match="longer than 1000 bytes"):
-        list(export_decoder(SQL).rows(read(content, layout(*KINDS), SQL, size=100)))
+        list(ExportDecoder(SQL).rows(read(content, layout(*KINDS), SQL, size=100)))
 
 
 @pytest.mark.parametrize("size", [1, 2, 7])
