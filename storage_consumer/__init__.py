@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         TransientError,
         UndecodableRow,
     )
-    from storage_consumer.frames.reading import read_changes
+    from storage_consumer.frames.record_batches import read_changes
     from storage_consumer.model import DdlId, TableName
     from storage_consumer.monitoring.health import Health
     from storage_consumer.monitoring.report import Phase, Report, Totals, Work
@@ -127,7 +127,7 @@ _MODULES = {
     "api": ("Consumer",),
     "config.keywords": ("Options",),
     "dry_run.result": ("Outcome", "Plan", "PlannedRows", "PlannedStatement", "PlannedWave"),
-    "frames.reading": ("read_changes",),
+    "frames.record_batches": ("read_changes",),
     "model": ("DdlId", "TableName"),
     "monitoring.report": ("Phase", "Report", "Totals", "Work"),
     "monitoring.snapshot": ("Snapshot",),

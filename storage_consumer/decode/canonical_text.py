@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 
-class Form(enum.Enum):
+class ValueForm(enum.Enum):
     """The kind of value that is brought to one text."""
 
     NUMBER = "number"
@@ -41,7 +41,7 @@ class Form(enum.Enum):
 class Spelling:
     """A form and its parameters."""
 
-    form: Form
+    form: ValueForm
     length: int = 0
     """Length in bytes, for PADDED."""
     members: tuple[str, ...] = ()
@@ -49,10 +49,10 @@ class Spelling:
 
     def spell(self, text: str) -> str:
         """Return the one text for the value of this wire text. Raise `ValueError` for a text that is not such a value."""
-        if self.form is Form.PADDED:
+        if self.form is ValueForm.PADDED:
             # Two hexadecimal digits for each byte.
             return text.ljust(2 * self.length, "0")
-        if self.form is Form.MEMBERS:
+        if self.form is ValueForm.MEMBERS:
             return _in_sequence(text, self.members)
         return _MAKERS[self.form](text)
 
@@ -143,11 +143,11 @@ def _in_sequence(text: str, members: tuple[str, ...]) -> str:
     return ",".join(name for name in members if name in chosen)
 
 
-_MAKERS: Mapping[Form, Callable[[str], str]] = {
-    Form.NUMBER: _number,
-    Form.SINGLE: _single,
-    Form.NEAREST_SINGLE: _nearest_single,
-    Form.DAY: _day,
-    Form.MOMENT: _moment,
-    Form.TIME: _time,
+_MAKERS: Mapping[ValueForm, Callable[[str], str]] = {
+    ValueForm.NUMBER: _number,
+    ValueForm.SINGLE: _single,
+    ValueForm.NEAREST_SINGLE: _nearest_single,
+    ValueForm.DAY: _day,
+    ValueForm.MOMENT: _moment,
+    ValueForm.TIME: _time,
 }

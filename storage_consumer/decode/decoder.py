@@ -11,12 +11,17 @@ from numpy.typing import NDArray
 
 from storage_consumer.decode.canonical_text import Spelling
 from storage_consumer.decode.time_zone import UTC, to_session
+from storage_consumer.errors import UndecodableRow
 from storage_consumer.kernels.arrays import Packed
 from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.model import CommitRange, TableColumn, TableName
 
 MOST_TS = 2**63 - 1
 """The highest commit-ts of rows that are read in bulk, where it is a signed integer."""
+
+MAX_ROW_BYTES = 256 << 20
+"""Longer rows are refused. TiDB's own limit for one row is at most 120 MiB, which base64 turns into 160 MiB."""
+_EXCERPT_CHARACTERS = 80
 
 Values = tuple[str | None, ...]
 """One value per column of the `RowLayout`, as wire text (see `decode.values`); None is SQL NULL."""
@@ -77,6 +82,31 @@ class RowLayout:
     def spelling(self, place: int) -> Spelling | None:
         """Return the spelling for the texts of the column at this index; None: they stay as they are."""
         return self.spelled[place] if self.spelled else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadRow:
+    """One row of a data file."""
+
+    source: str
+    """The file's path."""
+    number: int
+    """The row's number, from 1."""
+    offset: int
+    """Byte at which the row begins, from 0."""
+    start: str
+    """The row's text, or as much of its beginning as is available."""
+    commit_ts: int | None = None
+
+    def error(self, reason: str, *, at_end: bool) -> UndecodableRow:
+        """Return the error to raise; `at_end`: nothing follows the row in its file."""
+        known = "" if self.commit_ts is None else f", commit ts {self.commit_ts}"
+        return UndecodableRow(
+            f"{self.source}: row {self.number} at byte {self.offset}{known}: {reason}; "
+            f"the row begins {self.start[:_EXCERPT_CHARACTERS]!r}",
+            at_end=at_end,
+            commit_ts=self.commit_ts,
+        )
 
 
 @dataclass(slots=True)

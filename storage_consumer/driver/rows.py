@@ -15,10 +15,9 @@ from storage_consumer.driver.remedies import missing_table, quarantine_ways, rea
 from storage_consumer.errors import NotReplicable, TableError
 from storage_consumer.job.match import table_work, unread_work
 from storage_consumer.job.reports import FileReport, TableOutcome, WriteReport, in_sequence, is_blocked, table_outcome
-from storage_consumer.job.shape import shape
+from storage_consumer.job.shape import job_title, shape
 from storage_consumer.job.spec import JobFile, JobSpec, Mode, Quarantine, TablePlan
 from storage_consumer.job.target_table import TargetTable
-from storage_consumer.job.title import job_title
 from storage_consumer.model import TableName, latest_tso
 from storage_consumer.order.key_digest import key_signature
 from storage_consumer.plan.steps import DdlStep, RowStep

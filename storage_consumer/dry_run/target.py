@@ -19,7 +19,7 @@ from storage_consumer.dry_run.state import PlannedState
 from storage_consumer.errors import DdlFailed, StorageConsumerError
 from storage_consumer.inspection.column_history import virtual_after
 from storage_consumer.job.reports import FileReport, WriteReport
-from storage_consumer.job.spec import FileSplit, JobSpec
+from storage_consumer.job.spec import JobFile, JobSpec
 from storage_consumer.job.target_table import TargetColumn, TargetTable
 from storage_consumer.model import ParsedDdl, TableName, folded_name
 from storage_consumer.pipeline import file_blocks, read_files
@@ -350,7 +350,7 @@ class PlannedRowJobs(Silent):
     def run(
         self,
         spec: JobSpec,
-        files: Sequence[FileSplit],
+        files: Sequence[JobFile],
         progress: Progress,  # noqa: ARG002 - whoever waits for a plan sees no bar
     ) -> list[FileReport | WriteReport]:
         """Return a report for each file, as if all rows had been written."""
@@ -360,7 +360,7 @@ class PlannedRowJobs(Silent):
             tables = {table.index: table for table in spec.tables}
             items = read_files(files, tables, 1, partial(file_blocks, self._storage), decoder_for(spec.origins[0]))
             reports = {item.path: item for _, item in items if isinstance(item, FileReport)}
-        files_of, reports_of = defaultdict[int, list[FileSplit]](list), defaultdict[int, list[FileReport]](list)
+        files_of, reports_of = defaultdict[int, list[JobFile]](list), defaultdict[int, list[FileReport]](list)
         for file in files:
             files_of[file.table].append(file)
         for report in reports.values():

@@ -15,9 +15,9 @@ from itertools import islice
 from typing import Literal, NoReturn, TypeVar
 
 from storage_consumer.config.settings import Compression, DumpOptions, Upstream
-from storage_consumer.decode import export_decoder
 from storage_consumer.decode.decoder import FileRead, RowLayout
 from storage_consumer.decode.dump.compression import decompressed
+from storage_consumer.decode.dump.exported_rows import ExportDecoder
 from storage_consumer.decode.values import grammar, holds_bytes
 from storage_consumer.errors import ExportRefused, ExportUnfinished, UndecodableRow
 from storage_consumer.exports.create_table import is_temporary, read_create_table
@@ -563,5 +563,5 @@ def _rows(head: bytes, table: ExportTable, origin: Upstream) -> Iterator[tuple[s
     layout = RowLayout(table=table.name, columns=table.carried)
     file = FileRead(blocks=[head], source=table.parts[0].path, layout=layout, commit_range=_ALL)
     with suppress(UndecodableRow):
-        for _, _, _, values, _ in export_decoder(origin.dump).rows(file):
+        for _, _, _, values, _ in ExportDecoder(origin.dump).rows(file):
             yield values or ()

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from storage_consumer.config.settings import Protocol
-from storage_consumer.decode.canonical_text import Form, Spelling
+from storage_consumer.decode.canonical_text import Spelling, ValueForm
 from storage_consumer.decode.values import BINARY_TYPES, FLOAT_TYPES, INTEGER_TYPES, TEXT_TYPES, WireKind, wire_kind
 from storage_consumer.job.lossy_columns import members
 from storage_consumer.job.target_table import TargetColumn
@@ -50,29 +50,29 @@ _PLACES: Mapping[str, str] = {
 YEAR and BIT read a text as something other than the number in it.
 """
 
-_TABLE: Mapping[str, Mapping[str, Form | None]] = {
+_TABLE: Mapping[str, Mapping[str, ValueForm | None]] = {
     # Numbers are equal by value; `lossy_columns` refuses what the column would round.
     "number": {
         "INTEGER": _AS_WRITTEN,
         "BIT": _AS_WRITTEN,
-        "YEAR": Form.NUMBER,  # year zero is 0000
-        "DECIMAL": Form.NUMBER,
-        "FLOAT": Form.NUMBER,
-        "DOUBLE": Form.NUMBER,
+        "YEAR": ValueForm.NUMBER,  # year zero is 0000
+        "DECIMAL": ValueForm.NUMBER,
+        "FLOAT": ValueForm.NUMBER,
+        "DOUBLE": ValueForm.NUMBER,
     },
     # 0.1 of a FLOAT and 0.10000000149011612 of a DOUBLE are one number in single precision.
     "single": {
         "INTEGER": _AS_WRITTEN,
         "BIT": _AS_WRITTEN,
-        "YEAR": Form.NUMBER,
-        "DECIMAL": Form.SINGLE,
-        "FLOAT": Form.NEAREST_SINGLE,
-        "DOUBLE": Form.SINGLE,
+        "YEAR": ValueForm.NUMBER,
+        "DECIMAL": ValueForm.SINGLE,
+        "FLOAT": ValueForm.NEAREST_SINGLE,
+        "DOUBLE": ValueForm.SINGLE,
     },
     # 2024-01-31 is midnight.
-    "moment": {"DATE": Form.MOMENT, "DATETIME": Form.MOMENT, "TIMESTAMP": Form.MOMENT},
-    "day": {"DATE": _AS_WRITTEN, "DATETIME": Form.DAY, "TIMESTAMP": Form.DAY},
-    "time": {"TIME": Form.TIME},
+    "moment": {"DATE": ValueForm.MOMENT, "DATETIME": ValueForm.MOMENT, "TIMESTAMP": ValueForm.MOMENT},
+    "day": {"DATE": _AS_WRITTEN, "DATETIME": ValueForm.DAY, "TIMESTAMP": ValueForm.DAY},
+    "time": {"TIME": ValueForm.TIME},
     # The source turns these values into the very texts in the files, but a FLOAT, a TIMESTAMP or YEAR zero into others.
     "text": {
         "TEXT": _AS_WRITTEN,
@@ -87,14 +87,19 @@ _TABLE: Mapping[str, Mapping[str, Form | None]] = {
     # A text that is a number and not a member is taken for the member's number.
     "enum": {"ENUM": _AS_WRITTEN},
     # Names come in the order in which the source lists its members, and are compared as one text.
-    "set": {"SET": Form.MEMBERS},
+    "set": {"SET": ValueForm.MEMBERS},
     # Source and target pad with NULs to the column's length.
-    "binary": {"BINARY": Form.PADDED, "BYTES": _AS_WRITTEN},
+    "binary": {"BINARY": ValueForm.PADDED, "BYTES": _AS_WRITTEN},
     "bytes": {"BYTES": _AS_WRITTEN, "BINARY": _AS_WRITTEN},
 }
 
 
-_LASTING: Mapping[str, Form] = {"number": Form.NUMBER, "moment": Form.MOMENT, "day": Form.DAY, "time": Form.TIME}
+_LASTING: Mapping[str, ValueForm] = {
+    "number": ValueForm.NUMBER,
+    "moment": ValueForm.MOMENT,
+    "day": ValueForm.DAY,
+    "time": ValueForm.TIME,
+}
 
 _NO_FORM = (
     "the key column {} is {} in this directory and {} in the current structure, with no statement between them, and "
@@ -159,7 +164,7 @@ def lasting_form(column: TableColumn, there: TargetColumn, protocol: Protocol) -
     if place == "set":
         return _of_members(column, there, protocol), True
     if place == "binary":
-        return Spelling(Form.PADDED, length=there.length or 0), True
+        return Spelling(ValueForm.PADDED, length=there.length or 0), True
     form = _LASTING.get(place)
     return (None if form is None else Spelling(form)), True
 
@@ -181,10 +186,10 @@ _SCALED = frozenset(("DECIMAL", "DATETIME", "TIMESTAMP", "TIME"))
 
 def _spelling(column: TableColumn, there: TargetColumn, place: str, protocol: Protocol) -> Spelling | None:
     form = _TABLE[place].get(_sort(column)) if place in _TABLE else None
-    if form is Form.PADDED:
+    if form is ValueForm.PADDED:
         # The target's length, since its padding is what a key is compared with.
         return Spelling(form, length=there.length or 0)
-    if form is Form.MEMBERS:
+    if form is ValueForm.MEMBERS:
         return _of_members(column, there, protocol)
     return None if form is None else Spelling(form)
 
@@ -192,7 +197,7 @@ def _spelling(column: TableColumn, there: TargetColumn, place: str, protocol: Pr
 def _of_members(column: TableColumn, there: TargetColumn, protocol: Protocol) -> Spelling | None:
     # A number of members has one text already.
     by_name = wire_kind(column, protocol) is WireKind.TEXT
-    return Spelling(Form.MEMBERS, members=members(there.column_type)) if by_name else None
+    return Spelling(ValueForm.MEMBERS, members=members(there.column_type)) if by_name else None
 
 
 def _unknown(column: TableColumn, newest: TableColumn, place: str, forms: set[tuple[str, int]], zone: str) -> str:

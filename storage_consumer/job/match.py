@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from storage_consumer.config.settings import Protocol, Upstream
 from storage_consumer.decode.decoder import RowLayout
-from storage_consumer.decode.layout import hidden_columns, row_layout, zones
+from storage_consumer.decode.row_layouts import hidden_columns, row_layout, zones
 from storage_consumer.decode.values import FLOAT_TYPES, INTEGER_TYPES, WireKind, wire_kind
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.key_forms import KeyForms, key_forms, lasting_form

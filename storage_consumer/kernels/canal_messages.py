@@ -18,7 +18,7 @@ from storage_consumer.kernels.arrays import DELETE, FLOAT_FIELD, INSERT, UPDATE,
 from storage_consumer.kernels.jit import compiled, inlined
 from storage_consumer.kernels.json_strings import QUOTE, binary_end, string_end, write_binary, write_text
 from storage_consumer.kernels.line_bytes import ESCAPE, LF, TAB, Extra, Written
-from storage_consumer.kernels.numbers import MINUS, POINT, ZERO, digits_end, number_end, number_of
+from storage_consumer.kernels.numbers import MINUS, ZERO, digits_end, number_end, number_of, single_end
 from storage_consumer.kernels.words import Text, begins, copy
 
 SINGLE_FIELD, TEXT_FIELD, BINARY_FIELD = range(FLOAT_FIELD + 1, FLOAT_FIELD + 4)
@@ -32,11 +32,9 @@ _OLD, _DATA, _COMMIT_TS, _ROW_KEY, _END = (
     np.frombuffer(text, np.uint8) for text in (b',"old":', b',"data":', b',"_tidb":{"commitTs":', b',"rowkey":"', b"}}")
 )
 _NULL, _BEGIN_IMAGE, _END_IMAGE = (np.frombuffer(text, np.uint8) for text in (b"null", b"[{", b"}]"))
-_SURE_DIGITS = 38
-"""Numbers with at most this many digits before the point are below the largest FLOAT."""
 
 
-class Form(NamedTuple):
+class MessageBytes(NamedTuple):
     """The fixed parts of messages of one table version."""
 
     head: Bytes
@@ -51,7 +49,7 @@ class Form(NamedTuple):
     """The indexes of the key's columns."""
 
 
-class Found(NamedTuple):
+class MessagesFound(NamedTuple):
     """Output arrays, one entry per row. A message gives one or two rows, so there is room for twice the number of messages."""
 
     borders: Offsets
@@ -85,22 +83,6 @@ def _integer_end(content: Bytes, at: int) -> int:
 
 
 @inlined
-def _single_end(content: Bytes, at: int) -> int:
-    """Return where the FLOAT at `at` ends; -1 if there is none, it has an exponent, or it may exceed the largest FLOAT."""
-    if content[at] == MINUS:
-        at += 1
-    end = digits_end(content, at)
-    # More digits may be too much for a FLOAT: the plain reader looks at the value (see `values.single`).
-    if not 0 < end - at <= _SURE_DIGITS:
-        return -1
-    if content[end] != POINT:
-        return end
-    at = end + 1
-    end = digits_end(content, at)
-    return end if end > at else -1
-
-
-@inlined
 def _value_end(content: Bytes, at: int, form: int) -> int:
     """Return where the value at `at` ends; -1 if it is neither null nor of this form."""
     # A name ends with a colon and the content with LF, so there is a byte at `at`.
@@ -113,18 +95,18 @@ def _value_end(content: Bytes, at: int, form: int) -> int:
     if form == BINARY_FIELD:
         return binary_end(content, at + 1)
     # TiCDC writes numbers as strings too: the quote has to follow the last digit.
-    end = _single_end(content, at + 1) if form == SINGLE_FIELD else number_end(content, at + 1, form)
+    end = single_end(content, at + 1) if form == SINGLE_FIELD else number_end(content, at + 1, form)
     return end + 1 if end >= 0 and content[end] == QUOTE else -1
 
 
 @inlined
-def _name_end(content: Bytes, at: int, form: Form, place: int) -> int:
+def _name_end(content: Bytes, at: int, form: MessageBytes, place: int) -> int:
     """Return where the name of column `place` ends, colon included, if it is at `at`; -1 if it is not."""
     return _past(content, at, form.names[form.ends[place] : form.ends[place + 1]])
 
 
 @inlined
-def _data_end(content: Bytes, at: int, form: Form, borders: Offsets) -> int:
+def _data_end(content: Bytes, at: int, form: MessageBytes, borders: Offsets) -> int:
     """Find the values of the full image at `at`; return where it ends, or -1 for another form or a negative `at`."""
     # One step back onto "{", since each turn skips a comma. A failure is -2 here: `_name_end` still sees a negative place.
     at = _past(content, at, _BEGIN_IMAGE) - 1
@@ -140,7 +122,7 @@ def _data_end(content: Bytes, at: int, form: Form, borders: Offsets) -> int:
 
 
 @inlined
-def _old_end(content: Bytes, at: int, form: Form, borders: Offsets) -> int:
+def _old_end(content: Bytes, at: int, form: MessageBytes, borders: Offsets) -> int:
     """Find the values of the partial image at `at`, with -1 for absent columns; return where it ends, or -1 for another form."""
     # The array may still hold what a refused message left there.
     for border in range(len(borders)):
@@ -198,7 +180,7 @@ def _operation(content: Bytes, at: int) -> int:
 
 
 @inlined
-def _head_end(content: Bytes, at: int, form: Form, found: Found, row: int) -> int:
+def _head_end(content: Bytes, at: int, form: MessageBytes, found: MessagesFound, row: int) -> int:
     """Read a message from its start to the images; return where they begin, or -1 for another form."""
     at = _past(content, at, form.head)
     operation = _operation(content, at)
@@ -214,7 +196,7 @@ def _head_end(content: Bytes, at: int, form: Form, found: Found, row: int) -> in
 
 
 @inlined
-def _tail_end(content: Bytes, at: int, found: Found, row: int) -> int:
+def _tail_end(content: Bytes, at: int, found: MessagesFound, row: int) -> int:
     """Read a message from the end of its images; return the place of its LF, or -1 for another form or a negative `at`."""
     at = _past(content, at, _COMMIT_TS)
     if at < 0:
@@ -250,7 +232,7 @@ def _differ(content: Bytes, old: Offsets, new: Offsets, place: int) -> int:
 
 
 @inlined
-def _moves(content: Bytes, form: Form, old: Offsets, new: Offsets) -> int:
+def _moves(content: Bytes, form: MessageBytes, old: Offsets, new: Offsets) -> int:
     """Return 1 if an update has to become a delete and an insert, 0 if not, -1 if that cannot be decided.
 
     Without a key every update has to. Absent values of `old` are filled in from `new`.
@@ -269,7 +251,7 @@ def _moves(content: Bytes, form: Form, old: Offsets, new: Offsets) -> int:
 
 
 @inlined
-def _make_rows(content: Bytes, form: Form, found: Found, row: int, has_old: bool) -> int:  # noqa: FBT001 - Numba takes no names
+def _make_rows(content: Bytes, form: MessageBytes, found: MessagesFound, row: int, has_old: bool) -> int:  # noqa: FBT001 - Numba takes no names
     """Turn the message just read into rows; return how many, or 0 to leave it to the plain reader.
 
     With an old image (`has_old`), that image was read as row `row` and the data as the next one; otherwise the data is
@@ -290,7 +272,7 @@ def _make_rows(content: Bytes, form: Form, found: Found, row: int, has_old: bool
 
 
 @compiled
-def find_messages(text: Text, form: Form, found: Found) -> tuple[int, int, int]:
+def find_messages(text: Text, form: MessageBytes, found: MessagesFound) -> tuple[int, int, int]:
     """Read the lines of a text; return the number of rows, of lines in another form, and of lines.
 
     The number of lines is -1 if `found` has no room for all.
@@ -346,11 +328,11 @@ def _write_value(text: Text, start: int, end: int, form: int, out: Text, at: int
 
 @compiled
 def write_lines(  # noqa: PLR0913, PLR0917 - Numba takes no records that hold all
-    text: Text, form: Form, borders: Offsets, rows: Places, fields: Offsets, extra: Extra, lines: Written
+    text: Text, form: MessageBytes, borders: Offsets, rows: Places, fields: Offsets, extra: Extra, lines: Written
 ) -> int:
     """Write the lines of these rows, each followed by LF; return their size in bytes.
 
-    `borders`: see `Found`. `fields`: for each column of a line, the index of its value in the row, or -1 minus its
+    `borders`: see `MessagesFound`. `fields`: for each column of a line, the index of its value in the row, or -1 minus its
     index in `extra`.
     """
     at, out, line, others = 0, lines.text, lines.text.bytes, extra.text

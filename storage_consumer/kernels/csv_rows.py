@@ -1,4 +1,4 @@
-"""Byte loops over CSV rows: check their form and find the fields.
+"""Byte loops over CSV rows: check their form, find the fields, and write the lines.
 
 Rows in any other form are left to the plain reader. Content must be UTF-8 and end with LF, so that no loop runs past
 it; quote and delimiter are not LF. Import late, see `jit`.
@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from storage_consumer.kernels.arrays import FLOAT_FIELD, Bytes, Flags, Offsets
+from storage_consumer.kernels.arrays import FLOAT_FIELD, Bytes, Flags, Offsets, Places
 from storage_consumer.kernels.jit import compiled, inlined
+from storage_consumer.kernels.line_bytes import ESCAPE, HEX, LF, TAB, Extra, Written, write_escaped
 from storage_consumer.kernels.numbers import digits_end, number_end, number_of
-from storage_consumer.kernels.words import WORD, Text, all_bytes, begins, bits, first, matching
+from storage_consumer.kernels.words import WORD, Text, all_bytes, begins, bits, copy, first, matching
 
 PLAIN_FIELD, BASE64_FIELD, FREE_FIELD = range(FLOAT_FIELD + 1, FLOAT_FIELD + 4)
 """Forms of a quoted text: without a quote inside, base64, and with doubled quotes. Numbers are not quoted."""
@@ -21,7 +22,7 @@ NO_DIGIT = 255
 DIGITS = np.full(256, NO_DIGIT, np.uint8)
 """The value of each byte as a digit of base64."""
 DIGITS[list(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")] = range(64)
-_LF, _CR, _PAD, _ESCAPE, _NULL = b"\n\r=\\N"
+_CR, _PAD, _NULL = b"\r=N"
 _MOST_PADS = 2
 _TRUE, _FALSE = (np.frombuffer(text, np.uint8) for text in (b"true", b"false"))
 
@@ -45,7 +46,7 @@ def _step(odd: int, quotes: int) -> int:
 _STEPS = np.array([[_step(odd, quotes) for quotes in range(256)] for odd in range(2)], np.int8)
 
 
-class Marks(NamedTuple):
+class CsvMarks(NamedTuple):
     """The bytes between fields and rows."""
 
     quote: int
@@ -56,17 +57,17 @@ class Marks(NamedTuple):
     """A field after the commit-ts says whether the row is half of an update."""
 
 
-class Form(NamedTuple):
+class CsvBytes(NamedTuple):
     """The fixed parts of rows of one table version."""
 
-    marks: Marks
+    marks: CsvMarks
     names: Bytes
     """The bytes between the operation's letter and the commit-ts."""
     values: Bytes
     """The form of each value."""
 
 
-class Found(NamedTuple):
+class CsvFound(NamedTuple):
     """Output arrays, one entry per row, for the largest possible number of rows."""
 
     borders: Offsets
@@ -138,7 +139,7 @@ def base64_end(content: Bytes, at: int, quote: int) -> int:
 def _field_end(text: Text, at: int, quote: int, form: int) -> int:
     """Return where the field at `at` ends; -1 if it is neither NULL nor of this form."""
     content = text.bytes
-    if content[at] == _ESCAPE:
+    if content[at] == ESCAPE:
         # Bulk reading needs ``\N`` as the marker. A text is in quotes, so a bare backslash begins nothing else.
         return at + 2 if content[at + 1] == _NULL else -1
     if form <= FLOAT_FIELD:
@@ -159,7 +160,7 @@ def _is_update(content: Bytes, at: int) -> int:
 
 
 @inlined
-def _head_end(content: Bytes, at: int, form: Form, found: Found, row: int) -> int:
+def _head_end(content: Bytes, at: int, form: CsvBytes, found: CsvFound, row: int) -> int:
     """Read a row from its start to its values; return the place of the delimiter before them, or -1 for another form."""
     quote, delimiter, _, paired = form.marks
     if at + 2 >= len(content) or content[at] != quote or not begins(content, at + 2, form.names):
@@ -183,7 +184,7 @@ def _head_end(content: Bytes, at: int, form: Form, found: Found, row: int) -> in
 
 
 @inlined
-def _values_end(text: Text, at: int, form: Form, borders: Offsets) -> int:
+def _values_end(text: Text, at: int, form: CsvBytes, borders: Offsets) -> int:
     """Find the values of a row after the delimiter at `at`; return the place of its LF, or -1 for another form."""
     size, last = len(text.bytes), len(form.values) - 1
     borders[0] = at
@@ -196,14 +197,14 @@ def _values_end(text: Text, at: int, form: Form, borders: Offsets) -> int:
             if text.bytes[at] != _CR:
                 return -1
             at += 1
-        if text.bytes[at] != (_LF if value == last else form.marks.delimiter):
+        if text.bytes[at] != (LF if value == last else form.marks.delimiter):
             return -1
         borders[value + 1] = at
     return at
 
 
 @compiled
-def find_rows(text: Text, form: Form, found: Found) -> int:
+def find_rows(text: Text, form: CsvBytes, found: CsvFound) -> int:
     """Find the rows of this form at the start of a text; return how many there are, at most as many as `found` has room for."""
     at = 0
     for row in range(len(found.ts)):
@@ -215,3 +216,85 @@ def find_rows(text: Text, form: Form, found: Found) -> int:
             return row
         at += 1
     return len(found.ts)
+
+
+@inlined
+def write_doubled(text: Text, start: int, end: int, quote: int, out: Text, at: int) -> int:
+    """Write a text as a line has it, escaped and with doubled quotes undoubled; return where it ends."""
+    quotes, escapes, tabs, ends = all_bytes(quote), all_bytes(ESCAPE), all_bytes(TAB), all_bytes(LF)
+    while start < end:
+        # Eight bytes at once, up to the next one that needs a look.
+        if start < len(text.words):
+            word = text.words[start]
+            marked = matching(word, quotes) | matching(word, escapes) | matching(word, tabs) | matching(word, ends)
+            count = min(first(marked) if marked else WORD, end - start)
+            # Copy the whole word but advance only past its plain bytes: the rest is overwritten by what comes next.
+            out.words[at] = word
+            start += count
+            at += count
+            if not marked or start == end:
+                continue
+        byte = text.bytes[start]
+        # Skip the first of two quotes, and write the second one.
+        if byte == quote:
+            start += 1
+        # A backslash is an ordinary byte of CSV with a quote, but begins an escape in a line.
+        at = write_escaped(byte, out.bytes, at)
+        start += 1
+    return at
+
+
+@inlined
+def write_base64(content: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
+    """Write base64, in whole groups of four digits, as hexadecimal digits; return where they end."""
+    for place in range(start, end, 4):
+        held = 0
+        for step in range(4):
+            # A pad character counts as any six bits: what it adds is cut off at the end.
+            held = held << 6 | (DIGITS[content[place + step]] & 63)
+        # Four digits of six bits are three bytes, which are six hexadecimal digits.
+        for step in range(6):
+            out[at + step] = HEX[held >> 20 - 4 * step & 15]
+        at += 6
+    # Each pad stands for a byte that is not there: two hexadecimal digits less.
+    pads = (content[end - 1] == _PAD) + (content[end - 2] == _PAD) if end > start else 0
+    return at - 2 * pads
+
+
+@inlined
+def _write_value(text: Text, form: CsvBytes, borders: Offsets, field: int, out: Text, at: int) -> int:
+    """Write a value of a row as a line has it; return where it ends. `borders`: those of the row, see `CsvFound`."""
+    quote, is_last = form.marks.quote, field == len(form.values) - 1
+    # A border is the delimiter before a value; the last one is the LF, with any CR before it.
+    start, end = borders[field] + 1, borders[field + 1] - (form.marks.has_cr and is_last)
+    if text.bytes[start] != quote:  # a number or NULL
+        return copy(text, start, end, out, at)
+    if form.values[field] == BASE64_FIELD:
+        return write_base64(text.bytes, start + 1, end - 1, out.bytes, at)
+    return write_doubled(text, start + 1, end - 1, quote, out, at)
+
+
+@compiled
+def write_lines(  # noqa: PLR0913, PLR0917 - Numba takes no records that hold all
+    text: Text, form: CsvBytes, borders: Offsets, rows: Places, fields: Offsets, extra: Extra, lines: Written
+) -> int:
+    """Write the lines of these rows, each followed by LF; return their size in bytes.
+
+    `borders`: see `CsvFound`. `fields`: for each column of a line, the index of its value in the row, or -1 minus its
+    index in `extra`.
+    """
+    out, at = lines.text, 0
+    for number in range(len(rows)):
+        row = borders[rows[number]]
+        for field in fields:
+            if field < 0:
+                ends = extra.borders[-1 - field]
+                at = copy(extra.text, ends[number], ends[number + 1], out, at)
+            else:
+                at = _write_value(text, form, row, field, out, at)
+            out.bytes[at] = TAB
+            at += 1
+        # The TAB after the last field becomes the end of the line.
+        out.bytes[at - 1] = LF
+        lines.ends[number] = at - 1
+    return at

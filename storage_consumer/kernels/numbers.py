@@ -10,6 +10,8 @@ from storage_consumer.kernels.jit import compiled, inlined
 MINUS, POINT, ZERO, _NINE, _PLUS, _EXPONENT, _SMALL_EXPONENT = b"-.09+Ee"
 _MOST_DIGITS, _YEAR_DIGITS = 20, 4
 """Most digits of a 64-bit integer, without its sign, and of a year."""
+_SURE_DIGITS, _SURE_EXPONENT = 38, 37
+"""Numbers with at most so many digits before the point, or with one digit and at most this exponent, are below the largest FLOAT."""
 _TIMES_TEN = np.uint64(10)
 _LARGEST = np.uint64(2**63 - 1)
 
@@ -50,6 +52,29 @@ def number_end(content: Bytes, at: int, form: int) -> int:
     if form == FLOAT_FIELD:
         return _fraction_end(content, end)
     return -1 if end - at > (_YEAR_DIGITS if form == YEAR_FIELD else _MOST_DIGITS) else end
+
+
+@inlined
+def single_end(content: Bytes, at: int) -> int:
+    """Return where the FLOAT at `at` ends; -1 if there is none, or if it may exceed the largest FLOAT."""
+    start = at + (content[at] == MINUS)
+    whole = digits_end(content, start)
+    end = number_end(content, at, FLOAT_FIELD)
+    if end < 0 or whole - start > _SURE_DIGITS:
+        return -1
+    fraction = digits_end(content, whole + 1) if content[whole] == POINT else whole
+    if fraction == end:
+        return end
+    # What is left is an exponent: of one digit before the point it may have two digits, if it is positive.
+    if content[fraction + 1] == MINUS:
+        return end if whole - start == 1 else -1
+    begin = fraction + 1 + (content[fraction + 1] == _PLUS)
+    if end - begin > 2 or whole - start > 1:  # noqa: PLR2004 - two digits
+        return -1
+    power = 0
+    for place in range(begin, end):
+        power = 10 * power + content[place] - ZERO
+    return end if power <= _SURE_EXPONENT else -1
 
 
 @inlined

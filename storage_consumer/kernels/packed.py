@@ -8,13 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage_consumer.kernels.arrays import Bytes, Flags, Offsets, Packed
+from storage_consumer.kernels.csv_rows import DIGITS
 from storage_consumer.kernels.jit import compiled, inlined
 from storage_consumer.kernels.json_strings import QUOTE, code_at, write_utf8
 from storage_consumer.kernels.line_bytes import ESCAPE
 
 _NULL_LETTER, _PADDING, _JSON_NULL = b"N=n"
-_DIGITS = np.zeros(256, np.uint8)
-_DIGITS[list(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")] = range(64)
 
 
 class Room(NamedTuple):
@@ -82,7 +81,7 @@ def _decode(content: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
     while start < end:
         bits = 0
         for place in range(start, start + 4):
-            bits = bits << 6 | _DIGITS[content[place]]
+            bits = bits << 6 | (DIGITS[content[place]] & 63)
         out[at] = bits >> 16
         at += 1
         if content[start + 2] != _PADDING:

@@ -10,7 +10,7 @@ from storage_consumer.errors import ConfigError
 from storage_consumer.feed.ordered import Ordered
 from storage_consumer.feed.reading import Feed
 from storage_consumer.feed.records import Change
-from storage_consumer.frames.batches import record_batches, schema_of
+from storage_consumer.frames.record_batches import record_batches, schema_of
 from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
 from storage_consumer.model import TableName
 from storage_consumer.sql.tokens import quote

@@ -13,7 +13,7 @@ import pytest
 from storage_consumer.apply.writer import TargetWriter
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
-from storage_consumer.decode.canonical_text import Form, Spelling
+from storage_consumer.decode.canonical_text import Spelling, ValueForm
 from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import RowRefused
 from storage_consumer.job.reports import RowPlace
@@ -40,7 +40,7 @@ WORK = TablePlan(
         WireColumn(name="v", kind=WireKind.TEXT, type="VARCHAR"),
         WireColumn(name="n", kind=WireKind.TEXT, type="INT"),
     ),
-    key=(KeyPart(column=_KEY, fold=Fold.EXACT, form=Spelling(Form.NUMBER)),),
+    key=(KeyPart(column=_KEY, fold=Fold.EXACT, form=Spelling(ValueForm.NUMBER)),),
     versions={},
     version=7,
     quarantine=Quarantine(limit=2, paths=("shop/t/7/CDC000001.csv",)),

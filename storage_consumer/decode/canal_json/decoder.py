@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from storage_consumer.decode.canal_json.framing import LINE_ENDS, BadEnd, Frames, rows_of
-from storage_consumer.decode.canal_json.message import UNREADABLE, Shape, Texts, decode_any, has_gaps, shape_of
-from storage_consumer.decode.decoder import Batch, FileRead, FilesBatch, RowChange, RowLayout, Tally, Values
-from storage_consumer.decode.row_error import RowPlace
+from storage_consumer.decode.canal_json.message import UNREADABLE, MessageShape, Texts, decode_any, has_gaps, shape_of
+from storage_consumer.decode.decoder import BadRow, Batch, FileRead, FilesBatch, RowChange, RowLayout, Tally, Values
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, CommitRange, TableName
 
 if TYPE_CHECKING:
-    from storage_consumer.decode.canal_json.batch import MessageForm
+    from storage_consumer.decode.bulk import BulkForm
 
 AT_ONCE_BYTES = 32 << 10
 """Least number of bytes that are read in bulk: reading fewer rows one by one is faster."""
@@ -35,7 +34,7 @@ class _Scan:
     """One file while it is read."""
 
     frames: Frames
-    shape: Shape
+    shape: MessageShape
     """The form of the rows so far."""
     key: tuple[int, ...]
     """The columns that are read of old images, empty for all."""
@@ -52,7 +51,7 @@ class _Scan:
     """Database and table of the rows so far, known to be the layout's."""
     number: int = 0
     """Number of the current row."""
-    form: MessageForm | None = None
+    form: BulkForm | None = None
     """Form of the rows that are read in bulk."""
 
     def changes(self) -> Iterator[Any]:
@@ -91,8 +90,8 @@ class _Scan:
         self.offset = start + len(lines) + (self.tally.rows + 1 - first) * (gap - 1)
 
     def found(self, lines: bytes) -> tuple[Batch, list[tuple[int, int]]] | None:
-        """Return what `canal_json.batch.read_batch` does; None too if the first row is not an ordinary one."""
-        from storage_consumer.decode.canal_json.batch import message_form, read_batch  # noqa: PLC0415 - late, see `jit`
+        """Return what `read_messages` does; None too if the first row is not an ordinary one."""
+        from storage_consumer.decode.canal_json.canal_bulk import message_form, read_messages  # noqa: PLC0415 - late, see `jit`
 
         # Tried again until the first row of some bytes is an ordinary one.
         if self.form is None:
@@ -100,7 +99,7 @@ class _Scan:
             if self.shape.layout.may_lack:
                 self.adopt(self.decoded(first))
             self.form = message_form(self.shape, first)
-        return read_batch(self.form, lines, self.commit_range, self.tally) if self.form else None
+        return read_messages(self.form, lines, self.commit_range, self.tally) if self.form else None
 
     def changes_of(self, rows: list[bytes]) -> Iterator[RowChange]:
         """Yield the changes of these rows inside the commit range."""
@@ -210,7 +209,7 @@ class _Scan:
         self, row: bytes, reason: str, commit_ts: int | None = None, *, torn: bool | None = None
     ) -> UndecodableRow:
         """Return the error for the current row, `row`; `torn`: whether it ends the file, None to find out."""
-        place = RowPlace(
+        place = BadRow(
             source=self.source,
             number=self.number,
             offset=self.offset,
@@ -242,11 +241,11 @@ class CanalJsonDecoder:
         self, contents: Sequence[bytes], layout: RowLayout, commit_range: CommitRange, key: Sequence[int]
     ) -> FilesBatch | None:
         """See `Decoder.together`."""
-        from storage_consumer.decode.canal_json.batch import read_together  # noqa: PLC0415 - late, see `jit`
+        from storage_consumer.decode.canal_json.canal_bulk import read_messages_together  # noqa: PLC0415 - late, see `jit`
 
         if self.terminator.encode() not in LINE_ENDS:
             return None
-        return read_together(shape_of(layout, tuple(key)), contents, commit_range)
+        return read_messages_together(shape_of(layout, tuple(key)), contents, commit_range)
 
     def rows(self, file: FileRead) -> Iterator[RowChange]:
         """See `Decoder.rows`."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from storage_consumer.decode.row_error import MAX_ROW_BYTES
+from storage_consumer.decode.decoder import MAX_ROW_BYTES
 
 LINE_ENDS = (b"\r\n", b"\n")
 """Terminators that no JSON text holds."""

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from storage_consumer.decode.decoder import ABSENT, SELECTED, RowLayout, Values
-from storage_consumer.decode.layout import is_hidden
+from storage_consumer.decode.row_layouts import is_hidden
 from storage_consumer.decode.values import Converter, converter, grammar
 from storage_consumer.model import TableColumn, folded_name
 
@@ -50,7 +50,7 @@ class Message(_Head, gc=False, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class MessageShape:
     """A layout, prepared for many messages."""
 
     layout: RowLayout
@@ -150,7 +150,7 @@ class Shape:
             f"is a virtual generated column on one side only; or {SELECTED}"
         )
 
-    def fitting(self, image: Mapping[str, Any], key: tuple[int, ...], *, is_delete: bool) -> Shape:
+    def fitting(self, image: Mapping[str, Any], key: tuple[int, ...], *, is_delete: bool) -> MessageShape:
         """Return the shape of messages with the columns of an image, if column selectors may explain them; else this one.
 
         `key`: as for `shape_of`. A delete may also have nothing but its key, by `delete-only-output-handle-key-columns`.
@@ -174,8 +174,8 @@ decode_any = msgspec.json.Decoder(Message).decode
 
 
 @lru_cache(maxsize=1024)
-def shape_of(layout: RowLayout, key: tuple[int, ...] = (), present: tuple[int, ...] = ()) -> Shape:
-    """Return the shape of a layout, built once in each process; `key`: see `Shape`, by index in the layout.
+def shape_of(layout: RowLayout, key: tuple[int, ...] = (), present: tuple[int, ...] = ()) -> MessageShape:
+    """Return the shape of a layout, built once in each process; `key`: see `MessageShape`, by index in the layout.
 
     `present`: indexes of the columns that the messages have; none for all.
     """
@@ -192,7 +192,7 @@ def shape_of(layout: RowLayout, key: tuple[int, ...] = (), present: tuple[int, .
         )
         for index, place in enumerate(present)
     )
-    return Shape(
+    return MessageShape(
         layout=layout,
         columns=columns,
         names=names,
@@ -208,7 +208,7 @@ def shape_of(layout: RowLayout, key: tuple[int, ...] = (), present: tuple[int, .
 
 
 def _decode(names: tuple[str, ...], key: tuple[int, ...]) -> Callable[[bytes], Any]:
-    """Return the function of `Shape.decode`."""
+    """Return the function of `MessageShape.decode`."""
     if any(re.search(r'[\\"\x00-\x1f]', name) for name in names):
         return decode_any  # msgspec accepts no such field name
     # Attributes need Python names; `rename` gives them the column's names in the message.

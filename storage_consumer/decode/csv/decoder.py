@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decode.csv.dialect import dialect_of
 from storage_consumer.decode.csv.options import check_options
-from storage_consumer.decode.csv.row_pattern import Form, Shape, shape
+from storage_consumer.decode.csv.row_pattern import FileForm, Shape, shape
 from storage_consumer.decode.csv.scan import Scan
 from storage_consumer.decode.decoder import Batch, FileRead, FilesBatch, RowChange, RowLayout
 from storage_consumer.model import CommitRange
@@ -53,14 +53,13 @@ class CsvDecoder:
         key: Sequence[int],  # noqa: ARG002 - as in `changes`
     ) -> FilesBatch | None:
         """See `Decoder.together`."""
-        from storage_consumer.decode.csv.batch import row_form  # noqa: PLC0415 - late, see `jit`
-        from storage_consumer.decode.csv.first_rows import read_together  # noqa: PLC0415 - likewise
+        from storage_consumer.decode.csv.csv_bulk import csv_row_form, read_csv_together  # noqa: PLC0415 - late, see `jit`
 
         # These hold for a whole file: a header line, what its first row shows of the handle key, and old values.
         options = self.options
         by_itself = options.output_field_header or options.output_handle_key or options.output_old_value
-        form = None if by_itself else row_form(self._shape(layout))
-        return read_together(form, contents, commit_range) if form else None
+        form = None if by_itself else csv_row_form(self._shape(layout))
+        return read_csv_together(form, contents, commit_range) if form else None
 
     def rows(self, file: FileRead) -> Iterator[RowChange]:
         """See `Decoder.rows`. I and U rows are kept apart, but mean the same.
@@ -88,7 +87,7 @@ class CsvDecoder:
         # The files of one directory share the layout object, so identity is enough.
         if self._latest is None or self._latest[0] is not layout:
             names = (dialect_of(self.options).encode(name) for name in (layout.table.table, layout.table.schema))
-            form = Form(
+            form = FileForm(
                 options=self.options,
                 layout=layout,
                 names=self.options.delimiter.join(names),

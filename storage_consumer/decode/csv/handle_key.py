@@ -14,7 +14,7 @@ import re
 from storage_consumer.decode.csv.dialect import Dialect
 from storage_consumer.decode.csv.row_pattern import Shape
 from storage_consumer.decode.decoder import RowLayout
-from storage_consumer.decode.layout import is_hidden
+from storage_consumer.decode.row_layouts import is_hidden
 from storage_consumer.model import folded_name
 
 AMBIGUOUS = (

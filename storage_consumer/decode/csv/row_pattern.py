@@ -23,7 +23,7 @@ _SURROGATE = re.compile("[\udc80-\udcff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class FileForm:
     """What all rows of one file have in common."""
 
     options: CsvOptions
@@ -40,7 +40,7 @@ class Form:
 class Shape:
     """A form, prepared for many rows; there is one of each, built by `shape`."""
 
-    form: Form
+    form: FileForm
     dialect: Dialect
     pattern: re.Pattern[str]
     """Pattern of one row of this form, or of nothing. Its groups are `Fields`; op is None if it matched nothing."""
@@ -142,7 +142,7 @@ def is_utf8(text: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def shape(form: Form) -> Shape:
+def shape(form: FileForm) -> Shape:
     """Return the shape of a form."""
     dialect = dialect_of(form.options)
     columns = [form.layout.columns[index] for index in form.order]
@@ -175,7 +175,7 @@ def shape(form: Form) -> Shape:
     )
 
 
-def _row_pattern(dialect: Dialect, form: Form, columns: list[TableColumn], end: str) -> re.Pattern[str]:
+def _row_pattern(dialect: Dialect, form: FileForm, columns: list[TableColumn], end: str) -> re.Pattern[str]:
     quote, delimiter = dialect.quote, dialect.delimiter
     head = f"{quote}([IUD]){quote}{delimiter}{re.escape(form.names)}"
     commit_ts_pattern = f"{delimiter}([0-9]{{1,20}}+)" if form.options.include_commit_ts else "()"

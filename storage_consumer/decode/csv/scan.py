@@ -12,9 +12,8 @@ from typing import Any
 from storage_consumer.decode.csv.dialect import CHECK_OPTIONS
 from storage_consumer.decode.csv.handle_key import AMBIGUOUS, is_ambiguous, never_written
 from storage_consumer.decode.csv.header import Header, read_header
-from storage_consumer.decode.csv.row_pattern import IS_UPDATE, NOT_UTF8, Form, Shape, is_utf8, shape
-from storage_consumer.decode.decoder import Batch, RowChange, Tally, Values
-from storage_consumer.decode.row_error import MAX_ROW_BYTES, RowPlace
+from storage_consumer.decode.csv.row_pattern import IS_UPDATE, NOT_UTF8, FileForm, Shape, is_utf8, shape
+from storage_consumer.decode.decoder import MAX_ROW_BYTES, BadRow, Batch, RowChange, Tally, Values
 from storage_consumer.errors import NotReplicable, UndecodableRow
 from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, CommitRange, folded_name
@@ -111,18 +110,17 @@ class Scan:
 
     def batches(self) -> Iterator[Batch]:
         """Yield batches of the rows of the shape at the start of `pending`, and consume these rows, while there are many."""
-        from storage_consumer.decode.csv.batch import row_form  # noqa: PLC0415 - late, see `jit`
-        from storage_consumer.decode.csv.first_rows import read_batch  # noqa: PLC0415 - likewise
+        from storage_consumer.decode.csv.csv_bulk import csv_row_form, read_csv  # noqa: PLC0415 - late, see `jit`
 
         # Until a row has confirmed the shape, rows go one by one.
-        form = row_form(self.shape)
+        form = csv_row_form(self.shape)
         if form is None or not (self.header or self.passes_header()) or not self.form_confirmed:
             return
         self.put_back()
         while not self.before and len(self.pending) >= AT_ONCE_BYTES:
             content = bytes(self.pending[:MOST_AT_ONCE])
             # The last LF may be inside a text. Then the loops find no end of that row and leave it for the next turn.
-            found = read_batch(form, content[: content.rfind(b"\n") + 1], self.commit_range, self.tally)
+            found = read_csv(form, content[: content.rfind(b"\n") + 1], self.commit_range, self.tally)
             if found is None:
                 return
             batch, size = found
@@ -350,7 +348,7 @@ class Scan:
         offset = self.offset + len(_bytes(self.text[:start]))
         size = None if end is None else len(_bytes(self.text[:end]))
         known = ts if self.shape.form.options.include_commit_ts else None
-        place = RowPlace(
+        place = BadRow(
             source=self.source,
             number=self.tally.rows,
             offset=offset,
@@ -363,7 +361,7 @@ class Scan:
     def pending_error(self, reason: str, *, at_end: bool) -> UndecodableRow:
         """Return the error for the row that `pending` begins with."""
         start = self.pending[:_ERROR_BYTES].decode("utf-8", "replace")
-        place = RowPlace(
+        place = BadRow(
             source=self.source,
             number=self.tally.rows,
             offset=self.offset,
@@ -384,7 +382,7 @@ def _half_update(number: int) -> str:
     return f"row {number} is the D row of an update, and the I row with the same commit ts that should follow it is missing"
 
 
-def _unnamed(form: Form) -> str:
+def _unnamed(form: FileForm) -> str:
     """Return why a row is not read that has as many values as the selectors leave."""
     layout = form.layout
     return (

@@ -27,7 +27,7 @@ class Field(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Dialect:
+class ExportDialect:
     """How the fields of a set of options begin and end."""
 
     separator: bytes
@@ -107,7 +107,7 @@ class Dialect:
 
 
 @lru_cache(maxsize=64)
-def dialect_of(options: DumpOptions) -> Dialect:
+def dialect_of(options: DumpOptions) -> ExportDialect:
     """Return the dialect of a set of options."""
     separator, delimiter, null, terminator = (
         text.encode() for text in (options.separator, options.delimiter, options.null, options.terminator)
@@ -117,7 +117,7 @@ def dialect_of(options: DumpOptions) -> Dialect:
         inside, bare = rb"\\.|(%b)" % mark, rb"\\.|(%b)" % ends if not delimiter else rb"(%b)" % ends
     else:
         inside, bare = rb"%b%b|(%b)" % (mark, mark, mark), rb"(%b)" % ends
-    return Dialect(
+    return ExportDialect(
         separator=separator,
         delimiter=delimiter,
         null=null,

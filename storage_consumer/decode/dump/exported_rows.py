@@ -10,10 +10,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from storage_consumer.config.settings import DumpOptions
-from storage_consumer.decode.decoder import Batch, FileRead, FilesBatch, RowChange, RowLayout, Values
+from storage_consumer.decode.decoder import (
+    MAX_ROW_BYTES,
+    BadRow,
+    Batch,
+    FileRead,
+    FilesBatch,
+    RowChange,
+    RowLayout,
+    Values,
+)
 from storage_consumer.decode.dump.columns import Reader, in_layout_order, order_of, readers_of
 from storage_consumer.decode.dump.compression import decompressed
-from storage_consumer.decode.dump.csv_fields import Dialect, Field, dialect_of
+from storage_consumer.decode.dump.csv_fields import ExportDialect, Field, dialect_of
 from storage_consumer.decode.dump.sql_statements import Heads
 from storage_consumer.decode.dump.sql_values import (
     Literal,
@@ -23,13 +32,12 @@ from storage_consumer.decode.dump.sql_values import (
     literal_at,
     value_of,
 )
-from storage_consumer.decode.row_error import MAX_ROW_BYTES, RowPlace
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.kernels.arrays import INSERT
 from storage_consumer.model import CommitRange
 
 if TYPE_CHECKING:
-    from storage_consumer.decode.dump.batch import RowForm
+    from storage_consumer.decode.dump.export_bulk import ExportForm
 
 AT_ONCE_BYTES, MOST_AT_ONCE = 32 << 10, 1 << 20
 """Least and most bytes that are read in bulk. Reading fewer rows one by one is faster."""
@@ -114,11 +122,11 @@ class _Scan(ABC):
         """Return the wire text of a value in a column; None for NULL. Raise `ValueError`, with the reason, for what is no value."""
 
     @abstractmethod
-    def forms(self) -> Iterable[RowForm | None]:
+    def forms(self) -> Iterable[ExportForm | None]:
         """Yield the forms in which rows may be read in bulk, the likeliest one first."""
 
     @abstractmethod
-    def passed(self, form: RowForm, last: int) -> None:
+    def passed(self, form: ExportForm, last: int) -> None:
         """Note the form of rows that were read in bulk, and the byte that they end with."""
 
     def whole_rows(self) -> Iterator[Any]:
@@ -160,13 +168,13 @@ class _Scan(ABC):
         """Return the rows that come next as a batch, and go on behind them; None if the next row has to be read by itself."""
         if len(self.pending) - self.at < AT_ONCE_BYTES or self.offset + self.at < self.plain_until:
             return None
-        from storage_consumer.decode.dump.batch import read_batch  # noqa: PLC0415 - late, see `jit`
+        from storage_consumer.decode.dump.export_bulk import read_export  # noqa: PLC0415 - late, see `jit`
 
         content = bytes(self.pending[self.at : self.at + MOST_AT_ONCE])
         # The last LF may be inside a text. Then the loops find no end of that row and leave it for the next turn.
         lines = content[: content.rfind(b"\n") + 1]
         for form in self.forms():
-            if form and (found := read_batch(form, lines, self.file)):
+            if form and (found := read_export(form, lines, self.file)):
                 batch, size = found
                 self.at += size
                 self.number = self.file.tally.rows + 1
@@ -193,7 +201,7 @@ class _Scan(ABC):
 
     def error(self, reason: str) -> UndecodableRow:
         """Return the error for what is at `at`."""
-        place = RowPlace(
+        place = BadRow(
             source=self.file.source,
             number=self.number,
             offset=self.offset + self.at,
@@ -207,7 +215,7 @@ class _CsvScan(_Scan):
     """A file in CSV."""
 
     hint = _CHECK
-    dialect: Dialect
+    dialect: ExportDialect
     has_header: bool
     """Whether the header is still to come."""
 
@@ -227,12 +235,12 @@ class _CsvScan(_Scan):
         self.at = behind
         return False
 
-    def forms(self) -> Iterable[RowForm | None]:
-        from storage_consumer.decode.dump.batch import row_form  # noqa: PLC0415 - late, see `jit`
+    def forms(self) -> Iterable[ExportForm | None]:
+        from storage_consumer.decode.dump.export_bulk import export_form  # noqa: PLC0415 - late, see `jit`
 
-        yield row_form(self.readers, self.order, self.options, self.dialect.unquoted, self.options.delimiter)
+        yield export_form(self.readers, self.order, self.options, self.dialect.unquoted, self.options.delimiter)
 
-    def passed(self, form: RowForm, last: int) -> None:
+    def passed(self, form: ExportForm, last: int) -> None:
         pass
 
     def row(self) -> tuple[list[Field], int]:
@@ -281,16 +289,16 @@ class _SqlScan(_Scan):
         self.in_rows = begin >= 0
         return False
 
-    def forms(self) -> Iterable[RowForm | None]:
-        from storage_consumer.decode.dump.batch import row_form  # noqa: PLC0415 - late, see `jit`
+    def forms(self) -> Iterable[ExportForm | None]:
+        from storage_consumer.decode.dump.export_bulk import export_form  # noqa: PLC0415 - late, see `jit`
 
         # Dumpling writes the one quote, mydumper the other.
         for quote in (self.quote, _OTHER[self.quote]):
-            yield row_form(
+            yield export_form(
                 self.readers, self.order, self.options, _MEANINGS[quote, self.options.escape_backslash], quote
             )
 
-    def passed(self, form: RowForm, last: int) -> None:
+    def passed(self, form: ExportForm, last: int) -> None:
         self.quote = chr(form.bytes.marks.quote)
         self.in_rows = last == _COMMA
 

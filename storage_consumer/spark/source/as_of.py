@@ -11,7 +11,7 @@ import pyarrow as pa
 from storage_consumer.config.load import Loaded
 from storage_consumer.config.settings import Upstream
 from storage_consumer.config.table_filter import leaving_out
-from storage_consumer.decode.layout import row_layout
+from storage_consumer.decode.row_layouts import row_layout
 from storage_consumer.errors import ConfigError, NotReplicable
 from storage_consumer.exports.create_table import read_create_table
 from storage_consumer.feed.history import TableHistory, history_at

@@ -14,7 +14,7 @@ from storage_consumer.config.reserved import Reserved
 from storage_consumer.ddl import runner
 from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.ddl.translate import DdlAction
-from storage_consumer.decode import layout
+from storage_consumer.decode import row_layouts
 from storage_consumer.decode.csv import header
 from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.driver import rows
@@ -341,7 +341,7 @@ def _lacks_only_what_is_given(stack: ExitStack) -> None:
         found = good(*given)
         return replace(found, may_lack=found.unselected)
 
-    good = layout.row_layout
+    good = row_layouts.row_layout
     everywhere(stack, good, bad)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.config.settings import Protocol
-from storage_consumer.decode.canonical_text import Form
+from storage_consumer.decode.canonical_text import ValueForm
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.key_forms import KeyForms, key_forms
 from storage_consumer.job.lossy_columns import other_families
@@ -46,20 +46,22 @@ def work(column: TargetColumn, *columns: TableColumn, protocol: str = "csv") -> 
 @pytest.mark.parametrize(
     ("old", "new", "kind", "spelled"),
     [
-        (of_type("DECIMAL", 1), of_type("DECIMAL", 3), "decimal", (Form.NUMBER, Form.NUMBER)),
-        (of_type("INT"), of_type("DECIMAL", 3), "decimal", (None, Form.NUMBER)),
-        (of_type("FLOAT"), of_type("DOUBLE"), "float", (Form.NEAREST_SINGLE, Form.SINGLE)),
-        (of_type("DATETIME"), of_type("DATETIME", 3), "datetime", (Form.MOMENT, Form.MOMENT)),
-        (of_type("TIMESTAMP"), of_type("TIMESTAMP", 6), "timestamp", (Form.MOMENT, Form.MOMENT)),
-        (of_type("DATE"), of_type("DATETIME"), "date", (None, Form.DAY)),
-        (of_type("TIME"), of_type("TIME", 3), "time", (Form.TIME, Form.TIME)),
+        (of_type("DECIMAL", 1), of_type("DECIMAL", 3), "decimal", (ValueForm.NUMBER, ValueForm.NUMBER)),
+        (of_type("INT"), of_type("DECIMAL", 3), "decimal", (None, ValueForm.NUMBER)),
+        (of_type("FLOAT"), of_type("DOUBLE"), "float", (ValueForm.NEAREST_SINGLE, ValueForm.SINGLE)),
+        (of_type("DATETIME"), of_type("DATETIME", 3), "datetime", (ValueForm.MOMENT, ValueForm.MOMENT)),
+        (of_type("TIMESTAMP"), of_type("TIMESTAMP", 6), "timestamp", (ValueForm.MOMENT, ValueForm.MOMENT)),
+        (of_type("DATE"), of_type("DATETIME"), "date", (None, ValueForm.DAY)),
+        (of_type("TIME"), of_type("TIME", 3), "time", (ValueForm.TIME, ValueForm.TIME)),
         (of_type("INT"), of_type("VARCHAR"), "varchar", (None, None)),
-        (of_type("BINARY", 4), of_type("BINARY", 8), "binary", (Form.PADDED, Form.PADDED)),
-        (of_type("YEAR"), of_type("INT"), "int", (Form.NUMBER, None)),
+        (of_type("BINARY", 4), of_type("BINARY", 8), "binary", (ValueForm.PADDED, ValueForm.PADDED)),
+        (of_type("YEAR"), of_type("INT"), "int", (ValueForm.NUMBER, None)),
         (of_type("BIT"), of_type("BIGINT"), "bigint", (None, None)),
     ],
 )
-def test_spelled(old: TableColumn, new: TableColumn, kind: str, spelled: tuple[Form | None, Form | None]) -> None:
+def test_spelled(
+    old: TableColumn, new: TableColumn, kind: str, spelled: tuple[ValueForm | None, ValueForm | None]
+) -> None:
     """Where two directories write one key in two ways, both write it in the one that the target's type gives it."""
     found = forms(old, new, target(kind, length=8))
     assert found.unknown == {}
@@ -122,8 +124,8 @@ def test_error_names_the_key() -> None:
     assert "Reload the table" in error
 
 
-@pytest.mark.parametrize(("protocol", "form"), [("csv", Form.MEMBERS), ("canal-json", None)])
-def test_members_by_number_have_no_names_to_spell(protocol: Protocol, form: Form | None) -> None:
+@pytest.mark.parametrize(("protocol", "form"), [("csv", ValueForm.MEMBERS), ("canal-json", None)])
+def test_members_by_number_have_no_names_to_spell(protocol: Protocol, form: ValueForm | None) -> None:
     """Beside rows of another type the names of a SET's members come in one sequence, and their numbers as they are."""
     new = of_type("SET", None, "a", "b")
     found = key_forms(

@@ -12,7 +12,7 @@ from storage_consumer.job.shape import (
     LARGEST_WHOLE,
     MOST_TASKS,
     SMALLEST_GROUP,
-    Shape,
+    JobShape,
     by_tables,
     in_groups,
     shape,
@@ -84,17 +84,17 @@ def test_tables_are_spread_evenly() -> None:
 @pytest.mark.parametrize(
     ("tables", "files", "size", "expected"),
     [
-        (1, 1, 1_000, Shape(partitions=1, whole=True)),
-        (10, 1, 1_000, Shape(partitions=1, whole=True)),
-        (200, 1, 1_000, Shape(partitions=2, whole=True)),
-        (1_000, 1, MIB, Shape(partitions=63, whole=True)),
-        (1, 1, MIB + 1, Shape(partitions=2, whole=False)),
-        (2, 65, 100, Shape(partitions=2, whole=False)),
-        (1, 64, 16 * MIB, Shape(partitions=44, whole=False)),
-        (1, 4_000, 64 * MIB, Shape(partitions=MOST_TASKS, whole=False)),
+        (1, 1, 1_000, JobShape(partitions=1, whole=True)),
+        (10, 1, 1_000, JobShape(partitions=1, whole=True)),
+        (200, 1, 1_000, JobShape(partitions=2, whole=True)),
+        (1_000, 1, MIB, JobShape(partitions=63, whole=True)),
+        (1, 1, MIB + 1, JobShape(partitions=2, whole=False)),
+        (2, 65, 100, JobShape(partitions=2, whole=False)),
+        (1, 64, 16 * MIB, JobShape(partitions=44, whole=False)),
+        (1, 4_000, 64 * MIB, JobShape(partitions=MOST_TASKS, whole=False)),
     ],
 )
-def test_shapes(tables: int, files: int, size: int, expected: Shape) -> None:
+def test_shapes(tables: int, files: int, size: int, expected: JobShape) -> None:
     """One stage where each table is small, in few tasks where all are; else buckets by bytes, as many for each core."""
     works = [file(table, rank, size) for table in range(tables) for rank in range(files)]
     assert shape(works, "csv", 2) == expected
@@ -102,7 +102,7 @@ def test_shapes(tables: int, files: int, size: int, expected: Shape) -> None:
 
 def test_shape_that_was_asked_for() -> None:
     """A number of buckets that somebody asks for is one of buckets, however small the tables are."""
-    assert shape([file(0, 0, 10)], "csv", 2, 5) == Shape(partitions=5, whole=False)
+    assert shape([file(0, 0, 10)], "csv", 2, 5) == JobShape(partitions=5, whole=False)
 
 
 @given(FILES, st.integers(1, 16), st.sampled_from(["csv", "canal-json"]))

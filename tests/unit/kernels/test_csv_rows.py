@@ -11,19 +11,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from storage_consumer.decode.batch import RowsBatch
-from storage_consumer.decode.csv.batch import CsvRows
+from storage_consumer.decode.bulk import RowsBatch
+from storage_consumer.decode.csv.csv_bulk import CsvRows
 from storage_consumer.decode.csv.decoder import CsvDecoder
 from storage_consumer.decode.values import converter
 from storage_consumer.decode.wire_format import encode_field
-from storage_consumer.kernels.csv_lines import write_lines
 from storage_consumer.kernels.csv_rows import (
     BASE64_FIELD,
     FREE_FIELD,
-    Form,
-    Found,
-    Marks,
+    CsvBytes,
+    CsvFound,
+    CsvMarks,
     find_rows,
+    write_lines,
 )
 from storage_consumer.kernels.line_bytes import Extra, Written, line_fields
 from storage_consumer.kernels.numbers import read_integers
@@ -90,10 +90,10 @@ def test_text(text: str) -> None:
 def _lines(field: bytes, kind: int) -> list[bytes]:
     """The lines of a row that has this field in quotes; none where it has not this form."""
     names = np.frombuffer(b'","t","s",', np.uint8)
-    marks = Marks(34, 44, has_cr=False, paired=False)
-    form = Form(marks, names=names, values=np.array([kind], np.uint8))
+    marks = CsvMarks(34, 44, has_cr=False, paired=False)
+    form = CsvBytes(marks, names=names, values=np.array([kind], np.uint8))
     text = text_of(b'"I","t","s",5,"%b"\n' % field)
-    found = Found(np.empty((1, 2), np.int64), np.empty(1, np.int64), np.empty(1, np.uint8), np.zeros(1, np.bool_))
+    found = CsvFound(np.empty((1, 2), np.int64), np.empty(1, np.int64), np.empty(1, np.uint8), np.zeros(1, np.bool_))
     rows = np.arange(find_rows(text, form, found))
     extra = Extra(text_of(b""), np.empty((0, 0), np.int64))
     out = np.empty(2 * len(text.bytes) + WORD, np.uint8)

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from storage_consumer.errors import ConfigError
-from storage_consumer.frames.reading import read_changes
+from storage_consumer.frames.record_batches import read_changes
 from storage_consumer.spark.source.stream import TicdcStreamReader
 from storage_consumer.spark.source.ticdc import TicdcDataSource
 from tests.harness.small_bucket import SmallBucket, row, ts

@@ -1,65 +1,41 @@
-"""Read many rows of an export in bulk: compiled loops (`kernels.dump_rows`, `kernels.dump_lines`), and no row becomes objects.
-
-Rows in another form than the usual one are left to the plain reader. Import late, see `jit`.
-"""
+"""Rows of exports in bulk: see `decode.bulk`. Import late, see `jit`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from storage_consumer.config.settings import DumpOptions
-from storage_consumer.decode.batch import RowsBatch, inside
+from storage_consumer.decode.bulk import BulkForm, BulkRows, RowsBatch, array_over, counted
 from storage_consumer.decode.decoder import FileRead
 from storage_consumer.decode.dump.columns import Reader
 from storage_consumer.decode.values import IN_FORMATTED, NUMBER_FIELDS, single, year
-from storage_consumer.kernels.arrays import INSERT, Bytes, Offsets, Packed, Places
-from storage_consumer.kernels.dump_lines import write_lines
-from storage_consumer.kernels.dump_rows import (
-    BASE64_FIELD,
-    BYTES_FIELD,
-    HEX_FIELD,
-    NO_QUOTE,
-    SINGLE_FIELD,
-    TEXT_FIELD,
-    Form,
-    Found,
-    Marks,
-    find_rows,
-)
-from storage_consumer.kernels.line_bytes import line_fields, room_for
-from storage_consumer.kernels.numbers import read_integers
-from storage_consumer.kernels.row_lines import Lines
+from storage_consumer.kernels import dump_rows
+from storage_consumer.kernels.arrays import INSERT, Offsets, Packed, Places
 from storage_consumer.kernels.words import is_utf8, text_of
 
 Unquoted = Callable[[bytes], bytes]
 """Function from what is between quotes to what it means."""
-_BINARY_FIELDS = {"raw": BYTES_FIELD, "hex": HEX_FIELD, "base64": BASE64_FIELD}
+_BINARY_FIELDS = {"raw": dump_rows.BYTES_FIELD, "hex": dump_rows.HEX_FIELD, "base64": dump_rows.BASE64_FIELD}
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class RowForm:
-    """The fixed parts of rows of one table."""
+class ExportForm(BulkForm):
+    """Of the rows of an export."""
 
-    bytes: Form
     readers: tuple[Reader, ...]
     """The reader of each column, in the order of the file."""
-    place_of: tuple[int, ...]
-    """For each column of the layout, its index among these."""
     unquoted: Unquoted
-    converted: tuple[int, ...]
-    """The columns of the layout whose texts the loops do not write."""
 
 
 @lru_cache(maxsize=1024)
-def row_form(
+def export_form(
     readers: tuple[Reader, ...], order: tuple[int, ...] | None, options: DumpOptions, unquoted: Unquoted, quote: str
-) -> RowForm | None:
+) -> ExportForm | None:
     """Return how to read rows in bulk; None if the options do not allow it.
 
     `readers` are in the order of the layout. `quote`: what is around texts; `unquoted`: what its content means.
@@ -69,25 +45,26 @@ def row_form(
     if not readers or not (is_sql or _is_usual(options)):
         return None
     in_file = tuple(readers[place] for place in places)
-    fields = [_field(reader, "raw" if is_sql else options.binary) for reader in in_file]
-    return RowForm(
-        bytes=Form(
-            marks=Marks(
-                quote=ord(quote) if quote else NO_QUOTE,
+    fields = [_export_field(reader, "raw" if is_sql else options.binary) for reader in in_file]
+    return ExportForm(
+        bytes=dump_rows.ExportBytes(
+            marks=dump_rows.ExportMarks(
+                quote=ord(quote) if quote else dump_rows.NO_QUOTE,
                 separator=ord("," if is_sql else options.separator),
                 is_sql=is_sql,
                 has_cr=not is_sql and len(options.terminator) > 1,
                 escapes=options.escape_backslash,
                 has_bytes=any(reader.holds_bytes for reader in readers),
             ),
-            null=np.frombuffer(b"NULL" if is_sql else options.null.encode(), np.uint8),
+            null=array_over(b"NULL" if is_sql else options.null.encode()),
             values=np.array(fields, np.uint8),
             nullable=np.array([bool(quote) or reader.column.nullable for reader in in_file]),
         ),
         readers=in_file,
+        converters=tuple(reader.convert for reader in in_file),
         place_of=tuple(places.index(place) for place in range(len(places))),
         unquoted=unquoted,
-        converted=tuple(place for place, reader in enumerate(readers) if not _is_written(reader)),
+        converted=[place for place, reader in enumerate(readers) if not _is_written(reader)],
     )
 
 
@@ -111,13 +88,13 @@ def _is_usual(options: DumpOptions) -> bool:
     )
 
 
-def _field(reader: Reader, binary: str) -> int:
+def _export_field(reader: Reader, binary: str) -> int:
     """Return the form of a column's values."""
     if reader.convert is single:
-        return SINGLE_FIELD
+        return dump_rows.SINGLE_FIELD
     if reader.grammar is not None:
         return NUMBER_FIELDS[reader.grammar.pattern]
-    return _BINARY_FIELDS[binary] if reader.holds_bytes else TEXT_FIELD
+    return _BINARY_FIELDS[binary] if reader.holds_bytes else dump_rows.TEXT_FIELD
 
 
 def _is_written(reader: Reader) -> bool:
@@ -127,47 +104,36 @@ def _is_written(reader: Reader) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DumpRows:
-    """Adjacent rows of one form."""
+class ExportRows(BulkRows):
+    """Rows of an export."""
 
-    form: RowForm
-    content: bytes
-    borders: Offsets
-    """For each row, where its values begin and end, quotes included; see `kernels.dump_rows.Found`."""
-    ts: Offsets
-    """Commit-ts of each row."""
-    operations: NDArray[np.int8]
+    write_lines = staticmethod(dump_rows.write_lines)
 
-    def integers(self, place: int, rows: Places) -> Offsets | None:
-        """See `decode.batch.Rows`."""
-        column = self.form.place_of[place]
-        # What the key compares is the converted text.
-        if self.form.readers[column].convert:
-            return None
-        numbers, content = np.empty(len(rows), np.int64), self._array
+    def between(self, column: int, rows: Places) -> tuple[Offsets, Offsets]:
+        """See `BulkRows`."""
         starts, ends = self.borders[rows, 2 * column], self.borders[rows, 2 * column + 1]
-        quoted = content[starts] == self.form.bytes.marks.quote
-        return numbers if read_integers(content, starts + quoted, ends - quoted, numbers) else None
+        quoted = array_over(self.content)[starts] == self.form.bytes.marks.quote
+        return starts + quoted, ends - quoted
 
     def packed(self, place: int, rows: Places) -> Packed | None:  # noqa: ARG002 - as in the others
-        """See `decode.batch.Rows`; exports have too many ways of writing a value."""
+        """See `BulkRows`; exports have too many ways of writing a value."""
         return None
 
     def texts(self, place: int, rows: Places) -> list[str | None]:
-        """See `decode.batch.Rows`."""
+        """See `BulkRows`."""
         column, content = self.form.place_of[place], self.content
         reader, marks, unquoted = self.form.readers[column], self.form.bytes.marks, self.form.unquoted
         null, quote, is_number = bytes(self.form.bytes.null), marks.quote, reader.is_number
         found: list[str | None] = []
         starts, ends = self.borders[rows, 2 * column].tolist(), self.borders[rows, 2 * column + 1].tolist()
         for start, end in zip(starts, ends, strict=True):
-            if quote == NO_QUOTE:
+            if quote == dump_rows.NO_QUOTE:
                 raw = content[start:end]
                 is_none = raw == null and reader.column.nullable
                 found.append(None if is_none else reader.of_bytes(unquoted(raw)))
             elif content[start] == quote:
                 text = unquoted(content[start + 1 : end - 1])
-                digits = reader.holds_bytes and self.form.bytes.values[column] != BYTES_FIELD
+                digits = reader.holds_bytes and self.form.bytes.values[column] != dump_rows.BYTES_FIELD
                 found.append(reader.of_text(text.decode()) if digits else reader.of_bytes(text))
             elif is_number and (raw := content[start:end]) != null:
                 found.append(reader.of_text(raw.decode()))
@@ -178,21 +144,8 @@ class DumpRows:
                 found.append(None)
         return found
 
-    def lines(self, written: Sequence[int], rows: Places, converted: Mapping[int, list[bytes]]) -> Lines:
-        """See `decode.batch.Rows`."""
-        fields, extra = line_fields(written, converted, self.form.place_of, len(rows))
-        # Escaping and hexadecimal digits double a value at most; NULL has two bytes, year zero four.
-        size = 2 * int((self.borders[rows, -1] - self.borders[rows, 0]).sum()) + len(extra.text.bytes)
-        lines = room_for(size + 4 * len(rows) * len(fields), len(rows), len(fields))
-        end = write_lines(text_of(self.content), self.form.bytes, self.borders, rows, fields, extra, lines)
-        return Lines.side_by_side(lines.text.bytes[:end].copy(), lines.ends)
 
-    @property
-    def _array(self) -> Bytes:
-        return np.frombuffer(self.content, np.uint8)
-
-
-def read_batch(form: RowForm, content: bytes, file: FileRead) -> tuple[RowsBatch, int] | None:
+def read_export(form: ExportForm, content: bytes, file: FileRead) -> tuple[RowsBatch, int] | None:
     """Return the changes of the rows that `content` begins with, up to the end of a statement, and where what follows begins.
 
     `content` ends with LF. The rows are counted. Returns None if the first row is not of this form, or if a value is not one of its
@@ -204,17 +157,13 @@ def read_batch(form: RowForm, content: bytes, file: FileRead) -> tuple[RowsBatch
     # Checked once for all where it can be: the loops go by bytes.
     if not most or not (form.bytes.marks.has_bytes or is_utf8(text)):
         return None
-    found = Found(borders=np.empty((most, 2 * len(form.readers)), np.int64), behind=np.empty(most, np.int64))
-    count = find_rows(text, form.bytes, found)
+    found = dump_rows.ExportFound(
+        borders=np.empty((most, 2 * len(form.readers)), np.int64), behind=np.empty(most, np.int64)
+    )
+    count = dump_rows.find_rows(text, form.bytes, found)
     if not count:
         return None
-    numbers = np.arange(file.tally.rows + 1, file.tally.rows + count + 1)
-    rows = DumpRows(form, content, found.borders[:count], numbers + file.clock, np.full(count, INSERT, np.int8))
-    try:
-        batch, within, later = inside(file.commit_range, rows, numbers, form.converted)
-    except ValueError:
-        return None
-    # Nothing is counted before everything has succeeded: the plain reader counts the same rows.
-    file.tally.rows += count
-    file.tally.add(rows.ts, within, later)
-    return batch, int(found.behind[count - 1])
+    ts = np.arange(count) + (file.clock + file.tally.rows + 1)
+    rows = ExportRows(form, content, found.borders[:count], ts, np.full(count, INSERT, np.int8))
+    batch = counted(file.commit_range, rows, np.arange(count), file.tally, count)
+    return None if batch is None else (batch, int(found.behind[count - 1]))

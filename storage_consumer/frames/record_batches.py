@@ -1,26 +1,81 @@
-"""Record batches of one table's changes in a window, in order and each once."""
+"""The changes of one table of a bucket, as Arrow record batches in order and each once."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from storage_consumer.clock import SystemClock
 from storage_consumer.config.settings import Protocol
 from storage_consumer.errors import ConfigError
-from storage_consumer.feed.ordered import Ordered, Span
+from storage_consumer.feed.ordered import Ordered
+from storage_consumer.feed.reading import Feed
 from storage_consumer.feed.records import Change, Structure
 from storage_consumer.feed.repeats import once
+from storage_consumer.feed.window import beyond, refuse_none
 from storage_consumer.frames.pieces import META, Asked, Piece, fields_of, pieces
+from storage_consumer.instants import Instant, tso_of_instant
 from storage_consumer.kernels.arrays import DELETE
 from storage_consumer.model import CommitRange, folded_name
+from storage_consumer.operating.session import Session
+from storage_consumer.plan.table_words import parsed
+from storage_consumer.sql.tokens import quote
 
 _ROWS = 65_536
 """Most rows of a batch."""
 _Ranked = tuple[int, Piece]
 """Rank of the file among those of its table, and some of its changes."""
+
+
+def read_changes(
+    upstream_uri: str, table: str, *, start: Instant | None = None, end: Instant | None = None, **options: Any
+) -> pa.RecordBatchReader:
+    """Return the row changes of a table, in commit order, each once, up to the bucket's checkpoint.
+
+    `table`: as ``database.table``, in backquotes where a name holds a dot. `start` and `end` are inclusive, a time with its whole millisecond;
+    without them from the beginning, and up to the checkpoint. `options`: those of the bucket, as `Consumer` takes them, such as ``config`` and ``tz``; what is missing
+    is inferred. Columns: those of the table, of all structures that it had in the window; ``_change_type`` (``insert``,
+    ``update_postimage``, ``delete``), ``_commit_version`` (TSO), ``_commit_timestamp``, ``_table_version``, ``_file`` and ``_row``.
+
+    Raises `ConfigError`, `NoMetadata`, `StorageUnavailable`, `FilesMissing` and `NotReplicable`; so does the reader, and `UndecodableRow`.
+    """
+    name = parsed(table)
+    if name is None or not name.table:
+        raise ConfigError(
+            f"table {table!r}: database.table is expected, and `database`.`table` where a name holds a dot"
+        )
+    clock = SystemClock()
+    loaded, storage = Session({"upstream_uri": upstream_uri, **options}, os.environ).open_bucket()
+    feed = Feed(storage, loaded.config.upstream, clock, (f"{quote(name.schema)}.{quote(name.table)}",))
+    low = max(0, (_tso("start", start) or 1) - 1)
+    high = _tso("end", end, is_end=True)
+    if high is not None and high < low:
+        raise ConfigError(f"end {end} is before start {start}")
+    window = feed.window(low, high)
+    if low > feed.contents.checkpoint:
+        raise ConfigError(beyond(low, feed.contents.checkpoint))
+    refuse_none(feed.contents, table)
+    schema = schema_of(feed.contents.in_force(window.low, max(window.low, window.high)))
+    return pa.RecordBatchReader.from_batches(schema, _lazily(feed, window, schema))
+
+
+def _lazily(feed: Feed, window: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    yield from record_batches(feed.ordered(window), schema, feed.protocol)
+
+
+def _tso(name: str, instant: Instant | None, *, is_end: bool = False) -> int | None:
+    """Return the TSO of an instant; raise `ConfigError` for one that may mean several."""
+    if instant is None:
+        return None
+    try:
+        return tso_of_instant(instant, is_end=is_end)
+    except ValueError as fault:
+        raise ConfigError(f"{name}: {fault}") from None
 
 
 def schema_of(structures: Iterable[Structure]) -> pa.Schema:
@@ -44,17 +99,16 @@ def record_batches(ordered: Ordered, schema: pa.Schema, protocol: Protocol) -> I
     """Yield all changes in order, each once. Raises `UndecodableRow`, which names file and row, and what the storage raises."""
     asked = Asked(own=tuple(schema)[: -len(META)], protocol=protocol)
     for low, high, spans in ordered.parts():
-        found = [(span.rank, piece) for span in spans for piece in _pieces(ordered, span, low, high, asked)]
+        found = [
+            (span.rank, piece)
+            for span in spans
+            # The rows of a file that belong to this slice.
+            for piece in pieces(ordered, span.work, CommitRange(low=max(low, span.work.floor), high=high), asked)
+        ]
         if found:
             tables = [pa.Table.from_arrays(piece.arrays(asked.own), schema=schema) for _, piece in found]
             table = pa.concat_tables(tables).take(pa.array(_in_order(found)))
             yield from table.combine_chunks().to_batches(max_chunksize=_ROWS)
-
-
-def _pieces(ordered: Ordered, span: Span, low: int, high: int, asked: Asked) -> Iterator[Piece]:
-    """Decode the rows of a file that belong to a slice."""
-    commit_range = CommitRange(low=max(low, span.work.floor), high=high)
-    return pieces(ordered, span.work, commit_range, asked)
 
 
 def _in_order(found: Sequence[_Ranked]) -> NDArray[np.intp]:

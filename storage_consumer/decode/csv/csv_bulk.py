@@ -1,23 +1,18 @@
-"""Read many CSV rows in bulk: compiled loops find their fields (`csv_rows`) and write their lines (`csv_lines`); no row becomes objects.
-
-Rows in another form than the layout's usual one are left to the plain reader, which finds out why. Lines are made from
-the file's own bytes: quotes go, delimiters become TABs, the few bytes that need an escape get one, and base64 becomes
-hexadecimal digits.
-Import late, see `jit`.
-"""
+"""Rows of CSV in bulk: see `decode.bulk`. Import late, see `jit`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from storage_consumer.decode.bulk import BulkForm, BulkRows, RowsBatch, array_over, counted, of_files
 from storage_consumer.decode.csv.row_pattern import Shape
-from storage_consumer.decode.decoder import ABSENT
+from storage_consumer.decode.decoder import ABSENT, FilesBatch, Tally
 from storage_consumer.decode.values import (
     IN_FORMATTED,
     NUMBER_FIELDS,
@@ -29,52 +24,26 @@ from storage_consumer.decode.values import (
     is_base64,
 )
 from storage_consumer.decode.wire_format import NULL
+from storage_consumer.kernels import csv_rows
 from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE, Flags, Offsets, Packed, Places
-from storage_consumer.kernels.csv_lines import write_lines
-from storage_consumer.kernels.csv_rows import (
-    BASE64_FIELD,
-    FREE_FIELD,
-    PLAIN_FIELD,
-    Form,
-    Found,
-    Marks,
-    find_rows,
-)
-from storage_consumer.kernels.line_bytes import line_fields, room_for
-from storage_consumer.kernels.numbers import read_integers
 from storage_consumer.kernels.packed import packed_csv
-from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.kernels.words import is_utf8, text_of
-from storage_consumer.model import TableColumn
+from storage_consumer.model import CommitRange, TableColumn
 
 _OPERATIONS = np.full(256, -1, np.int8)
 _OPERATIONS[list(b"IUD")] = INSERT, UPDATE, DELETE
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class RowForm:
-    """The fixed parts of rows of one shape."""
+class CsvRowForm(BulkForm):
+    """Of CSV rows."""
 
-    bytes: Form
     columns: tuple[TableColumn, ...]
     """The file's columns, in its order."""
-    place_of: tuple[int, ...]
-    """For each column of the layout, its index among these; -1 if the file lacks it."""
-    converters: tuple[Converter | None, ...]
-    """The converter of each of them."""
-
-    @property
-    def converted(self) -> list[int]:
-        """The columns of the layout whose texts are neither written as they are in the file nor decoded from base64; those that it lacks too."""
-        return [
-            place
-            for place, column in enumerate(self.place_of)
-            if column < 0 or (self.converters[column] and self.bytes.values[column] != BASE64_FIELD)
-        ]
 
 
 @lru_cache(maxsize=1024)
-def row_form(shape: Shape) -> RowForm | None:
+def csv_row_form(shape: Shape) -> CsvRowForm | None:
     """Return how to read rows of this shape in bulk; None if their options do not allow it."""
     form, options = shape.form, shape.form.options
     marks = options.quote + options.delimiter
@@ -97,47 +66,49 @@ def row_form(shape: Shape) -> RowForm | None:
     converters: list[Converter | None] = [None] * len(columns)
     for place, converter in shape.conversions:
         converters[place] = converter
+    place_of = tuple(form.order.index(i) if i in form.order else -1 for i in range(len(form.layout.columns)))
+    values = [_csv_field(*pair) for pair in zip(columns, converters, strict=True)]
     names = f"{options.quote}{options.delimiter}{form.names}{options.delimiter}"
-    return RowForm(
-        bytes=Form(
-            marks=Marks(
+    return CsvRowForm(
+        bytes=csv_rows.CsvBytes(
+            marks=csv_rows.CsvMarks(
                 quote=ord(options.quote),
                 delimiter=ord(options.delimiter),
                 has_cr=len(options.terminator) > 1,
                 paired=options.output_old_value,
             ),
-            names=np.frombuffer(names.encode(), np.uint8),
-            values=np.array([_field(*pair) for pair in zip(columns, converters, strict=True)], np.uint8),
+            names=array_over(names.encode()),
+            values=np.array(values, np.uint8),
         ),
         columns=columns,
-        place_of=tuple(form.order.index(i) if i in form.order else -1 for i in range(len(form.layout.columns))),
+        place_of=place_of,
         converters=tuple(converters),
+        # Base64 the loops decode.
+        converted=[
+            place
+            for place, column in enumerate(place_of)
+            if column < 0 or (converters[column] and values[column] != csv_rows.BASE64_FIELD)
+        ],
     )
 
 
-def _field(column: TableColumn, converter: Converter | None) -> int:
+def _csv_field(column: TableColumn, converter: Converter | None) -> int:
     """Return the form of a column's field."""
     form = csv_form(column)
     if form is CsvForm.BARE:
         return NUMBER_FIELDS[grammar(column, "csv")]
     if form is CsvForm.FREE:
-        return FREE_FIELD
-    return BASE64_FIELD if is_base64(converter) else PLAIN_FIELD
+        return csv_rows.FREE_FIELD
+    return csv_rows.BASE64_FIELD if is_base64(converter) else csv_rows.PLAIN_FIELD
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CsvRows:
-    """Adjacent rows of one form."""
+class CsvRows(BulkRows):
+    """Rows of CSV: the borders are the places of the delimiters before, between and after its values; the last one is its LF."""
 
-    form: RowForm
-    content: bytes
-    borders: Offsets
-    """For each row, the places in `content` of the delimiters before, between and after its values; the last one is its LF."""
-    ts: Offsets
-    """Commit-ts of each row."""
-    operations: NDArray[np.int8]
     seconds: Flags
     """Whether a row is the I row of an update whose D row precedes it; neither is here without the other."""
+    write_lines = staticmethod(csv_rows.write_lines)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -148,22 +119,19 @@ class CsvRows:
         """Where the bytes of the last row end, LF included."""
         return int(self.borders[-1, -1]) + 1
 
-    def integers(self, place: int, rows: Places) -> Offsets | None:
-        """Return a column's values in these rows, or None if such an array cannot hold them; `place` is its index in the layout."""
-        column = self.form.place_of[place]
-        # What the key compares is the converted text.
-        if column < 0 or self.form.converters[column]:
-            return None
-        numbers = np.empty(len(rows), np.int64)
-        starts, content = self.borders[rows, column] + 1, np.frombuffer(self.content, np.uint8)
-        return numbers if read_integers(content, starts, self._ends(column, rows), numbers) else None
+    def between(self, column: int, rows: Places) -> tuple[Offsets, Offsets]:
+        """See `BulkRows`; where a field begins and ends."""
+        ends: Offsets = self.borders[rows, column + 1]
+        # A CR may precede the LF.
+        has_cr = self.form.bytes.marks.has_cr and column == len(self.form.columns) - 1
+        return self.borders[rows, column] + 1, ends - 1 if has_cr else ends
 
     def texts(self, place: int, rows: Places) -> list[str | None]:
-        """Return the wire texts of a column in these rows. Raise `ValueError` for a text that is not a value of its type."""
+        """See `BulkRows`."""
         column, content = self.form.place_of[place], self.content
         if column < 0:
             return [ABSENT] * len(rows)
-        borders = zip((self.borders[rows, column] + 1).tolist(), self._ends(column, rows).tolist(), strict=True)
+        borders = zip(*(places.tolist() for places in self.between(column, rows)), strict=True)
         found = [content[start:end] for start, end in borders]
         form, convert = csv_form(self.form.columns[column]), self.form.converters[column]
         if form is CsvForm.BARE:
@@ -176,32 +144,16 @@ class CsvRows:
         return convert_all(convert, texts) if convert else texts
 
     def packed(self, place: int, rows: Places) -> Packed | None:
-        """See `decode.batch.Rows`."""
+        """See `BulkRows`."""
         column = self.form.place_of[place]
-        is_base64 = self.form.bytes.values[column] == BASE64_FIELD
+        is_base64 = self.form.bytes.values[column] == csv_rows.BASE64_FIELD
         if column < 0 or (self.form.converters[column] and not is_base64):
             return None
-        content, starts = np.frombuffer(self.content, np.uint8), self.borders[rows, column] + 1
-        return packed_csv(
-            content, starts, self._ends(column, rows), self.form.bytes.marks.quote, is_base64=bool(is_base64)
-        )
-
-    def _ends(self, column: int, rows: Places) -> Offsets:
-        """Return where a field ends in these rows; a CR may precede the LF."""
-        ends: Offsets = self.borders[rows, column + 1]
-        return ends - 1 if self.form.bytes.marks.has_cr and column == len(self.form.columns) - 1 else ends
-
-    def lines(self, written: Sequence[int], rows: Places, converted: Mapping[int, list[bytes]]) -> Lines:
-        """Return the lines of these rows. `converted`: by index in the layout, the fields of the columns in `RowForm.converted`."""
-        fields, extra = line_fields(written, converted, self.form.place_of, len(rows))
-        # Escaping and hexadecimal digits double a value at most.
-        size = 2 * int((self.borders[rows, -1] - self.borders[rows, 0]).sum()) + len(extra.text.bytes)
-        lines = room_for(size, len(rows), len(fields))
-        end = write_lines(text_of(self.content), self.form.bytes, self.borders, rows, fields, extra, lines)
-        return Lines.side_by_side(lines.text.bytes[:end].copy(), lines.ends)
+        quote = self.form.bytes.marks.quote
+        return packed_csv(array_over(self.content), *self.between(column, rows), quote, is_base64=bool(is_base64))
 
 
-def read_rows(form: RowForm, content: bytes) -> CsvRows | None:
+def read_rows(form: CsvRowForm, content: bytes) -> CsvRows | None:
     """Return the rows of this form at the start of `content`, which ends with LF; None if there are none."""
     least = len(form.bytes.names) + 2 * len(form.columns)
     most = min(content.count(b"\n"), len(content) // least)  # a text may be full of LF
@@ -209,13 +161,13 @@ def read_rows(form: RowForm, content: bytes) -> CsvRows | None:
     # Checked once for all: the loops go by bytes.
     if not most or not is_utf8(text):
         return None
-    found = Found(
+    found = csv_rows.CsvFound(
         borders=np.empty((most, len(form.columns) + 1), np.int64),
         ts=np.empty(most, np.int64),
         operations=np.empty(most, np.uint8),
         updates=np.zeros(most, np.bool_),
     )
-    count = find_rows(text, form.bytes, found)
+    count = csv_rows.find_rows(text, form.bytes, found)
     updates, ts = found.updates[:count], found.ts[:count]
     operations = _OPERATIONS[found.operations[:count]]
     if not (operations >= 0).all():
@@ -243,3 +195,31 @@ def _seconds(ts: Offsets, operations: NDArray[np.int8], is_update: Flags) -> Fla
     odd[1:] &= ~pairs
     found: Flags = seconds[: int(odd.argmax())] if odd.any() else seconds
     return found
+
+
+def read_csv(form: CsvRowForm, content: bytes, commit_range: CommitRange, tally: Tally) -> tuple[RowsBatch, int] | None:
+    """Return the changes of the rows that `content` begins with, and where the last of these rows ends; count them in `tally`.
+
+    Returns None if the first row is not of this form, or if a value is not one of its column's type: both are for the
+    plain reader.
+    """
+    rows = read_rows(form, content)
+    if rows is None or not rows.ts.all():  # 0 is not a commit-ts
+        return None
+    # Both rows of an update carry the number of its D row.
+    batch = counted(commit_range, rows, np.arange(len(rows)) - rows.seconds, tally, len(rows))
+    return None if batch is None else (batch, rows.end)
+
+
+def read_csv_together(form: CsvRowForm, contents: Sequence[bytes], commit_range: CommitRange) -> FilesBatch | None:
+    """Return the changes of whole files without old images; None if `read_csv` would not read each of them to its end."""
+    content = b"".join(contents)
+    rows = read_rows(form, content) if content.endswith(b"\n") else None
+    if rows is None or rows.end != len(content) or not rows.ts.all():
+        return None
+    ends, borders = rows.borders[:, -1] + 1, np.cumsum([*map(len, contents)])
+    # Each file has to end where some row ends; `last` is that row.
+    last = np.searchsorted(ends, borders)
+    if not (ends[last] == borders).all():  # a row continues in the next file
+        return None
+    return of_files(commit_range, rows, np.arange(len(rows)), np.diff(last + 1, prepend=0))

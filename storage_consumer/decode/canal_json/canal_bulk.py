@@ -1,7 +1,4 @@
-"""Read many canal-json messages in bulk: compiled loops (`kernels.canal_messages`) check and find values, and no row becomes objects.
-
-A message in another form than the layout's usual one is left to the plain reader. Import late, see `jit`.
-"""
+"""Messages of canal-json in bulk: see `decode.bulk`. Import late, see `jit`."""
 
 from __future__ import annotations
 
@@ -12,10 +9,9 @@ from functools import lru_cache
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from storage_consumer.decode.batch import RowsBatch, inside, of_files
-from storage_consumer.decode.canal_json.message import UNREADABLE, Shape
+from storage_consumer.decode.bulk import BulkForm, BulkRows, RowsBatch, array_over, counted, of_files
+from storage_consumer.decode.canal_json.message import UNREADABLE, MessageShape
 from storage_consumer.decode.decoder import ABSENT, FilesBatch, Tally
 from storage_consumer.decode.values import (
     NUMBER_FIELDS,
@@ -26,24 +22,17 @@ from storage_consumer.decode.values import (
     single,
     year,
 )
-from storage_consumer.kernels.arrays import YEAR_FIELD, Bytes, Offsets, Packed, Places
-from storage_consumer.kernels.canal_messages import (
-    BINARY_FIELD,
-    SINGLE_FIELD,
-    TEXT_FIELD,
-    Form,
-    Found,
-    find_messages,
-    write_lines,
-)
-from storage_consumer.kernels.line_bytes import line_fields, room_for
-from storage_consumer.kernels.numbers import read_integers
+from storage_consumer.kernels import canal_messages
+from storage_consumer.kernels.arrays import YEAR_FIELD, Offsets, Packed, Places
 from storage_consumer.kernels.packed import packed_json
-from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.kernels.words import is_utf8, text_of
 from storage_consumer.model import CommitRange, TableColumn, TableName
 
-_CONVERTED: Mapping[Converter, int] = {year: YEAR_FIELD, single: SINGLE_FIELD, bytes_of_latin1: BINARY_FIELD}
+_CONVERTED: Mapping[Converter, int] = {
+    year: YEAR_FIELD,
+    single: canal_messages.SINGLE_FIELD,
+    bytes_of_latin1: canal_messages.BINARY_FIELD,
+}
 """Converters that the loops replace, with the form of value that does: these need no call for each value."""
 _HEAD = ["id", "database", "table", "pkNames"]
 _BEHIND_HEAD = b',"isDdl":false,"type":"'
@@ -52,28 +41,7 @@ _LEAST_BYTES = 100
 _decode_texts = msgspec.json.Decoder(list[str | None]).decode
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class MessageForm:
-    """The fixed parts of messages of one shape."""
-
-    bytes: Form
-    converters: tuple[Converter | None, ...]
-    """One for each column of the messages."""
-    place_of: tuple[int, ...]
-    """For each column of the layout, its index among these; -1 if the messages lack it."""
-
-    @property
-    def converted(self) -> list[int]:
-        """The columns of the layout whose texts the loops do not write."""
-        found = [None if place < 0 else self.converters[place] for place in self.place_of]
-        return [
-            place
-            for place, convert in enumerate(found)
-            if self.place_of[place] < 0 or (convert and convert not in _CONVERTED)
-        ]
-
-
-def message_form(shape: Shape, row: bytes) -> MessageForm | None:
+def message_form(shape: MessageShape, row: bytes) -> BulkForm | None:
     """Return how to read messages that begin like `row` in bulk; None if it does not begin as TiCDC's messages of this layout do."""
     end = row.find(_BEHIND_HEAD)
     try:  # if a closing brace makes it a JSON object, it ends after a whole member
@@ -92,28 +60,29 @@ def message_form(shape: Shape, row: bytes) -> MessageForm | None:
 
 
 @lru_cache(maxsize=1024)
-def _form(shape: Shape, head: bytes) -> MessageForm:
+def _form(shape: MessageShape, head: bytes) -> BulkForm:
     """Return the form of messages that begin with `head`."""
     converters: list[Converter | None] = [None] * len(shape.names)
     for place, converter in shape.conversions:
         converters[place] = converter
     # The names one after another, in one array, with their borders beside it: loops take no lists.
     names = [_name(name) for name in shape.names]
-    return MessageForm(
-        bytes=Form(
-            head=_array(head),
-            names=_array(b"".join(names)),
+    return BulkForm(
+        bytes=canal_messages.MessageBytes(
+            head=array_over(head),
+            names=array_over(b"".join(names)),
             ends=np.cumsum([0, *map(len, names)], dtype=np.int64),
-            values=np.array([_field(*pair) for pair in zip(shape.columns, converters, strict=True)], np.uint8),
+            values=np.array([_message_field(*pair) for pair in zip(shape.columns, converters, strict=True)], np.uint8),
             key=np.array(shape.key, np.int64),
         ),
         converters=tuple(converters),
         place_of=shape.place_of,
+        converted=[
+            place
+            for place, column in enumerate(shape.place_of)
+            if column < 0 or ((convert := converters[column]) and convert not in _CONVERTED)
+        ],
     )
-
-
-def _array(content: bytes) -> Bytes:
-    return np.frombuffer(content, np.uint8)
 
 
 def _name(name: str) -> bytes:
@@ -124,40 +93,33 @@ def _name(name: str) -> bytes:
     return f"{text}:".encode()
 
 
-def _field(column: TableColumn, convert: Converter | None) -> int:
+def _message_field(column: TableColumn, convert: Converter | None) -> int:
     """Return the form of a column's values."""
     if convert and convert in _CONVERTED:
         return _CONVERTED[convert]
     form = grammar(column, "canal-json")
-    return NUMBER_FIELDS[form] if form else TEXT_FIELD
+    return NUMBER_FIELDS[form] if form else canal_messages.TEXT_FIELD
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MessageRows:
+class MessageRows(BulkRows):
     """Rows of messages of one form: one for each message, or two for an update that becomes a delete and an insert."""
 
-    form: MessageForm
-    content: bytes
-    borders: NDArray[np.int64]
-    """For each row, the borders of its values: see `kernels.canal_messages.Found`."""
-    ts: Offsets
-    """Commit-ts of each row."""
-    operations: NDArray[np.int8]
     numbers: Offsets
     """Line number of each row, from 0."""
+    write_lines = staticmethod(canal_messages.write_lines)
 
-    def integers(self, place: int, rows: Places) -> Offsets | None:
-        """See `decode.batch.Rows`."""
-        # What the key compares is the converted text.
-        if (place := self.form.place_of[place]) < 0 or self.form.converters[place]:
-            return None
-        numbers = np.empty(len(rows), np.int64)
+    def size(self, rows: Places) -> int:
+        """See `BulkRows`; not all values of a row are from one image."""
+        return int((self.borders[rows, 1::2] - self.borders[rows, ::2]).sum())
+
+    def between(self, column: int, rows: Places) -> tuple[Offsets, Offsets]:
+        """See `BulkRows`."""
         # Without the quotes. What is left of a NULL is no number, and then there are no integers at all.
-        starts, ends = self.borders[rows, 2 * place] + 1, self.borders[rows, 2 * place + 1] - 1
-        return numbers if read_integers(_array(self.content), starts, ends, numbers) else None
+        return self.borders[rows, 2 * column] + 1, self.borders[rows, 2 * column + 1] - 1
 
     def texts(self, place: int, rows: Places) -> list[str | None]:
-        """See `decode.batch.Rows`."""
+        """See `BulkRows`."""
         if (place := self.form.place_of[place]) < 0:
             return [ABSENT] * len(rows)
         starts, ends = self.borders[rows, 2 * place].tolist(), self.borders[rows, 2 * place + 1].tolist()
@@ -167,26 +129,17 @@ class MessageRows:
         return convert_all(convert, texts) if convert else texts
 
     def packed(self, place: int, rows: Places) -> Packed | None:
-        """See `decode.batch.Rows`."""
+        """See `BulkRows`."""
         place = self.form.place_of[place]
         convert = self.form.converters[place]
         if place < 0 or convert not in (None, bytes_of_latin1):
             return None
         starts, ends = self.borders[rows, 2 * place], self.borders[rows, 2 * place + 1]
-        return packed_json(_array(self.content), starts, ends, is_binary=convert is bytes_of_latin1)
-
-    def lines(self, written: Sequence[int], rows: Places, converted: Mapping[int, list[bytes]]) -> Lines:
-        """See `decode.batch.Rows`."""
-        fields, extra = line_fields(written, converted, self.form.place_of, len(rows))
-        # Escaping and hexadecimal digits double a value at most.
-        size = 2 * int((self.borders[rows, 1::2] - self.borders[rows, ::2]).sum()) + len(extra.text.bytes)
-        lines = room_for(size, len(rows), len(fields))
-        end = write_lines(text_of(self.content), self.form.bytes, self.borders, rows, fields, extra, lines)
-        return Lines.side_by_side(lines.text.bytes[:end].copy(), lines.ends)
+        return packed_json(array_over(self.content), starts, ends, is_binary=convert is bytes_of_latin1)
 
 
-def read_batch(
-    form: MessageForm, content: bytes, commit_range: CommitRange, tally: Tally
+def read_messages(
+    form: BulkForm, content: bytes, commit_range: CommitRange, tally: Tally
 ) -> tuple[RowsBatch, list[tuple[int, int]]] | None:
     """Return the changes of the messages of this form in these lines, and the place and number (from 0) of each other line.
 
@@ -197,20 +150,15 @@ def read_batch(
     if found is None:
         return None
     rows, others, lines = found
-    try:
-        # Nothing is counted before everything has succeeded: the plain reader counts the same rows.
-        batch, within, later = inside(commit_range, rows, rows.numbers + (tally.rows + 1), form.converted)
-    except ValueError:
-        return None
     # A message of two rows counts once.
-    firsts = np.ones(len(rows.ts), np.bool_)
-    firsts[1:] = rows.numbers[1:] != rows.numbers[:-1]
-    tally.add(rows.ts[firsts], within[firsts], later[firsts])
-    tally.rows += lines
-    return batch, others
+    firsts = np.append(True, rows.numbers[1:] != rows.numbers[:-1])[: len(rows.ts)]
+    batch = counted(commit_range, rows, rows.numbers, tally, lines, firsts)
+    return None if batch is None else (batch, others)
 
 
-def read_together(shape: Shape, contents: Sequence[bytes], commit_range: CommitRange) -> FilesBatch | None:
+def read_messages_together(
+    shape: MessageShape, contents: Sequence[bytes], commit_range: CommitRange
+) -> FilesBatch | None:
     """Return the changes of whole files; None if a message differs in form from the first, or a file does not end with LF."""
     content = b"".join(contents)
     form = message_form(shape, content[: content.find(b"\n")])
@@ -221,13 +169,10 @@ def read_together(shape: Shape, contents: Sequence[bytes], commit_range: CommitR
     if found is None or found[1]:
         return None
     counts = np.array([one.count(b"\n") for one in contents], np.int64)
-    try:
-        return of_files(commit_range, found[0], found[0].numbers, counts, form.converted)
-    except ValueError:
-        return None
+    return of_files(commit_range, found[0], found[0].numbers, counts)
 
 
-def _read_lines(form: MessageForm, content: bytes) -> tuple[MessageRows, list[tuple[int, int]], int] | None:
+def _read_lines(form: BulkForm, content: bytes) -> tuple[MessageRows, list[tuple[int, int]], int] | None:
     """Return the rows of messages of this form, place and number of each other line, and the number of lines.
 
     Returns None if some bytes are not UTF-8, or if the lines are many and short.
@@ -238,14 +183,14 @@ def _read_lines(form: MessageForm, content: bytes) -> tuple[MessageRows, list[tu
     # Sized by the shortest possible message. Many lines that are shorter overflow it: then the plain reader takes over.
     head, names = len(form.bytes.head), len(form.bytes.names)
     most = 2 * (len(content) // (head + names + _LEAST_BYTES) + 1)
-    found = Found(
+    found = canal_messages.MessagesFound(
         borders=np.empty((most, 2 * len(form.converters)), np.int64),
         ts=np.empty(most, np.int64),
         operations=np.empty(most, np.int8),
         numbers=np.empty(most, np.int64),
         odd=np.empty((len(content) // head + 1, 2), np.int64),
     )
-    count, odd, lines = find_messages(text, form.bytes, found)
+    count, odd, lines = canal_messages.find_messages(text, form.bytes, found)
     if lines < 0:
         return None
     rows = MessageRows(
