@@ -22,17 +22,17 @@ from operator import itemgetter
 import numpy as np
 import pymysql.err
 
-from storage_consumer.apply.computed import compare
 from storage_consumer.apply.refused_rows import (
+    RowInTheWay,
     Statement,
     StatementTooLarge,
+    compare,
     first_refused,
     has_deep_json,
     too_large,
     without_checks,
     write_checked,
 )
-from storage_consumer.apply.row_in_the_way import RowInTheWay
 from storage_consumer.apply.statements import (
     delete_keys,
     gaps,
