@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 from storage_consumer.downstream.identifier_case import existing
-from storage_consumer.downstream.key_ranges import boundary, name_of, range_of, value_of
 from storage_consumer.downstream.query import text_of
 from storage_consumer.downstream.reading import Reading
-from storage_consumer.downstream.shown_defaults import with_constants
+from storage_consumer.downstream.structure import ColumnFacts, columns_of, index_parts_of
 from storage_consumer.errors import TableError
 from storage_consumer.model import TableName
-from storage_consumer.sql.tokens import qualified
-from storage_consumer.verifying.forms import BEGINNING, FEW_BYTES
+from storage_consumer.sql.tokens import qualified, quote
+from storage_consumer.verifying.forms import BEGINNING, FEW_BYTES, no_text
 from storage_consumer.verifying.layout import SideColumn, SideLayout
 from storage_consumer.verifying.side import ColumnShape, Digest, IndexShape, Key, KeyRange, Row, TableShape
 
 _SUM = "BIT_XOR(CAST(CONV({}, 16, 10) AS UNSIGNED))"
 _TOTAL = "SUM(CAST(CONV({}, 16, 10) AS UNSIGNED))"
+_BYTES = frozenset(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"))
+_TEXTS = frozenset(("char", "varchar", "enum", "set", "tinytext", "text", "mediumtext", "longtext"))
+_MOMENTS = frozenset(("year", "timestamp"))
+_LITERAL = re.compile(r"x?'(?:[^'\\]|''|\\.)*'", re.DOTALL)
 
 
 class ComparedTable:
@@ -35,7 +41,7 @@ class ComparedTable:
     def structure(self) -> TableShape | None:
         """Return what the table looks like; None if there is none."""
         rows = self._reading.rows
-        found = existing(lambda sql, arguments=(): rows(sql, arguments), [self.name]).get(self.name.folded())
+        found = existing(rows, [self.name]).get(self.name.folded())
         if found is None:
             return None
         self.name = found
@@ -47,43 +53,31 @@ class ComparedTable:
         is_view = "VIEW" in text_of(kind).upper()
         if not is_view:
             rows(f"SELECT 1 FROM {self._from()} LIMIT %s", (1,))
-        columns = rows(
-            "SELECT column_name, data_type, column_type, is_nullable, column_default, extra, character_set_name, collation_name, "
-            f"generation_expression FROM information_schema.columns WHERE {where} ORDER BY ordinal_position",
-            names,
-        )
-        shapes = tuple(_column(self._reading.kind, *row) for row in columns)
+        kind = self._reading.kind
+        shapes = tuple(_column(kind, facts) for facts in columns_of(rows, [found]).get(found, ()))
+        everywhere = {name for name, _ in self._of_tidb("is_global", where, names)}
+        conditions = dict(self._of_tidb("predicate <> ''", where, names, "predicate"))
+        # MariaDB has no indexes over expressions.
+        indexes = index_parts_of(rows, [found], shows_expressions=kind != "mariadb").get(found, {})
         return TableShape(
-            kind=self._reading.kind,
-            columns=shapes if is_view else with_constants(self._reading, self._from(), shapes),
-            indexes=tuple(self._indexes(where, names)),
+            kind=kind,
+            columns=shapes if is_view else _with_constants(self._reading, self._from(), shapes),
+            indexes=tuple(
+                IndexShape(
+                    name=name,
+                    unique=parts[0].is_unique,
+                    columns=tuple("" if part.is_expression else part.column for part in parts),
+                    prefixes=tuple(part.prefix for part in parts),
+                    method=parts[0].method,
+                    is_global=name in everywhere,
+                    condition=conditions.get(name, ""),
+                )
+                for name, parts in sorted(indexes.items())
+            ),
             foreign_keys=tuple(self._foreign_keys(where, names)),
             collation=text_of(collation) if collation else "",
             is_view=is_view,
         )
-
-    def _indexes(self, where: str, names: tuple[str, str]) -> Iterator[IndexShape]:
-        parts: dict[str, list[tuple[Any, ...]]] = {}
-        # MariaDB has no indexes over expressions, and TiDB names the column of one NULL, as a text.
-        column = "column_name" if self._reading.kind == "mariadb" else "IF(expression IS NULL, column_name, NULL)"
-        for index, *part in self._reading.rows(
-            f"SELECT index_name, non_unique, {column}, sub_part, index_type FROM information_schema.statistics "
-            f"WHERE {where} ORDER BY index_name, seq_in_index",
-            names,
-        ):
-            parts.setdefault(text_of(index), []).append(tuple(part))
-        everywhere = {name for name, _ in self._of_tidb("is_global", where, names)}
-        conditions = dict(self._of_tidb("predicate <> ''", where, names, "predicate"))
-        for index, found in parts.items():
-            yield IndexShape(
-                name=index,
-                unique=not int(found[0][0]),
-                columns=tuple("" if column is None else text_of(column) for _, column, *_ in found),
-                prefixes=tuple(None if prefix is None else int(prefix) for _, _, prefix, _ in found),
-                method=text_of(found[0][3] or ""),
-                is_global=index in everywhere,
-                condition=conditions.get(index, ""),
-            )
 
     def _foreign_keys(self, where: str, names: tuple[str, str]) -> Iterator[tuple[str, ...]]:
         found: dict[str, list[str]] = {}
@@ -135,8 +129,8 @@ class ComparedTable:
         columns = self._key()
         conditions, arguments = [], list[Any]()
         for key in keys:
-            parts = [value_of(column, value, foreign="NULL") for column, value in zip(columns, key, strict=True)]
-            equal = (f"{name_of(column)} = {value}" for column, (value, _) in zip(columns, parts, strict=True))
+            parts = [_value_of(column, value, foreign="NULL") for column, value in zip(columns, key, strict=True)]
+            equal = (f"{_name_of(column)} = {value}" for column, (value, _) in zip(columns, parts, strict=True))
             conditions.append(f"({' AND '.join(equal)})")
             arguments += [argument for _, some in parts for argument in some]
         # An argument in any case, see `range_of`.
@@ -192,39 +186,139 @@ class ComparedTable:
 
 def _part(column: SideColumn) -> str:
     """Return the expression of a column in a row's hash: it shows where its text ends, and no text looks like NULL."""
-    text = column.form.summed.replace("{}", name_of(column))
+    text = column.form.summed.replace("{}", _name_of(column))
     if column.form.is_plain:
         return f"IFNULL({text}, 'N'), ';'"
     # A value that is larger than the server computes with must not look like a NULL: it makes the whole hash NULL.
     shown = f"SHA2({text}, 256)" if column.form.is_wide else f"CONCAT(LENGTH({text}), ':', {text})"
-    return f"IF({name_of(column)} IS NULL, 'N', {shown})"
+    return f"IF({_name_of(column)} IS NULL, 'N', {shown})"
 
 
 def _shown(column: SideColumn) -> str:
     """Return the expression that shows a column in a row."""
-    text = column.form.fetched.replace("{}", name_of(column))
+    text = column.form.fetched.replace("{}", _name_of(column))
     if not column.form.is_wide:
         return text
-    beginning = (column.form.beginning or column.form.fetched).replace("{}", name_of(column))
+    beginning = (column.form.beginning or column.form.fetched).replace("{}", _name_of(column))
     long = f"CONCAT('#', LEFT({beginning}, {BEGINNING}), '... ', LENGTH({text}), ' bytes, SHA-256 ', SHA2({text}, 256))"
     return f"IF(LENGTH({text}) <= {FEW_BYTES}, CONCAT('=', {text}), {long})"
 
 
-def _column(kind: str, *row: Any) -> ColumnShape:
-    name, data_type, column_type, nullable, default, extra, charset, collation, expression = row
-    flags = text_of(extra or "")
-    is_default = "DEFAULT_GENERATED" in flags
+def _column(kind: str, facts: ColumnFacts) -> ColumnShape:
     # MariaDB shows what may be NULL as if it said DEFAULT NULL; the text 'NULL' has quotation marks there.
-    has_none = default is None or (kind == "mariadb" and text_of(default) == "NULL")
-    generated = any(word in flags.upper() for word in ("VIRTUAL", "STORED", "PERSISTENT"))
+    has_none = facts.default is None or (kind == "mariadb" and text_of(facts.default) == "NULL")
     return ColumnShape(
-        name=text_of(name),
-        data_type=text_of(data_type).lower(),
-        column_type=text_of(column_type),
-        nullable=text_of(nullable) == "YES",
-        default=None if has_none else text_of(default),
-        extra=flags,
-        charset=text_of(charset) if charset else "",
-        collation=text_of(collation) if collation else "",
-        is_generated=generated or bool(expression and not is_default),
+        name=facts.name,
+        data_type=facts.data_type.lower(),
+        column_type=facts.column_type,
+        nullable=facts.nullable == "YES",
+        default=None if has_none else text_of(facts.default),
+        extra=facts.extra,
+        charset=facts.charset,
+        collation=facts.collation,
+        is_generated=bool(facts.generated),
     )
+
+
+def range_of(key: Sequence[SideColumn], keys: KeyRange) -> tuple[str, list[Any]]:
+    """Return the condition of a range and its arguments; `key`: the columns of the key."""
+    parts, arguments = [], []
+    for each, way in (*((each, ">") for each in keys.above), *((each, "<") for each in keys.upto)):
+        condition, values = _beyond(list(zip(key, each, strict=True)), way, inclusive=way == "<")
+        parts.append(condition)
+        arguments += values
+    # An argument in any case: the driver reads doubled percent signs only then.
+    return " AND ".join([*parts, "%s"]), [*arguments, 1]
+
+
+def boundary(reading: Reading, name: TableName, key: Sequence[SideColumn], keys: KeyRange, rows: int) -> Key | None:
+    """Return the key of a range's row number `rows`, from 1; None if it has fewer."""
+    where, arguments = range_of(key, keys)
+    shown = ", ".join(column.form.fetched.replace("{}", _name_of(column)) for column in key)
+    order = ", ".join(map(_name_of, key))
+    table = qualified(name).replace("%", "%%")
+    found = list(
+        reading.raw(
+            f"SELECT {shown} FROM {table} WHERE {where} ORDER BY {order} LIMIT %s OFFSET %s", (*arguments, 1, rows - 1)
+        )
+    )
+    return tuple(value or b"" for value in found[0]) if found else None
+
+
+def _name_of(column: SideColumn) -> str:
+    """Return a column's name, as a part of a query that takes arguments."""
+    return quote(column.name).replace("%", "%%")
+
+
+def _value_of(column: SideColumn, value: bytes, *, foreign: str) -> tuple[str, list[Any]]:
+    """Return the expression of a key's value and its arguments; `foreign`: the expression of one that this column cannot hold.
+
+    A number is given as a number, since TiDB compares texts with numbers as floating-point ones.
+    """
+    match column.literal:
+        case "bytes":
+            return "%s", [value]
+        case "number":
+            return "%s", [int(value) if value.lstrip(b"-").isdigit() else Decimal(value.decode())]
+    if (found := no_text(value)) is None:
+        return "%s", [value.decode()]
+    charset, content = found
+    return f"_{charset} x'{content.hex()}'" if charset == column.form.charset else foreign, []
+
+
+def _beyond(key: list[tuple[SideColumn, bytes]], way: str, *, inclusive: bool) -> tuple[str, list[Any]]:
+    """Return the condition that a row's key lies beyond a key, in one way."""
+    (column, value), *rest = key
+    # Any border will do for a side that cannot hold the value, as long as each row is on one side of it.
+    name, (border, arguments) = _name_of(column), _value_of(column, value, foreign="''")
+    if not rest:
+        return f"{name} {way}{'=' if inclusive else ''} {border}", arguments
+    inner, values = _beyond(rest, way, inclusive=inclusive)
+    # The first part lets the server look the range up; what lies on the border is told apart by the second one.
+    return f"{name} {way}= {border} AND ({name} {way} {border} OR ({inner}))", [*arguments, *arguments, *values]
+
+
+def _with_constants(reading: Reading, table: str, columns: Sequence[ColumnShape]) -> tuple[ColumnShape, ...]:
+    """Return the columns of a table with their constant defaults, asked of the server as values. `table`: its name in a query with arguments.
+
+    What servers show of a default is not exact: MySQL and MariaDB show '?' for a character beyond U+FFFF, MySQL shows bytes in hexadecimal
+    digits and ends them at a NUL, MariaDB escapes some characters or shows bytes in hexadecimal digits, and TiDB shows a year as it was
+    written. A TIMESTAMP is one moment; MySQL shows it in the time zone of the session that made it, the others in that of the session that
+    looks.
+    """
+    asked = [column for column in columns if _is_asked(reading.kind, column)]
+    found: dict[str, bytes | None] = {}
+    # What cannot be asked is compared as it is shown.
+    with suppress(TableError):
+        found = dict(_asked(reading, table, asked))
+    return tuple(replace(column, constant=found.get(column.name)) for column in columns)
+
+
+def _asked(reading: Reading, table: str, columns: Sequence[ColumnShape]) -> Iterator[tuple[str, bytes | None]]:
+    """Yield each column's default; a table without rows has one too."""
+    if not columns:
+        return
+    shown = ", ".join(f"HEX({_value(column)})" for column in columns)
+    query = f"SELECT {shown} FROM (SELECT 1 AS one) AS one LEFT JOIN {table} AS t ON %s = 0"
+    (values,) = reading.rows(query, (1,))
+    for column, value in zip(columns, values, strict=True):
+        yield column.name, None if value is None else bytes.fromhex(str(value))
+
+
+def _value(column: ColumnShape) -> str:
+    default = f"DEFAULT(t.{quote(column.name)})".replace("%", "%%")
+    if column.data_type in _MOMENTS:
+        return f"CONCAT({default})"
+    return default if column.data_type in _BYTES else f"CONVERT({default} USING utf8mb4)"
+
+
+def _is_asked(kind: str, column: ColumnShape) -> bool:
+    """Return whether a default is a constant that a server may show in another way. An expression is not run."""
+    # TiDB calls each default generated whose column follows the clock.
+    if column.default is None or column.extra == "DEFAULT_GENERATED":
+        return False
+    if column.data_type in _MOMENTS:
+        return column.default.lstrip("'")[:1].isdigit()
+    if column.data_type not in _BYTES | _TEXTS or kind == "tidb":
+        return False
+    return kind == "mysql" or _LITERAL.fullmatch(column.default) is not None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -26,7 +26,7 @@ from storage_consumer.downstream.logging_in import WAYS, Trust
 from storage_consumer.downstream.mariadb_bulk import BulkConnection
 from storage_consumer.downstream.mysql_errors import number_of, translated
 from storage_consumer.downstream.opening import Deadline, opened_socket
-from storage_consumer.downstream.session import set_session
+from storage_consumer.downstream.session import fetched, set_session
 from storage_consumer.errors import ConfigError, StorageConsumerError, TableError, TargetUnavailable
 
 _CHUNK = 1 << 20
@@ -114,14 +114,13 @@ class Connection(BulkConnection):
             return False
         try:
             # Each time, since the switch is global: an administrator may turn it while this connection lives.
-            self.query("SELECT @@GLOBAL.tidb_enable_check_constraint")
+            ((switch,),) = fetched(self, "SELECT @@GLOBAL.tidb_enable_check_constraint")
         except pymysql.err.MySQLError as fault:
             if number_of(fault) != _UNKNOWN_VARIABLE:
                 raise
             # No TiDB, or one before 7.2, which never looks at a CHECK.
             self._can_switch_checks = False
             return False
-        ((switch,),) = self._result.rows  # type: ignore[union-attr] # a SELECT has rows
         return str(switch) in ("1", "ON")
 
     @contextmanager
@@ -188,7 +187,25 @@ def connect(
     `TargetUnavailable` if the server does not answer.
     """
     deadline = Deadline(downstream.connect_timeout)
-    made = _made(downstream, password, read_timeout)
+    made = Connection(
+        host=downstream.host,
+        port=downstream.port,
+        unix_socket=downstream.unix_socket or None,
+        **tls.driver_options(downstream),
+        user=downstream.user,
+        password=password.encode(),  # as the server stores it; PyMySQL would encode a text as latin1
+        charset="utf8mb4",
+        collation="utf8mb4_bin",  # strings in views and generated columns compare as they do at the source
+        autocommit=True,
+        # `_FedResult` answers the server, and never with a file
+        local_infile=True,
+        # an UPDATE that changes nothing still shows that its row is there
+        client_flag=CLIENT.FOUND_ROWS,
+        auth_plugin_map=WAYS,
+        read_timeout=read_timeout,
+        # `connect_over` brings an open socket
+        defer_connect=True,
+    )
     opened = opened_socket(downstream, deadline)
     is_ours = False
     try:
@@ -209,29 +226,6 @@ def connect(
         _force_close(made)
         raise
     return made
-
-
-def _made(downstream: Downstream, password: str, read_timeout: int | None) -> Connection:
-    """Return a connection that is not open yet."""
-    return Connection(
-        host=downstream.host,
-        port=downstream.port,
-        unix_socket=downstream.unix_socket or None,
-        **tls.driver_options(downstream),
-        user=downstream.user,
-        password=password.encode(),  # as the server stores it; PyMySQL would encode a text as latin1
-        charset="utf8mb4",
-        collation="utf8mb4_bin",  # strings in views and generated columns compare as they do at the source
-        autocommit=True,
-        # `_FedResult` answers the server, and never with a file
-        local_infile=True,
-        # an UPDATE that changes nothing still shows that its row is there
-        client_flag=CLIENT.FOUND_ROWS,
-        auth_plugin_map=WAYS,
-        read_timeout=read_timeout,
-        # `connect_over` brings an open socket
-        defer_connect=True,
-    )
 
 
 def _force_close(connection: Connection) -> None:
@@ -268,13 +262,7 @@ def _set_session(connection: Connection, downstream: Downstream, *, ddl: bool) -
     # In full, since by `completion_type` a plain ROLLBACK may begin another transaction, or end the connection.
     connection.query("ROLLBACK AND NO CHAIN NO RELEASE")
     version = str(connection.get_server_info())  # type: ignore[no-untyped-call] # of the driver
-
-    def rows(sql: str) -> Sequence[Any]:
-        with connection.cursor() as cursor:
-            cursor.execute(sql)
-            return cursor.fetchall()
-
-    set_session(connection.query, rows, version, downstream, ddl=ddl)
+    set_session(connection, version, downstream, ddl=ddl)
 
 
 def escape(text: str) -> str:

@@ -12,7 +12,7 @@ from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream.connection import Connection, connect, translating
 from storage_consumer.downstream.mysql_errors import is_denied
 from storage_consumer.downstream.rights import state_remedy
-from storage_consumer.downstream.session import kind_of
+from storage_consumer.downstream.session import fetched, kind_of
 from storage_consumer.errors import ConfigError
 from storage_consumer.ports import ServerInfo
 
@@ -60,9 +60,8 @@ class DriverSession:
     def rows(self, sql: str, arguments: Collection[Any] = (), /) -> list[tuple[Any, ...]]:
         """Return all rows of a query."""
         try:
-            with translating("reading the target's structure"), self.live().cursor() as cursor:
-                cursor.execute(sql, tuple(arguments))
-                return list(cursor.fetchall())
+            with translating("reading the target's structure"):
+                return fetched(self.live(), sql, arguments)
         except Exception as fault:
             self.close()
             if fault.__cause__ is not None and is_denied(fault.__cause__):  # of tables it reads only the state's own

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from storage_consumer.downstream.compared_table import ComparedTable
-from storage_consumer.downstream.key_ranges import boundary, range_of
+from storage_consumer.downstream.compared_table import ComparedTable, boundary, range_of
 from storage_consumer.downstream.reading import Reading
 from storage_consumer.errors import ConfigError, TableError
 from storage_consumer.model import TableColumn, TableName

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import selectors
 import socket
 import threading
 import time
@@ -20,8 +19,10 @@ from storage_consumer.errors import ConfigError, TargetUnavailable
 
 _LOOK = 0.2
 """Seconds between two looks whether the program is to end."""
-_PAUSE = 0.05
-"""Seconds between two attempts where the server's queue is full."""
+_UNDER_WAY = (errno.EINPROGRESS, errno.EALREADY, errno.EAGAIN)
+"""What the system answers until a socket is connected; EAGAIN: the queue of a Unix socket is full, and nothing is under way yet."""
+_SHORTEST_PAUSE, _PAUSE = 0.000_5, 0.05
+"""Seconds between two such questions, the first and the last ones."""
 _LAST = 2.0
 """Seconds that connecting may still take then: enough for a target that answers."""
 _SILENCE = {"TCP_USER_TIMEOUT": 60_000, "TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
@@ -156,48 +157,23 @@ def _unknown(downstream: Downstream, why: str) -> TargetUnavailable:
 def _connected(family: int, address: object, downstream: Downstream, deadline: Deadline) -> socket.socket:
     """Return a socket that is connected to one address."""
     made = socket.socket(family, socket.SOCK_STREAM)
+    # A blocking call could neither be limited nor interrupted.
+    made.setblocking(False)  # noqa: FBT003 - the standard library's signature
+    pause = _SHORTEST_PAUSE
     try:
-        # While it connects: a blocking call could neither be limited nor interrupted.
-        made.setblocking(False)  # noqa: FBT003 - the standard library's signature
-        _see_connected(made, _begin(made, address, deadline), deadline)
+        while (number := made.connect_ex(address)) in _UNDER_WAY and deadline.left() > 0:  # type: ignore[arg-type] # of any family
+            time.sleep(pause)
+            pause = min(2 * pause, _PAUSE)
+        why = f"[Errno {number}] {os.strerror(number)}"
+    except OSError as fault:  # a path that no Unix socket can have
+        number, why = errno.EINVAL, str(fault)
+    if number in (0, errno.EISCONN):
         made.setblocking(True)  # noqa: FBT003 - likewise
-    except OSError as fault:
-        made.close()
-        message = f"cannot connect to the target {downstream.address} as {downstream.user}: {fault}"
-        raise TargetUnavailable(message) from fault
-    return made
-
-
-def _begin(made: socket.socket, address: object, deadline: Deadline) -> int:
-    """Begin to connect; return 0 if it is done, else the system's number: `EINPROGRESS` while it is under way."""
-    # Where the queue of a Unix socket is full nothing is under way, though the socket counts as writable: ask until there is room.
-    while (number := made.connect_ex(address)) == errno.EAGAIN and made.family == socket.AF_UNIX:  # type: ignore[arg-type] # of any family
-        _check(deadline)
-        time.sleep(_PAUSE)
-    return number
-
-
-def _see_connected(made: socket.socket, number: int, deadline: Deadline) -> None:
-    """Wait until the other side accepts the connection; raise `OSError` if it does not."""
-    if number == errno.EINPROGRESS:
-        _wait_until_writable(made, deadline)
-        # Writable also means refused; this says which.
-        number = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    if number:
-        raise OSError(number, os.strerror(number))
-
-
-def _wait_until_writable(made: socket.socket, deadline: Deadline) -> None:
-    with selectors.DefaultSelector() as selector:
-        selector.register(made, selectors.EVENT_WRITE)
-        while not selector.select(max(0.0, min(_LOOK, deadline.left()))):
-            _check(deadline)
-
-
-def _check(deadline: Deadline) -> None:
-    """Raise `TimeoutError` if no time is left."""
-    if deadline.left() <= 0:
-        raise TimeoutError(f"nobody accepted the connection within {deadline.seconds:.3g} s (--connect-timeout)")
+        return made
+    made.close()
+    if number in _UNDER_WAY:
+        why = f"nobody accepted the connection within {deadline.seconds:.3g} s (--connect-timeout)"
+    raise TargetUnavailable(f"cannot connect to the target {downstream.address} as {downstream.user}: {why}")
 
 
 def _notice_silence(found: socket.socket) -> None:

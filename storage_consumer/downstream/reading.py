@@ -22,7 +22,7 @@ from storage_consumer.downstream.mysql_errors import (
     number_of,
     translated,
 )
-from storage_consumer.downstream.session import kind_of
+from storage_consumer.downstream.session import fetched, kind_of
 from storage_consumer.errors import ConfigError, SnapshotLost, TableError, TargetUnavailable
 
 _GONE = frozenset((1412, 8055, 9006, 8028))
@@ -139,17 +139,15 @@ class Reading:
 
     # queries
 
-    def rows(self, sql: str, arguments: Collection[Any] = ()) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, arguments: Collection[Any] = (), /) -> list[tuple[Any, ...]]:
         """Return all rows of a query."""
-        with self._translating(), self.live().cursor() as cursor:
-            cursor.execute(sql, tuple(arguments) or None)
-            return list(cursor.fetchall())
+        with self._translating():
+            return fetched(self.live(), sql, arguments or None)
 
     def raw(self, sql: str, arguments: Collection[Any] = ()) -> Iterator[tuple[bytes | None, ...]]:
         """Yield all rows of a query whose columns are texts or bytes, each value as bytes."""
-        with self._translating(), self.live().undecoded() as connection, connection.cursor() as cursor:
-            cursor.execute(sql, tuple(arguments) or None)
-            found = cursor.fetchall()
+        with self._translating(), self.live().undecoded() as connection:
+            found = fetched(connection, sql, arguments or None)
         for row in found:
             yield tuple(None if value is None else _bytes(value) for value in row)
 

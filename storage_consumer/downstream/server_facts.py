@@ -18,7 +18,7 @@ from storage_consumer.downstream.ddl_execution import KNOWS_ZONE
 from storage_consumer.downstream.granted import Granted
 from storage_consumer.downstream.query import Query, text_of
 from storage_consumer.downstream.rights import ROW_RIGHTS, grant
-from storage_consumer.downstream.session import kind_of
+from storage_consumer.downstream.session import fetched, kind_of
 from storage_consumer.downstream.session_settings import SETTINGS
 
 STATE_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "INDEX")
@@ -174,9 +174,8 @@ class _Reading:
         )
 
     def _rows(self, sql: str, arguments: Collection[Any] = (), /) -> list[tuple[Any, ...]]:
-        with translating("asking the target"), self._connection.cursor() as cursor:
-            cursor.execute(sql, tuple(arguments) or None)
-            return list(cursor.fetchall())
+        with translating("asking the target"):
+            return fetched(self._connection, sql, arguments or None)
 
     def _variables(self) -> Variables:
         found = variables_of(self._rows)
@@ -203,16 +202,10 @@ class _Reading:
         lines = self._rows("SHOW GRANTS")
         with suppress(pymysql.err.MySQLError):
             # MySQL shows what a role gives only where the role is named.
-            ((roles,),) = self._query("SELECT CURRENT_ROLE()")
+            ((roles,),) = fetched(self._connection, "SELECT CURRENT_ROLE()")
             if variables.server_type != "mariadb" and roles and roles != "NONE":
-                lines += self._query(f"SHOW GRANTS FOR CURRENT_USER() USING {roles}")
+                lines += fetched(self._connection, f"SHOW GRANTS FOR CURRENT_USER() USING {roles}")
         return Granted([text_of(row[0]) for row in lines], literal_names=variables.is_on("partial_revokes"))
-
-    def _query(self, sql: str) -> list[tuple[Any, ...]]:
-        """Return all rows; raise the driver's errors."""
-        with self._connection.cursor() as cursor:
-            cursor.execute(sql)
-            return list(cursor.fetchall())
 
     def _missing(self, variables: Variables) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield each database on which rights are missing, with these."""
@@ -244,7 +237,7 @@ class _Reading:
         datadir = variables.every.get("datadir", "")
         with suppress(pymysql.err.MySQLError, ValueError, TypeError, IndexError):
             # MariaDB has this table only with its plug-in DISKS.
-            rows = self._query("SELECT disk, path, available FROM information_schema.disks")
+            rows = fetched(self._connection, "SELECT disk, path, available FROM information_schema.disks")
             inside = [row for row in rows if datadir.lower().startswith(str(row[1]).lower())]
             longest = max(inside, key=lambda row: len(str(row[1])))
             return int(longest[2]) * _KIB, "information_schema.disks"

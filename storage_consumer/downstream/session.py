@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pymysql.err
+from pymysql.connections import Connection
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.decode.time_zone import session_zone
 from storage_consumer.downstream.mysql_errors import number_of
 from storage_consumer.downstream.query import text_of
-from storage_consumer.downstream.session_settings import Kind, Setting, assigned, settings_for
+from storage_consumer.downstream.session_settings import SETTINGS, Kind, Setting, assigned
 
 ROW_MODE = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
 """sql_mode for rows: a value that does not fit is an error; zero and invalid dates are values that the source may hold."""
@@ -37,9 +38,16 @@ def kind_of(version: str) -> Kind:
     return "tidb" if "tidb" in text else "mariadb" if "mariadb" in text else "mysql"
 
 
-def set_session(query: Query, rows: Callable[[str], Sequence[Any]], version: str, downstream: Downstream, *, ddl: bool) -> None:  # fmt: skip
+def fetched(connection: Connection[Any], sql: str, arguments: Collection[Any] | None = None) -> list[tuple[Any, ...]]:
+    """Return all rows of a query; raise the driver's errors. A doubled ``%`` stands for one only with arguments."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, None if arguments is None else tuple(arguments))
+        return list(cursor.fetchall())
+
+
+def set_session(connection: Connection[Any], version: str, downstream: Downstream, *, ddl: bool) -> None:
     """Set everything that the meaning of our statements depends on. Raise the driver's errors."""
-    kind = kind_of(version)
+    kind, query = kind_of(version), connection.query
     key = (downstream.address, downstream.user, version, ddl)
     own = _own(kind, downstream, ddl=ddl)
     # A known server costs one statement; only the first connection of a process asks which variables there are.
@@ -54,10 +62,18 @@ def set_session(query: Query, rows: Callable[[str], Sequence[Any]], version: str
         else:
             return
     query(assigned(own))
-    wanted = settings_for(kind, ddl=ddl)
+    wanted = [each for each in SETTINGS if kind in each.servers and not (ddl and each.not_for_ddl)]
     # Without these the server may refuse even the query for its variables.
     _set(query, [setting for setting in wanted if setting.first])
-    _known[key] = _find_out(query, rows, wanted)
+    listed = ", ".join(f"'{setting.name}'" for setting in wanted)
+    names = {
+        text_of(name).lower()
+        for name, *_ in fetched(connection, f"SHOW SESSION VARIABLES WHERE Variable_name IN ({listed})")
+    }
+    there = [setting for setting in wanted if setting.name in names]
+    # Apart from those that need a right: one refusal has all of its statement set one by one.
+    taken = _set(query, [setting for setting in there if not setting.needs_right])
+    _known[key] = (*taken, *_set(query, [setting for setting in there if setting.needs_right]))
 
 
 def _own(kind: Kind, downstream: Downstream, *, ddl: bool) -> tuple[Setting, ...]:
@@ -74,18 +90,7 @@ def _own(kind: Kind, downstream: Downstream, *, ddl: bool) -> tuple[Setting, ...
         "sql_select_limit": "18446744073709551615",
         **others,
     }
-    return tuple(Setting(name=name, value=value, why="") for name, value in values.items())
-
-
-def _find_out(query: Query, rows: Callable[[str], Sequence[Any]], wanted: Sequence[Setting]) -> tuple[Setting, ...]:
-    """Set what this server has and this user may set; return that."""
-    listed = ", ".join(f"'{setting.name}'" for setting in wanted)
-    names = {text_of(name).lower() for name, *_ in rows(f"SHOW SESSION VARIABLES WHERE Variable_name IN ({listed})")}
-    there = [setting for setting in wanted if setting.name in names]
-    # Apart from those that need a right: one refusal has all of its statement set one by one.
-    taken = _set(query, [setting for setting in there if not setting.needs_right])
-    taken += _set(query, [setting for setting in there if setting.needs_right])
-    return tuple(taken)
+    return tuple(Setting(name, value, "") for name, value in values.items())
 
 
 def _set(query: Query, settings: list[Setting]) -> list[Setting]:

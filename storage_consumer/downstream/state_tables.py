@@ -75,49 +75,181 @@ class StateTables:
     def __init__(self, schema: str) -> None:
         """Define the tables in the state schema called `schema`."""
         self.metadata = MetaData(schema=schema)
-        self.version = self._table("version", _number("id"), Column("version", INTEGER, nullable=False))
-        self.lease = self._table(
-            "lease",
-            _number("id"),
-            _text("holder"),
-            _tso("epoch"),
-            Column("expires_at", DATETIME(fsp=6), nullable=False),
+        self.version = self._table("version", _id("id"), Column("version", INTEGER, nullable=False))
+        self.lease = self._table("lease", _id("id"), _name("holder"), _tso("epoch"), _moment("expires_at"))
+        # The feed's one row: its bucket, and how far all of it is.
+        self.feed = self._table(
+            "feed",
+            _id("id"),
+            Column("upstream", String(2048), nullable=False),
+            _tso("checkpoint"),
+            Column("checkpoint_running", BIGINT(unsigned=True), nullable=False, default=0, server_default=text("0")),
+            _tso("storage_checkpoint"),
+            _tso("window_id"),
+            Column("floor", BIGINT(unsigned=True), nullable=False, default=0, server_default=text("0")),
         )
-        self.feed = self._table("feed", *_feed_columns())
-        self.tables = self._table("table_progress", *_progress_columns())
-        self.files = self._table(
-            "file_progress", Column("stream", String(_STREAM), primary_key=True), _tso("done_upto"), _tso("left_out")
+        # One row per table: how far it is, and what stops it.
+        self.tables = self._table(
+            "table_progress",
+            *_named("table_key"),
+            _tso("checkpoint"),
+            _word("state"),
+            _flag("follows"),
+            Column("error", Text, nullable=False),
         )
-        self.digests = self._table("file_digests", *_digest_columns())
-        self.targets = self._table(
-            "table_targets",
-            Column("table_key", String(_PATH), primary_key=True),
-            _text("target_schema"),
-            _text("target_table"),
+        self.files = self._table("file_progress", _key("stream", _STREAM), _tso("done_upto"), _tso("left_out"))
+        # One row per `CHUNK` consecutive numbers of a file sequence: a digest of each finished file. As many as a chunk has numbers, of one
+        # width: a number's place is its remainder.
+        self.digests = self._table(
+            "file_digests",
+            _key("stream", _STREAM),
+            Column("chunk", BIGINT(unsigned=True), primary_key=True, autoincrement=False),
+            Column("digests", VARBINARY(CHUNK * WIDTH), nullable=False),
         )
-        self.journal = self._table("ddl_journal", *_journal_columns())
-        self.decisions = self._table("ddl_decision", *_decision_columns())
-        self.copies = self._table("table_copies", *_copy_columns())
-        self.table_decisions = self._table("table_decision", *_table_decision_columns())
-        self.loads = self._table("table_load", *_load_columns())
-        self.structures = self._table("schema_history", *_structure_columns())
-        self.keys = self._table(
-            "table_keys",
-            Column("table_key", String(_PATH), primary_key=True),
-            Column("unique_keys", MEDIUMTEXT, nullable=False),
-        )
-        self.report = self._table("report", *_report_columns())
-        self.minutes = self._table("report_minutes", *_minute_columns())
-        self.quarantine = self._table("quarantine", *_quarantine_columns())
-        self.writes = self._table("table_writes", Column("table_key", String(_PATH), primary_key=True), _tso("upto"))
-        self.verified = self._table("verify_results", *_verify_columns())
+        self.targets = self._table("table_targets", _key("table_key"), _name("target_schema"), _name("target_table"))
+        self.keys = self._table("table_keys", _key("table_key"), _long("unique_keys"))
+        self.writes = self._table("table_writes", _key("table_key"), _tso("upto"))
         self.slots = self._table(
             "slots",
-            _number("slot"),
+            _id("slot"),
             _tso("epoch"),
             _tso("window_id"),
             Column("attempt", String(32), nullable=False),
-            Column("finished", BOOLEAN, nullable=False),
+            _flag("finished"),
+        )
+        self._define_statements()
+        self._define_tables()
+        self._define_findings()
+
+    def _define_statements(self) -> None:
+        # One row per statement: what the file says, what ran, and its state.
+        self.journal = self._table(
+            "ddl_journal",
+            *_identity(),
+            _name("schema_name"),
+            _name("table_name"),
+            _word("state"),
+            _long("query"),
+            _long("statement"),
+            Column("structure_before", String(64), nullable=False),
+            Column("structure_after", String(64), nullable=False, server_default=text("''")),
+            _long("note"),
+            Column("answer", MEDIUMTEXT),
+            Column("seconds", DOUBLE(asdecimal=False)),
+            _moment("started_at", nullable=True),
+            _moment("finished_at", nullable=True),
+        )
+        # One row per statement that an operator decided on; it counts until the journal says done or skipped.
+        self.decisions = self._table(
+            "ddl_decision",
+            *_identity(),
+            _word("verb"),
+            _long("statement"),
+            _moment("decided_at"),
+            _name("decided_by"),
+        )
+        # One row per schema file that was read: what it says of its table at its version.
+        self.structures = self._table(
+            "schema_history",
+            *_identity(),
+            Column("table_key", String(_PATH), nullable=False),
+            _name("schema_name"),
+            _name("table_name"),
+            Column("ddl_type", INTEGER, nullable=False),
+            Column("path", String(_STREAM), nullable=False),
+            _long("query"),
+            _long("columns"),
+            Column("digest", String(32), nullable=False),
+            UniqueConstraint("table_key", "version", "digest", name="by_table"),
+        )
+
+    def _define_tables(self) -> None:
+        # One row per table that lacked files, or that an operator copied; see `Copies`.
+        self.copies = self._table(
+            "table_copies",
+            _key("table_key"),
+            _tso("copy_from"),
+            _long("absent"),
+            Column("copied_at", BIGINT(unsigned=True), nullable=False, server_default=text("0")),
+            Column("passed", MEDIUMTEXT),
+            Column("listed", MEDIUMTEXT),
+            Column("listed_at", BIGINT(unsigned=True), nullable=False, server_default=text("0")),
+        )
+        # One row per table with the operator's last decision; without `obeyed_at` no consumer has seen it.
+        self.table_decisions = self._table(
+            "table_decision",
+            _key("table_key"),
+            _word("verb"),
+            _tso("copy_as_of"),
+            _name("to_schema"),
+            _name("to_table"),
+            _moment("decided_at"),
+            _name("decided_by"),
+            _moment("obeyed_at", nullable=True),
+            Column("refusal", Text),
+        )
+        # One row per table with its last load; see `Load`.
+        self.loads = self._table(
+            "table_load",
+            *_named("table_key"),
+            Column("load_id", String(64), nullable=False),
+            Column("source", Text, nullable=False),
+            Column("identity", String(64), nullable=False),
+            _tso("low"),
+            _tso("high"),
+            _word("phase"),
+            _tso("done"),
+            _tso("parts"),
+            _tso("size"),
+            _flag("is_view"),
+            _flag("replaces"),
+            Column("error", Text, nullable=False),
+            _moment("requested_at"),
+            _name("requested_by"),
+            _moment("ended_at", nullable=True),
+        )
+
+    def _define_findings(self) -> None:
+        # One row per key whose last state the target refused.
+        self.quarantine = self._table(
+            "quarantine",
+            _key("table_key"),
+            Column("digest", String(64), primary_key=True),
+            _name("schema_name"),
+            _name("table_name"),
+            _tso("version"),
+            _tso("commit_ts"),
+            Column("path", String(_STREAM), nullable=False),
+            _tso("row_in_file"),
+            Column("row_key", Text, nullable=False),
+            Column("key_columns", Text, nullable=False),
+            _long("written_columns"),
+            Column("image", LONGTEXT, nullable=False),
+            Column("line", LONGBLOB, nullable=False),
+            Column("held_before", LONGTEXT),
+            Column("reason", Text, nullable=False),
+            Column("error_number", INTEGER, nullable=False),
+            _moment("first_seen"),
+            _moment("last_seen"),
+            _moment("retry_asked_at", nullable=True),
+            Column("retry_asked_by", String(_NAME)),
+            Column("retry_answer", Text),
+        )
+        # One row per table that was compared with the source: how far, at which commit-ts, and what was found.
+        self.verified = self._table(
+            "verify_results",
+            *_named("table_key"),
+            _word("outcome"),
+            _tso("checkpoint"),
+            _moment("compared_at"),
+            _long("document"),
+        )
+        # The one row with what the writer last said of itself; and one row per minute: how far the feed was, and what was done.
+        self.report = self._table("report", _id("id"), _tso("epoch"), _moment("written_at"), _long("document"))
+        self.minutes = self._table(
+            "report_minutes",
+            Column("minute", BIGINT(unsigned=True), primary_key=True, autoincrement=False),
+            *map(_tso, ("checkpoint", "checkpoint_running", "storage_checkpoint", "row_changes", "statements")),
         )
 
     def added(self) -> Iterator[tuple[Table, Column[Any]]]:
@@ -240,12 +372,37 @@ def _template(statement: DQLDMLClauseElement) -> str:
     return str(statement.compile(dialect=mysql.dialect(paramstyle="pyformat")))
 
 
-def _number(name: str) -> Column[Any]:
+def _id(name: str) -> Column[Any]:
     return Column(name, INTEGER, primary_key=True, autoincrement=False)
 
 
-def _text(name: str) -> Column[Any]:
+def _key(name: str, size: int = _PATH) -> Column[Any]:
+    return Column(name, String(size), primary_key=True)
+
+
+def _named(key: str) -> tuple[Column[Any], ...]:
+    """Return the columns that begin a row per table."""
+    return _key(key), _name("schema_name"), _name("table_name")
+
+
+def _name(name: str) -> Column[Any]:
     return Column(name, String(_NAME), nullable=False)
+
+
+def _word(name: str) -> Column[Any]:
+    return Column(name, String(16), nullable=False)
+
+
+def _long(name: str) -> Column[Any]:
+    return Column(name, MEDIUMTEXT, nullable=False)
+
+
+def _moment(name: str, *, nullable: bool = False) -> Column[Any]:
+    return Column(name, DATETIME(fsp=6), nullable=nullable)
+
+
+def _flag(name: str) -> Column[Any]:
+    return Column(name, BOOLEAN, nullable=False)
 
 
 def _tso(name: str) -> Column[Any]:
@@ -256,196 +413,6 @@ def _identity() -> tuple[Column[Any], ...]:
     """Return the columns `IDENTITY`, as the primary key."""
     directory, *numbers = IDENTITY
     return (
-        Column(directory, String(_PATH), primary_key=True),
+        _key(directory),
         *(Column(name, BIGINT(unsigned=True), primary_key=True, autoincrement=False) for name in numbers),
-    )
-
-
-def _feed_columns() -> tuple[Column[Any], ...]:
-    """Return the columns of the feed's one row: its bucket, and how far all of it is."""
-    return (
-        _number("id"),
-        Column("upstream", String(2048), nullable=False),
-        _tso("checkpoint"),
-        Column("checkpoint_running", BIGINT(unsigned=True), nullable=False, default=0, server_default=text("0")),
-        _tso("storage_checkpoint"),
-        _tso("window_id"),
-        Column("floor", BIGINT(unsigned=True), nullable=False, default=0, server_default=text("0")),
-    )
-
-
-def _progress_columns() -> tuple[Column[Any], ...]:
-    """Return the columns of one row per table: how far it is, and what stops it."""
-    return (
-        Column("table_key", String(_PATH), primary_key=True),
-        _text("schema_name"),
-        _text("table_name"),
-        _tso("checkpoint"),
-        Column("state", String(16), nullable=False),
-        Column("follows", BOOLEAN, nullable=False),
-        Column("error", Text, nullable=False),
-    )
-
-
-def _digest_columns() -> tuple[Column[Any], ...]:
-    """Return the columns of one row per `CHUNK` consecutive numbers of a file sequence: a digest of each finished file."""
-    return (
-        Column("stream", String(_STREAM), primary_key=True),
-        Column("chunk", BIGINT(unsigned=True), primary_key=True, autoincrement=False),
-        # As many digests as a chunk has numbers, of one width: a number's place is its remainder.
-        Column("digests", VARBINARY(CHUNK * WIDTH), nullable=False),
-    )
-
-
-def _journal_columns() -> tuple[Column[Any], ...]:
-    """Return the columns of one row per statement: what the file says, what ran, and its state."""
-    return (
-        *_identity(),
-        _text("schema_name"),
-        _text("table_name"),
-        Column("state", String(16), nullable=False),
-        Column("query", MEDIUMTEXT, nullable=False),
-        Column("statement", MEDIUMTEXT, nullable=False),
-        Column("structure_before", String(64), nullable=False),
-        Column("structure_after", String(64), nullable=False, server_default=text("''")),
-        Column("note", MEDIUMTEXT, nullable=False),
-        Column("answer", MEDIUMTEXT),
-        Column("seconds", DOUBLE(asdecimal=False)),
-        Column("started_at", DATETIME(fsp=6)),
-        Column("finished_at", DATETIME(fsp=6)),
-    )
-
-
-def _decision_columns() -> tuple[Column[Any], ...]:
-    """Return the columns of one row per statement that an operator decided on; it counts until the journal says done or skipped."""
-    return (
-        *_identity(),
-        Column("verb", String(16), nullable=False),
-        Column("statement", MEDIUMTEXT, nullable=False),
-        Column("decided_at", DATETIME(fsp=6), nullable=False),
-        _text("decided_by"),
-    )
-
-
-def _copy_columns() -> tuple[Column[Any], ...]:
-    """Return the columns of one row per table that lacked files, or that an operator copied; see `Copies`."""
-    return (
-        Column("table_key", String(_PATH), primary_key=True),
-        _tso("copy_from"),
-        Column("absent", MEDIUMTEXT, nullable=False),
-        Column("copied_at", BIGINT(unsigned=True), nullable=False, server_default=text("0")),
-        Column("passed", MEDIUMTEXT),
-        Column("listed", MEDIUMTEXT),
-        Column("listed_at", BIGINT(unsigned=True), nullable=False, server_default=text("0")),
-    )
-
-
-def _table_decision_columns() -> tuple[Column[Any], ...]:
-    """Return the columns of one row per table with the operator's last decision; without `obeyed_at` no consumer has seen it."""
-    return (
-        Column("table_key", String(_PATH), primary_key=True),
-        Column("verb", String(16), nullable=False),
-        _tso("copy_as_of"),
-        _text("to_schema"),
-        _text("to_table"),
-        Column("decided_at", DATETIME(fsp=6), nullable=False),
-        _text("decided_by"),
-        Column("obeyed_at", DATETIME(fsp=6)),
-        Column("refusal", Text),
-    )
-
-
-def _load_columns() -> tuple[Column[Any], ...]:
-    """Return the columns of one row per table with its last load; see `Load`."""
-    return (
-        Column("table_key", String(_PATH), primary_key=True),
-        _text("schema_name"),
-        _text("table_name"),
-        Column("load_id", String(64), nullable=False),
-        Column("source", Text, nullable=False),
-        Column("identity", String(64), nullable=False),
-        _tso("low"),
-        _tso("high"),
-        Column("phase", String(16), nullable=False),
-        _tso("done"),
-        _tso("parts"),
-        _tso("size"),
-        Column("is_view", BOOLEAN, nullable=False),
-        Column("replaces", BOOLEAN, nullable=False),
-        Column("error", Text, nullable=False),
-        Column("requested_at", DATETIME(fsp=6), nullable=False),
-        _text("requested_by"),
-        Column("ended_at", DATETIME(fsp=6)),
-    )
-
-
-def _verify_columns() -> tuple[Column[Any], ...]:
-    """Return the columns of one row per table that was compared with the source: how far, at which commit-ts, and what was found."""
-    return (
-        Column("table_key", String(_PATH), primary_key=True),
-        _text("schema_name"),
-        _text("table_name"),
-        Column("outcome", String(16), nullable=False),
-        _tso("checkpoint"),
-        Column("compared_at", DATETIME(fsp=6), nullable=False),
-        Column("document", MEDIUMTEXT, nullable=False),
-    )
-
-
-def _quarantine_columns() -> tuple[Column[Any], ...]:
-    """Return the columns of one row per key whose last state the target refused."""
-    return (
-        Column("table_key", String(_PATH), primary_key=True),
-        Column("digest", String(64), primary_key=True),
-        _text("schema_name"),
-        _text("table_name"),
-        _tso("version"),
-        _tso("commit_ts"),
-        Column("path", String(_STREAM), nullable=False),
-        _tso("row_in_file"),
-        Column("row_key", Text, nullable=False),
-        Column("key_columns", Text, nullable=False),
-        Column("written_columns", MEDIUMTEXT, nullable=False),
-        Column("image", LONGTEXT, nullable=False),
-        Column("line", LONGBLOB, nullable=False),
-        Column("held_before", LONGTEXT),
-        Column("reason", Text, nullable=False),
-        Column("error_number", INTEGER, nullable=False),
-        Column("first_seen", DATETIME(fsp=6), nullable=False),
-        Column("last_seen", DATETIME(fsp=6), nullable=False),
-        Column("retry_asked_at", DATETIME(fsp=6)),
-        Column("retry_asked_by", String(_NAME)),
-        Column("retry_answer", Text),
-    )
-
-
-def _report_columns() -> tuple[Column[Any], ...]:
-    """Return the columns of the one row with what the writer last said of itself."""
-    return (
-        _number("id"),
-        _tso("epoch"),
-        Column("written_at", DATETIME(fsp=6), nullable=False),
-        Column("document", MEDIUMTEXT, nullable=False),
-    )
-
-
-def _minute_columns() -> tuple[Column[Any], ...]:
-    """Return the columns of one row per minute: how far the feed was, and what was done."""
-    names = ("checkpoint", "checkpoint_running", "storage_checkpoint", "row_changes", "statements")
-    return (Column("minute", BIGINT(unsigned=True), primary_key=True, autoincrement=False), *map(_tso, names))
-
-
-def _structure_columns() -> tuple[Column[Any] | UniqueConstraint, ...]:
-    """Return the columns of one row per schema file that was read: what it says of its table at its version."""
-    return (
-        *_identity(),
-        Column("table_key", String(_PATH), nullable=False),
-        _text("schema_name"),
-        _text("table_name"),
-        Column("ddl_type", INTEGER, nullable=False),
-        Column("path", String(_STREAM), nullable=False),
-        Column("query", MEDIUMTEXT, nullable=False),
-        Column("columns", MEDIUMTEXT, nullable=False),
-        Column("digest", String(32), nullable=False),
-        UniqueConstraint("table_key", "version", "digest", name="by_table"),
     )

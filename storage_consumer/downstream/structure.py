@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import Any
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import pymysql.err
 
+from storage_consumer.downstream.ddl_lock import blockers
 from storage_consumer.downstream.driver_session import DriverSession
-from storage_consumer.downstream.existing_names import ForeignKey, PartNames, foreign_keys, index_columns, part_names
+from storage_consumer.downstream.existing_names import (
+    ForeignKey,
+    PartNames,
+    changes_defaults,
+    takes_rows_of_partitions,
+    to_integers,
+)
 from storage_consumer.downstream.identifier_case import closest, existing, is_far
 from storage_consumer.downstream.key_notes import KeyNotes
-from storage_consumer.downstream.lock_holders import blockers
 from storage_consumer.downstream.mysql_errors import described, is_denied, number_of, translated
 from storage_consumer.downstream.query import Query, text_of
 from storage_consumer.downstream.rights import all_rights, remedy
 from storage_consumer.errors import DdlFailed
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.model import TableName, folded_name
-from storage_consumer.sql.tokens import Token, qualified, quote
+from storage_consumer.sql.tokens import Token, has_words, qualified, quote
 
 _COUNTER = re.compile(
     rb"(?m)^(\) ENGINE=\w+[^'\n]*?) (?:AUTO_INCREMENT=\d+|/\*T!\[auto_rand_base\] AUTO_RANDOM_BASE=\d+ \*/)"
@@ -33,6 +38,121 @@ _FOREIGN_KEY = re.compile(rb",?\n  CONSTRAINT `(?:[^`]|``)*` FOREIGN KEY [^\n]*"
 _UNKNOWN_TABLE = frozenset((1146, 1049, 1051, 1300, 1059, 1103))
 """The last three: no table can have the name."""
 _CHUNK = 500
+_KEY_COLUMNS = (
+    "SELECT constraint_name, table_schema, table_name, column_name, referenced_table_schema, referenced_table_name, "
+    "referenced_column_name FROM information_schema.key_column_usage WHERE referenced_table_name IS NOT NULL "
+    "ORDER BY constraint_schema, table_name, constraint_name, ordinal_position"
+)
+_OTHER_METHODS = frozenset(("KEY", "LINEAR KEY", "LINEAR HASH"))
+"""Methods by which MySQL and MariaDB put rows into other partitions than TiDB does."""
+
+
+_TEXTS = 7
+"""Facts of a column that are texts; they come first."""
+
+
+class ColumnFacts(NamedTuple):
+    """A column as information_schema shows it."""
+
+    name: str
+    data_type: str
+    column_type: str
+    nullable: str
+    extra: str
+    charset: str
+    collation: str
+    default: Any
+    """A text, bytes, or None."""
+    scale: int | None
+    fraction: int | None
+    length: int | None
+    has_expression: Any
+    """Whether it is computed; not each server says so here."""
+
+    @property
+    def generated(self) -> str:
+        """``VIRTUAL``, ``STORED``, or empty. MySQL's DEFAULT_GENERATED marks a default expression, not a generated column."""
+        flags = self.extra.upper()
+        if "VIRTUAL" in flags:
+            return "VIRTUAL"
+        is_stored = "STORED" in flags or "PERSISTENT" in flags
+        return "STORED" if is_stored or (self.has_expression and "DEFAULT_GENERATED" not in flags) else ""
+
+
+class IndexPart(NamedTuple):
+    """A part of an index as information_schema shows it."""
+
+    name: str
+    """Of the index."""
+    column: str
+    """What it is over: a column's name, or an expression."""
+    prefix: int | None
+    """Number of leading characters (bytes for binary types) that are indexed; None means all."""
+    is_unique: bool
+    method: str
+    is_expression: bool
+
+
+def columns_of(query: Query, names: Collection[TableName]) -> Mapping[TableName, list[ColumnFacts]]:
+    """Return the columns of these tables, in order. `names` are in the server's spelling; so are those that are found."""
+    found = defaultdict[TableName, list[ColumnFacts]](list)
+    where, arguments = _where(names)
+    for schema, table, *facts in query(
+        "SELECT table_schema, table_name, column_name, data_type, column_type, is_nullable, extra, "
+        "character_set_name, collation_name, column_default, numeric_scale, datetime_precision, character_maximum_length, "
+        f"generation_expression <> '' FROM information_schema.columns WHERE {where} "
+        "ORDER BY table_schema, table_name, ordinal_position",
+        arguments,
+    ):
+        texts = (text_of(each or "") for each in facts[:_TEXTS])
+        found[_table(schema, table)].append(ColumnFacts._make((*texts, *facts[_TEXTS:])))
+    return found
+
+
+def index_parts_of(
+    query: Query, names: Collection[TableName], *, shows_expressions: bool
+) -> Mapping[TableName, dict[str, list[IndexPart]]]:
+    """Return the parts of each index of these tables, in order, the primary key first."""
+    found = defaultdict[TableName, dict[str, list[IndexPart]]](dict)
+    # TiDB names the column of a part over an expression NULL, as a text.
+    expression = "expression" if shows_expressions else "NULL"
+    where, arguments = _where(names)
+    for schema, table, index, column, prefix, computed, non_unique, method in query(
+        f"SELECT table_schema, table_name, index_name, column_name, sub_part, {expression}, non_unique, index_type "
+        f"FROM information_schema.statistics WHERE {where} "
+        "ORDER BY table_schema, table_name, index_name <> 'PRIMARY', index_name, seq_in_index",
+        arguments,
+    ):
+        part = IndexPart(
+            text_of(index),
+            text_of((column if computed is None else computed) or ""),
+            None if prefix is None else int(prefix),
+            not int(non_unique),
+            text_of(method or ""),
+            computed is not None,
+        )
+        found[_table(schema, table)].setdefault(part.name, []).append(part)
+    return found
+
+
+def shows_expressions(query: Query) -> bool:
+    """Return whether a server knows indexes over expressions: MariaDB and MySQL 5.7 do not."""
+    return bool(
+        query(
+            "SELECT 1 FROM information_schema.columns WHERE table_schema = %s AND table_name = %s AND column_name = %s",
+            ("information_schema", "STATISTICS", "EXPRESSION"),
+        )
+    )
+
+
+def _where(names: Collection[TableName]) -> tuple[str, list[str]]:
+    """Return the condition that a row of information_schema is about one of these tables, and its arguments."""
+    pairs = ", ".join(["(%s, %s)"] * len(names))
+    return f"(table_schema, table_name) IN ({pairs})", [part for name in names for part in (name.schema, name.table)]
+
+
+def _table(schema: Any, table: Any) -> TableName:
+    return TableName(schema=text_of(schema), table=text_of(table))
 
 
 class TargetStructure:
@@ -81,52 +201,33 @@ class TargetStructure:
         """Return the tables of these names, which are in the target's spelling."""
         found: dict[TableName, TargetTable] = {}
         for first in range(0, len(names), _CHUNK):
-            found |= self._read_some(names[first : first + _CHUNK])
+            some = names[first : first + _CHUNK]
+            where, arguments = _where(some)
+            query = self._session.rows
+            columns = columns_of(query, some)
+            indexes = index_parts_of(query, some, shows_expressions=self._has_expressions())
+            seen = query(f"SELECT table_schema, table_name FROM information_schema.views WHERE {where}", arguments)
+            views = {_table(*row) for row in seen}
+            for name, facts in columns.items():
+                keys = [_unique_key(parts) for parts in indexes.get(name, {}).values() if parts[0].is_unique]
+                found[name.folded()] = TargetTable(
+                    name=name,
+                    columns=tuple(map(_column, facts)),
+                    unique_keys=tuple(key for key in keys if isinstance(key, UniqueKey)),
+                    expression_keys=tuple(key for key in keys if isinstance(key, str)),
+                    indexes=len(indexes.get(name, {})),
+                    is_view=name in views,
+                )
         return found
 
-    def _read_some(self, wanted: list[TableName]) -> dict[TableName, TargetTable]:
-        """Return the same as `_read_all`, for as many tables as fit one query."""
-        query = self._session.rows
-        pairs = ", ".join(["(%s, %s)"] * len(wanted))
-        names = [part for name in wanted for part in (name.schema, name.table)]
-        where = f"(table_schema, table_name) IN ({pairs})"
-        columns: dict[tuple[str, str], list[TargetColumn]] = defaultdict(list)
-        for schema, table, scale, fraction, length, column_type, *facts in query(
-            "SELECT table_schema, table_name, numeric_scale, datetime_precision, character_maximum_length, "
-            "column_type, column_name, data_type, is_nullable, extra, collation_name, "
-            f"generation_expression <> '' FROM information_schema.columns WHERE {where} "
-            "ORDER BY table_schema, table_name, ordinal_position",
-            names,
-        ):
-            sizes = {"digits": fraction if scale is None else scale, "length": length}
-            columns[schema, table].append(replace(_column(facts), column_type=text_of(column_type), **sizes))
-        keys, counts = _indexes(query, where, names, shows_expressions=self._has_expressions())
-        views = query(f"SELECT table_schema, table_name FROM information_schema.views WHERE {where}", names)
-        return {
-            TableName(schema=schema, table=table).folded(): TargetTable(
-                name=TableName(schema=schema, table=table),
-                columns=tuple(found),
-                unique_keys=tuple(key for key in keys.get((schema, table), ()) if isinstance(key, UniqueKey)),
-                expression_keys=tuple(key for key in keys.get((schema, table), ()) if isinstance(key, str)),
-                indexes=counts[schema, table],
-                is_view=(schema, table) in views,
-            )
-            for (schema, table), found in columns.items()
-        }
-
     def _has_expressions(self) -> bool:
-        """Return whether the server knows indexes over expressions: MariaDB and MySQL 5.7 do not."""
         if self._shows_expressions is None:
-            found = self._session.rows(
-                "SELECT 1 FROM information_schema.columns WHERE table_schema = %s AND table_name = %s AND column_name = %s",
-                ("information_schema", "STATISTICS", "EXPRESSION"),
-            )
-            self._shows_expressions = bool(found)
+            self._shows_expressions = shows_expressions(self._session.rows)
         return self._shows_expressions
 
     def has_rows(self, name: TableName) -> bool:
         """Return whether a table, by the name that the target gives it, has a row."""
-        return bool(self._session.rows(f"SELECT 1 FROM {qualified(name).replace('%', '%%')} LIMIT %s", (1,)))
+        return bool(self._session.rows(f"SELECT 1 FROM {_in_query(name)} LIMIT %s", (1,)))
 
     def fingerprint(self, names: Iterable[TableName]) -> str:
         """Return a hash of the structure of tables (empty table name: of a database), or of their absence."""
@@ -160,13 +261,98 @@ class TargetStructure:
 
     def part_names(self, name: TableName, found: Sequence[Token] = ()) -> PartNames:
         """Return the names of a table's parts, as far as they matter for a statement; empty if there is no such table."""
-        return part_names(self._session.rows, self.existing([name]).get(name.folded(), name), found)
+        name = self.existing([name]).get(name.folded(), name)
+        query, place = self._session.rows, (name.schema, name.table)
+        columns = columns_of(query, [name]).get(name, [])
+        foreign: list[tuple[str, str]] = []
+        if has_words(found, "FOREIGN"):
+            keys = (
+                "SELECT table_name, constraint_name FROM information_schema.table_constraints "
+                "WHERE constraint_schema = %s AND constraint_type = 'FOREIGN KEY'"
+            )
+            foreign = [(_folded(table), _folded(key)) for table, key in query(keys, (name.schema,))]
+        collation = ""
+        if changes_defaults(found):
+            options = (
+                "SELECT table_collation FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+            )
+            collation = "".join(text_of(one) for (one,) in query(options, place))
+        # Only texts can hold fractions: the servers convert all other values alike.
+        texts = {column.name for column in columns if column.collation}
+        own = folded_name(name.table)
+        return PartNames(
+            columns=frozenset(folded_name(column.name) for column in columns),
+            generated=frozenset(
+                folded_name(c.name) for c in columns if c.has_expression and has_words(found, "PRIMARY")
+            ),
+            indexes=frozenset(self._index_columns(name)),
+            foreign_keys=frozenset(key for table, key in foreign if table == own),
+            other_foreign_keys=frozenset(key for table, key in foreign if table != own),
+            # This reads the table's rows, so it is asked only for columns that become integers.
+            fractions=frozenset(
+                column
+                for column in to_integers(found)
+                if (real := closest(column, texts)) is not None and self._has_fractions(name, real)
+            ),
+            collation=collation,
+            scattered=takes_rows_of_partitions(found) and self._is_scattered(name),
+        )
+
+    def _index_columns(self, name: TableName) -> dict[str, list[str]]:
+        """Return each index of a table with its columns, all folded. `name` is in the target's spelling."""
+        indexes = index_parts_of(self._session.rows, [name], shows_expressions=False).get(name, {})
+        return {folded_name(index): [folded_name(part.column) for part in parts] for index, parts in indexes.items()}
+
+    def _is_scattered(self, name: TableName) -> bool:
+        """Return whether a table has rows in another partition than at the source: all by KEY, those of NULL by HASH."""
+        methods = (
+            "SELECT DISTINCT partition_method, partition_expression FROM information_schema.partitions "
+            "WHERE table_schema = %s AND table_name = %s"
+        )
+        for method, expression in self._session.rows(methods, (name.schema, name.table)):
+            by = _folded(method or "").upper()
+            of_null = (
+                f"SELECT 1 FROM {_in_query(name)} WHERE ({text_of(expression).replace('%', '%%')}) IS NULL LIMIT %s"
+            )
+            # By HASH all servers put numbers alike, but not those rows whose expression is NULL.
+            if by in _OTHER_METHODS or (by == "HASH" and self._session.rows(of_null, (1,))):
+                return True
+        return False
+
+    def _has_fractions(self, name: TableName, column: str) -> bool:
+        """Return whether a text column holds a number with a fraction or an exponent."""
+        found = f"SELECT 1 FROM {_in_query(name)} WHERE {quote(column).replace('%', '%%')} REGEXP %s LIMIT 1"
+        # Zeros after the point are no fraction.
+        number = r"^[[:space:]]*[-+]?([0-9]*[.][0-9]*[1-9]|([0-9]+[.]?[0-9]*|[.][0-9]+)[eE][-+]?[0-9])"
+        return bool(self._session.rows(found, (number,)))
 
     def foreign_keys(self, names: Sequence[TableName]) -> tuple[list[ForeignKey], dict[str, list[str]]]:
         """Return the foreign keys of these tables and those that refer to them; and the first table's indexes with their columns, folded."""
-        first = self.existing(names[:1]).get(names[0].folded(), names[0])
-        query = self._session.rows
-        return foreign_keys(query, {name.folded() for name in names}), index_columns(query, first)
+        wanted = {name.folded() for name in names}
+        columns: dict[tuple[TableName, str], list[tuple[str, TableName, str]]] = {}
+        # All are read, and chosen here: a name of the statement may be in another case than the target's.
+        for row in self._session.rows(_KEY_COLUMNS, ()):
+            key, schema, table, column, other_schema, other_table, other_column = map(text_of, row)
+            other = _table(other_schema, other_table).folded()
+            columns.setdefault((_table(schema, table), key), []).append((column, other, folded_name(other_column)))
+        keys = []
+        for (table_name, key), its in columns.items():
+            pairs = {(table_name.folded(), folded_name(column)) for column, _, _ in its} | {
+                its_end[1:] for its_end in its
+            }
+            if any(at in wanted for at, _ in pairs):
+                own = tuple(column for column, _, _ in its)
+                index = self._index_columns(table_name).get(folded_name(key))
+                keys.append(
+                    ForeignKey(
+                        name=key,
+                        table=table_name,
+                        own=own,
+                        columns=frozenset(pairs),
+                        has_index=index == list(map(folded_name, own)),
+                    )
+                )
+        return keys, self._index_columns(self.existing(names[:1]).get(names[0].folded(), names[0]))
 
     def database_collation(self, schema: str) -> str | None:
         """Return the default collation of a database, or None if it does not exist."""
@@ -184,56 +370,38 @@ def default_collations(query: Query) -> dict[str, str]:
     return {text_of(name): text_of(collation) for name, collation in query(sql)}
 
 
-def _column(facts: Sequence[Any]) -> TargetColumn:
-    """Return the column with these facts of information_schema.columns: name, type, nullability, extra, collation, expression.
-
-    MySQL's DEFAULT_GENERATED marks a default expression, not a generated column.
-    """
-    name, data_type, nullable, extra, collation, expression = facts
-    flags = (extra or "").upper()
-    generated = ""
-    if "VIRTUAL" in flags:
-        generated = "VIRTUAL"
-    elif "STORED" in flags or "PERSISTENT" in flags or (expression and "DEFAULT_GENERATED" not in flags):
-        generated = "STORED"
-    collation = collation or ""
+def _column(facts: ColumnFacts) -> TargetColumn:
+    collation = facts.collation
     return TargetColumn(
-        name=name,
-        data_type=text_of(data_type).lower(),
-        nullable=nullable == "YES",
-        generated=generated,
+        name=facts.name,
+        data_type=facts.data_type.lower(),
+        nullable=facts.nullable == "YES",
+        generated=facts.generated,
         binary_collation=not collation or collation == "binary" or collation.endswith("_bin"),
         # MariaDB has it in the names; MySQL's collations of Unicode 9 do not pad either.
         pads=bool(collation) and collation != "binary" and "nopad" not in collation and "_0900_" not in collation,
         collation=collation,
+        digits=facts.fraction if facts.scale is None else facts.scale,
+        length=facts.length,
+        column_type=facts.column_type,
     )
 
 
-def _indexes(
-    query: Query, where: str, names: list[str], *, shows_expressions: bool
-) -> tuple[dict[tuple[str, str], list[UniqueKey | str]], Counter[tuple[str, str]]]:
-    """Return the unique indexes of each table, the primary key first (of one with a part over an expression, what it is over), and how many it has in all."""
-    parts: dict[tuple[str, str], dict[str, list[tuple[str, int | None, bool]]]] = defaultdict(lambda: defaultdict(list))
-    counts = Counter[tuple[str, str]]()
-    # TiDB names the column of such a part NULL, as a text.
-    expression = "expression" if shows_expressions else "NULL"
-    for schema, table, index, column, sub_part, computed, non_unique, place in query(
-        f"SELECT table_schema, table_name, index_name, column_name, sub_part, {expression}, non_unique, seq_in_index "
-        f"FROM information_schema.statistics WHERE {where} "
-        "ORDER BY table_schema, table_name, index_name <> 'PRIMARY', index_name, seq_in_index",
-        names,
-    ):
-        counts[schema, table] += int(place) == 1
-        if not int(non_unique):
-            part = text_of(column if computed is None else computed)
-            parts[schema, table][index].append(
-                (part, None if sub_part is None else int(sub_part), computed is not None)
-            )
-    return {name: [_unique_key(*each) for each in indexes.items()] for name, indexes in parts.items()}, counts
-
-
-def _unique_key(index: str, parts: Sequence[tuple[str, int | None, bool]]) -> UniqueKey | str:
+def _unique_key(parts: Sequence[IndexPart]) -> UniqueKey | str:
     """Return a unique index with these parts, each a column or an expression; where one is an expression, what all are over."""
-    if any(computed for *_, computed in parts):
-        return ", ".join(f"({part})" if computed else quote(folded_name(part)) for part, _, computed in parts)
-    return UniqueKey(name=index, columns=tuple(part for part, *_ in parts), prefixes=tuple(part[1] for part in parts))
+    if any(part.is_expression for part in parts):
+        return ", ".join(
+            f"({part.column})" if part.is_expression else quote(folded_name(part.column)) for part in parts
+        )
+    return UniqueKey(
+        name=parts[0].name, columns=tuple(part.column for part in parts), prefixes=tuple(part.prefix for part in parts)
+    )
+
+
+def _in_query(name: TableName) -> str:
+    """Return a table's name for a query with arguments."""
+    return qualified(name).replace("%", "%%")
+
+
+def _folded(value: Any) -> str:
+    return folded_name(text_of(value))

@@ -17,7 +17,7 @@ from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream import session
 from storage_consumer.downstream.database import TargetDatabase
-from storage_consumer.downstream.session_settings import INHERITED, SETTINGS
+from storage_consumer.downstream.session_settings import SETTINGS
 from storage_consumer.errors import DdlFailed, StorageConsumerError
 from storage_consumer.model import TableName
 from tests.contract.state_rigs import BUCKET, fenced_spec, progress
@@ -31,6 +31,49 @@ pytestmark = pytest.mark.server
 _RIGHTS = "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, REFERENCES, CREATE VIEW, SHOW VIEW"
 """Those that the pages ask for; none with which a server spares a user its `init_connect`."""
 _NEED_RIGHTS = {setting.name for setting in SETTINGS if setting.needs_right}
+INHERITED = {
+    "only how fast, and with how much memory, a statement runs": (
+        "optimizer_.*|join_.*|mrr_.*|eq_range_.*|expensive_.*|in_predicate_.*|analyze_.*|histogram_.*|use_stat_tables|range_alloc_.*|query_.*|"
+        "(read|read_rnd|sort|preload|bulk_insert|set_operations|rowid_merge|aria_sort|select_into)_buff(er)?_.*|max_length_for_sort_data|"
+        "max_rowid_filter_size|max_seeks_for_key|max_heap_table_size|tmp_.*table_size|max_tmp_tables|big_tables|internal_tmp_.*|parser_max_.*|"
+        "innodb_(parallel|ddl)_.*|innodb_tmpdir|.*_repair_threads|myisam_.*|aria_.*|transaction_(alloc|prealloc)_.*|connection_memory_chunk_.*|"
+        "global_connection_memory_.*|secondary_engine_.*|enable_secondary_.*|thread_pool_.*|deadlock_.*|net_(buffer|retry)_.*|tcp_nodelay|"
+        "sql_buffer_result|low_priority_updates|ndb.*|join_buffer_.*|mpp_.*|max_delayed_threads|max_insert_delayed_threads|"
+        "tidb_(opt|enable_(?!foreign)|allow|analyze|backoff|batch_(cop|pending).*|broadcast|build|checksum|cost|ddl|default_string|distsql|"
+        "executor|hash|index|init_chunk|load_based|max|mem_arb|mem_quota_apply|merge|metric|min_paging|non_prepared|optimizer|partition_prune|"
+        "pipelined|plan|prefer|prepared|pre_split|projection|regard|session_plan|stats|store|streamagg|track|use_plan|window|adaptive|"
+        "ignore_prepared|runtime|skip_missing|evolve|pessimistic|lock_unchanged|wait_split|enforce_mpp|tmp_table|retry_limit|replica_read|"
+        "broadcast_join|mpp|memory_debug|shard_allocate|merge_partition|remove_orderby|hashagg|batch|scatter)_?.*|tiflash_(?!fastscan).*"
+    ),
+    "how long a statement waits for a row that another connection holds; one that gives up is tried again": "innodb_lock_wait_timeout",
+    "how the server stores, compresses or encrypts; the administrator's choice": (
+        "column_compression_.*|innodb_compression_.*|innodb_default_encryption_.*|default_table_encryption|default_tmp_storage_engine|"
+        "keep_files_on_create|storage_engine|tidb_row_format_version|tidb_shard_row_id_bits|innodb_ft_.*|external_table_.*|"
+        "innodb_optimize_.*|innodb_create_.*"
+    ),
+    "logs, traces and profiles": (
+        "(log|slow|long|profiling|min_examined|progress|end_markers|explain|sql_log|sql_warnings|debug|optimizer_trace|general)_?.*|"
+        "tidb_(slow|redact|request_source|stmt|session_alias|txn_assertion).*|terminology_use_previous|histogram_generation_.*"
+    ),
+    "what goes into the binary log and to replicas, the cluster included": (
+        "binlog.*|sql_log_bin|gtid_.*|server_id|immediate_.*|original_.*|pseudo_.*|rbr_.*|replicate.*|skip_.*replication|sql_slave_.*|"
+        "max_relay_log_size|default_master_connection|group_replication_.*|wsrep_.*|transaction_(allow|write_set)_.*|xa_.*|"
+        "system_versioning_(alter|insert)_history|tidb_cdc_.*|require_row_format"
+    ),
+    "what our statements do not do: views that are written, procedures, FULLTEXT, AVG, vectors, files, passwords, recursion, window functions": (
+        "updatable_views_.*|max_sp_.*|sp_.*|max_points_.*|group_concat_max_len|windowing_.*|cte_max_.*|max_recursive_.*|standard_compliant_cte|mhnsw_.*|"
+        "generated_random_.*|old_passwords|print_identified_.*|select_into_.*|innodb_table_locks|ndbinfo_.*|max_user_connections|rand_seed.|"
+        "enable_cascade_triggers|old|new|new_mode|max_allowed_packet|information_schema_stats_expiry"
+    ),
+    "sent to clients that ask for it, which ours is none of": "session_track_.*|redirect_url|resultset_metadata|identity|last_insert_id|insert_id",
+    "set for each statement, or by the driver": (
+        "timestamp|(character_set|collation)_(client|connection|results|database|server)|tx_isolation_one_shot|tx_read_ts"
+    ),
+    "only under other isolation levels than ours, or for other transactions": (
+        "innodb_snapshot_isolation|tidb_(skip_isolation|nontransactional|multi_statement|sysdate).*"
+    ),
+}
+"""Why the rest is inherited → a pattern of the variables' names; `SETTINGS` takes precedence."""
 _NO_SESSION_VALUE = (1193, 1228, 1229, 1238)
 _LOG_COLUMNS = (
     "i INT, t VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci, l CHAR(5) CHARACTER SET latin1, f FLOAT, j JSON, "
