@@ -7,22 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import select
-from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.engine import Connection
 
-from storage_consumer.checkpoint.transactions import CHUNK
-from storage_consumer.downstream.batches import batched
+from storage_consumer.checkpoint.transactions import put_all
 from storage_consumer.downstream.state_tables import StateTables
 from storage_consumer.plan.copies import Copies
 
 
 def put_copies(connection: Connection, tables: StateTables, copies: Mapping[str, Copies]) -> None:
     """Store what copies of tables have to contain, and contained, by table key."""
-    rows = [{"table_key": key} | copy_values(each) for key, each in copies.items()]
-    for some in batched(rows, CHUNK):
-        statement = insert(tables.copies)
-        new = {name: statement.inserted[name] for name in COLUMNS}
-        connection.execute(statement.on_duplicate_key_update(**new), some)
+    put_all(connection, tables.copies, ({"table_key": key} | copy_values(each) for key, each in copies.items()))
 
 
 def copy_values(copies: Copies) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from sqlalchemy import Select, func, select, text, update
 from sqlalchemy.dialects.mysql import insert
 
 from storage_consumer.checkpoint.state_schema import StateSchema
-from storage_consumer.checkpoint.transactions import CHUNK, StateTransactions, larger
-from storage_consumer.downstream.batches import batched
+from storage_consumer.checkpoint.transactions import StateTransactions, larger, put_all
 from storage_consumer.ports import SERIAL_SLOTS
 
 _OPENING = "opening a window"
@@ -134,10 +133,8 @@ class StoredLease:
             fresh = {"epoch": self.epoch, "window_id": window_id, "attempt": "", "finished": False}
             connection.execute(update(slots).values(fresh))
             # A note only grows: after a job that failed it stays beyond the table's checkpoint, whatever range a later job has.
-            note = insert(self._tables.writes)
-            note = note.on_duplicate_key_update(upto=larger(self._tables.writes.c.upto, note.inserted.upto))
-            for some in batched(({"table_key": key, "upto": upto} for key, upto in writes.items()), CHUNK):
-                connection.execute(note, some)
+            notes = ({"table_key": key, "upto": upto} for key, upto in writes.items())
+            put_all(connection, self._tables.writes, notes, upto=larger)
         return int(window_id)
 
 

@@ -11,14 +11,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import delete, false, func, literal_column, select, true, update
-from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.engine import Connection, Row
 from sqlalchemy.sql.elements import ColumnElement
 
 from storage_consumer.checkpoint.copies import copies_of, put_copies
 from storage_consumer.checkpoint.decisions import held_tables, paused_tables
 from storage_consumer.checkpoint.loads import loads_in, put_joined
-from storage_consumer.checkpoint.transactions import CHUNK, StateTransactions, exists, larger, name_in
+from storage_consumer.checkpoint.transactions import CHUNK, StateTransactions, exists, larger, name_in, put_all
 from storage_consumer.downstream.batches import batched
 from storage_consumer.downstream.state_tables import StateTables
 from storage_consumer.model import DdlId, TableName
@@ -153,39 +152,26 @@ def _put_rows(
     connection: Connection, tables: StateTables, progress: Iterable[TableProgress], stays: ColumnElement[bool]
 ) -> None:
     """Store the rows of ``table_progress``. `stays`: whether a stored state stays as it is."""
-    rows = [
+
+    def kept(old: ColumnElement[Any], new: ColumnElement[Any]) -> ColumnElement[Any]:
+        return func.if_(stays, old, new)
+
+    rows = (
         {
             "table_key": table.table_key,
             "schema_name": table.schema,
             "table_name": table.table,
             "checkpoint": table.checkpoint,
-            "state": table.state,
-            "follows": table.follows,
             # a TEXT holds 65,535 bytes, and a character takes up to four
             "error": table.error[:16_000],
+            "follows": table.follows,
+            # It decides about the others, so it is assigned last.
+            "state": table.state,
         }
         for table in progress
-    ]
-    statement = insert(tables.tables)
-    new, old = statement.inserted, tables.tables.c
-
-    def kept(name: str) -> ColumnElement[Any]:
-        return func.if_(stays, old[name], new[name])
-
-    # A server assigns in this order, and what comes later sees it: `state` decides about the others, so it is last.
-    statement = statement.on_duplicate_key_update(
-        [
-            ("schema_name", new.schema_name),
-            ("table_name", new.table_name),
-            # A task may have moved a keyless table's further than the round knows, and a statement a table's since it started.
-            ("checkpoint", larger(old.checkpoint, new.checkpoint)),
-            ("error", kept("error")),
-            ("follows", kept("follows")),
-            ("state", kept("state")),
-        ]
     )
-    for some in batched(rows, CHUNK):
-        connection.execute(statement, some)
+    # A task may have moved a keyless table's checkpoint further than the round knows, and a statement a table's since it started.
+    put_all(connection, tables.tables, rows, checkpoint=larger, error=kept, follows=kept, state=kept)
 
 
 def stored_digests(connection: Connection, tables: StateTables) -> Mapping[str, dict[int, bytes]]:
@@ -212,22 +198,17 @@ def _known_files(connection: Connection, tables: StateTables) -> Mapping[str, Fi
 
 def _put_known_files(connection: Connection, tables: StateTables, sequences: Mapping[str, Finished]) -> None:
     """Store the sequences that moved, and those chunks of their digests that changed."""
-    rows = [{"stream": name, "done_upto": done.upto, "left_out": done.left_out} for name, done in sequences.items()]
-    progress = insert(tables.files)
-    new = progress.inserted
-    for some in batched(rows, CHUNK):
-        connection.execute(progress.on_duplicate_key_update(done_upto=new.done_upto, left_out=new.left_out), some)
+    rows = ({"stream": name, "done_upto": done.upto, "left_out": done.left_out} for name, done in sequences.items())
+    put_all(connection, tables.files, rows)
     # Where the chunks to store are all that there is, the stored ones go first.
     for names in batched((name for name, done in sequences.items() if done.replaces), CHUNK):
         connection.execute(delete(tables.digests).where(tables.digests.c.stream.in_(names)))
-    chunks = [
+    chunks = (
         {"stream": name, "chunk": chunk, "digests": digests}
         for name, done in sequences.items()
         for chunk, digests in done.digests.items()
-    ]
-    stored = insert(tables.digests)
-    for some in batched(chunks, CHUNK):
-        connection.execute(stored.on_duplicate_key_update(digests=stored.inserted.digests), some)
+    )
+    put_all(connection, tables.digests, chunks)
 
 
 def _places(
@@ -252,14 +233,14 @@ def _put_places(connection: Connection, tables: StateTables, progress: Sequence[
     for keys in batched(unplaced, CHUNK):
         connection.execute(delete(tables.targets).where(tables.targets.c.table_key.in_(keys)))
     # A changed route would otherwise lead to a place that lacks the rows that are applied already.
-    placed = [
+    placed = (
         {"table_key": table.table_key, "target_schema": table.target.schema, "target_table": table.target.table}
         for table in progress
         if table.target is not None
-    ]
-    for some in batched(placed, CHUNK):
-        statement = insert(tables.targets)
-        place = tables.targets.c if stays else statement.inserted
-        connection.execute(
-            statement.on_duplicate_key_update(target_schema=place.target_schema, target_table=place.target_table), some
-        )
+    )
+    kept = dict.fromkeys(("target_schema", "target_table"), _old) if stays else {}
+    put_all(connection, tables.targets, placed, **kept)
+
+
+def _old(old: ColumnElement[Any], _: ColumnElement[Any]) -> ColumnElement[Any]:
+    return old

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, delete, func, or_, select, true, update
 from sqlalchemy.engine import Connection
 
 from storage_consumer.checkpoint.transactions import StateTransactions, name_in
@@ -19,31 +20,8 @@ _DOING = "reading the quarantine"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedEntry:
-    """A quarantined row that an operator wants to be tried again."""
-
-    table_key: str
-    digest: str
-    schema: str
-    table: str
-    """Its table's name in the target."""
-    version: int
-    """Of the structure of the row; 0 for a row of a copy, which has that as of the copy."""
-    commit_ts: int
-    """Of the row, or the TSO of the copy that it is of."""
-    path: str
-    """Of its file."""
-    key: str
-    key_columns: str
-    """How its key is compared; see `order.key_digest.key_signature`."""
-    written_columns: str
-    """JSON: name, kind and type of each column of the line."""
-    line: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedEntry:
-    """One quarantined row, as an operator sees it."""
+    """One quarantined row."""
 
     table_key: str
     digest: str
@@ -52,11 +30,12 @@ class QuarantinedEntry:
     key: str
     """Columns and values of its key, for people."""
     commit_ts: int
+    """Of the row, or the TSO of the copy that it is of."""
     path: str
     row: int
     """Its number in that file."""
     version: int
-    """The table version in which it is written."""
+    """Of the structure of the row; 0 for a row of a copy, which has that as of the copy."""
     reason: str
     error_number: int
     image: Mapping[str, str | None]
@@ -70,6 +49,11 @@ class QuarantinedEntry:
     """Who wants it to be tried again; empty for nobody, or if that was done."""
     retry_answer: str
     """What became of the last retry."""
+    key_columns: str
+    """How its key is compared; see `order.key_digest.key_signature`."""
+    written_columns: str
+    """JSON: name, kind and type of each column of the line."""
+    line: bytes
 
 
 class StoredQuarantine:
@@ -90,18 +74,12 @@ class StoredQuarantine:
             found[key] = TableEntries(count=old.count + count, signatures=old.signatures | {signature})
         return found
 
-    def asked(self) -> list[AskedEntry]:
+    def asked(self) -> list[QuarantinedEntry]:
         """Return the rows that are to be tried again, the oldest first."""
         kept = self._tables.quarantine.c
-        query = select(
-            *(kept.table_key, kept.digest, kept.schema_name.label("schema"), kept.table_name.label("table")),
-            *(kept.version, kept.commit_ts, kept.path, kept.row_key.label("key")),
-            *(kept.key_columns, kept.written_columns, kept.line),
-        ).where(kept.retry_asked_at.is_not(None))
-        rows = self._transactions.rows(query.order_by(kept.commit_ts, kept.digest), _DOING)
-        return [AskedEntry(**row._asdict()) for row in rows]
+        return self._rows(kept.retry_asked_at.is_not(None), kept.commit_ts, kept.digest)
 
-    def stays(self, entry: AskedEntry, answer: str, *, reason: str = "", number: int = 0) -> None:
+    def stays(self, entry: QuarantinedEntry, answer: str, *, reason: str = "", number: int = 0) -> None:
         """Note why a row stays in the quarantine after it was tried. `reason` and `number`: what the target said, if it was asked."""
         kept = self._tables.quarantine
         said = {"reason": reason, "error_number": number} if reason else {}
@@ -112,7 +90,7 @@ class StoredQuarantine:
                 .values(retry_asked_at=None, retry_answer=answer, last_seen=func.utc_timestamp(6), **said)
             )
 
-    def _is(self, entry: AskedEntry | QuarantinedEntry) -> ColumnElement[bool]:
+    def _is(self, entry: QuarantinedEntry) -> ColumnElement[bool]:
         kept = self._tables.quarantine.c
         return (kept.table_key == entry.table_key) & (kept.digest == entry.digest)
 
@@ -120,9 +98,11 @@ class StoredQuarantine:
 
     def all(self) -> list[QuarantinedEntry]:
         """Return all rows, by table and commit-ts."""
-        kept = self._tables.quarantine
-        left = [column for name, column in kept.c.items() if name not in ("line", "key_columns", "written_columns")]
-        order = (kept.c.schema_name, kept.c.table_name, kept.c.commit_ts, kept.c.digest)
+        kept = self._tables.quarantine.c
+        return self._rows(true(), kept.schema_name, kept.table_name, kept.commit_ts, kept.digest)
+
+    def _rows(self, where: ColumnElement[bool], *order: ColumnElement[Any]) -> list[QuarantinedEntry]:
+        query = select(self._tables.quarantine).where(where).order_by(*order)
         return [
             QuarantinedEntry(
                 table_key=row.table_key,
@@ -141,8 +121,11 @@ class StoredQuarantine:
                 last_seen=str(row.last_seen),
                 retry_asked_by=row.retry_asked_by if row.retry_asked_at else "",
                 retry_answer=row.retry_answer or "",
+                key_columns=row.key_columns,
+                written_columns=row.written_columns,
+                line=row.line,
             )
-            for row in self._transactions.rows(select(*left).order_by(*order))
+            for row in self._transactions.rows(query, _DOING)
         ]
 
     def counts(self) -> Mapping[str, int]:

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Select, func, or_, select
-from sqlalchemy.dialects.mysql import insert
 
 from storage_consumer.checkpoint.structures import definition_of, record_of
-from storage_consumer.checkpoint.transactions import StateTransactions, name_in
-from storage_consumer.downstream.batches import batched
+from storage_consumer.checkpoint.transactions import StateTransactions, name_in, put_all
 from storage_consumer.downstream.state_tables import IDENTITY, same_statement
 from storage_consumer.errors import MalformedSchemaFile
 from storage_consumer.model import DdlId, TableDefinition, TableName
@@ -73,11 +71,8 @@ class StoredHistory:
                 self._kept = {tuple(row[:3]): row.digest for row in rows}
             known = self._kept
             new = [r for r in records if known.get(tuple(r[name] for name in IDENTITY)) != r["digest"]]
-            for some in batched(new, _BATCH):
-                statement = insert(table)
-                # A file that was rewritten under its name replaces what was read of it.
-                changed = {column.name: statement.inserted[column.name] for column in table.c}
-                connection.execute(statement.on_duplicate_key_update(**changed), some)
+            # A file that was rewritten under its name replaces what was read of it.
+            put_all(connection, table, new, _BATCH)
         # Only after the commit: a transaction that failed has stored nothing.
         known.update({tuple(r[name] for name in IDENTITY): r["digest"] for r in new})
 

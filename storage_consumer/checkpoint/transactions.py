@@ -5,21 +5,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Literal, TypeVar
 
 import pymysql.err
 from sqlalchemy import Column, Executable, Table, create_engine, func, select, text
+from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.engine import Connection, Row
 from sqlalchemy.exc import DBAPIError, NoResultFound
 from sqlalchemy.sql.elements import ColumnElement
 
 from storage_consumer.config.settings import Downstream
+from storage_consumer.downstream.batches import batched
 from storage_consumer.downstream.connection import Connection as Target
 from storage_consumer.downstream.connection import connect
 from storage_consumer.downstream.mysql_errors import LOCK_WAIT_TIMEOUT, gone, is_denied, number_of, translated
 from storage_consumer.downstream.rights import state_remedy
+from storage_consumer.downstream.session import fetched
 from storage_consumer.downstream.stale_connections import evict, mark
 from storage_consumer.downstream.state_tables import state_tables
 from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, StateGone, StorageConsumerError
@@ -80,11 +83,9 @@ class StateTransactions:
         # Others are unmarked: no owner of the lease waits for them, so none may end them.
         if self._role != "owner":
             return
-        with connection.cursor() as cursor:
-            cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT}")
-            cursor.execute("SELECT CONNECTION_ID()")
-            # By these ids `evict` knows which connections are not a former owner's.
-            self._ours.update(int(connection_id) for (connection_id,) in cursor.fetchall())
+        connection.query(f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT}")
+        # By these ids `evict` knows which connections are not a former owner's.
+        self._ours.update(int(connection_id) for (connection_id,) in fetched(connection, "SELECT CONNECTION_ID()"))
         with suppress(pymysql.err.MySQLError):  # before the first start there is no state schema
             mark(connection.query, self.schema)
 
@@ -177,6 +178,30 @@ class StateTransactions:
                     return connection.exec_driver_sql(statement)
 
             return bool(evict(run, self.schema, self._ours))
+
+
+def put_all(
+    connection: Connection,
+    table: Table,
+    rows: Iterable[Mapping[str, Any]],
+    most: int = CHUNK,
+    /,
+    **instead: Callable[[ColumnElement[Any], ColumnElement[Any]], ColumnElement[Any]],
+) -> None:
+    """Store rows under their primary keys, in statements of at most `most` rows.
+
+    `instead`: what a column of a row that exists is set to, by its old and its new value; without it, to the new one. A server assigns in the
+    order of the columns in `rows`, and what comes later sees it.
+    """
+    for some in batched(rows, most):
+        statement = insert(table)
+        changed = [
+            (name, instead[name](table.c[name], new) if name in instead else new)
+            for name in some[0]
+            for new in (statement.inserted[name],)
+            if not table.c[name].primary_key
+        ]
+        connection.execute(statement.on_duplicate_key_update(changed), some)
 
 
 def exists(connection: Connection, wanted: Table | Column[Any]) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
-from sqlalchemy import and_, delete, func, or_, select, true
+from sqlalchemy import and_, delete, func, or_, select
 from sqlalchemy.engine import Connection
 
 from storage_consumer.checkpoint.decisions import begun_statements, last_that_may_touch
@@ -159,30 +159,25 @@ def take_along(connection: Connection, tables: StateTables, step: DdlStep) -> No
 
 def _looked(tables: StateTables, table_key: str, rows: Callable[[Any], Sequence[Any]]) -> TableLook | None:
     feed, lease, progress, places = tables.feed.c, tables.lease.c, tables.tables.c, tables.targets.c
-    journal, notes, kept = tables.journal.c, tables.writes.c, tables.structures.c
-    loads = tables.loads.c
+    journal, notes, kept, loads = tables.journal.c, tables.writes.c, tables.structures.c, tables.loads.c
     is_loading = (loads.table_key == table_key) & (loads.phase == LoadPhase.LOADING)
-    ends = (func.count().label("n"), func.max(journal.started_at).label("s"), func.max(journal.finished_at).label("f"))
-    mark = select(*ends).select_from(tables.journal).subquery("mark")
-    counts = (
-        select(func.count()).select_from(tables.quarantine).where(tables.quarantine.c.table_key == table_key),
-        select(func.count()).select_from(tables.loads).where(is_loading),
-        select(func.max(notes.upto)).where(notes.table_key.in_((table_key, EVERY_TABLE))),
-    )
+    asked = {
+        "writer": select((lease.holder != "") & (lease.expires_at >= func.utc_timestamp(6))),
+        "noted": select(func.max(notes.upto)).where(notes.table_key.in_((table_key, EVERY_TABLE))),
+        "statements": select(func.count()).select_from(tables.journal),
+        "started": select(func.max(journal.started_at)),
+        "finished": select(func.max(journal.finished_at)),
+        "quarantined": select(func.count()).where(tables.quarantine.c.table_key == table_key),
+        "loading": select(func.count()).where(is_loading),
+    }
     query = select(
         *(progress.schema_name, progress.table_name, progress.state, progress.checkpoint, progress.follows),
         *(progress.error, places.target_schema, places.target_table, feed.checkpoint_running),
-        ((lease.holder != "") & (lease.expires_at >= func.utc_timestamp(6))).label("writer"),
-        *(mark.c[name] for name in "nsf"),
-        *(
-            each.scalar_subquery().label(name)
-            for name, each in zip(("quarantined", "loading", "noted"), counts, strict=True)
-        ),
+        *(each.scalar_subquery().label(name) for name, each in asked.items()),
     ).select_from(
-        tables.feed.join(tables.lease, true())
-        .join(mark, true())
-        .outerjoin(tables.tables, progress.table_key == table_key)
-        .outerjoin(tables.targets, places.table_key == table_key)
+        tables.feed.outerjoin(tables.tables, (progress.table_key == table_key) & (feed.id == 1)).outerjoin(
+            tables.targets, places.table_key == progress.table_key
+        )
     )
     found = rows(query)
     if not found:
@@ -204,7 +199,7 @@ def _looked(tables: StateTables, table_key: str, rows: Callable[[Any], Sequence[
         checkpoint=max(row.checkpoint or 0, row.checkpoint_running) if is_new or row.follows else row.checkpoint,
         noted=row.noted or 0,
         statement=last_that_may_touch(rows(begun_statements(tables, given_up=False)), name),
-        statements=f"{row.n} {row.s} {row.f}",
+        statements=f"{row.statements} {row.started} {row.finished}",
         quarantined=row.quarantined,
         is_loaded=not row.loading,
         writer=bool(row.writer),

@@ -14,7 +14,7 @@ from functools import partial
 
 from storage_consumer.apply.rows import RowStatements
 from storage_consumer.apply.transaction import FencedConnection
-from storage_consumer.checkpoint.quarantine import AskedEntry
+from storage_consumer.checkpoint.quarantine import QuarantinedEntry
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Upstream
 from storage_consumer.decode.wire_format import decode_line
@@ -69,9 +69,7 @@ class QuarantineRetries:
         names = {}
         for entry in asked:
             own = manager.tables.get(entry.table_key)
-            names[entry.table_key] = (
-                manager.selection.routes.target(own.name) if own else TableName(schema=entry.schema, table=entry.table)
-            )
+            names[entry.table_key] = manager.selection.routes.target(own.name) if own else entry.table
         there = context.target.describe({name.folded() for name in names.values()})
         with closing(FencedConnection(spec, self._password, 0)) as fenced:
             for entry in asked:
@@ -79,11 +77,11 @@ class QuarantineRetries:
         manager.quarantined.replace(self._state.quarantine.entries())
 
     def _retry(
-        self, context: RoundContext, fenced: FencedConnection, entry: AskedEntry, there: TargetTable | None
+        self, context: RoundContext, fenced: FencedConnection, entry: QuarantinedEntry, there: TargetTable | None
     ) -> None:
         """Write one row and remove its entry; if that is refused, the entry stays."""
         fields = {
-            "table": str(TableName(schema=entry.schema, table=entry.table)),
+            "table": str(entry.table),
             "key": entry.key,
             "commit_ts": entry.commit_ts,
         }
@@ -100,7 +98,7 @@ class QuarantineRetries:
         else:
             _log.info("row_retried", **fields)
 
-    def _write(self, fenced: FencedConnection, work: TablePlan, entry: AskedEntry) -> int:
+    def _write(self, fenced: FencedConnection, work: TablePlan, entry: QuarantinedEntry) -> int:
         """Write the row and remove its entry, in the running transaction; do nothing if an operator has dropped the entry."""
         literals = {"of": f"'{escape(entry.table_key)}'", "digests": f"'{entry.digest}'"}
         locked = {str(digest) for (digest,) in fenced.rows(fenced.spec.statements.lock_entries % literals)}
@@ -126,7 +124,7 @@ class QuarantineRetries:
         )
 
 
-def _work(context: RoundContext, entry: AskedEntry, there: TargetTable | None) -> TablePlan:
+def _work(context: RoundContext, entry: QuarantinedEntry, there: TargetTable | None) -> TablePlan:
     """Return what is needed to write the row of an entry; raise `NotReplicable` if it may not be written to its table as the table is now."""
     table = context.manager.tables.get(entry.table_key)
     if table is None or there is None or table.status.dropped or table.status.left_out:
@@ -162,7 +160,9 @@ def _work(context: RoundContext, entry: AskedEntry, there: TargetTable | None) -
     return work
 
 
-def _structure(context: RoundContext, entry: AskedEntry, table: TableConsumer) -> tuple[TableDefinition, Upstream]:
+def _structure(
+    context: RoundContext, entry: QuarantinedEntry, table: TableConsumer
+) -> tuple[TableDefinition, Upstream]:
     """Return the structure of an entry's row, and how its values are written; raise `NotReplicable` if the table has another one now."""
     # Rows go up to a statement that still waits, and statements before it have run.
     waiting = (ddl.step.version - 1 for ddl in context.manager.touches.pending() if table.key in ddl.touches)
@@ -181,7 +181,7 @@ def _structure(context: RoundContext, entry: AskedEntry, table: TableConsumer) -
     return current, upstream
 
 
-def _structure_of_copy(entry: AskedEntry, name: TableName) -> TableDefinition:
+def _structure_of_copy(entry: QuarantinedEntry, name: TableName) -> TableDefinition:
     """Return the structure of a row of a copy as its entry shows it: with columns of any length, so that each value is checked."""
     keyed = {part[0] for part in json.loads(entry.key_columns)[1:]}
     return TableDefinition(
