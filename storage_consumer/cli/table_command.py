@@ -10,9 +10,9 @@ from storage_consumer.cli.layout import message, table, wrapped
 from storage_consumer.cli.verbs_of_operators import TableFlags
 from storage_consumer.driver.lease_holder import user
 from storage_consumer.errors import ConfigError
-from storage_consumer.loading.proof import is_in_future
 from storage_consumer.model import TableName
 from storage_consumer.operating.session import Session
+from storage_consumer.plan.copy_proof import is_in_future
 from storage_consumer.plan.table_decisions import TableDecision, is_skipped, refusal
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import known, parsed

@@ -16,9 +16,9 @@ from storage_consumer.driver.ddl_prepare import described, prepared
 from storage_consumer.driver.loading import database_steps, refuse_unmade, statement_of, surroundings_of
 from storage_consumer.driver.remedies import load_command, table_command
 from storage_consumer.errors import ConfigError, TableError
-from storage_consumer.loading.proof import gap_proof, refused_future
 from storage_consumer.model import TableName
 from storage_consumer.plan.copies import Copies
+from storage_consumer.plan.copy_proof import gap_proof, refused_future
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.shared_names import refuse_shared_places

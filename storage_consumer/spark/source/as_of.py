@@ -22,7 +22,6 @@ from storage_consumer.feed.records import Structure
 from storage_consumer.feed.window import FeedFile, Window, structure_under
 from storage_consumer.frames.columns import array_of, arrow_type, digits_of
 from storage_consumer.frames.pieces import META, Asked, Piece, pieces
-from storage_consumer.loading.proof import gap_proof
 from storage_consumer.log_lines import tso_time
 from storage_consumer.model import (
     CommitRange,
@@ -36,6 +35,7 @@ from storage_consumer.model import (
     folded_name,
 )
 from storage_consumer.operating.opened_export import opened_export
+from storage_consumer.plan.copy_proof import gap_proof
 from storage_consumer.plan.steps import key_of
 from storage_consumer.spark.source.opening import at_worker, held_for_bucket, told
 from storage_consumer.spark.source.options import CORES, PARTITION_BYTES
