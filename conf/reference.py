@@ -20,8 +20,8 @@ sys.path.insert(
 
 from storage_consumer.cli.exit_codes import ENDINGS, ExitCode, code_of
 from storage_consumer.cli.verbs import RUN, VERBS
-from storage_consumer.config.option import ENVIRONMENT_PREFIX, GROUPS, OWN_TABLE, PRECEDENCE, Option
-from storage_consumer.config.options import OPTIONS
+from storage_consumer.config.option import ENVIRONMENT_PREFIX, OWN_TABLE, PRECEDENCE, Option
+from storage_consumer.config.options import GROUPS, OPTIONS
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
 from storage_consumer.doctor.checks import CHECKS
 from storage_consumer.doctor.findings import GROUPS as CHECK_GROUPS

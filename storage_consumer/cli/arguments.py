@@ -11,7 +11,7 @@ import shutil
 import textwrap
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from storage_consumer import __version__
 from storage_consumer.cli.exit_codes import listed
@@ -19,8 +19,8 @@ from storage_consumer.cli.layout import columns
 from storage_consumer.cli.screen import write
 from storage_consumer.cli.verb import Verb
 from storage_consumer.cli.verbs import PROGRAM, RUN, VERBS, verb_named
-from storage_consumer.config.option import GROUPS, OWN_TABLE, PRECEDENCE, Option
-from storage_consumer.config.options import BY_KEYWORD, OPTIONS
+from storage_consumer.config.option import OWN_TABLE, PRECEDENCE, Option
+from storage_consumer.config.options import GROUPS, OPTIONS
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
 
@@ -151,28 +151,16 @@ def asks_to_run(argv: Sequence[str]) -> bool:
     return not argv or argv[0].startswith("-") or argv[0] == "run"
 
 
-def said(argv: Sequence[str], *keywords: str) -> dict[str, object]:
-    """Return the values of some options in a command line that can't be parsed, by keyword."""
-    found: dict[str, object] = {}
-    # The empty word stands for the value that the last flag may lack.
-    words = [*_normalised(argv), ""]
-    flags = {flag: keyword for keyword in keywords for flag in flags_of(BY_KEYWORD[keyword])}
-    for word, following in pairwise(words):
-        flag, equals, value = word.partition("=")
-        if flag in flags:
-            found[flags[flag]] = value if equals else following
-    return found
-
-
-def color_said(argv: Sequence[str]) -> str:
-    """Return what a command line, even one that can't be parsed, says of colours; empty for nothing."""
+def said(argv: Sequence[str], *names: str) -> dict[str, str]:
+    """Return the values of some flags in a command line that can't be parsed, by keyword."""
     words = [f"-{word}" if _GO_FLAG.fullmatch(word) else word for word in argv]
-    color = ""
+    found: dict[str, str] = {}
+    # The empty word stands for the value that the last flag may lack.
     for word, following in pairwise([*words, ""]):
         flag, equals, value = word.partition("=")
-        if flag == "--color":
-            color = value if equals else following
-    return color
+        if flag.startswith("--") and flag[2:] in names:
+            found[flag[2:].replace("-", "_")] = value if equals else following
+    return found
 
 
 def version_text() -> str:
@@ -325,12 +313,10 @@ class _Once(argparse.Action):
 def _add(group: argparse._ActionsContainer, option: Option) -> None:
     # argparse formats its help by %.
     flags, text = flags_of(option), help_text(option).replace("%", "%%")
+    how: dict[str, Any] = {"nargs": "?", "const": "true"} if option.switch else {}
     if option.repeatable:
-        group.add_argument(*flags, dest=option.keyword, metavar=option.metavar, help=text, action="append")
-    elif option.switch:
-        group.add_argument(*flags, dest=option.keyword, metavar=option.metavar, help=text, nargs="?", const="true")
-    else:
-        group.add_argument(*flags, dest=option.keyword, metavar=option.metavar, help=text)
+        how = {"action": "append"}
+    group.add_argument(*flags, dest=option.keyword, metavar=option.metavar, help=text, **how)
 
 
 def help_text(option: Option) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from storage_consumer.cli import screen
 from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.failures import print_error
 from storage_consumer.cli.verbs import ChangesFlags
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import Loaded
@@ -27,7 +28,6 @@ from storage_consumer.feed.window import Contents, refuse_none
 from storage_consumer.operating.session import Session
 from storage_consumer.plan.table_words import parsed
 from storage_consumer.sql.tokens import quote
-from storage_consumer.telemetry import redact
 
 _FRAMES = {"sql": (render_sql.HEAD, ""), "undo-sql": (render_sql.UNDO_HEAD, render_sql.UNDO_FOOT)}
 """Format → what a script in it begins and ends with."""
@@ -55,9 +55,8 @@ def answer(own: ChangesFlags, session: Session) -> Answer:
     of_key = OfKey(key_values(own.key), upstream.protocol) if own.key else None
     wanted: Wanted = of_key or (lambda _: True)
     write = partial(screen.write, environ=session.environ, is_document=True)
-    complain = partial(_complain, environ=session.environ)
     if own.follow:
-        told = partial(_told_so_far, feed.contents, _Asked(own.table, low), complain)
+        told = partial(_told_so_far, feed.contents, _Asked(own.table, low))
         with suppress(KeyboardInterrupt):
             _print(
                 _framed(form, _followed(feed, low, wanted, _line(form, upstream), loaded.config.tuning, told)), write
@@ -67,7 +66,7 @@ def answer(own: ChangesFlags, session: Session) -> Answer:
     if own.table:
         refuse_none(feed.contents, own.table)
     if low >= feed.contents.checkpoint:
-        complain(_BEYOND.format(feed.contents.checkpoint))
+        print_error(_BEYOND.format(feed.contents.checkpoint))
     if form == "undo-sql":
         whole = Whole(of_key) if of_key else wanted
         events = feed.ordered(window, whole).events()
@@ -76,14 +75,10 @@ def answer(own: ChangesFlags, session: Session) -> Answer:
         lines = map(_line(form, upstream), feed.ordered(window, wanted).events())
     _print(_framed(form, lines), write)
     for warning in feed.contents.warnings:
-        complain(warning)
+        print_error(warning)
     if of_key is not None and not of_key.has_matched:
-        complain(_UNMATCHED.format(own.key))
+        print_error(_UNMATCHED.format(own.key))
     return Answer("")
-
-
-def _complain(text: str, environ: Mapping[str, str]) -> None:
-    screen.complain(f"storage-consumer: {redact(text)}", environ)
 
 
 def _line(form: str, upstream: Upstream) -> Callable[[Event], str]:
@@ -146,17 +141,17 @@ class _Asked:
     """How many of the bucket's warnings were told."""
 
 
-def _told_so_far(contents: Contents, asked: _Asked, complain: Callable[[str], None]) -> None:
+def _told_so_far(contents: Contents, asked: _Asked) -> None:
     """Tell what is odd about a bucket that is followed, each once; what is not there is missed as soon as it was looked at."""
     for warning in contents.warnings[asked.warnings :]:
-        complain(warning)
+        print_error(warning)
     asked.warnings = len(contents.warnings)
     if not contents.checkpoint:
         return
     if asked.table is not None and not contents.has_tables:
-        complain(_NOT_YET.format(asked.table))
+        print_error(_NOT_YET.format(asked.table))
     if asked.low >= contents.checkpoint:
-        complain(_BEYOND.format(contents.checkpoint))
+        print_error(_BEYOND.format(contents.checkpoint))
     asked.table, asked.low = None, -1
 
 

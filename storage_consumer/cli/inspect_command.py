@@ -118,34 +118,25 @@ def as_text(bucket: Bucket, asked: Asked = NOTHING) -> str:
 
 
 def _lines(bucket: Bucket, asked: Asked) -> Iterator[str]:
-    yield f"{bucket.place}"
-    yield from _line("layout", ", ".join(bucket.layouts) or "no schema file found")
-    yield from _line(
-        "written by",
-        f"{bucket.architecture} architecture"
-        if bucket.architecture != "not tellable"
-        else "TiCDC of either architecture",
-    )
+    def between(low: int, high: int) -> str:
+        return f"{low} to {high} ({_time(low)} to {_time(high)})"
+
+    either = "TiCDC of either architecture"
     widths = " and ".join(map(str, bucket.index_widths)) or "none"
-    yield from _line(
-        "file numbers", f"{widths} digits{', with the dispatcher in the name' if bucket.dispatchers else ''}"
-    )
-    yield from _line(
-        "objects",
-        f"{bucket.objects:,} ({data_size(bucket.size)}): {bucket.data_files:,} data files, {bucket.schema_files:,} schema files",
-    )
-    yield from _line(
-        "checkpoint", f"{bucket.checkpoint} ({_time(bucket.checkpoint)})" if bucket.checkpoint else "none yet"
-    )
+    files = f"{bucket.data_files:,} data files, {bucket.schema_files:,} schema files"
+    known = {
+        "layout": ", ".join(bucket.layouts) or "no schema file found",
+        "written by": either if bucket.architecture == "not tellable" else f"{bucket.architecture} architecture",
+        "file numbers": f"{widths} digits{', with the dispatcher in the name' if bucket.dispatchers else ''}",
+        "objects": f"{bucket.objects:,} ({data_size(bucket.size)}): {files}",
+        "checkpoint": f"{bucket.checkpoint} ({_time(bucket.checkpoint)})" if bucket.checkpoint else "none yet",
+    }
     if bucket.commit_ts:
-        low, high = bucket.commit_ts
-        yield from _line(
-            "rows",
-            f"commit ts {low} to {high} ({_time(low)} to {_time(high)}) in the {bucket.sampled} sampled files",
-        )
+        known["rows"] = f"commit ts {between(*bucket.commit_ts)} in the {bucket.sampled} sampled files"
     if bucket.versions:
-        low, high = bucket.versions
-        yield from _line("versions", f"{low} to {high} ({_time(low)} to {_time(high)}), of all paths")
+        known["versions"] = f"{between(*bucket.versions)}, of all paths"
+    yield bucket.place
+    yield from facts(known, _LABEL)
     yield ""
     yield from _settings(bucket)
     yield ""
@@ -254,10 +245,6 @@ def _shown(setting: Setting) -> str:
         return "?" if setting.is_missing else "-"
     # Quoted where it is empty or has a blank that nobody would see.
     return _flag(value) if isinstance(value, bool) or (value and not set(str(value)) & set("\r\n\t ")) else repr(value)
-
-
-def _line(label: str, text: str) -> Iterator[str]:
-    return facts({label: text}, _LABEL)
 
 
 def _time(ts: int) -> str | None:

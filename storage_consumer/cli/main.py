@@ -22,7 +22,6 @@ from storage_consumer.clock import SystemClock
 from storage_consumer.config.commands import run_command
 from storage_consumer.config.load import Loaded, load, with_files_read
 from storage_consumer.config.settings import Config
-from storage_consumer.config.sources import LogWish
 from storage_consumer.config.uris import secrets_in
 from storage_consumer.errors import Abandoned, ConfigError
 from storage_consumer.monitoring.on_halt import OnHalt, check_command
@@ -66,9 +65,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Register before anything is logged: a message about a wrong argument may quote it.
         telemetry.register_secret(secret)
     # Where the log goes has to be known even for a line that does not parse: the error is written there.
-    options: Mapping[str, object] = arguments.said(given, "log_level", "log_file", "log_format")
+    options: Mapping[str, object] = arguments.said(given, "log-level", "log-file", "log-format")
     verb = RUN if arguments.asks_to_run(given) else given[0]
-    screen.use_color(arguments.color_said(given))
+    screen.use_color(arguments.said(given, "color").get("color", ""))
     try:
         verb, parsed = arguments.parse(given)
         # Commands that show something print it; only `run` writes a log.
@@ -96,21 +95,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _configured(options: Mapping[str, object]) -> Loaded:
     """Return the settings of `run`, checked as far as nothing outside is touched, once its log is open."""
     loaded = load(options, os.environ)
-    program = loaded.program
-    _refuse_endless_limits(loaded)
-    check_command(program.on_halt)
-    telemetry.configure(level=program.log_level, file=program.log_file, style=program.log_format)
-    return loaded
-
-
-def _refuse_endless_limits(loaded: Loaded) -> None:
-    """Raise `ConfigError` for a limit of one round where rounds go on for ever."""
-    limits = loaded.config.limits
-    name = "max-files" if limits.max_files else "max-seconds"
+    limits, log = loaded.config.limits, loaded.program.log
     if (limits.max_files or limits.max_seconds) and not loaded.program.once:
+        name = "max-files" if limits.max_files else "max-seconds"
         raise ConfigError(
             f"--{name} ends a round, and without --once the next one follows: add --once, or leave it out"
         )
+    check_command(loaded.program.on_halt)
+    telemetry.configure(level=log.level, file=log.file, style=log.style)
+    return loaded
 
 
 def _answered(verb: str, options: Mapping[str, object]) -> int:
@@ -153,15 +146,15 @@ def _ended(loaded: Loaded, work: Callable[[], RoundSummary], stop: Stop) -> int:
     try:
         summary = _in_a_thread(work)
     except ConfigError as error:
-        return failures.told(error, _log_of(loaded), ExitCode.MISCONFIGURED)
+        return failures.told(error, loaded.program.log, ExitCode.MISCONFIGURED)
     except Abandoned:
         return _abandoned(asked=stop.abandoned.is_set())
     except Exception as error:  # noqa: BLE001 - the one place where an error of any kind becomes an exit code
         # After the second signal anything may break on the way out: the wish to end is the reason then.
-        return _abandoned(asked=True) if stop.abandoned.is_set() else failures.told_at_end(error, _log_of(loaded))
+        return _abandoned(asked=True) if stop.abandoned.is_set() else failures.told_at_end(error, loaded.program.log)
     code = exit_code(summary, once=loaded.program.once)
     if code == ExitCode.TABLES_STOPPED:
-        failures.told_of_tables(summary, _log_of(loaded))
+        failures.told_of_tables(summary, loaded.program.log)
     reason = code.name.lower()
     if code == ExitCode.DONE and summary.ended_early.startswith("max-"):
         reason = summary.ended_early
@@ -248,12 +241,6 @@ def _consumer(**options: Any) -> AbstractContextManager[Runnable]:
     from storage_consumer.api import Consumer  # noqa: PLC0415 - help and wrong settings need not wait for Spark's import
 
     return Consumer(**options)
-
-
-def _log_of(loaded: Loaded) -> LogWish:
-    """Return where the log of `run` goes."""
-    program = loaded.program
-    return LogWish(level=program.log_level, file=program.log_file, style=program.log_format)
 
 
 def _abandoned(*, asked: bool) -> int:

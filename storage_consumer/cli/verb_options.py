@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from storage_consumer.config import parsers
-from storage_consumer.config.option import Group, Option
+from storage_consumer.config.option import Option
 from storage_consumer.config.options import OPTIONS
 
 _OF_RUN = ("local-infile", "quarantine", "quarantine-limit")
 """Options about the target that only a run needs."""
 _LOG = ("log-file", "log-format")
-_BUCKET: tuple[Group, ...] = ("what is copied", "how TiCDC wrote the files")
+_BUCKET = ("what is copied", "how TiCDC wrote the files")
 
 
 def of_the_bucket(*more: str) -> tuple[Option, ...]:

@@ -12,7 +12,7 @@ from storage_consumer.cli.verb_options import (
 )
 from storage_consumer.config import parsers
 
-_NUMBER = parsers.integer(low=0, high=1 << 64)
+_NUMBER = parsers.integer(low=0, high=(1 << 64) - 1)
 
 
 class DdlFlags(FlagsWithJson):

@@ -10,55 +10,48 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from storage_consumer.config.format_options import FORMAT
 from storage_consumer.config.option import OWN_TABLE
 from storage_consumer.config.options import BY_KEYWORD, OPTIONS
 from storage_consumer.config.parsers import MAPPING, Document, did_you_mean
-from storage_consumer.config.printed_changefeed import (
-    format_parameters,
-    is_printed,
-    printed_changefeed,
-    printed_object,
-    put,
-)
+from storage_consumer.config.printed_changefeed import is_printed, printed_object, put, settings_of
 from storage_consumer.errors import ConfigError
 
 ANY: Mapping[str, object] = {"*": None}
 """A table whose keys are all accepted: it belongs to another kind of sink."""
 
 
-def _keys(*names: str) -> dict[str, object]:
-    return dict.fromkeys(names)
+def _keys(names: str) -> dict[str, object]:
+    return dict.fromkeys(names.split())
 
 
 _EVENT_FILTER = _keys(
-    *("matcher", "ignore-event", "ignore-sql", "ignore-insert-value-expr", "ignore-update-old-value-expr"),
-    *("ignore-update-new-value-expr", "ignore-delete-value-expr", "ignore-update-only-columns"),
+    "matcher ignore-event ignore-sql ignore-insert-value-expr "
+    "ignore-update-old-value-expr ignore-update-new-value-expr ignore-delete-value-expr "
+    "ignore-update-only-columns"
 )
-_DISPATCHER = _keys(
-    *("matcher", "dispatcher", "partition", "index", "columns", "topic", "target-schema", "target-table"),
-)
-_COLUMN_SELECTOR = _keys("matcher", "columns")
-_OLD_TABLE = _keys("db-name", "tbl-name")
+_DISPATCHER = _keys("matcher dispatcher partition index columns topic target-schema target-table")
+_COLUMN_SELECTOR = _keys("matcher columns")
+_OLD_TABLE = _keys("db-name tbl-name")
 _CSV = _keys(
-    *("delimiter", "quote", "null", "include-commit-ts", "binary-encoding-method", "output-old-value"),
-    *("output-handle-key", "output-field-header"),
+    "delimiter quote null include-commit-ts binary-encoding-method output-old-value "
+    "output-handle-key output-field-header"
 )
 _CLOUD_STORAGE = _keys(
-    *("worker-count", "flush-interval", "file-size", "spool-disk-quota", "spool-base-dir", "output-column-id"),
-    *("file-expiration-days", "file-cleanup-cron-spec", "flush-concurrency", "use-table-id-as-path"),
-    *("output-raw-change-event",),
+    "worker-count flush-interval file-size spool-disk-quota spool-base-dir "
+    "output-column-id file-expiration-days file-cleanup-cron-spec flush-concurrency "
+    "use-table-id-as-path output-raw-change-event"
 )
 _SINK: dict[str, object] = {
     **_keys(
-        *("protocol", "transaction-atomicity", "schema-registry", "encoder-concurrency"),
-        *("terminator", "date-separator", "enable-partition-separator", "file-index-digit", "enable-kafka-sink-v2"),
-        *("only-output-updated-columns", "delete-only-output-handle-key-columns", "content-compatible", "safe-mode"),
-        *("advance-timeout-in-sec", "send-bootstrap-interval-in-sec", "send-bootstrap-in-msg-count"),
-        *("send-bootstrap-to-all-partition", "send-all-bootstrap-at-start", "debezium-disable-schema"),
-        *("case-sensitive", "force-replicate"),
+        "protocol transaction-atomicity schema-registry encoder-concurrency terminator "
+        "date-separator enable-partition-separator file-index-digit enable-kafka-sink-v2 "
+        "only-output-updated-columns delete-only-output-handle-key-columns content-compatible "
+        "safe-mode advance-timeout-in-sec send-bootstrap-interval-in-sec "
+        "send-bootstrap-in-msg-count send-bootstrap-to-all-partition "
+        "send-all-bootstrap-at-start debezium-disable-schema case-sensitive force-replicate"
     ),
     "dispatchers": _DISPATCHER,
     "column-selectors": _COLUMN_SELECTOR,
@@ -67,21 +60,22 @@ _SINK: dict[str, object] = {
     **dict.fromkeys(
         ("kafka-config", "pulsar-config", "mysql-config", "iceberg-config", "open", "debezium", "simple"), ANY
     ),
-    "integrity": _keys("integrity-check-level", "corruption-handle-level"),
+    "integrity": _keys("integrity-check-level corruption-handle-level"),
 }
 _FILTER: dict[str, object] = {
-    **_keys("rules", "ignore-txn-start-ts", "ddl-allow-list", "do-dbs", "ignore-dbs"),
+    **_keys("rules ignore-txn-start-ts ddl-allow-list do-dbs ignore-dbs"),
     "event-filters": _EVENT_FILTER,
     "do-tables": _OLD_TABLE,
     "ignore-tables": _OLD_TABLE,
 }
 KNOWN: dict[str, object] = {
     **_keys(
-        *("performance-mode", "memory-quota", "case-sensitive", "force-replicate", "check-gc-safe-point"),
-        *("enable-old-value", "enable-sync-point", "enable-table-monitor", "ignore-ineligible-table", "bdr-mode"),
-        *("sync-point-interval", "sync-point-retention", "changefeed-error-stuck-duration", "sql-mode"),
-        *("enable-active-active", "active-active-progress-interval", "active-active-sync-stats-interval"),
-        *("event-collector-batch-count", "event-collector-batch-bytes"),
+        "performance-mode memory-quota case-sensitive force-replicate check-gc-safe-point "
+        "enable-old-value enable-sync-point enable-table-monitor ignore-ineligible-table "
+        "bdr-mode sync-point-interval sync-point-retention changefeed-error-stuck-duration "
+        "sql-mode enable-active-active active-active-progress-interval "
+        "active-active-sync-stats-interval event-collector-batch-count "
+        "event-collector-batch-bytes"
     ),
     "filter": _FILTER,
     "mounter": _keys("worker-num"),
@@ -89,23 +83,20 @@ KNOWN: dict[str, object] = {
     "consistent": ANY,
     "cyclic-replication": ANY,
     "scheduler": _keys(
-        *("type", "polling-time", "enable-table-across-nodes", "region-threshold", "write-key-threshold"),
-        *(
-            "region-per-span",
-            "region-count-per-span",
-            "scheduling-task-count-per-node",
-            "region-count-refresh-interval",
-        ),
-        *("enable-splittable-check", "force-split", "balance-score-threshold", "min-traffic-percentage"),
-        *("max-traffic-percentage", "add-table-batch-size"),
+        "type polling-time enable-table-across-nodes region-threshold write-key-threshold "
+        "region-per-span region-count-per-span scheduling-task-count-per-node "
+        "region-count-refresh-interval enable-splittable-check force-split "
+        "balance-score-threshold min-traffic-percentage max-traffic-percentage "
+        "add-table-batch-size"
     ),
-    "integrity": _keys("integrity-check-level", "corruption-handle-level"),
-    "synced-status": _keys("synced-check-interval", "checkpoint-interval"),
+    "integrity": _keys("integrity-check-level corruption-handle-level"),
+    "synced-status": _keys("synced-check-interval checkpoint-interval"),
     OWN_TABLE: {
         # An option that TiCDC's own part of the file gives has no second key here.
-        **_keys(*(option.name for option in OPTIONS if option.toml_key == f"{OWN_TABLE}.{option.name}"), "sink-uri"),
-        "filter": {**_keys("rules"), "event-filters": _keys("matcher", "ignore-event", "ignore-sql")},
-        "routes": _keys("matcher", "target-schema", "target-table"),
+        **dict.fromkeys(option.name for option in OPTIONS if option.toml_key == f"{OWN_TABLE}.{option.name}"),
+        "sink-uri": None,
+        "filter": {**_keys("rules"), "event-filters": _keys("matcher ignore-event ignore-sql")},
+        "routes": _keys("matcher target-schema target-table"),
         "load": _keys("start-ts"),
     },
 }
@@ -173,14 +164,14 @@ def read_document(config: object) -> Document:
 
 def _from_json(source: str, printed: Mapping[str, object]) -> Document:
     """Return a changefeed that TiCDC printed by the keys of a TOML file; raise `ConfigError` for one that does not write a bucket."""
-    changefeed = printed_changefeed(source, printed, KNOWN)
-    content: dict[str, Any] = {**changefeed.settings}
+    content, sink_uri, start_ts = settings_of(source, printed, KNOWN)
     # The sink URI beats the configuration, as in TiCDC.
-    for key, value in format_parameters(changefeed.sink_uri, _IN_SINK_URI).items():
-        put(content, key, value)
-    put(content, SINK_URI, changefeed.sink_uri)
-    if changefeed.start_ts:
-        put(content, START_TS, changefeed.start_ts)
+    for name, value in parse_qsl(urlsplit(sink_uri).query):
+        if key := _IN_SINK_URI.get(name.lower().replace("_", "-")):
+            put(content, key, value)
+    put(content, SINK_URI, sink_uri)
+    if start_ts:
+        put(content, START_TS, start_ts)
     return Document(source=source, content=content, printed=True)
 
 

@@ -16,50 +16,28 @@ from storage_consumer.config.settings import EventFilter, Route, Selecting
 from storage_consumer.config.table_filter import table_rules
 from storage_consumer.model import DdlKind
 
+_OTHER_NAMES: Mapping[DdlKind, str] = {
+    DdlKind.CREATE_SCHEMA: "create database",
+    DdlKind.DROP_SCHEMA: "drop database",
+    DdlKind.ALTER_SCHEMA: "modify schema charset and collate",
+    DdlKind.CREATE_TABLES: "create table",
+    DdlKind.RENAME_TABLES: "rename table",
+    DdlKind.MODIFY_TABLE_CHARSET: "modify table charset and collate",
+    DdlKind.ADD_PARTITION: "add table partition",
+    DdlKind.DROP_PARTITION: "drop table partition",
+    DdlKind.TRUNCATE_PARTITION: "truncate table partition",
+    DdlKind.EXCHANGE_PARTITION: "exchange table partition",
+    DdlKind.REORGANIZE_PARTITION: "reorganize table partition",
+    DdlKind.ALTER_PARTITIONING: "alter table partitioning",
+    DdlKind.REMOVE_PARTITIONING: "remove table partitioning",
+    DdlKind.ADD_COLUMNS: "add column",
+    DdlKind.DROP_COLUMNS: "drop column",
+    DdlKind.ADD_INDEX: "create index",
+    DdlKind.ALTER_TTL: "alter ttl info",
+    DdlKind.REMOVE_TTL: "alter ttl remove",
+}
 EVENTS: Mapping[int, str] = MappingProxyType(
-    {
-        DdlKind.CREATE_SCHEMA: "create database",
-        DdlKind.DROP_SCHEMA: "drop database",
-        DdlKind.ALTER_SCHEMA: "modify schema charset and collate",
-        DdlKind.CREATE_TABLE: "create table",
-        DdlKind.CREATE_TABLES: "create table",
-        DdlKind.DROP_TABLE: "drop table",
-        DdlKind.TRUNCATE_TABLE: "truncate table",
-        DdlKind.RENAME_TABLE: "rename table",
-        DdlKind.RENAME_TABLES: "rename table",
-        DdlKind.RECOVER_TABLE: "recover table",
-        DdlKind.MODIFY_TABLE_COMMENT: "modify table comment",
-        DdlKind.MODIFY_TABLE_CHARSET: "modify table charset and collate",
-        DdlKind.CREATE_VIEW: "create view",
-        DdlKind.DROP_VIEW: "drop view",
-        DdlKind.ADD_PARTITION: "add table partition",
-        DdlKind.DROP_PARTITION: "drop table partition",
-        DdlKind.TRUNCATE_PARTITION: "truncate table partition",
-        DdlKind.EXCHANGE_PARTITION: "exchange table partition",
-        DdlKind.REORGANIZE_PARTITION: "reorganize table partition",
-        DdlKind.ALTER_PARTITIONING: "alter table partitioning",
-        DdlKind.REMOVE_PARTITIONING: "remove table partitioning",
-        DdlKind.ADD_COLUMN: "add column",
-        DdlKind.ADD_COLUMNS: "add column",
-        DdlKind.DROP_COLUMN: "drop column",
-        DdlKind.DROP_COLUMNS: "drop column",
-        DdlKind.MODIFY_COLUMN: "modify column",
-        DdlKind.SET_DEFAULT_VALUE: "set default value",
-        DdlKind.REBASE_AUTO_ID: "rebase auto id",
-        DdlKind.ADD_PRIMARY_KEY: "add primary key",
-        DdlKind.DROP_PRIMARY_KEY: "drop primary key",
-        DdlKind.ADD_INDEX: "create index",
-        DdlKind.DROP_INDEX: "drop index",
-        DdlKind.RENAME_INDEX: "rename index",
-        DdlKind.ALTER_INDEX_VISIBILITY: "alter index visibility",
-        DdlKind.ALTER_TTL: "alter ttl info",
-        DdlKind.REMOVE_TTL: "alter ttl remove",
-        DdlKind.MULTI_SCHEMA_CHANGE: "multi schema change",
-        DdlKind.ADD_FOREIGN_KEY: "add foreign key",
-        DdlKind.DROP_FOREIGN_KEY: "drop foreign key",
-        DdlKind.ADD_FULLTEXT_INDEX: "add fulltext index",
-        DdlKind.CREATE_HYBRID_INDEX: "create hybrid index",
-    }
+    {kind: _OTHER_NAMES.get(kind, kind.name.lower().replace("_", " ")) for kind in DdlKind}
 )
 """TiDB's DDL action code → TiCDC's name of the event."""
 ALL_DDL, ALTER_TABLE = "all ddl", "alter table"
@@ -107,10 +85,19 @@ def event_filters(value: object) -> tuple[EventFilter, ...]:
     found = []
     for table in _tables(value):
         given = _texts(table, "matcher", "ignore-event", "ignore-sql")
-        for event in given["ignore-event"]:
-            _check_event(event)
+        for event in map(str.lower, given["ignore-event"]):
+            if event in _OF_ROWS:
+                raise ValueError(
+                    f"the event {event!r} concerns rows, which only TiCDC can leave out, when it writes: it belongs in the changefeed's "
+                    "[[filter.event-filters]]"
+                )
+            if event not in _KNOWN_EVENTS:
+                raise ValueError(f"there is no event {event!r}{did_you_mean(event, _KNOWN_EVENTS)}")
         for pattern in given["ignore-sql"]:
-            _check_expression(pattern)
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"the regular expression {pattern!r} cannot be read: {error}") from None
         # In TiCDC's own spelling, which statements are compared with.
         events = tuple(ALIASES.get(event.lower(), event.lower()) for event in given["ignore-event"])
         found.append(EventFilter(matcher=given["matcher"], ignore_event=events, ignore_sql=given["ignore-sql"]))
@@ -127,8 +114,9 @@ def routes(value: object) -> tuple[Route, ...]:
             raise ValueError(
                 f"the route of {', '.join(given['matcher'])} has neither `target-schema` nor `target-table`"
             )
-        for text in (schema, name):
-            _check_placeholders(text)
+        for placeholder in _PLACEHOLDER.findall(schema + name):
+            if placeholder not in ("{schema}", "{table}"):
+                raise ValueError(f"{placeholder} is not a placeholder; use {{schema}} or {{table}}")
         found.append(Route(matcher=given["matcher"], target_schema=schema, target_table=name))
     return tuple(found)
 
@@ -202,27 +190,3 @@ def _texts(table: Mapping[str, object], *keys: str) -> dict[str, tuple[str, ...]
         raise ValueError("`matcher` is missing: the rules that select the tables")
     table_rules(matcher)
     return found
-
-
-def _check_event(event: str) -> None:
-    if event.lower() in _OF_ROWS:
-        raise ValueError(
-            f"the event {event!r} concerns rows, which only TiCDC can leave out, when it writes: it belongs in the "
-            "changefeed's "
-            "[[filter.event-filters]]"
-        )
-    if event.lower() not in _KNOWN_EVENTS:
-        raise ValueError(f"there is no event {event!r}{did_you_mean(event.lower(), _KNOWN_EVENTS)}")
-
-
-def _check_expression(pattern: str) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"the regular expression {pattern!r} cannot be read: {error}") from None
-
-
-def _check_placeholders(text: str) -> None:
-    for placeholder in _PLACEHOLDER.findall(text):
-        if placeholder not in ("{schema}", "{table}"):
-            raise ValueError(f"{text!r}: {placeholder} is not a placeholder; use {{schema}} or {{table}}")

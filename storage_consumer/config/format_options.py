@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from storage_consumer.config import parsers
-from storage_consumer.config.option import Group, Option, switch
+from storage_consumer.config.option import Option, switch
 from storage_consumer.config.settings import CsvOptions
 
-_GROUP: Group = "how TiCDC wrote the files"
 _CSV = CsvOptions()
 INFERRED = "inferred from the bucket"
 """The shown default of settings that the program infers if they are not given."""
@@ -16,20 +13,18 @@ INFERRED = "inferred from the bucket"
 
 def _text(name: str, toml: str, default: str, help_text: str) -> Option:
     return Option(
-        name=name,
-        group=_GROUP,
-        help=help_text,
+        name,
+        help_text,
         parse=parsers.raw_text,
         default=default,
         shown_default=INFERRED,
         toml=toml,
-        # In the NULL marker a backslash is a backslash, as in TiCDC's default \N.
         escapes=name != "null",
     )
 
 
 def _csv_switch(name: str, help_text: str) -> Option:
-    return replace(switch(name, _GROUP, help_text, toml=f"sink.csv.{name}"), shown_default=INFERRED)
+    return switch(name, help_text, toml=f"sink.csv.{name}", shown_default=INFERRED)
 
 
 _CSV_OPTIONS = (
@@ -42,9 +37,8 @@ _CSV_OPTIONS = (
         "Whether CSV rows carry their commit-ts. They should; this is the changefeed's `[sink.csv] include-commit-ts`.",
     ),
     Option(
-        name="binary-encoding-method",
-        group=_GROUP,
-        help="How the bytes of binary columns are encoded in CSV.",
+        "binary-encoding-method",
+        "How the bytes of binary columns are encoded in CSV.",
         parse=parsers.choice("base64", "hex"),
         default=_CSV.binary_encoding,
         shown_default=INFERRED,
@@ -57,24 +51,20 @@ _CSV_OPTIONS = (
 )
 
 PROTOCOL = Option(
-    name="protocol",
-    group=_GROUP,
+    "protocol",
+    "Format of the data files.",
     parse=parsers.choice("csv", "canal-json"),
     default="csv",
     toml="sink.protocol",
     uri=("upstream", "protocol"),
     metavar="csv|canal-json",
     shown_default=INFERRED,
-    help="Format of the data files.",
 )
-EXTENSION = replace(
-    switch(
-        "enable-tidb-extension",
-        _GROUP,
-        "Whether canal-json messages carry `_tidb` with their commit-ts. They should; TiCDC's sink URI parameter.",
-        toml="sink.kafka-config.codec-config.enable-tidb-extension",
-        uri=("upstream", "enable-tidb-extension"),
-    ),
+EXTENSION = switch(
+    "enable-tidb-extension",
+    "Whether canal-json messages carry `_tidb` with their commit-ts. They should; TiCDC's sink URI parameter.",
+    toml="sink.kafka-config.codec-config.enable-tidb-extension",
+    uri=("upstream", "enable-tidb-extension"),
     shown_default=INFERRED,
 )
 CSV_OPTIONS: dict[str, str] = {
@@ -96,64 +86,55 @@ FORMAT: tuple[Option, ...] = (
     EXTENSION,
     switch(
         "allow-missing-commit-ts",
-        _GROUP,
         "Accept files whose rows do not say when they committed, with a weaker promise: between rounds the target "
         "may run ahead "
         "of its checkpoint, and tables without a key halt.",
     ),
     Option(
-        name="headerless-selectors",
-        group=_GROUP,
+        "headerless-selectors",
+        "Vouch that all CSV rows without a header line that lack columns, and are still to be read, were written under the "
+        "`[[sink.column-selectors]]` that are given. The error of a halted table has the name of these selectors; with others it no "
+        "longer counts.",
         parse=parsers.raw_text,
         default="",
         shown_default="none: a row that lacks columns halts its table unless its file names them",
         metavar="NAME",
-        help="Vouch that all CSV rows without a header line that lack columns, and are still to be read, were written under the "
-        "`[[sink.column-selectors]]` that are given. The error of a halted table has the name of these selectors; with others it no "
-        "longer counts.",
     ),
     Option(
-        name="date-separator",
-        group=_GROUP,
+        "date-separator",
+        "Which date directories the bucket has.",
         parse=parsers.choice("none", "year", "month", "day"),
         default=None,
         shown_default=INFERRED,
         toml="sink.date-separator",
         uri=("upstream", "date-separator"),
         metavar="none|year|month|day",
-        help="Which date directories the bucket has.",
     ),
-    replace(
-        switch(
-            "enable-partition-separator",
-            _GROUP,
-            "Whether each partition of a partitioned table has its own directory.",
-            default=True,
-            toml="sink.enable-partition-separator",
-            uri=("upstream", "enable-partition-separator"),
-        ),
+    switch(
+        "enable-partition-separator",
+        "Whether each partition of a partitioned table has its own directory.",
+        toml="sink.enable-partition-separator",
+        uri=("upstream", "enable-partition-separator"),
         default=None,
         shown_default=INFERRED,
     ),
     Option(
-        name="file-index-width",
-        group=_GROUP,
+        "file-index-width",
+        "Accepted for compatibility with the reference consumer; file numbers of any width are read.",
         parse=parsers.integer(low=0, high=1000),
         default=0,
         shown_default="any",
         toml="sink.file-index-digit",
         uri=("upstream", "file-index-digit"),
         metavar="DIGITS",
-        help="Accepted for compatibility with the reference consumer; file numbers of any width are read.",
     ),
     Option(
-        name="tz",
-        group=_GROUP,
+        "tz",
+        "Time zone of the TiCDC servers, in which TIMESTAMP values are written: UTC, Asia/Shanghai, +08:00, or System "
+        "for this host's zone. Nothing in the bucket shows it, and a wrong one shifts every TIMESTAMP.",
         parse=parsers.time_zone,
         shown_default="none: needed for TIMESTAMP columns",
         uri=("downstream", "time-zone"),
         metavar="ZONE",
-        help="Time zone of the TiCDC servers, in which TIMESTAMP values are written: UTC, Asia/Shanghai, +08:00, or System "
-        "for this host's zone. Nothing in the bucket shows it, and a wrong one shifts every TIMESTAMP.",
     ),
 )

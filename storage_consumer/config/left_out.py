@@ -35,16 +35,14 @@ def _of(document: Document) -> Iterator[LeftOut]:
         yield LeftOut(matcher=("*.*",), what=f"ignore-txn-start-ts of [filter] in {document.source}")
     entries = filters.get("event-filters")
     for entry in entries if isinstance(entries, list) else ():
-        what = [*_events(entry), *(key for key in _EXPRESSIONS if entry.get(key))] if isinstance(entry, Mapping) else []
+        if not isinstance(entry, Mapping):
+            continue
+        events = [repr(event) for event in _texts(entry.get("ignore-event")) if event.strip().lower() in _EVENTS]
+        what = [f"ignore-event {', '.join(events)}"] if events else []
+        what += [key for key in _EXPRESSIONS if entry.get(key)]
         if what:
             named = f"{', '.join(what)} of [[filter.event-filters]] in {document.source}"
             yield LeftOut(matcher=_texts(entry.get("matcher")), what=named)
-
-
-def _events(entry: Mapping[str, object]) -> Iterator[str]:
-    found = [event for event in _texts(entry.get("ignore-event")) if event.strip().lower() in _EVENTS]
-    if found:
-        yield f"ignore-event {', '.join(map(repr, found))}"
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,7 +30,7 @@ from storage_consumer.config.settings import (
     Tuning,
     Upstream,
 )
-from storage_consumer.config.sources import Sources, known_options
+from storage_consumer.config.sources import LogWish, Sources, known_options
 from storage_consumer.config.stores import environment_secrets
 from storage_consumer.config.table_filter import CarriedColumns
 from storage_consumer.config.upstream import (
@@ -46,18 +46,13 @@ from storage_consumer.config.uris import UNNEEDED, Uri, default_port, mask_uri, 
 from storage_consumer.errors import ConfigError
 from storage_consumer.telemetry import register_secret
 
-__all__ = ["Loaded", "Program", "load", "mask_uri", "with_files_read"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """How the program behaves, as opposed to what it does; of no meaning to the library."""
 
     once: bool = False
-    log_level: str = "info"
-    log_file: str = ""
-    """Path of the log; empty: standard error."""
-    log_format: str = "text"
+    log: LogWish = field(default_factory=LogWish)
     progress: bool = True
     on_halt: tuple[str, ...] = ()
     """The words of the command to run when a table halts."""
@@ -116,11 +111,20 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
     downstream = _downstream(sources, time_zone)
     # The fields of `Tuning` and `Monitoring` have the names of their options, so a new one needs no line here.
     tuning = Tuning(**sources.values(*Tuning.__slots__))
-    program = _program(sources)
+    program = Program(
+        **sources.values("once", "on_halt"),
+        progress=not sources.find("no_progress").value,
+        log=LogWish(*sources.values("log_level", "log_file", "log_format").values()),
+    )
     secrets = Secrets(
         password=_password(sources) if target else "",
         **store_secrets(sources.upstream),
     )
+    source = None
+    if target and (uri := sources.find("source").value):
+        variable = BY_KEYWORD["source_password"].environment
+        password = {variable: sources.find("source_password").value}
+        source = load_source(uri, sources.find("source_password_file").value or None, password, downstream)
     # Also what the stores' own clients take from the environment: their errors may quote it.
     _hide(*secrets.texts(), *environment_secrets(environ))
     return Loaded(
@@ -139,7 +143,7 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
         notices=(*notices, *_notices(sources)),
         origins=origins,
         raw_updates=raw_updates,
-        source=_source(sources, downstream) if target else None,
+        source=source,
     )
 
 
@@ -183,8 +187,8 @@ def load_source(
     scheme = uri.partition(":")[0].lower().removesuffix("+ssl")
     if scheme != "tidb" and not frozen:
         raise ConfigError(
-            "--source must be a TiDB (tidb://user@host:4000/), which can be read as of a commit-ts; another server only with "
-            "--frozen, by which you promise that nothing writes to it meanwhile"
+            "--source must be a TiDB (tidb://user@host:4000/), which can be read as of a commit-ts; `verify` takes another "
+            "server with --frozen, by which you promise that nothing writes to it meanwhile"
         )
     options = {
         "downstream_uri": uri,
@@ -210,7 +214,7 @@ def load_carried(options: Mapping[str, object], environ: Mapping[str, str]) -> C
 
 
 def _time_zone(sources: Sources) -> tuple[str, list[str]]:
-    given = sources.find(BY_KEYWORD["tz"])
+    given = sources.find("tz")
     if given.value != "System":
         return str(given.value), []
     try:
@@ -245,7 +249,7 @@ def _downstream(sources: Sources, time_zone: str) -> Downstream:
         raise uri.error("`allow-unverified-server` has no effect if TLS verifies the server: remove one of them")
     # Whole paths: messages name them in commands that are pasted elsewhere than where this runs.
     files = {name: str(Path(given[name]).absolute()) for name in ("ssl_ca", "ssl_cert", "ssl_key") if given[name]}
-    password_file = str(sources.find(BY_KEYWORD["downstream_password_file"]).value)
+    password_file = str(sources.find("downstream_password_file").value)
     return Downstream(
         host=uri.host,
         port=uri.port or default_port(uri),
@@ -262,10 +266,8 @@ def _downstream(sources: Sources, time_zone: str) -> Downstream:
 
 def _selecting(sources: Sources, state_schema: str) -> Selecting:
     """Return our own filter and routes; raise `ConfigError` if they name a database that the target reserves."""
-    filtered, routed = sources.find(BY_KEYWORD["filter"]), sources.find(BY_KEYWORD["route"])
-    selecting = Selecting(
-        rules=filtered.value, event_filters=sources.find(BY_KEYWORD["event_filter"]).value, routes=routed.value
-    )
+    filtered, routed = sources.find("filter"), sources.find("route")
+    selecting = Selecting(rules=filtered.value, event_filters=sources.find("event_filter").value, routes=routed.value)
     if fault := routed_to_reserved(selecting, Reserved(state_schema=state_schema)):
         raise ConfigError(f"{routed.origin}: {fault}")
     if fault := taken_from_reserved(selecting, Reserved(state_schema=state_schema)):
@@ -286,7 +288,12 @@ def _loading(sources: Sources) -> Loading:
             "--no-copy says that the feed begins without a copy, and --dump or --source gives it one: give one of them"
         )
     if given["source"]:
-        dump = dump or _beside(sources)
+        bucket = sources.upstream
+        if not dump and not bucket.path.rstrip("/"):
+            raise ConfigError(
+                "--source: the changefeed has the whole bucket: name the folder for the export with --dump, in another bucket"
+            )
+        dump = dump or f"{bucket.scheme}://{bucket.host}{quote(bucket.path.rstrip('/'))}-copy"
         if foreign := sorted(OF_DUMPLING & parse_export(dump).parameters.keys()):
             raise ConfigError(
                 f"--dump: {', '.join(foreign)}: these say how Dumpling wrote files, and --source writes them in its own way"
@@ -297,7 +304,7 @@ def _loading(sources: Sources) -> Loading:
                 "give its files these names, and begin with --dump"
             )
     rules = sources.settings.get("filter.rules", ([], ""))[0]
-    start = sources.find(BY_KEYWORD["start_ts"])
+    start = sources.find("start_ts")
     # Who gives it by hand says what the target has; a printed changefeed has it in any case.
     printed = any(document.printed and start.origin.startswith(document.source) for document in sources.documents)
     return Loading(
@@ -309,48 +316,21 @@ def _loading(sources: Sources) -> Loading:
     )
 
 
-def _beside(sources: Sources) -> str:
-    """Return the URI of a folder beside the bucket's prefix; raise `ConfigError` where there is nothing beside it."""
-    upstream = sources.upstream
-    prefix = upstream.path.rstrip("/")
-    if not prefix:
-        raise ConfigError(
-            "--source: the changefeed has the whole bucket: name the folder for the export with --dump, in another bucket"
-        )
-    return f"{upstream.scheme}://{upstream.host}{quote(prefix)}-copy"
-
-
-def _source(sources: Sources, downstream: Downstream) -> Server | None:
-    """Return the server of which an export is made, see `load_source`; None for none."""
-    given = sources.values("source", "source_password_file", "source_password")
-    if not given["source"]:
-        return None
-    if not given["source"].lower().startswith(("tidb://", "tidb+ssl://")):
-        raise ConfigError("--source must be a TiDB (tidb://user@host:4000/), which can be read as of a commit-ts")
-    return load_source(
-        given["source"],
-        given["source_password_file"] or None,
-        {BY_KEYWORD["source_password"].environment: given["source_password"]},
-        downstream,
-    )
-
-
 def _password(sources: Sources) -> str:
     """Return the password: from keyword or flag, else the URI, else the environment, else another URI, else the file that environment or TOML name."""
-    given, file = BY_KEYWORD["downstream_password"], BY_KEYWORD["downstream_password_file"]
+    file, environment = sources.find("downstream_password_file"), BY_KEYWORD["downstream_password"].environment
     # The caller's own words first: a flag that names a file outranks the password in the URI.
-    for keyword in (given.keyword, file.keyword):
-        if sources.options.get(keyword) is not None:
-            found = sources.find(BY_KEYWORD[keyword])
-            return str(found.value) if keyword == given.keyword else password_in(found.value, found.origin)
+    if sources.options.get("downstream_password") is not None:
+        return str(sources.find("downstream_password").value)
+    if sources.options.get("downstream_password_file") is not None:
+        return password_in(file.value, file.origin)
     if sources.downstream is not None and sources.downstream.password is not None:
         return sources.downstream.password
-    if given.environment in sources.environ:
-        return sources.environ[given.environment]
+    if environment in sources.environ:
+        return sources.environ[environment]
     if (password := _password_in_uri(sources)[0]) is not None:
         return password
-    found = sources.find(file)
-    return password_in(found.value, found.origin) if found.value else ""
+    return password_in(file.value, file.origin) if file.value else ""
 
 
 def _password_in_uri(sources: Sources) -> tuple[str | None, str]:
@@ -358,7 +338,7 @@ def _password_in_uri(sources: Sources) -> tuple[str | None, str]:
 
     So a command may name the account, and leave the password where it is.
     """
-    for text, origin in sources.candidates(BY_KEYWORD["downstream_uri"]):
+    for text, origin in sources.candidates("downstream_uri"):
         with suppress(ConfigError):
             uri = parse_downstream(str(text or ""))
             if uri.password is not None and _account(uri) == _account(sources.downstream):
@@ -366,10 +346,8 @@ def _password_in_uri(sources: Sources) -> tuple[str | None, str]:
     return None, ""
 
 
-def _account(uri: Uri | None) -> tuple[str, ...]:
-    return (
-        (uri.user, uri.host, str(uri.port or default_port(uri)), uri.parameters.get("unix-socket", "")) if uri else ()
-    )
+def _account(uri: Uri | None) -> tuple[object, ...]:
+    return (uri.user, uri.host, uri.port or default_port(uri), uri.parameters.get("unix-socket")) if uri else ()
 
 
 def _files_with_password(sources: Sources) -> tuple[str, ...]:
@@ -378,65 +356,50 @@ def _files_with_password(sources: Sources) -> tuple[str, ...]:
     return tuple(str(Path(file).expanduser().absolute()) for file in files if Path(file).expanduser().is_file())
 
 
-def _program(sources: Sources) -> Program:
-    given = sources.values("once", "log_level", "log_file", "log_format", "on_halt")
-    return Program(**given, progress=not sources.find(BY_KEYWORD["no_progress"]).value)
-
-
-def _notices(sources: Sources) -> list[str]:
-    notices: list[str] = []
+def _notices(sources: Sources) -> Iterator[str]:
     uri = sources.downstream
     if uri is not None and not uri.port and "unix-socket" not in uri.parameters:
-        notices.append(f"--downstream-uri has no port: {default_port(uri)} is used")
+        yield f"--downstream-uri has no port: {default_port(uri)} is used"
     for found in filter(None, (sources.upstream, sources.downstream)):
-        idle = sorted(name for name in found.parameters if name in UNNEEDED[found.side])
-        if idle:
-            notices.append(f"--{found.side}-uri: accepted, without effect here: {', '.join(idle)}")
-    if sources.find(BY_KEYWORD["file_index_width"]).origin:
-        notices.append("file-index-width, file-index-digit: accepted; file numbers of any width are read")
-    if sources.find(BY_KEYWORD["enable_profiling"]).value:
-        notices.append("--enable-profiling: accepted; no profiling port is opened")
-    if sources.find(BY_KEYWORD["source"]).value and not (sources.documents or sources.find(BY_KEYWORD["filter"]).value):
-        notices.append(
-            "--source: without --config of the changefeed, or --filter, tables that the changefeed leaves out are exported too, and nothing will ever change them"
+        if idle := sorted(found.parameters.keys() & UNNEEDED[found.side]):
+            yield f"--{found.side}-uri: accepted, without effect here: {', '.join(idle)}"
+    if sources.find("file_index_width").origin:
+        yield "file-index-width, file-index-digit: accepted; file numbers of any width are read"
+    if sources.find("enable_profiling").value:
+        yield "--enable-profiling: accepted; no profiling port is opened"
+    if sources.find("source").value and not (sources.documents or sources.find("filter").value):
+        yield (
+            "--source: without --config of the changefeed, or --filter, tables that the changefeed leaves out are exported too, and "
+            "nothing will ever change them"
         )
-    notices += _file_notices(sources)
+    yield from _file_notices(sources)
     for name in sorted(sources.environ):
         # A misspelt variable has no effect, and nothing else would show that.
         if name.startswith(ENVIRONMENT_PREFIX) and name not in BY_ENVIRONMENT:
-            notices.append(f"environment variable {name} is not known{did_you_mean(name, BY_ENVIRONMENT)}")
-    return notices
+            yield f"environment variable {name} is not known{did_you_mean(name, BY_ENVIRONMENT)}"
 
 
-def _file_notices(sources: Sources) -> list[str]:
+def _file_notices(sources: Sources) -> Iterator[str]:
     # Whatever is neither read here nor shown by the files themselves has no effect, and that is said.
     used = {option.toml_key for option in OPTIONS}
     used |= {refusal.key for refusal in changefeed.REFUSALS} | changefeed.OF_THE_WRITER | changefeed.SELECTORS
-    notices: list[str] = []
     for document in sources.documents:
         keys = dict(changefeed.leaves(document.content))
-        days = keys.get("sink.cloud-storage-config.file-expiration-days")
-        if days:
-            notices.append(
-                f"{document.source}: TiCDC deletes files after {days} days, whether they were read by then or not"
-            )
+        if days := keys.get("sink.cloud-storage-config.file-expiration-days"):
+            yield f"{document.source}: TiCDC deletes files after {days} days, whether they were read by then or not"
         # The default rules take every table.
         filters = sorted(key for key in keys if key.startswith("filter.") and keys[key] not in ("", [], ["*.*"]))
         if filters:
-            notices.append(
-                f"{document.source}: {', '.join(filters)}: TiCDC applied them when it wrote; not applied again"
-            )
+            yield f"{document.source}: {', '.join(filters)}: TiCDC applied them when it wrote; not applied again"
         if changefeed.routed_by_ticdc(document):
-            notices.append(
-                f"{document.source}: target-schema, target-table of [[sink.dispatchers]]: the bucket has the new names; not applied again"
-            )
+            what = "target-schema, target-table of [[sink.dispatchers]]"
+            yield f"{document.source}: {what}: the bucket has the new names; not applied again"
         idle = sorted(key for key in keys if key not in used and not key.startswith(("filter.", f"{OWN_TABLE}.")))
         # A printed changefeed has every setting, whether or not anybody chose it.
         if idle and not document.printed:
-            notices.append(f"{document.source}: accepted, without effect here: {', '.join(idle)}")
+            yield f"{document.source}: accepted, without effect here: {', '.join(idle)}"
         if document.source in sources.elsewhere:
-            notices.append(
+            yield (
                 f"{document.source}: its changefeed writes to another place than --upstream-uri names. Its settings are taken, but its "
                 "start_ts is not: give --start-ts if the bucket is the same"
             )
-    return notices

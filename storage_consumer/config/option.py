@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal
 
 from storage_consumer.config import parsers
 from storage_consumer.config.parsers import Parser
@@ -14,29 +14,18 @@ OWN_TABLE = "consumer"
 
 PRECEDENCE = "flag or keyword, then URI parameter, then environment variable, then TOML file, then default"
 
-Group = Literal[
-    "what is copied",
-    "which tables, and under which names",
-    "the copy before the changes",
-    "how TiCDC wrote the files",
-    "the target",
-    "pace and patience",
-    "Spark",
-    "monitoring",
-    "the program",
-]
-GROUPS: tuple[Group, ...] = get_args(Group)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Option:
     """One option, under all its names."""
 
     name: str
     """The flag without leading dashes: ``flush-interval``."""
-    group: Group
     help: str
     """One or two sentences: what the value means, with its unit."""
+    _: KW_ONLY
+    group: str = ""
+    """Its heading, by the table of all options."""
     parse: Parser = parsers.text
     default: object = ""
     """The value (already parsed) if none is given."""
@@ -86,24 +75,7 @@ class Option:
         return (self.keyword, *(alias.replace("-", "_") for alias in self.aliases))
 
 
-def switch(
-    name: str,
-    group: Group,
-    help_text: str,
-    *,
-    default: bool = False,
-    toml: str | None = None,
-    uri: tuple[Literal["upstream", "downstream"], str] | None = None,
-) -> Option:
-    """Return an option that is true or false, and true if it is given without a value."""
-    return Option(
-        name=name,
-        group=group,
-        help=help_text,
-        parse=parsers.boolean,
-        default=default,
-        switch=True,
-        metavar="BOOL",
-        toml=toml,
-        uri=uri,
-    )
+def switch(name: str, help_text: str, **more: Any) -> Option:
+    """Return an option that is true or false, and true if it is given without a value. `more`: further fields."""
+    fields: dict[str, Any] = {"default": False, "parse": parsers.boolean, "switch": True, "metavar": "BOOL"}
+    return Option(name, help_text, **(fields | more))

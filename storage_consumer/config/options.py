@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import replace
 
 from storage_consumer.config import filter_and_routes, parsers
 from storage_consumer.config.format_options import FORMAT
@@ -16,15 +16,13 @@ _DOWNSTREAM_STATE_SCHEMA = Downstream().state_schema
 
 
 def _certificate(name: str, help_text: str) -> Option:
-    uri: tuple[Literal["downstream"], str] = ("downstream", name)
-    return Option(name=name, group="the target", help=help_text, parse=parsers.path, metavar="FILE", uri=uri)
+    return Option(name, help_text, parse=parsers.path, metavar="FILE", uri=("downstream", name))
 
 
 def _pace(name: str, seconds: float, help_text: str, *, low: float = 0.0) -> Option:
     return Option(
-        name=name,
-        group="pace and patience",
-        help=help_text,
+        name,
+        help_text,
         parse=parsers.duration(low=low),
         default=seconds,
         shown_default=f"{seconds:g}s",
@@ -34,169 +32,153 @@ def _pace(name: str, seconds: float, help_text: str, *, low: float = 0.0) -> Opt
 
 _WHAT = (
     Option(
-        name="upstream-uri",
+        "upstream-uri",
+        "The bucket: file:///dir, s3://bucket/prefix, gcs://bucket/prefix or azure://container/prefix. TiCDC's --sink-uri fits unchanged, parameters included.",
         aliases=("sink-uri",),
-        group="what is copied",
         metavar="URI",
-        help="The bucket: file:///dir, s3://bucket/prefix, gcs://bucket/prefix or azure://container/prefix. TiCDC's --sink-uri fits unchanged, parameters included.",
     ),
     Option(
-        name="downstream-uri",
-        group="what is copied",
+        "downstream-uri",
+        "The target: mysql://user@host:3306/, also tidb:// and mariadb://, and +ssl of each.",
         metavar="URI",
-        help="The target: mysql://user@host:3306/, also tidb:// and mariadb://, and +ssl of each.",
     ),
     Option(
-        name="config",
-        group="what is copied",
+        "config",
+        "TOML file: the changefeed's own, unchanged, and/or one with our [consumer] table. It may also be what `cdc cli changefeed "
+        "create` or `query` printed. May be given several times; "
+        "a later file overrides an earlier one. (The environment variable separates several files by ':'.)",
         metavar="FILE",
         toml="",
         parse=parsers.config_paths,
         default=None,
         shown_default="none",
         repeatable=True,
-        help="TOML file: the changefeed's own, unchanged, and/or one with our [consumer] table. It may also be what `cdc cli changefeed "
-        "create` or `query` printed. May be given several times; "
-        "a later file overrides an earlier one. (The environment variable separates several files by ':'.)",
     ),
 )
 
 _SELECTING = (
     Option(
-        name="filter",
-        group="which tables, and under which names",
+        "filter",
+        "Which tables to replicate: a rule of TiCDC's table filter, such as 'shop.*' or '!shop.items'. May be "
+        "given several times; the last one that matches a table decides. (The environment variable takes one per "
+        "line, or a TOML array.)",
         metavar="RULE",
         parse=filter_and_routes.rules,
         default=(),
         shown_default="every table",
         toml=f"{OWN_TABLE}.filter.rules",
         repeatable=True,
-        help="Which tables to replicate: a rule of TiCDC's table filter, such as 'shop.*' or '!shop.items'. May be "
-        "given several times; the last one that matches a table decides. (The environment variable takes one per "
-        "line, or a TOML array.)",
     ),
     Option(
-        name="event-filter",
-        group="which tables, and under which names",
+        "event-filter",
+        "Which statements not to run, as an inline table of TOML with `matcher` and `ignore-event` or "
+        "`ignore-sql`: "
+        '\'{matcher = ["shop.*"], ignore-event = ["drop table"]}\'. May be given several times.',
         metavar="TABLE",
         parse=filter_and_routes.event_filters,
         default=(),
         shown_default="none",
         toml=f"{OWN_TABLE}.filter.event-filters",
         repeatable=True,
-        help="Which statements not to run, as an inline table of TOML with `matcher` and `ignore-event` or "
-        "`ignore-sql`: "
-        '\'{matcher = ["shop.*"], ignore-event = ["drop table"]}\'. May be given several times.',
     ),
     Option(
-        name="route",
-        group="which tables, and under which names",
+        "route",
+        "What tables are called in the target, as an inline table of TOML with `matcher` and `target-schema` or "
+        "`target-table`: "
+        '\'{matcher = ["shop.*"], target-schema = "copy", target-table = "{table}_old"}\'. May be given several times; the first '
+        "one that matches a table applies.",
         metavar="TABLE",
         parse=filter_and_routes.routes,
         default=(),
         shown_default="none",
         toml=f"{OWN_TABLE}.routes",
         repeatable=True,
-        help="What tables are called in the target, as an inline table of TOML with `matcher` and `target-schema` or "
-        "`target-table`: "
-        '\'{matcher = ["shop.*"], target-schema = "copy", target-table = "{table}_old"}\'. May be given several times; the first '
-        "one that matches a table applies.",
     ),
 )
 
 _COPY = (
     Option(
-        name="start-ts",
-        group="the copy before the changes",
+        "start-ts",
+        "The changefeed's start-ts: a TSO, or a time with its zone, such as 2026-11-23T10:00:00Z. The bucket "
+        "holds the changes after it, and none from before: a new feed says so, since a source that had rows by then needs a copy too. "
+        "Given by hand without --dump it says --no-copy as well.",
         parse=parsers.instant,
         default=Loading().start_ts,
         shown_default="what the changefeed's JSON in --config says, else unknown",
         toml=f"{OWN_TABLE}.load.start-ts",
         metavar="TSO|TIME",
-        help="The changefeed's start-ts: a TSO, or a time with its zone, such as 2026-11-23T10:00:00Z. The bucket "
-        "holds the changes after it, and none from before: a new feed says so, since a source that had rows by then needs a copy too. "
-        "Given by hand without --dump it says --no-copy as well.",
     ),
     Option(
-        name="dump",
-        group="the copy before the changes",
+        "dump",
+        "An export of the source by Dumpling or mydumper, which a new feed loads before it applies changes: file:///dir, s3://bucket/prefix, "
+        "gcs:// or azure://, read with the bucket's credentials. Options of Dumpling that change what its files mean are its parameters: "
+        "'s3://bucket/full?escape-backslash=false&csv-separator=|'. A feed that has begun keeps the copy that it began with.",
         toml=f"{OWN_TABLE}.load.dump",
         metavar="URI",
         shown_default="none: the target has what the source had at start-ts",
-        help="An export of the source by Dumpling or mydumper, which a new feed loads before it applies changes: file:///dir, s3://bucket/prefix, "
-        "gcs:// or azure://, read with the bucket's credentials. Options of Dumpling that change what its files mean are its parameters: "
-        "'s3://bucket/full?escape-backslash=false&csv-separator=|'. A feed that has begun keeps the copy that it began with.",
     ),
     Option(
-        name="dump-tz",
-        group="the copy before the changes",
+        "dump-tz",
+        "Time zone of the TIMESTAMP values in the export: that of the server's `time_zone` when Dumpling ran, if it was given none.",
         parse=parsers.time_zone,
         toml=f"{OWN_TABLE}.load.dump-tz",
         metavar="ZONE",
         shown_default="what its SQL files say: needed for TIMESTAMP columns else",
-        help="Time zone of the TIMESTAMP values in the export: that of the server's `time_zone` when Dumpling ran, if it was given none.",
     ),
     Option(
-        name="source",
-        group="the copy before the changes",
+        "source",
+        "The TiDB that the changefeed reads, as tidb://USER@HOST:4000/. A new feed exports all of its tables as of one TSO into a new folder below "
+        "--dump, or beside the bucket's prefix, and begins with that. It takes SELECT and SHOW VIEW on the source, and no Dumpling; nothing is locked there. "
+        "With --config of the changefeed, its filter counts.",
         toml=f"{OWN_TABLE}.load.source",
         metavar="URI",
         shown_default="none: nothing is exported",
-        help="The TiDB that the changefeed reads, as tidb://USER@HOST:4000/. A new feed exports all of its tables as of one TSO into a new folder below "
-        "--dump, or beside the bucket's prefix, and begins with that. It takes SELECT and SHOW VIEW on the source, and no Dumpling; nothing is locked there. "
-        "With --config of the changefeed, its filter counts.",
     ),
     Option(
-        name="source-password-file",
-        group="the copy before the changes",
+        "source-password-file",
+        "File that holds the source's password (one newline at its end is ignored).",
         parse=parsers.path,
         toml=f"{OWN_TABLE}.load.source-password-file",
         metavar="FILE",
-        help="File that holds the source's password (one newline at its end is ignored).",
     ),
     Option(
-        name="source-password",
-        group="the copy before the changes",
+        "source-password",
+        "The source's password. There is no flag, because other users can read a command line.",
         flag=False,
         toml="",
-        help="The source's password. There is no flag, because other users can read a command line.",
     ),
     Option(
-        name="no-copy",
-        group="the copy before the changes",
+        "no-copy",
+        "Begin without a copy although the source had tables before the changefeed began: those that the target lacks are created from "
+        "their columns, without the rows from before and without keys but the primary one. Without it such a feed does not begin. "
+        "Leave it in the command line: such a table may show first with a change of much later.",
         parse=parsers.boolean,
         default=False,
         switch=True,
         toml=f"{OWN_TABLE}.load.no-copy",
-        help="Begin without a copy although the source had tables before the changefeed began: those that the target lacks are created from "
-        "their columns, without the rows from before and without keys but the primary one. Without it such a feed does not begin. "
-        "Leave it in the command line: such a table may show first with a change of much later.",
     ),
 )
 
 _TARGET = (
     Option(
-        name="downstream-password-file",
-        group="the target",
+        "downstream-password-file",
+        "File that holds the target's password (one newline at its end is ignored).",
         parse=parsers.path,
         metavar="FILE",
-        help="File that holds the target's password (one newline at its end is ignored).",
     ),
     Option(
-        name="downstream-password",
-        group="the target",
+        "downstream-password",
+        "The target's password. There is no flag, because other users can read a command line.",
         flag=False,
         toml="",
-        help="The target's password. There is no flag, because other users can read a command line.",
     ),
     Option(
-        name="state-schema",
-        group="the target",
+        "state-schema",
+        "Schema in the target that holds the consumer's own tables: lease, checkpoints, DDL journal.",
         parse=parsers.schema_name,
         default=_DOWNSTREAM_STATE_SCHEMA,
         uri=("downstream", "state-schema"),
         metavar="NAME",
-        help="Schema in the target that holds the consumer's own tables: lease, checkpoints, DDL journal.",
     ),
     _certificate(
         "ssl-ca",
@@ -206,56 +188,49 @@ _TARGET = (
     _certificate("ssl-cert", "Client certificate for the target; enables TLS."),
     _certificate("ssl-key", "Private key of the client certificate."),
     Option(
-        name="ssl-mode",
-        group="the target",
+        "ssl-mode",
+        "How strictly TLS is used, in the terms of MySQL's programs: disabled, preferred (where the server "
+        "offers it; verifies nothing), "
+        "required (verifies nothing), verify-ca, or verify-identity (CA and host name).",
         parse=parsers.choice(*SSL_MODES),
         uri=("downstream", "ssl-mode"),
         shown_default="verify-identity with TLS, else preferred",
         metavar="|".join(SSL_MODES),
-        help="How strictly TLS is used, in the terms of MySQL's programs: disabled, preferred (where the server "
-        "offers it; verifies nothing), "
-        "required (verifies nothing), verify-ca, or verify-identity (CA and host name).",
     ),
     switch(
         "allow-unverified-server",
-        "the target",
         "Whether to send the password itself to a server that nothing verifies; otherwise it gets only the response "
         "to a challenge.",
     ),
     Option(
-        name="connect-timeout",
-        group="the target",
+        "connect-timeout",
+        "How long one attempt to connect to the target may take, from resolving its name to a session that is ready.",
         parse=parsers.whole_seconds,
         default=Downstream().connect_timeout,
         shown_default=f"{Downstream().connect_timeout}s",
         uri=("downstream", "timeout"),
         metavar="DURATION",
-        help="How long one attempt to connect to the target may take, from resolving its name to a session that is "
-        "ready.",
     ),
     Option(
-        name="quarantine",
-        group="the target",
+        "quarantine",
+        "Tables that go on without a row that the target refuses for what it holds, such as a value that is too long: the row is "
+        "kept in the state, and the table is no longer equal until it is retried. A rule like those of --filter, such as 'shop.*' "
+        "or '!shop.items'; may be given several times. Other tables halt at such a row.",
         metavar="RULE",
         parse=filter_and_routes.rules,
         default=_TUNING.quarantine,
         shown_default="no table",
         repeatable=True,
-        help="Tables that go on without a row that the target refuses for what it holds, such as a value that is too long: the row is "
-        "kept in the state, and the table is no longer equal until it is retried. A rule like those of --filter, such as 'shop.*' "
-        "or '!shop.items'; may be given several times. Other tables halt at such a row.",
     ),
     Option(
-        name="quarantine-limit",
-        group="the target",
+        "quarantine-limit",
+        "Most rows of one table in the quarantine; one more halts the table.",
         parse=parsers.integer(low=1, high=10_000),
         default=_TUNING.quarantine_limit,
         metavar="N",
-        help="Most rows of one table in the quarantine; one more halts the table.",
     ),
     switch(
         "local-infile",
-        "the target",
         "Whether to send rows with LOAD DATA LOCAL, from memory, if the server allows it; otherwise with statements.",
         default=_TUNING.local_infile,
     ),
@@ -269,9 +244,8 @@ _PACE = (
         "How long the bucket's checkpoint must stay unchanged before a DDL at exactly that ts is run.",
     ),
     Option(
-        name="ddl-lock-wait",
-        group="pace and patience",
-        help="How long one attempt of a DDL waits for locks that others hold on its tables; then the log names them, "
+        "ddl-lock-wait",
+        "How long one attempt of a DDL waits for locks that others hold on its tables; then the log names them, "
         "and the DDL is tried again.",
         parse=parsers.whole_seconds,
         default=Downstream().ddl_lock_wait,
@@ -301,9 +275,8 @@ _PACE = (
         low=3.0,
     ),
     Option(
-        name="standby",
-        group="pace and patience",
-        help="Whether to wait as long as another process is the writer, and then take over. If false, the program "
+        "standby",
+        "Whether to wait as long as another process is the writer, and then take over. If false, the program "
         "exits with code 3 after lease-ttl.",
         parse=parsers.boolean,
         default=_TUNING.standby,
@@ -320,155 +293,141 @@ _PACE = (
 
 _SPARK = (
     Option(
-        name="spark-master",
-        group="Spark",
+        "spark-master",
+        "Where the Spark job runs.",
         parse=parsers.spark_master,
         default=_TUNING.spark_master,
         shown_default="what spark-submit says, else local[*]",
         metavar="URL",
-        help="Where the Spark job runs.",
     ),
     Option(
-        name="partitions",
-        group="Spark",
+        "partitions",
+        "Write partitions of a round's Spark job; 0: derived from bytes and cores.",
         parse=parsers.integer(low=0, high=100_000),
         default=_TUNING.partitions,
         metavar="N",
-        help="Write partitions of a round's Spark job; 0: derived from bytes and cores.",
     ),
     Option(
-        name="worker-count",
-        group="Spark",
+        "worker-count",
+        "Maximum number of connections that write rows concurrently, however many cores all executors have; as "
+        "in TiCDC's MySQL sink.",
         parse=parsers.integer(low=1, high=10_000),
         default=_TUNING.worker_count,
         uri=("downstream", "worker-count"),
         metavar="N",
-        help="Maximum number of connections that write rows concurrently, however many cores all executors have; as "
-        "in TiCDC's MySQL sink.",
     ),
 )
 
 _MONITORING = (
     Option(
-        name="metrics-listen",
-        group="monitoring",
+        "metrics-listen",
+        "Where to answer over HTTP while the program runs: the status page (/), /metrics, /healthz and /readyz. A port alone, such as "
+        ":9464, answers this machine only; 0.0.0.0:9464 answers everybody, without TLS and without a password.",
         parse=parsers.listen_address,
         default=_MONITORING_DEFAULTS.metrics_listen,
         metavar="HOST:PORT",
-        help="Where to answer over HTTP while the program runs: the status page (/), /metrics, /healthz and /readyz. A port alone, such as "
-        ":9464, answers this machine only; 0.0.0.0:9464 answers everybody, without TLS and without a password.",
     ),
     Option(
-        name="metrics-tables",
-        group="monitoring",
+        "metrics-tables",
+        "Most tables that have metrics of their own: halted ones first, then waiting ones, then those with most "
+        "rows. The others are summed up.",
         parse=parsers.integer(low=0, high=10_000),
         default=_MONITORING_DEFAULTS.metrics_tables,
         metavar="N",
-        help="Most tables that have metrics of their own: halted ones first, then waiting ones, then those with most "
-        "rows. The others are summed up.",
     ),
     Option(
-        name="metrics-textfile",
-        group="monitoring",
+        "metrics-textfile",
+        "File to write the metrics to, every 15 s and at the end of the run, for the textfile collector of "
+        "node_exporter: its name ends in .prom, and its folder must exist.",
         parse=parsers.path,
         default=_MONITORING_DEFAULTS.metrics_textfile,
         metavar="FILE",
-        help="File to write the metrics to, every 15 s and at the end of the run, for the textfile collector of "
-        "node_exporter: its name ends in .prom, and its folder must exist.",
     ),
     Option(
-        name="ready-lag",
-        group="monitoring",
+        "ready-lag",
+        "Lag of the checkpoint of all tables beyond which /readyz answers 503.",
         parse=parsers.duration(),
         default=_MONITORING_DEFAULTS.ready_lag,
         shown_default="any lag",
         metavar="DURATION",
-        help="Lag of the checkpoint of all tables beyond which /readyz answers 503.",
     ),
 )
 
 _PROGRAM = (
-    switch(
-        "once",
-        "the program",
-        "Run one round, up to the bucket's checkpoint, and end.",
-    ),
+    switch("once", "Run one round, up to the bucket's checkpoint, and end."),
     Option(
-        name="until",
-        group="the program",
+        "until",
+        "Apply changes up to this commit-ts, inclusive, and end: a TSO, or a time with its zone, such as "
+        "2026-11-23T10:00:00Z. A later run without it goes on from there.",
         parse=parsers.instant,
         default=0,
         shown_default="none",
         toml="",
         metavar="TSO|TIME",
-        help="Apply changes up to this commit-ts, inclusive, and end: a TSO, or a time with its zone, such as "
-        "2026-11-23T10:00:00Z. A later run without it goes on from there.",
     ),
     Option(
-        name="max-files",
-        group="the program",
+        "max-files",
+        "With --once: end the round early, between two steps, once it has read this many data files. One table's part of a step "
+        "is never divided, so it may read more.",
         parse=parsers.integer(low=0, high=1_000_000_000),
         default=0,
         shown_default="no limit",
         metavar="N",
-        help="With --once: end the round early, between two steps, once it has read this many data files. One table's part of a step "
-        "is never divided, so it may read more.",
     ),
     Option(
-        name="max-seconds",
-        group="the program",
+        "max-seconds",
+        "With --once: end the round early, between two steps, once it has lasted this long, such as 90s or 1h. A step that runs is finished.",
         parse=parsers.duration(),
         default=0.0,
         shown_default="no limit",
         metavar="DURATION",
-        help="With --once: end the round early, between two steps, once it has lasted this long, such as 90s or 1h. A step that runs is finished.",
     ),
     Option(
-        name="log-level",
-        group="the program",
+        "log-level",
+        "Lowest level that is logged; debug adds tracebacks.",
         parse=parsers.choice("debug", "info", "warn", "warning", "error", "fatal"),
         default="info",
         metavar="debug|info|warn|error",
-        help="Lowest level that is logged; debug adds tracebacks.",
     ),
     Option(
-        name="log-file",
-        group="the program",
+        "log-file",
+        "File to log to; other programs may rotate it.",
         parse=parsers.path,
         shown_default="standard error",
         metavar="FILE",
-        help="File to log to; other programs may rotate it.",
     ),
     Option(
-        name="log-format",
-        group="the program",
+        "log-format",
+        "One line per event: logfmt, `time=… level=… event=… key=value …`, or a JSON object.",
         parse=parsers.choice("text", "json"),
         default="text",
         metavar="text|json",
-        help="One line per event: logfmt, `time=… level=… event=… key=value …`, or a JSON object.",
     ),
     Option(
-        name="on-halt",
-        group="the program",
+        "on-halt",
+        "Command to run, without a shell and with a JSON document on standard input, when a table halts or goes on, "
+        "at a take-over, and when the program fails.",
         parse=parsers.command,
         default=(),
         shown_default="none",
         metavar="COMMAND",
-        help="Command to run, without a shell and with a JSON document on standard input, when a table halts or goes on, "
-        "at a take-over, and when the program fails.",
     ),
-    switch(
-        "no-progress",
-        "the program",
-        "No progress bar on a terminal.",
-    ),
-    switch(
-        "enable-profiling",
-        "the program",
-        "Accepted for compatibility with the reference consumer; it opens no profiling port.",
-    ),
+    switch("no-progress", "No progress bar on a terminal."),
+    switch("enable-profiling", "Accepted for compatibility with the reference consumer; it opens no profiling port."),
 )
 
-OPTIONS: tuple[Option, ...] = (*_WHAT, *_SELECTING, *_COPY, *FORMAT, *_TARGET, *_PACE, *_SPARK, *_MONITORING, *_PROGRAM)
+_GROUPS = {
+    "what is copied": _WHAT,
+    "which tables, and under which names": _SELECTING,
+    "the copy before the changes": _COPY,
+    "how TiCDC wrote the files": FORMAT,
+    "the target": _TARGET,
+    "pace and patience": _PACE,
+    "Spark": _SPARK,
+    "monitoring": _MONITORING,
+    "the program": _PROGRAM,
+}
+GROUPS = tuple(_GROUPS)
+OPTIONS = tuple(replace(option, group=group) for group, options in _GROUPS.items() for option in options)
 BY_KEYWORD: dict[str, Option] = {keyword: option for option in OPTIONS for keyword in option.keywords}
 BY_ENVIRONMENT: dict[str, Option] = {option.environment: option for option in OPTIONS}

@@ -30,8 +30,6 @@ _LISTEN = re.compile(r"(?:(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\])?:)?(?P<p
 _MAX_PORT = 65535
 _ESCAPE = re.compile(r"\\(t|r|n|x[0-9A-Fa-f]{2})")
 _ESCAPED = {"t": "\t", "r": "\r", "n": "\n"}
-_LONGEST = 20
-"""Digits of the largest 64-bit number."""
 _LONGEST_ABBREVIATION = 5
 _NO_ZONES = frozenset({"localtime", "posixrules", "Factory"})
 _MAX_OFFSET_MINUTES = 14 * 60
@@ -76,7 +74,9 @@ def raw_text(value: object) -> str:
 
 
 def command(value: object) -> tuple[str, ...]:
-    """Return the words of a command, split as a shell would; no message quotes them, since they may hold a secret."""
+    """Return the words of a command, split as a shell would, none for an empty text; no message quotes them: they may hold a secret."""
+    if value in ("", ()):
+        return ()
     try:
         words = tuple(shlex.split(value)) if isinstance(value, str) else ()
     except ValueError as error:
@@ -124,7 +124,7 @@ def integer(*, low: int, high: int) -> Parser:
 
     def parse(value: object) -> int:
         digits = str(value).strip()
-        if isinstance(value, bool) or not re.fullmatch(r"[+-]?\d{1,18}", digits) or not low <= int(digits) <= high:
+        if isinstance(value, bool) or not re.fullmatch(r"[+-]?[0-9]{1,20}", digits) or not low <= int(digits) <= high:
             raise ValueError(f"a whole number from {low} to {high} is expected, not {value!r}")
         return int(digits)
 
@@ -285,9 +285,3 @@ def system_zone(environ: Mapping[str, str], etc: Path = Path("/etc")) -> str:
         if candidate and not candidate.startswith("/"):
             return time_zone(candidate)
     raise ValueError("this host's time zone has no name; give one, like --tz UTC or --tz Asia/Shanghai")
-
-
-def is_unsigned(text: str) -> bool:
-    """Return whether a text is a number as a TSO or a checksum is one: plain digits, at most 64 bits."""
-    # isdecimal alone takes the digits of other scripts too.
-    return text.isascii() and text.isdecimal() and len(text) <= _LONGEST and int(text) < 1 << 64

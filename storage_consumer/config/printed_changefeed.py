@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from storage_consumer.config import stores
 from storage_consumer.config.parsers import did_you_mean
@@ -28,7 +27,7 @@ _ABOUT = frozenset(
     }
 )
 """What else is said of a changefeed; it does not matter here."""
-_TAKEN = ("sink-uri", "start-ts", "config")
+_TAKEN = frozenset(("sink-uri", "start-ts", "config"))
 _OTHER_NAMES = {
     "file-index-width": "file-index-digit",
     "advance-timeout": "advance-timeout-in-sec",
@@ -37,17 +36,6 @@ _OTHER_NAMES = {
 }
 _EMPTY_IS_UNSET = frozenset({"protocol", "date-separator", "binary-encoding-method"})
 """Settings for which TiCDC takes an empty text as none; early releases print one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PrintedChangefeed:
-    """A changefeed; its sink URI may hold secrets, so it has no repr of its own."""
-
-    sink_uri: str
-    start_ts: object
-    """As printed; 0 if it was not."""
-    settings: Mapping[str, object]
-    """Its configuration by the keys of the TOML file, without those that are null. A key that is not known has its printed name."""
 
 
 def is_printed(content: Mapping[str, object]) -> bool:
@@ -71,15 +59,17 @@ def printed_object(source: str, text: str) -> Mapping[str, object] | None:
     return dict(content)
 
 
-def printed_changefeed(source: str, content: Mapping[str, object], known: Mapping[str, object]) -> PrintedChangefeed:
-    """Return the changefeed of a printed object; `known` has the keys of the TOML file. Raise `ConfigError` for anything else."""
+def settings_of(
+    source: str, content: Mapping[str, object], known: Mapping[str, object]
+) -> tuple[dict[str, Any], str, object]:
+    """Return the configuration in a printed object by the keys of the TOML file, its sink URI and its start-ts (0: not printed).
+
+    `known`: those keys; any other keeps its printed name. What is null is left out. Raises `ConfigError` for anything but a changefeed to a bucket.
+    """
     inner = content.get("info")
     fields = {key.replace("_", "-"): value for key, value in (inner if isinstance(inner, Mapping) else content).items()}
-    for key in fields:
-        if key not in _ABOUT and key not in _TAKEN:
-            raise ConfigError(
-                f"{source}: a changefeed has no key `{key}`{did_you_mean(key, sorted({*_ABOUT, *_TAKEN}))}"
-            )
+    for key in sorted(fields.keys() - _ABOUT - _TAKEN):
+        raise ConfigError(f"{source}: a changefeed has no key `{key}`{did_you_mean(key, sorted(_ABOUT | _TAKEN))}")
     uri, config = fields.get("sink-uri"), fields.get("config")
     if not isinstance(uri, str) or not uri or not isinstance(config, Mapping):
         raise ConfigError(
@@ -90,7 +80,7 @@ def printed_changefeed(source: str, content: Mapping[str, object], known: Mappin
         raise ConfigError(
             f"{source}: this changefeed writes to {scheme}://, not to a bucket, so it says nothing of one"
         )
-    return PrintedChangefeed(sink_uri=uri, start_ts=fields.get("start-ts") or 0, settings=_respelled(config, known))
+    return _respelled(config, known), uri, fields.get("start-ts") or 0
 
 
 def _respelled(value: Any, known: object) -> Any:
@@ -110,12 +100,6 @@ def _respelled(value: Any, known: object) -> Any:
         # A key that nobody knows keeps its name, since an error will quote it.
         renamed[name if anything or name in below else key] = _respelled(item, below if anything else below.get(name))
     return renamed
-
-
-def format_parameters(sink_uri: str, names: Mapping[str, str]) -> dict[str, str]:
-    """Return the dotted key and the value of each parameter of a sink URI; `names`: parameter → dotted key."""
-    given = {name.lower().replace("_", "-"): value for name, value in parse_qsl(urlsplit(sink_uri).query)}
-    return {key: given[name] for name, key in names.items() if name in given}
 
 
 def put(content: dict[str, Any], dotted: str, value: object) -> None:

@@ -107,14 +107,10 @@ def secrets_from(place: str, environ: Mapping[str, str] = os.environ) -> Secrets
     """Return the secrets in the file, or those of the environment if there is no such file here; raise `ConfigError`."""
     if found := held_secrets(place):
         return found
-    bucket = environ.get(_BUCKET)
-    return Secrets(password=_password(environ), **(store_secrets(parse_upstream(bucket)) if bucket else {}))
-
-
-def _password(environ: Mapping[str, str]) -> str:
-    if file := environ.get(_PASSWORD_FILE, "") if PASSWORD_VARIABLE not in environ else "":
-        return password_in(file, f"environment variable {_PASSWORD_FILE}")
-    return environ.get(PASSWORD_VARIABLE, "")
+    bucket, password = environ.get(_BUCKET), environ.get(PASSWORD_VARIABLE)
+    if password is None and (file := environ.get(_PASSWORD_FILE)):
+        password = password_in(file, f"environment variable {_PASSWORD_FILE}")
+    return Secrets(password=password or "", **(store_secrets(parse_upstream(bucket)) if bucket else {}))
 
 
 def password_in(path: str, origin: str) -> str:

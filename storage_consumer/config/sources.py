@@ -55,20 +55,21 @@ class Sources:
         self.upstream = parse_upstream(self.text_of("upstream-uri") if bucket else _NO_BUCKET)
         self.downstream = parse_downstream(self.text_of("downstream-uri")) if target else None
         self.parameters = {uri.side: uri.parameters for uri in (self.upstream, self.downstream) if uri is not None}
-        self.elsewhere = tuple(self._elsewhere()) if bucket else ()
+        uris = {
+            each.source: dict(changefeed.leaves(each.content)).get(changefeed.SINK_URI)
+            for each in self.documents
+            if each.printed
+        }
+        self.elsewhere = tuple(
+            source for source, uri in uris.items() if bucket and not same_place(self.upstream, str(uri))
+        )
         """The printed changefeeds that write to another place than the bucket's URI names."""
         # A start-ts of another changefeed would prove what is not so.
         if self.settings.get(changefeed.START_TS, (0, ""))[1] in self.elsewhere:
             del self.settings[changefeed.START_TS]
 
-    def _elsewhere(self) -> Iterator[str]:
-        for document in self.documents:
-            uri = dict(changefeed.leaves(document.content)).get(changefeed.SINK_URI)
-            if document.printed and not same_place(self.upstream, str(uri)):
-                yield document.source
-
     def _config(self) -> list[object]:
-        given = self.find(BY_KEYWORD["config"])
+        given = self.find("config")
         from_environment = given.origin.startswith("environment") and isinstance(given.value, list)
         # Only a variable has to pack several paths into one text.
         if from_environment:
@@ -77,15 +78,16 @@ class Sources:
 
     def text_of(self, name: str) -> str:
         """Return the URI that was given for an option; raise `ConfigError` if none was."""
-        given = self.find(BY_KEYWORD[name.replace("-", "_")])
+        given = self.find(name.replace("-", "_"))
         if not given.value:
             example = "file:///dir?protocol=csv" if name == "upstream-uri" else "mysql://user@host:3306/"
             raise ConfigError(f"--{name} is missing; give it, for example, as --{name} '{example}'")
         return str(given.value)
 
-    def find(self, option: Option) -> Given:
+    def find(self, keyword: str) -> Given:
         """Return the value of an option: flag or keyword, URI, environment, TOML, default."""
-        for given, origin in self.candidates(option):
+        option = BY_KEYWORD[keyword]
+        for given, origin in self.candidates(keyword):
             if given is None:
                 continue
             try:
@@ -98,9 +100,10 @@ class Sources:
                 raise ConfigError(f"{origin}: {shown}") from None
         return Given(value=option.default, origin="")
 
-    def candidates(self, option: Option) -> list[tuple[object, str]]:
+    def candidates(self, keyword: str) -> list[tuple[object, str]]:
         """Return the unparsed values of an option with their places, the first in rank first; None where there is none."""
-        by_hand = parsers.unescaped if option.escapes else _as_it_is
+        option = BY_KEYWORD[keyword]
+        by_hand = parsers.unescaped if option.escapes else lambda value: value
         found: list[tuple[object, str]] = [(by_hand(self.options.get(option.keyword)), f"--{option.name}")]
         if option.uri:
             side, parameter = option.uri
@@ -121,25 +124,19 @@ class Sources:
 
     def explicit(self, keyword: str) -> Any:
         """Return the value of an option that was given, None if it was not."""
-        given = self.find(BY_KEYWORD[keyword])
+        given = self.find(keyword)
         return given.value if given.origin else None
 
     def values(self, *names: str) -> dict[str, Any]:
         """Return keyword → value for these keywords."""
-        return {name: self.find(BY_KEYWORD[name]).value for name in names}
+        return {name: self.find(name).value for name in names}
 
 
 def is_given(keyword: str, options: Mapping[str, object], environ: Mapping[str, str]) -> bool:
     """Return whether an option, environment or a file that was read gives a value. `options`: see `load.with_files_read`."""
     option = BY_KEYWORD[keyword]
-    documents = options.get("config")
-    files = [each for each in documents if isinstance(each, Document)] if isinstance(documents, list) else []
-    tables = (each.content.get(OWN_TABLE) for each in files)
-    return (
-        any(options.get(name) for name in option.keywords)
-        or bool(environ.get(option.environment))
-        or any(isinstance(table, Mapping) and {option.name, *option.aliases} & {*table} for table in tables)
-    )
+    given = (*map(options.get, option.keywords), environ.get(option.environment), *_in_files(option, options))
+    return any(given)
 
 
 def known_options(options: Mapping[str, object]) -> dict[str, object]:
@@ -158,11 +155,7 @@ def known_options(options: Mapping[str, object]) -> dict[str, object]:
     return known
 
 
-def _as_it_is(value: object) -> object:
-    return value
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LogWish:
     """The log that was asked for."""
 
@@ -174,18 +167,15 @@ class LogWish:
 
 def log_wish(options: Mapping[str, object], environ: Mapping[str, str]) -> LogWish:
     """Return the log settings of options, environment and the TOML files that were read; invalid ones are left out."""
-    names = {"level": "log_level", "file": "log_file", "style": "log_format"}
-    found = {field: _found(BY_KEYWORD[name], options, environ) for field, name in names.items()}
-    return LogWish(**{field: value for field, value in found.items() if value})
-
-
-def _found(option: Option, options: Mapping[str, object], environ: Mapping[str, str]) -> str:
-    for given in (options.get(option.keyword), environ.get(option.environment), *_in_files(option, options)):
-        # What is wrong here is reported with the other settings; until then the next place decides.
-        with suppress(ValueError):
-            if given not in (None, ""):
-                return str(option.parse(given))
-    return ""
+    found: dict[str, str] = {}
+    for field, name in (("level", "log_level"), ("file", "log_file"), ("style", "log_format")):
+        option = BY_KEYWORD[name]
+        for given in (options.get(name), environ.get(option.environment), *_in_files(option, options)):
+            # What is wrong here is reported with the other settings; until then the next place decides.
+            with suppress(ValueError):
+                if given not in (None, ""):
+                    found.setdefault(field, str(option.parse(given)))
+    return LogWish(**found)
 
 
 def _in_files(option: Option, options: Mapping[str, object]) -> Iterator[object]:
@@ -194,4 +184,4 @@ def _in_files(option: Option, options: Mapping[str, object]) -> Iterator[object]
     for document in reversed(documents if isinstance(documents, list) else []):
         table = document.content.get(OWN_TABLE) if isinstance(document, Document) else None
         if isinstance(table, Mapping):
-            yield table.get(option.name)
+            yield from map(table.get, (option.name, *option.aliases))

@@ -75,11 +75,8 @@ def complaint(store: Store, parameters: Mapping[str, str]) -> str:
         pattern, example = _ENDPOINT[store]
         if not pattern.fullmatch(endpoint):
             return f"`endpoint` is written as {example}, with no user or password"
-    return {"s3": _complaint_s3, "azure": _complaint_azure}.get(store, _none)(parameters)
-
-
-def _none(_: Mapping[str, str]) -> str:
-    return ""
+    checks = {"s3": _complaint_s3, "azure": _complaint_azure}
+    return checks[store](parameters) if store in checks else ""
 
 
 def _complaint_s3(parameters: Mapping[str, str]) -> str:

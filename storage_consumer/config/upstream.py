@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from storage_consumer.config import parsers, stores
 from storage_consumer.config.format_options import CSV_OPTIONS
 from storage_consumer.config.left_out import left_out
-from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.settings import ColumnSelector, CsvOptions, Upstream
 from storage_consumer.config.sources import Given, Sources
 from storage_consumer.config.table_filter import CarriedColumns, check_selectors
@@ -27,7 +26,7 @@ def upstream_settings(sources: Sources, time_zone: str) -> tuple[Upstream, Mappi
     An option that was not given has TiCDC's default in the record, which must not be relied on. Raises `ConfigError`.
     """
     uri, carried = sources.upstream, carried_columns(sources)
-    given = {keyword: sources.find(BY_KEYWORD[keyword]) for keyword in FORMAT_KEYWORDS}
+    given = {keyword: sources.find(keyword) for keyword in FORMAT_KEYWORDS}
     # A changefeed's file is complete: a CSV option that it leaves out has TiCDC's default, and need not be inferred.
     if sink := sources.sink_table():
         silent = Given(value=None, origin=f"{sink}: {DEFAULT_OF_TICDC}")
@@ -48,14 +47,14 @@ def upstream_settings(sources: Sources, time_zone: str) -> tuple[Upstream, Mappi
         date_separator=sources.explicit("date_separator"),
         partition_separator=sources.explicit("enable_partition_separator"),
         column_selectors=carried.selectors,
-        headerless_selectors=sources.find(BY_KEYWORD["headerless_selectors"]).value,
+        headerless_selectors=sources.find("headerless_selectors").value,
         left_out=left_out(sources),
         file_expiration_days=_days_kept(sources),
         case_sensitive=carried.case_sensitive,
         time_zone=time_zone,
-        allow_missing_commit_ts=sources.find(BY_KEYWORD["allow_missing_commit_ts"]).value,
+        allow_missing_commit_ts=sources.find("allow_missing_commit_ts").value,
     )
-    given |= {keyword: sources.find(BY_KEYWORD[keyword]) for keyword in _SHOWN_BY_PATHS}
+    given |= {keyword: sources.find(keyword) for keyword in _SHOWN_BY_PATHS}
     origins = {keyword: found.origin for keyword, found in given.items() if found.origin}
     if not unset(upstream, origins):
         require_commit_ts(upstream)

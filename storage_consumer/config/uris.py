@@ -194,33 +194,26 @@ def parse_store(side: str, text: str, known: frozenset[str]) -> Uri:
         path=_normal_path(split.path),
         parameters=_parameters(side, split.query, masked, known),
     )
-    if uri.scheme == "file":
-        _check_directory(uri)
-    else:
-        _check_bucket(uri)
+    _check_place(uri)
+    _check_parameters(uri)
     return uri
 
 
-def _check_directory(uri: Uri) -> None:
-    if uri.host not in {"", "localhost"}:
+def _check_place(uri: Uri) -> None:
+    if uri.scheme == "file" and uri.host not in {"", "localhost"}:
         raise uri.error(
             f"`{uri.host.rpartition('@')[2]}` is in the place of a host; a directory is written with three slashes: "
             "file:///dir"
         )
-    if not uri.path:
+    if uri.scheme == "file" and not uri.path:
         raise uri.error("no directory is named; give file:///dir")
-    _check_store(uri)
-
-
-def _check_bucket(uri: Uri) -> None:
-    if not uri.host:
+    if uri.scheme != "file" and not uri.host:
         raise uri.error(f"no bucket is named; give {uri.scheme}://bucket/prefix")
-    if "@" in uri.host or ":" in uri.host:
+    if uri.scheme != "file" and ("@" in uri.host or ":" in uri.host):
         raise uri.error(
             f"only the bucket's name belongs between {uri.scheme}:// and the next slash; keys go into parameters "
             "like access-key= and account-key="
         )
-    _check_store(uri)
 
 
 def same_place(uri: Uri, sink_uri: str) -> bool:
@@ -243,7 +236,7 @@ def _normal_path(path: str) -> str:
     return posixpath.normpath("/" + unquote(path).strip("/")).rstrip("/")
 
 
-def _check_store(uri: Uri) -> None:
+def _check_parameters(uri: Uri) -> None:
     hidden = [name for name, value in uri.parameters.items() if value in _MASKS and is_secret(name)]
     if hidden:
         raise uri.error(
@@ -340,15 +333,6 @@ def _split(side: str, text: str) -> SplitResult:
     return split
 
 
-def _behind_secret(name: str) -> str:
-    """Return what is wrong after a secret. The text itself is not shown, since it may be part of the secret."""
-    what = "token" if name == "sas-token" else "value"
-    return (
-        f"what follows `{name}` and begins with a `&` is not a known parameter; if it belongs to the {what}, "
-        f"percent-encode the {what}: a `&` inside is written %26"
-    )
-
-
 def _parameters(side: str, query: str, masked: str, known: frozenset[str]) -> Mapping[str, str]:
     """Return names and values of a query; ``+`` stays a plus, as in AWS keys and time zones, and ``_`` in a name becomes ``-``."""
     parameters: dict[str, str] = {}
@@ -359,8 +343,11 @@ def _parameters(side: str, query: str, masked: str, known: frozenset[str]) -> Ma
         name = _plain(raw)
         if name not in known or not equals:
             # An unknown name may be the tail of the secret before it, so the message must not quote it.
-            if secret := next((each for each in reversed(parameters) if is_secret(each)), ""):
-                raise _error(side, masked, _behind_secret(secret))
+            if before := next((each for each in reversed(parameters) if is_secret(each)), ""):
+                what = "token" if before == "sas-token" else "value"
+                why = f"percent-encode the {what}: a `&` inside is written %26"
+                text = f"what follows `{before}` and begins with a `&` is not a known parameter; if it belongs to the {what}, {why}"
+                raise _error(side, masked, text)
             shown = name if equals else "(without a `=`)"
             hint = did_you_mean(name, sorted(known)) if equals else "; a `&` inside a value is written %26"
             raise _error(side, masked, f"unknown parameter `{shown}`{hint}")

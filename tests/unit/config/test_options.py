@@ -12,8 +12,8 @@ import pytest
 
 from storage_consumer.cli.arguments import help_text
 from storage_consumer.config.load import Program, load
-from storage_consumer.config.option import ENVIRONMENT_PREFIX, GROUPS, OWN_TABLE, Option
-from storage_consumer.config.options import BY_KEYWORD, OPTIONS
+from storage_consumer.config.option import ENVIRONMENT_PREFIX, OWN_TABLE, Option
+from storage_consumer.config.options import BY_KEYWORD, GROUPS, OPTIONS
 from storage_consumer.config.settings import Tuning
 from storage_consumer.config.uris import DOWNSTREAM_PARAMETERS, UPSTREAM_PARAMETERS
 

@@ -179,7 +179,7 @@ def test_settings_of_the_config_map(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="/run/storage-consumer/target-password cannot be read"):
         load(given, {})
     loaded = load({**given, "downstream_password_file": str(tmp_path / "password")}, {})
-    assert loaded.program.log_format == "json"
+    assert loaded.program.log.style == "json"
 
 
 def test_rights_of_compose() -> None:
