@@ -173,8 +173,7 @@ def log_wish(options: Mapping[str, object], environ: Mapping[str, str]) -> LogWi
         for given in (options.get(name), environ.get(option.environment), *_in_files(option, options)):
             # What is wrong here is reported with the other settings; until then the next place decides.
             with suppress(ValueError):
-                if given not in (None, ""):
-                    found.setdefault(field, str(option.parse(given)))
+                found.update({} if field in found or given in (None, "") else {field: str(option.parse(given))})
     return LogWish(**found)
 
 
