@@ -51,7 +51,7 @@ def engine(statement: Targeted) -> Iterator[Edit]:
     for place in _partition_options(statement, "ENGINE"):
         yield statement.edit(*place)
     # At the top level it is the table's; inside parentheses a partition's, which is taken off above.
-    for first, _ in statement.find("ENGINE any", depth=0):
+    for first, _ in statement.find("ENGINE [=] any", depth=0):
         value = found[_value_end(found, first) - 1]
         if not is_name(found, first) and value.name.strip("'\"").casefold() != "innodb":
             yield value.start, value.end, "InnoDB"
