@@ -13,6 +13,7 @@ import socket
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -121,8 +122,9 @@ class HttpServer:
 
     def close(self) -> None:
         """Stop listening. Answers that are under way are not waited for."""
-        # By the thread that serves: no other one may touch its sockets.
-        self._server.trigger.pull_trigger(lambda: wasyncore.close_all(self._sockets))
+        # By the thread that serves: no other one may touch its sockets. It may have ended by itself.
+        with suppress(OSError):
+            self._server.trigger.pull_trigger(lambda: wasyncore.close_all(self._sockets))
         self._thread.join(timeout=PATIENCE)
         self._server.task_dispatcher.shutdown(timeout=0)
 
