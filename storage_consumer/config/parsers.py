@@ -74,8 +74,8 @@ def raw_text(value: object) -> str:
 
 
 def command(value: object) -> tuple[str, ...]:
-    """Return the words of a command, split as a shell would, none for an empty text; no message quotes them: they may hold a secret."""
-    if value in ("", ()):
+    """Return the words of a command, split as a shell would; no message quotes them, since they may hold a secret."""
+    if value == ():
         return ()
     try:
         words = tuple(shlex.split(value)) if isinstance(value, str) else ()

@@ -80,7 +80,7 @@ def test_the_example_of_our_own_table_shows_every_key_with_its_default() -> None
     own = {option.name: option for option in OPTIONS if option.toml_key == f"{OWN_TABLE}.{option.name}"}
     assert set(shown) == set(own)
     examples = {"tz", "upstream-uri", "downstream-uri", "downstream-password-file", "standby", "ready-lag"}
-    examples |= {"ssl-ca", "ssl-cert", "ssl-key", "ssl-mode"}
+    examples |= {"ssl-ca", "ssl-cert", "ssl-key", "ssl-mode", "on-halt"}
     assert {name: own[name].parse(shown[name]) for name in own.keys() - examples} == {
         name: own[name].default for name in own.keys() - examples
     }
