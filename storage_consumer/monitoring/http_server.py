@@ -13,7 +13,6 @@ import socket
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -30,8 +29,12 @@ if TYPE_CHECKING:
 
 CONNECTIONS = 500
 """Connections that are open at a time; one more has to wait. They cost no thread while nothing is asked."""
+THREADS = 32
+"""Answers at a time. A page may wait some seconds for the target, and a probe must not wait for viewers of such pages."""
 PATIENCE = 5
 """Seconds for which a silent client is waited for."""
+_LAST_WAIT = 1.0
+"""Seconds for which the end waits for answers."""
 TEXT = "text/plain; charset=utf-8"
 _LEAST_COMPRESSED = 1024
 _GUARDS = {
@@ -108,6 +111,7 @@ class HttpServer:
             self._application,
             map=self._sockets,
             sockets=[listener],
+            threads=THREADS,
             connection_limit=CONNECTIONS,
             channel_timeout=PATIENCE,
             cleanup_interval=1,
@@ -121,12 +125,24 @@ class HttpServer:
         _log.info("listening", address=self.address, paths=sorted(routes))
 
     def close(self) -> None:
-        """Stop listening. Answers that are under way are not waited for."""
-        # By the thread that serves: no other one may touch its sockets. It may have ended by itself.
-        with suppress(OSError):
-            self._server.trigger.pull_trigger(lambda: wasyncore.close_all(self._sockets))
+        """Stop listening. Answers that take long are not waited for."""
+        left = list[Any]()
+
+        def end() -> None:
+            left.extend(self._sockets.values())
+            self._sockets.clear()
+
+        # The thread that serves ends once it has no sockets, and only then another one may touch them.
+        self._server.trigger.pull_trigger(end)
         self._thread.join(timeout=PATIENCE)
-        self._server.task_dispatcher.shutdown(timeout=0)
+        self._server.task_dispatcher.shutdown(timeout=_LAST_WAIT)
+        for each in left:
+            if each not in (self._server, self._server.trigger):
+                each.handle_close()
+        wasyncore.dispatcher.close(self._server)
+        # Whoever still answers writes to it in the end, and its number might be another file's by then.
+        if not self._server.task_dispatcher.threads:
+            self._server.trigger.close()
 
     def _application(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         method, headers = environ["REQUEST_METHOD"], dict(_GUARDS)

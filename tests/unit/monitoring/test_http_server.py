@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import http.client
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -162,6 +163,30 @@ def test_silent_clients_cost_no_thread(server: HttpServer) -> None:
             each.close()
 
 
+def test_pages_that_wait_keep_no_probe_waiting() -> None:
+    """A page may wait for seconds while the target does not answer; viewers of such pages do not end the pod by that."""
+    go_on = threading.Event()
+
+    def waiting(_request: Request) -> Response:
+        go_on.wait(10)
+        return said("late")
+
+    server = HttpServer("127.0.0.1:0", {**_ROUTES, "/waiting": waiting})
+    viewers = [socket.create_connection(split_address(server.address), timeout=10) for _ in range(20)]
+    try:
+        for each in viewers:
+            each.sendall(b"GET /waiting HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        time.sleep(0.2)
+        began = time.monotonic()
+        assert _text(server, "/")[0] == 200
+        assert time.monotonic() - began < 2
+    finally:
+        go_on.set()
+        for each in viewers:
+            each.close()
+        server.close()
+
+
 @pytest.mark.parametrize(
     "line", [b"nonsense\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n"]
 )
@@ -219,6 +244,49 @@ def test_a_port_can_be_taken_again_at_once() -> None:
     second = HttpServer(address, _ROUTES)
     assert _text(second, "/")[0] == 200
     second.close()
+
+
+def test_what_is_written_to_wake_the_server_goes_nowhere_else() -> None:
+    """Nobody writes to a pipe that is closed already, and whose number another file or connection may have by then.
+
+    A thread that has answered wakes the server; that may end it while `close`, or another thread, is about to do the same.
+    """
+    server = HttpServer("127.0.0.1:0", _ROUTES)
+    trigger, odd = server._server.trigger, list[OSError]()
+    pull = trigger._physical_pull
+
+    def late() -> None:
+        pull()
+        time.sleep(0.3)
+        try:
+            pull()
+        except OSError as fault:
+            odd.append(fault)
+            raise
+
+    trigger._physical_pull = late
+    server.close()
+    assert odd == []
+
+
+def test_close_waits_for_an_answer_that_is_nearly_there() -> None:
+    """And not for one that takes long."""
+    told = threading.Event()
+
+    def slow(request: Request) -> Response:
+        told.set()
+        time.sleep(float(request.query["seconds"]))
+        return said("there")
+
+    for seconds in (0.2, 5.0):
+        server = HttpServer("127.0.0.1:0", {"/": slow})
+        with socket.create_connection(split_address(server.address), timeout=10) as client:
+            client.sendall(f"GET /?seconds={seconds} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            assert told.wait(5)
+            told.clear()
+            began = time.monotonic()
+            server.close()
+            assert time.monotonic() - began < 3
 
 
 def test_addresses_with_colons_stand_in_brackets() -> None:
