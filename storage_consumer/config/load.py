@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,6 +46,10 @@ from storage_consumer.config.upstream import (
 from storage_consumer.config.uris import UNNEEDED, Uri, default_port, mask_uri, parse_downstream, store_secrets
 from storage_consumer.errors import ConfigError
 from storage_consumer.telemetry import register_secret
+
+_ADDRESS = re.compile(r"https?://[^\s'\"/]+([^\s'\"|;<>]*)")
+_SECRET_PATH = 16
+"""Characters from which the path of an address may be a secret; a shorter one could be any word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +130,8 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
         variable = BY_KEYWORD["source_password"].environment
         password = {variable: sources.find("source_password").value}
         source = load_source(uri, sources.find("source_password_file").value or None, password, downstream)
-    # Also what the stores' own clients take from the environment: their errors may quote it.
-    _hide(*secrets.texts(), *environment_secrets(environ))
+    # Also what the stores' own clients take from the environment: their errors may quote it. So may a command quote an address.
+    _hide(*secrets.texts(), *environment_secrets(environ), *_addresses(program.on_halt))
     return Loaded(
         config=Config(
             upstream=upstream,
@@ -166,6 +171,14 @@ def with_files_read(options: Mapping[str, object], environ: Mapping[str, str]) -
 def _hide(*texts: str) -> None:
     for text in texts:
         register_secret(text)
+
+
+def _addresses(command: Iterable[str]) -> Iterator[str]:
+    """Yield the addresses in a command, and their paths if they may be secrets, as those of chat services are."""
+    for found in _ADDRESS.finditer(" ".join(command)):
+        yield found[0]
+        if len(found[1]) >= _SECRET_PATH:
+            yield found[1]
 
 
 def load_target(options: Mapping[str, object], environ: Mapping[str, str]) -> Server:

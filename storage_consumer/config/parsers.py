@@ -83,6 +83,10 @@ def command(value: object) -> tuple[str, ...]:
         raise ValueError(f"the command cannot be split into words as a shell would: {error}") from None
     if not words or not words[0]:
         raise ValueError("a command is expected, as a text")
+    if "://" in words[0]:
+        raise ValueError(
+            "a command is expected, not an address: curl -fsS -m 20 -d @- ADDRESS sends the document to one"
+        )
     return words
 
 

@@ -30,6 +30,8 @@ TIME_LIMIT = 30.0
 """Seconds that the command may take; then it is killed, with all that it started in its session."""
 LAST_WAIT = 5.0
 """Seconds for which the end of the program waits for the command."""
+MOST_WAITING = 100
+"""Documents that wait for the command at most; later ones are dropped."""
 MOST_TABLES = 50
 """Tables that a document lists; the others are counted."""
 _LONGEST_ERROR = 1000
@@ -151,11 +153,15 @@ class OnHalt:
     def _tell(
         self, event: str, tables: Sequence[TableSummary], text: str = "", fields: Mapping[str, object] | None = None
     ) -> None:
+        if not (self._command and (tables or text)):
+            return
         # The first one is being told while the command runs.
         last = self._waiting[-1] if len(self._waiting) > self._is_running else None
-        if last is not None and last.event == event and tables:
+        if len(self._waiting) >= MOST_WAITING:
+            self._log_failure(event, f"{MOST_WAITING} others wait already")
+        elif last is not None and last.event == event and tables:
             last.tables += tables
-        elif self._command and (tables or text):
+        else:
             self._waiting.append(_Alert(event, list(tables), text, fields or {}))
         self._changed.notify()
 
@@ -168,11 +174,14 @@ class OnHalt:
                     return
                 self._is_running = True
                 alert = self._waiting[0]
-                document = self._document(alert)
             try:
+                with self._changed:
+                    document = self._document(alert)
                 error = _called(self._command, json_text(document).encode())
             except OSError as fault:
                 error = f"it cannot be started: {fault.strerror or fault}"
+            except Exception as fault:  # noqa: BLE001 - whatever it is, the next document has to be told
+                error = f"{type(fault).__name__}: {fault}"
             if error:
                 self._log_failure(alert.event, error)
             with self._changed:

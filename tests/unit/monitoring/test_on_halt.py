@@ -307,6 +307,49 @@ def test_the_end_of_the_program_waits_a_little(
     watched.free.touch()
 
 
+def test_what_waits_for_a_slow_command_is_bounded(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A table that halts and goes on all the time while the command hangs fills no memory: what is dropped is logged."""
+    monkeypatch.setattr(on_halt, "MOST_WAITING", 3)
+    watched.free.unlink()
+    for _ in range(5):
+        watched.halts("d.a")
+        watched.alerts.round_finished(RoundSummary())
+    assert len(watched.alerts._waiting) == 3
+    dropped = [message for message in caplog.messages if message.startswith("alert_failed")]
+    assert len(dropped) == 7
+    assert dropped[0].endswith('error="3 others wait already"')
+    watched.free.touch()
+
+
+def test_an_unexpected_error_ends_no_thread(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged as the failure of this document, and the next one is told."""
+    monkeypatch.setattr(on_halt, "_called", lambda *_: 1 / 0)
+    alerts = OnHalt(("page",), ABOUT, SystemClock())
+    with alerts.listening():
+        for table in ("d.a", "d.b"):
+            alerts.heard("table_halted", logging.ERROR, {"table": table, "checkpoint": 1, "error": "x"})
+            wait_until("the end of the command", lambda: not alerts._waiting)
+    failed = [message for message in caplog.messages if message.startswith("alert_failed")]
+    assert len(failed) == 2
+    assert "ZeroDivisionError" in failed[0]
+
+
+def test_an_address_is_no_command() -> None:
+    """It is a secret for chat services, so the message that refuses it does not show it; nor does the log what a command says of it."""
+    address = "https://hooks.example.com/services/T0/B0/opensesame"
+    for text in (address, f"{address} now"):
+        with pytest.raises(ConfigError, match=r"^--on-halt: .*curl.* ADDRESS") as refused:
+            load({**URIS, "on_halt": text}, {})
+        assert "opensesame" not in str(refused.value)
+    try:
+        load({**URIS, "on_halt": f"curl -d @- {address}"}, {})
+        assert "opensesame" not in telemetry.redact(f"cannot reach {address}; tried /services/T0/B0/opensesame")
+    finally:
+        telemetry.forget_secrets()
+
+
 @pytest.mark.parametrize("text", ["page 'opensesame", "''", "", 7, ["page", "other"]])
 def test_a_command_that_cannot_be_read_is_a_wrong_setting(text: object) -> None:
     """The message says what is expected, and quotes nothing."""
