@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from storage_consumer.checkpoint.quarantine import QuarantinedEntry
 from storage_consumer.cli.answer import Answer
@@ -15,6 +14,11 @@ from storage_consumer.plan.table_words import meant
 from storage_consumer.telemetry import json_text, tso_time
 
 LIST = "list"
+_SHOWN = (
+    *("key", "commit_ts", "path", "row", "version", "reason", "error_number", "image", "held_before"),
+    *("first_seen", "last_seen", "retry_asked_by", "retry_answer"),
+)
+"""Fields of a row that a document has."""
 
 
 def answer(own: QuarantineFlags, session: Session) -> Answer:
@@ -64,10 +68,15 @@ def _check(action: str, own: QuarantineFlags) -> None:
 
 def _listed(entries: Sequence[QuarantinedEntry], *, as_json: bool) -> str:
     if as_json:
-        return json_text({"rows": [asdict(entry) | {"table": str(entry.table)} for entry in entries]})
+        return json_text({"rows": [_document(entry) for entry in entries]})
     if not entries:
         return "the quarantine is empty\n"
     return "\n".join("\n".join(_lines(entry)) for entry in entries) + "\n"
+
+
+def _document(entry: QuarantinedEntry) -> dict[str, object]:
+    """Return a row as JSON takes it; the keys are part of the program's interface."""
+    return {"table": str(entry.table), **{name: getattr(entry, name) for name in _SHOWN}}
 
 
 def _lines(entry: QuarantinedEntry) -> list[str]:
