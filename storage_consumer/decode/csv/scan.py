@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -392,7 +393,7 @@ def _unnamed(form: FileForm) -> str:
         f"{', '.join(layout.columns[place].name for place in form.order)}, but other selectors may have been in force when TiCDC wrote the "
         f"row. Give {layout.vouching} if these were in force for all rows without a header line that are still to be read. Otherwise set "
         "output-field-header = true under [sink.csv] of the changefeed, and load the table from an export made after that: "
-        f"storage-consumer load --table '{layout.table}' --replace --dump <URI>"
+        f"storage-consumer load --table {shlex.quote(str(layout.table))} --replace --dump URI"
     )
 
 
