@@ -36,7 +36,7 @@ def answer(own: RebindFlags, session: Session) -> Answer:
         # Nothing to do, and so no listing: repeating the command is cheap.
         if feed.upstream == upstream.identity and not own.restored:
             return Answer(_report(feed, upstream.identity, None, as_json=own.json))
-        # This only spares a long comparison; `FeedInspector.rebind` checks it again, under a lock.
+        # This only spares a long comparison; `StoredFeed.rebind` checks it again, under a lock.
         if feed.is_held and not process_is_gone(feed.holder):
             raise LeaseHeld(busy(feed.holder))
         storage = opened(upstream)

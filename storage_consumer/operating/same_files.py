@@ -132,7 +132,7 @@ class Comparison:
 def compared(
     storage: Storage, kept: list[KeptFile], sequences: Mapping[str, Finished], former: Storage | None = None
 ) -> Comparison:
-    """Compare what is known of a bucket with the content of another place; `FeedInspector` provides what is known.
+    """Compare what is known of a bucket with the content of another place; `StoredFeed` provides what is known.
 
     `former`: the place where it was read; None if that cannot be asked.
     """

@@ -39,7 +39,10 @@ class Session:
 
     @cached_property
     def target(self) -> Server:
-        """The target, for commands that need no bucket."""
+        """The target; commands that need no bucket ask for nothing else."""
+        # Once both ends are known it is one of them: a password's file may be a pipe.
+        if "ends" in vars(self):
+            return Server(settings=self.ends.config.downstream, password=self.ends.secrets.password)
         return load_target(self.options, self.environ)
 
     @cached_property
