@@ -230,7 +230,7 @@ def columns_of(found: Sequence[Token], parts: Iterable[tuple[int, int]]) -> Iter
     """Yield each column that these parts of a statement define or change."""
     for first, last in parts if has_words(found[:3], "TABLE") else ():
         part = found[first:last]
-        verb, named, listed = part[0].upper if part else "", column_at(part), 1 + has_words(part[1:2], "COLUMN")
+        verb, named, listed = part[0].upper if part else "", column_at(part), _behind_verb(part)
         new = named + _COLUMN_VERBS.get(verb, len(part))
         if found[0].upper == "CREATE" and named == 0:
             yield Column("", part[0].name, part[0].name, first, part)
@@ -243,15 +243,20 @@ def columns_of(found: Sequence[Token], parts: Iterable[tuple[int, int]]) -> Iter
 
 def column_at(part: Sequence[Token]) -> int:
     """Return the index of the name of the column that this part defines, adds or changes; -1 if there is not exactly one."""
-    at = 0
-    if part and part[0].upper in _COLUMN_VERBS:
-        at = 1 + has_words(part[1:2], "COLUMN")
-        conditions = (("IF", "EXISTS"), ("IF", "NOT", "EXISTS"))
-        at += next((len(words) for words in conditions if has_words(part[at : at + len(words)], *words)), 0)
+    at = _behind_verb(part)
     if at >= len(part) or part[at].kind not in NAMES or part[at].upper in _NO_COLUMNS:
         return -1
     # Kinds of index that are not listed above, such as VECTOR INDEX, show by the word that follows.
     return -1 if any(token.upper in INDEX_WORDS for token in part[at + 1 : at + 2]) else at
+
+
+def _behind_verb(part: Sequence[Token]) -> int:
+    """Return the index behind the words with which an action on columns begins; 0 for what begins otherwise."""
+    if not part or part[0].upper not in _COLUMN_VERBS:
+        return 0
+    at = 1 + has_words(part[1:2], "COLUMN")
+    conditions = (("IF", "EXISTS"), ("IF", "NOT", "EXISTS"))
+    return at + next((len(words) for words in conditions if has_words(part[at : at + len(words)], *words)), 0)
 
 
 def is_name(found: Sequence[Token], at: int) -> bool:

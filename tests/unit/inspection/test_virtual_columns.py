@@ -16,6 +16,8 @@ from storage_consumer.model import TableColumn, TableDefinition, TableName, Tabl
         ("ALTER TABLE t ADD COLUMN g INT AS (a) VIRTUAL FIRST, ADD COLUMN p INT DEFAULT 6", {"g"}),
         ("ALTER TABLE t CHANGE old_name g DECIMAL(10,2) GENERATED ALWAYS AS (a)", {"g"}),
         ("ALTER TABLE t ADD COLUMN IF NOT EXISTS g INT AS (a), ADD h INT AS (b) STORED", {"g"}),
+        ("ALTER TABLE t ADD COLUMN IF NOT EXISTS (g INT AS (a), h INT AS (b) STORED)", {"g"}),
+        ("ALTER TABLE t ADD (g INT AS (a), h INT, KEY (h))", {"g"}),
         ("ALTER TABLE t ADD COLUMN view INT AS (a)", {"view"}),
         ("ALTER TABLE view ADD COLUMN g INT AS (a)", {"g"}),
         ("CREATE VIEW v AS (SELECT 1)", set()),
