@@ -131,6 +131,10 @@ class DdlBacklog:
         """Return whether the journal says that a statement is done, though its tables may not have been advanced."""
         return step.identity in self._ran
 
+    def was_refused(self, step: DdlStep) -> bool:
+        """Return whether an earlier run left a statement without effect."""
+        return step.identity in self._refused
+
     def has_followed(self, step: DdlStep) -> bool:
         """Return whether the journal has a later statement of the same directory as done."""
         return any(each.table_dir == step.table_dir and each.version > step.version for each in self._ran)

@@ -101,5 +101,6 @@ class LeftOutViews:
         since = step.version + 1, table.checkpoint - waits
         if table.timeline.has_statement(*since) or self._lifetimes.ends_of(table).has_within(*since):
             return False
-        # Where the bucket was emptied since, only the state still tells of it.
-        return not (table.status.dropped and step.version < table.checkpoint) and not self._backlog.has_followed(step)
+        # Where the bucket was emptied since, only the state still tells of it. A view that comes late may be younger than what was dropped.
+        has_ended = table.status.dropped and step.version < table.checkpoint and self._backlog.was_refused(step)
+        return not (has_ended or self._backlog.has_followed(step))

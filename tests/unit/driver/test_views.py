@@ -523,3 +523,22 @@ def test_operator_decides(world: World, verb: Literal["done", "skip", "replace"]
     assert not [table for table in world.once().tables if table.error]
     assert [effect for effect in world.records.effects if "VIEW" in effect] == ([text] if statement else [])
     assert not [table for table in world.once().tables if table.error]
+
+
+@pytest.mark.parametrize("end", ["DROP TABLE `d`.`v`", "DROP DATABASE `d`"])
+def test_late_view_under_the_name_of_a_dropped_table(world: World, end: str) -> None:
+    """A view whose file comes late is made though a table of its name was dropped before it: only a later end counts against it."""
+    world.bucket.schema("e", ts(1), "CREATE DATABASE `e`", 1)
+    world.bucket.schema("e.t", ts(1), f"CREATE TABLE `t` {BODY}", CREATE_TABLE)
+    world.bucket.schema("d.v", ts(2), f"CREATE TABLE `v` {BODY}", CREATE_TABLE)
+    if "TABLE" in end:
+        world.bucket.schema("d.v", ts(4), end, DROP, ())
+    else:
+        world.bucket.schema("d", ts(4), end, 2, ())
+        world.bucket.schema("d", ts(5), "CREATE DATABASE `d`", 1)
+    world.bucket.metadata(ts(9))
+    world.once()
+    view(world, 7, reads="`e`.`t`")
+    world.bucket.metadata(ts(12))
+    world.once()
+    assert [effect for effect in world.records.effects if "VIEW" in effect]
