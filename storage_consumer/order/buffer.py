@@ -103,7 +103,7 @@ class Buffer:
         """Whether changes can be taken in batches."""
 
     def read(self, decoder: Decoder, file: FileRead, rank: int) -> Iterator[Block]:
-        """Take the changes of a file or split, counting them in its tally; yield all that is held whenever it is much.
+        """Take the changes of a file, counting them in its tally; yield all that is held whenever it is much.
 
         Raises `NotReplicable`, naming file and row, for a change that cannot be applied, and what the decoder raises.
         """
