@@ -128,6 +128,14 @@ def test_timestamp_defaults(stored: str, meant: str, server_type: str) -> None:
     assert action.notes == (("timestamp default",) if meant else ())
 
 
+def test_timestamp_default_in_a_list_of_conditional_columns() -> None:
+    """TiDB takes ADD COLUMN IF NOT EXISTS with a list as it is; its rows from before get the source's moment all the same."""
+    stored = "ALTER TABLE `t` ADD COLUMN IF NOT EXISTS (`a` INT, `at` TIMESTAMP DEFAULT 'x')"
+    described = replace(definition("s/t", 1, stored), columns=TIMESTAMPS)
+    action = action_for(described, "tidb", None, zone="+09:30")
+    assert action.statement == stored.replace("'x'", "'2024-01-01 01:30:00'")
+
+
 def test_timestamp_default_that_is_right_stays() -> None:
     """Where the text and the schema file agree nothing is changed and nothing noted."""
     described = replace(
