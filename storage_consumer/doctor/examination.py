@@ -18,18 +18,22 @@ _log = Log("doctor")
 def examined(given: DoctorInput, groups: Collection[str] = tuple(GROUPS)) -> tuple[Finding, ...]:
     """Return one finding for each check of these groups, in the order of `CHECKS`."""
     facts = Facts(given, groups)
-    return tuple(found_by(name, facts) for name in CHECKS if group_of(name) in groups)
+    return tuple(found_by(name, facts, groups) for name in CHECKS if group_of(name) in groups)
 
 
-def found_by(name: str, facts: Facts) -> Finding:
-    """Return what a check finds. Of facts that could not be read one check reports the fault, and the others were not looked at."""
+def found_by(name: str, facts: Facts, groups: Collection[str] = tuple(GROUPS)) -> Finding:
+    """Return what a check finds. Of facts that could not be read one check reports the fault, and the others were not looked at.
+
+    `groups`: those that are examined; a check of another one reports nothing.
+    """
     try:
         found = CHECKS[name].judge(facts)
     except Unread as fault:
         if fault.check == name:
             found = fail(fault.why)
         else:
-            found = not_looked_at(f"{fault.check} failed" if fault.check else fault.why)
+            is_reported = fault.check and group_of(fault.check) in groups
+            found = not_looked_at(f"{fault.check} failed" if is_reported else fault.why)
     return replace(found, check=name)
 
 

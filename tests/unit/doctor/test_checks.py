@@ -256,6 +256,8 @@ def test_what_follows_from_facts_that_cannot_be_read() -> None:
     silent: Any = Silent()
     assert found_by("target-packet", silent) == replace(fail("gone"), check="target-packet")
     assert found_by("target-innodb", silent) == replace(not_looked_at("target-packet failed"), check="target-innodb")
+    # Where that check is not among those that were asked for, nothing else says why.
+    assert found_by("target-innodb", silent, ("bucket",)).text == "gone"
 
 
 def test_the_worst_counts() -> None:
