@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import ipaddress
 import logging
+import math
 import socket
 import threading
 import urllib.parse
@@ -140,9 +141,15 @@ class HttpServer:
             if each not in (self._server, self._server.trigger):
                 each.handle_close()
         wasyncore.dispatcher.close(self._server)
-        # Whoever still answers writes to it in the end, and its number might be another file's by then.
-        if not self._server.task_dispatcher.threads:
-            self._server.trigger.close()
+        # Whoever still answers writes to the trigger in the end, and its number might be another file's by then.
+        if self._server.task_dispatcher.threads:
+            threading.Thread(target=self._close_trigger, name="http-server-end", daemon=True).start()
+        else:
+            self._close_trigger()
+
+    def _close_trigger(self) -> None:
+        self._server.task_dispatcher.shutdown(timeout=math.inf)
+        self._server.trigger.close()
 
     def _application(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         method, headers = environ["REQUEST_METHOD"], dict(_GUARDS)

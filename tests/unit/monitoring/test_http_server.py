@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -16,6 +17,7 @@ from storage_consumer.errors import ConfigError
 from storage_consumer.monitoring import http_server
 from storage_consumer.monitoring.http_server import HttpServer, Request, Response, joined_address, said, split_address
 from storage_consumer.telemetry import forget_secrets, listen, register_secret
+from tests.harness.waiting import wait_until
 
 
 def _tables(request: Request) -> Response:
@@ -278,7 +280,7 @@ def test_close_waits_for_an_answer_that_is_nearly_there() -> None:
         time.sleep(float(request.query["seconds"]))
         return said("there")
 
-    for seconds in (0.2, 5.0):
+    for seconds in (0.2, 4.0):
         server = HttpServer("127.0.0.1:0", {"/": slow})
         with socket.create_connection(split_address(server.address), timeout=10) as client:
             client.sendall(f"GET /?seconds={seconds} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
@@ -287,6 +289,7 @@ def test_close_waits_for_an_answer_that_is_nearly_there() -> None:
             began = time.monotonic()
             server.close()
             assert time.monotonic() - began < 3
+        wait_until("the end of the answer", partial(getattr, server._server.trigger, "_closed"))
 
 
 def test_addresses_with_colons_stand_in_brackets() -> None:
