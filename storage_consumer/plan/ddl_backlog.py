@@ -41,6 +41,10 @@ class DdlBacklog:
         self._queued: list[DdlStep] = []
         self._copied: list[DdlStep] = []
         self._ran = set(journalled)
+        # Directory → the highest version of a statement of it that is done.
+        self._reached: dict[str, int] = {}
+        for table_dir, version, _ in journalled:
+            self._reached[table_dir] = max(version, self._reached.get(table_dir, 0))
         self._ran_versions = {version for _, version, _ in chain(journalled, started)}
 
     def __iter__(self) -> Iterator[DdlStep]:
@@ -124,6 +128,7 @@ class DdlBacklog:
     def done(self, step: DdlStep) -> None:
         """Note that a statement took effect, or that its effect is there."""
         self._ran.add(step.identity)
+        self._reached[step.table_dir] = max(step.version, self._reached.get(step.table_dir, 0))
         self._ran_versions.add(step.version)
         self.set_aside(step)  # an inferred one never was queued
 
@@ -137,7 +142,7 @@ class DdlBacklog:
 
     def has_followed(self, step: DdlStep) -> bool:
         """Return whether the journal has a later statement of the same directory as done."""
-        return any(each.table_dir == step.table_dir and each.version > step.version for each in self._ran)
+        return self._reached.get(step.table_dir, 0) > step.version
 
     def is_pending(self, step: DdlStep) -> bool:
         """Return whether a statement, which may have been started before the last fault, is still queued."""
