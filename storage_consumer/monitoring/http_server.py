@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client.exposition import gzip_accepted
 from waitress import wasyncore
 from waitress.server import create_server
 
@@ -47,8 +46,6 @@ _GUARDS = {
     "X-Content-Type-Options": "nosniff",
 }
 _log = Log("monitoring")
-# Whoever connects could else have it write lines: of requests that wait for a thread, and of addresses that are none.
-logging.getLogger("waitress").setLevel(logging.CRITICAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +88,8 @@ class HttpServer:
 
         A route is a path. One that ends with ``/`` also takes all paths below it, but for ``/`` itself.
         """
+        # Whoever connects could else have it write lines: of requests that wait for a thread, and of addresses that are none.
+        logging.getLogger("waitress").setLevel(logging.CRITICAL)
         host, port = split_address(listen)
         try:
             family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -158,7 +157,7 @@ class HttpServer:
         else:
             response, headers["Allow"] = said("Method Not Allowed", HTTPStatus.METHOD_NOT_ALLOWED), "GET, HEAD"
         body = response.body
-        if len(body) >= _LEAST_COMPRESSED and gzip_accepted(environ.get("HTTP_ACCEPT_ENCODING", "")):
+        if len(body) >= _LEAST_COMPRESSED and _takes_gzip(environ.get("HTTP_ACCEPT_ENCODING", "")):
             # The fastest level: what is sent here repeats itself, so the others gain little.
             body, headers["Content-Encoding"] = gzip.compress(body, compresslevel=1), "gzip"
         headers |= {"Content-Type": response.content_type, "Content-Length": str(len(body)), **response.headers}
@@ -202,6 +201,15 @@ def split_address(listen: str) -> tuple[str, int]:
 def joined_address(host: str, port: int) -> str:
     """Return ``host:port``, or ``[host]:port`` where the host is an address with colons."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _takes_gzip(accepted: str) -> bool:
+    """Return whether the header ``Accept-Encoding`` names gzip, and not to refuse it."""
+    for each in accepted.lower().split(","):
+        name, _, quality = each.replace(" ", "").partition(";q=")
+        if name == "gzip":
+            return quality not in ("0", "0.0", "0.00", "0.000")
+    return False
 
 
 def _is_local(host: str) -> bool:
