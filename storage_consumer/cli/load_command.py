@@ -84,7 +84,8 @@ def _exported(name: TableName, own: LoadFlags, session: Session) -> Exported:
     origin = export_origin(own.dump, bucket.config.upstream)
     refuse_inside(origin, bucket.config.upstream)
     folder = open_folder(origin, bucket.secrets)
-    wishes = ExportWishes(workers=own.workers or 2, rows_per_second=own.rows_per_second or 0)
+    pace = {"workers": own.workers, "rows_per_second": own.rows_per_second}
+    wishes = ExportWishes(**{name: value for name, value in pace.items() if value is not None})
     with tqdm(desc=str(name), unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
         return exported(source, name, folder, wishes, heard=bar.update)
 

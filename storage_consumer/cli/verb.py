@@ -12,9 +12,12 @@ from storage_consumer.config.parsers import Parser
 from storage_consumer.errors import ConfigError
 
 
-def flag(help_text: str, metavar: str, parse: Parser = parsers.filled) -> Any:
-    """Return the field for a flag with a value, None if it is not given. Words in small letters, with | between them, are all there are."""
-    return field(default=None, metadata={"help": help_text, "metavar": metavar, "parse": parse})
+def flag(help_text: str, metavar: str, parse: Parser = parsers.filled, hint: str = "") -> Any:
+    """Return the field for a flag with a value, None if it is not given. Words in small letters, with | between them, are all there are.
+
+    `hint`: where a value is found, for the message about a wrong one.
+    """
+    return field(default=None, metadata={"help": help_text, "metavar": metavar, "parse": parse, "hint": hint})
 
 
 def switch(help_text: str) -> Any:
@@ -32,6 +35,8 @@ class Flag:
     parse: Parser
     metavar: str = ""
     """Empty for a flag without a value."""
+    hint: str = ""
+    """Where a value is found."""
 
     @property
     def keyword(self) -> str:
@@ -118,6 +123,7 @@ class Verb:
                 try:
                     own[each.field] = each.parse(given)
                 except ValueError as fault:
-                    raise ConfigError(f"{each.name}: {fault}") from None
+                    hint = f"; {each.hint}" if each.hint else ""
+                    raise ConfigError(f"{each.name}: {fault}{hint}") from None
         own |= {name: rest.pop(name) for name in ("action", "words") if rest.get(name)}
         return self.takes(**own), rest

@@ -131,6 +131,7 @@ class HistoryFlags(FlagsWithJson):
         "Show the whole structure in force at this version, commit-ts or time (with its zone), instead of all versions.",
         "TSO|TIME",
         parsers.instant,
+        "`storage-consumer history` shows the TSO of each version",
     )
 
 

@@ -13,6 +13,8 @@ from storage_consumer.cli.verb_options import (
 from storage_consumer.config import parsers
 
 _NUMBER = parsers.integer(low=0, high=(1 << 64) - 1)
+_LISTED = "`storage-consumer ddl` shows it"
+_TSO = "`SELECT @@tidb_current_ts` or a dump's metadata show a TSO"
 
 
 class DdlFlags(FlagsWithJson):
@@ -20,8 +22,10 @@ class DdlFlags(FlagsWithJson):
 
     action: str = ""
     table: str | None = flag(TABLE, "S.T")
-    version: int | None = flag("The statement's version, as messages and the list show it.", "TSO", _NUMBER)
-    checksum: int | None = flag("Distinguishes statements of one table and version; the list shows it.", "N", _NUMBER)
+    version: int | None = flag("The statement's version, as messages and the list show it.", "TSO", _NUMBER, _LISTED)
+    checksum: int | None = flag(
+        "Distinguishes statements of one table and version; the list shows it.", "N", _NUMBER, _LISTED
+    )
     sql: str | None = flag("What `replace` runs; names without a database refer to the table's own.", "TEXT")
 
 
@@ -35,6 +39,7 @@ class TableFlags(FlagsWithJson):
         "2026-11-23T10:00:00Z.",
         "TSO|TIME",
         parsers.instant,
+        _TSO,
     )
     to: str | None = flag("The table's name in the target, as database.table.", "S.T")
     all: bool = switch("List all tables, also those that run, are skipped, left out or dropped.")
@@ -69,6 +74,7 @@ class LoadFlags(FlagsWithJson):
         "You made the copy yourself, as of this TSO: nothing is loaded, and the table goes on after it. The same as `table reload-done`.",
         "TSO|TIME",
         parsers.instant,
+        _TSO,
     )
     all: bool = switch("List also loads that have ended.")
 

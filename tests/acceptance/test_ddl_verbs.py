@@ -113,7 +113,7 @@ def test_history(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -
     [
         (["ddl", "done"], "needs --table"),
         (["ddl", "skip", "--table", "d.a"], "needs --version"),
-        (["ddl", "skip", "--table", "d.a", "--version", "x"], "a whole number from 0"),
+        (["ddl", "skip", "--table", "d.a", "--version", "x"], "not 'x'; `storage-consumer ddl` shows it"),
         (["ddl", "replace", "--table", "d.a", "--version", "1"], "--sql, the text to run"),
         (["ddl", "dome"], "invalid choice"),
         (["history", "--tabel", "d.a"], "did you mean `--table`?"),

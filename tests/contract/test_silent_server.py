@@ -136,7 +136,7 @@ def test_backlog_is_full() -> None:
 
 
 def test_everyone_who_connects() -> None:
-    """State, statements, rows and the inspector of the state are bounded alike."""
+    """State, statements, rows and an operator's view of the state are bounded alike."""
     with silent("at the session") as server:
         target = Downstream(port=server.port, ssl_mode="disabled", connect_timeout=1)
         state, database = StateStore(target, ""), TargetDatabase(target, "")

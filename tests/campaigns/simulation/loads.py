@@ -109,7 +109,7 @@ class Loads:
             self._request(dice)
 
     def _request(self, dice: random.Random) -> None:
-        """As `LoadInspector.request` does it."""
+        """As `StoredLoads.request` does it."""
         source, records = self._world.source, self._world.records
         tables = [table for table in records.tables.values() if table.table]
         names = {(table.schema, table.table) for table in tables} | source.tables.keys()
