@@ -201,7 +201,7 @@ def load_source(
     if scheme != "tidb" and not frozen:
         raise ConfigError(
             "--source must be a TiDB (tidb://user@host:4000/), which can be read as of a commit-ts; `verify` takes another "
-            "server with --frozen, by which you promise that nothing writes to it meanwhile"
+            "server only with --frozen, by which you promise that nothing writes to it meanwhile"
         )
     options = {
         "downstream_uri": uri,
