@@ -35,6 +35,8 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(telemetry, "_listeners", ())
     root = logging.getLogger()
     before = (root.level, list(root.handlers), logging.getLogger(telemetry.ROOT).level)
+    # Where another test has left them captured, pytest has taken the capture away since, and a second one does nothing.
+    logging.captureWarnings(capture=False)
     yield
     for handler in [each for each in root.handlers if each not in before[1]]:
         root.removeHandler(handler)
