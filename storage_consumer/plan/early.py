@@ -110,7 +110,7 @@ def upcoming(table: TableConsumer, pending: PendingDdls, early: Early) -> TableD
 
     A copy may, and so may a statement that a killed process has sent: then rows from before it, in a file that came again, still have to fit.
     """
-    version = pending.barriers.get(table.key)
+    version = pending.row_barriers.get(table.key)
     if version is None:
         return None
     own = [ddl.step for ddl in pending.at(version) if ddl.step.table_key == table.key]
@@ -226,7 +226,7 @@ def beside_copies(
     """
     table = tables[step.table_key]
     step = replace(step, upcoming=upcoming(table, pending, early))
-    version = pending.barriers.get(table.key)
+    version = pending.row_barriers.get(table.key)
     name = lifetimes.renamed_to(table.key, version) if version is not None else None
     new = tables.get(key_of(name)) if name is not None else None
     if version is None or new is None:

@@ -221,7 +221,7 @@ class ConsumerManager:
         for table in self.tables.values():
             if table.status.blocked:
                 continue
-            target = target_of(table.key, pending.barriers, storage_checkpoint)
+            target = target_of(table.key, pending.row_barriers, storage_checkpoint)
             if step := table.row_step(target):
                 if (ready := beside_copies(step, pending, self.tables, self.lifetimes, self.early)) is not None:
                     steps.append(ready)

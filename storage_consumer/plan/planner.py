@@ -21,13 +21,17 @@ from storage_consumer.tso import ddl_is_stored
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingDdl:
-    """A DDL that has not run, and the tables, by key, that it is a barrier for (its own among them)."""
+    """A DDL that has not run, and the tables, by key, that it touches (its own among them)."""
 
     step: DdlStep
     touches: frozenset[str]
     """Also keys without a known table: DDL of other versions that touch them come before or after it."""
     stops: frozenset[str] = frozenset()
     """The tables, by key, that stand still while it cannot run; see `Touches.held_up`."""
+
+    def holds_up_rows(self, key: str) -> bool:
+        """Return whether later rows of a table that it touches wait for it."""
+        return key == self.step.table_key or not self.step.alters_no_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,37 @@ class Position:
     """Whether it is halted or waits, perhaps for a DDL that had no effect: even one from before `first` is not tried again."""
 
 
+class Barriers:
+    """The versions of the DDL that come before what follows in each table; and the first of them."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self.first: Final[dict[str, int]] = {}
+        """Table key → version of the first one; read only."""
+        # Table key → how many DDL of each version there are.
+        self._counts: dict[str, Counter[int]] = {}
+        self._versions: dict[str, Numbers] = {}
+
+    def add(self, key: str, version: int) -> None:
+        """Add one."""
+        self._counts.setdefault(key, Counter())[version] += 1
+        self._versions.setdefault(key, Numbers()).add(version)
+        self.first[key] = min(self.first.get(key, version), version)
+
+    def remove(self, key: str, version: int) -> None:
+        """Remove one that was added; others of its version may be left."""
+        self._counts[key][version] -= 1
+        if self._counts[key][version]:
+            return
+        del self._counts[key][version]
+        self._versions[key].discard(version)
+        first = self._versions[key].first
+        if first is None:
+            del self._counts[key], self._versions[key], self.first[key]
+        else:
+            self.first[key] = first
+
+
 class PendingDdls:
     """The DDL that have not run, in the order in which they were added; and for each table the first of them.
 
@@ -54,13 +89,10 @@ class PendingDdls:
 
     def __init__(self, pending: Iterable[PendingDdl] = ()) -> None:
         """Begin with these."""
-        self.barriers: Final[dict[str, int]] = {}
-        """Table key → version of the first DDL that has not run; read only."""
+        self._ddls = Barriers()
+        self._rows = Barriers()
         self._all: dict[DdlId, PendingDdl] = {}
         self._at: dict[int, dict[DdlId, PendingDdl]] = {}
-        # Table key → how many DDL of each version touch the table.
-        self._touching: dict[str, Counter[int]] = {}
-        self._versions: dict[str, Numbers] = {}
         self._views: dict[str, set[DdlId]] = {}
         for ddl in pending:
             self.add(ddl)
@@ -68,6 +100,20 @@ class PendingDdls:
     def __iter__(self) -> Iterator[PendingDdl]:
         """Yield all."""
         return iter(self._all.values())
+
+    @property
+    def barriers(self) -> Mapping[str, int]:
+        """Table key → version of the first DDL that has not run."""
+        return self._ddls.first
+
+    @property
+    def row_barriers(self) -> Mapping[str, int]:
+        """The same without what alters no table, for whose sake no row need wait.
+
+        A process may pass over such a DDL and write rows from after it. If the next one had to stop before it, a unique key could be
+        taken by a row that is yet to come.
+        """
+        return self._rows.first
 
     def at(self, version: int) -> list[PendingDdl]:
         """Return those of one version."""
@@ -86,9 +132,9 @@ class PendingDdls:
         if ddl.step.makes_view:
             self._views.setdefault(ddl.step.table_key, set()).add(identity)
         for key in ddl.touches:
-            self._touching.setdefault(key, Counter())[version] += 1
-            self._versions.setdefault(key, Numbers()).add(version)
-            self.barriers[key] = min(self.barriers.get(key, version), version)
+            self._ddls.add(key, version)
+            if ddl.holds_up_rows(key):
+                self._rows.add(key, version)
 
     def remove(self, identity: DdlId) -> None:
         """Remove one that has run; one that is not there is ignored."""
@@ -101,20 +147,9 @@ class PendingDdls:
         if not self._at[version]:
             del self._at[version]
         for key in ddl.touches:
-            self._touching[key][version] -= 1
-            # Others of its version may touch the table too.
-            if not self._touching[key][version]:
-                self._pass(key, version)
-
-    def _pass(self, key: str, version: int) -> None:
-        """Note that no DDL of a version touches a table any more."""
-        del self._touching[key][version]
-        self._versions[key].discard(version)
-        first = self._versions[key].first
-        if first is None:
-            del self._touching[key], self._versions[key], self.barriers[key]
-        else:
-            self.barriers[key] = first
+            self._ddls.remove(key, version)
+            if ddl.holds_up_rows(key):
+                self._rows.remove(key, version)
 
 
 def target_of(key: str, barrier: Mapping[str, int], storage_checkpoint: int) -> int:

@@ -288,6 +288,8 @@ def test_first_statements(waiting: list[PendingDdl], gone: list[int], end: int, 
     assert list(held) == list(left.values())
     first = {k: min(versions) for k in map(key, KEYS) if (versions := [d.step.version for d in held if k in d.touches])}
     assert held.barriers == first
+    wait = {k: [d.step.version for d in held if k in d.touches and d.holds_up_rows(k)] for k in map(key, KEYS)}
+    assert held.row_barriers == {k: min(versions) for k, versions in wait.items() if versions}
     positions = {key(k): Position(checkpoint=first.get(key(k), 0), blocked=k in still) for k in KEYS}
     stands = standing_still(held, positions)
     ready = {step.identity for group in ready_ddls(held, positions, stands, end, is_stable=False) for step in group}
