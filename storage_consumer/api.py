@@ -21,7 +21,7 @@ from storage_consumer.config.settings import Server
 from storage_consumer.config.table_filter import CarriedColumns
 from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.decode import decoder_for
-from storage_consumer.decode.csv.options import caveat
+from storage_consumer.decode.csv_dialect import caveat
 from storage_consumer.decode.time_zone import zone_caveat
 from storage_consumer.doctor.examination import warn_at_start
 from storage_consumer.downstream.database import TargetDatabase

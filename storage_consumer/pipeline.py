@@ -16,11 +16,33 @@ import numpy as np
 
 from storage_consumer.decode.decoder import Decoder, FileRead, Tally
 from storage_consumer.errors import FilesMissing, RowRefused, TableError, UndecodableRow
-from storage_consumer.job.reports import FileReport, QuarantinedRow, RowPlace, WriteReport, Written
-from storage_consumer.job.spec import JobFile, Mode, TablePlan, VersionPlan
+from storage_consumer.job.spec import (
+    FileReport,
+    JobFile,
+    Mode,
+    QuarantinedRow,
+    RowPlace,
+    TablePlan,
+    VersionPlan,
+    WriteReport,
+    Written,
+)
 from storage_consumer.model import MAX_TSO, CommitRange
-from storage_consumer.order.buffer import NOTICE, REPORT, Buffer, Place, read_together, runs
-from storage_consumer.order.changes import Changes, Events, folded, in_parts, listed_keys, together, unpacked
+from storage_consumer.order.changes import (
+    NOTICE,
+    REPORT,
+    Buffer,
+    Changes,
+    Events,
+    Place,
+    folded,
+    in_parts,
+    listed_keys,
+    read_together,
+    runs,
+    together,
+    unpacked,
+)
 from storage_consumer.order.keys import (
     Action,
     Run,

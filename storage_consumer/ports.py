@@ -9,8 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from storage_consumer.job.reports import FileReport, WriteReport
-from storage_consumer.job.spec import JobFile, JobSpec, TaskStatements
+from storage_consumer.job.spec import FileReport, JobFile, JobSpec, TaskStatements, WriteReport
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import DdlId, TableDefinition, TableName
 from storage_consumer.plan.copies import Copies

@@ -30,8 +30,7 @@ from operator import itemgetter
 import numpy as np
 import pymysql.err
 
-from storage_consumer.apply.refused_rows import StatementTooLarge
-from storage_consumer.apply.rows import RowStatements
+from storage_consumer.apply.rows import RowStatements, StatementTooLarge
 from storage_consumer.apply.statements import TEXTS, delete_images, gaps, json_equals, without_gaps
 from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.decode.values import WireKind
@@ -215,24 +214,20 @@ class KeylessTable:
                 f"{self._work.name}: somebody else has moved the table's stored checkpoint to {stored}"
             )
         if self._work.replaces:
-            self._write_in_turn(portion.in_turn)
+            events = chain.from_iterable(
+                zip(part.upserts.tolist(), part.lines, part.ts.tolist(), strict=True) for part in portion.in_turn
+            )
+            for upsert, run in groupby(events, key=itemgetter(0)):
+                if upsert:
+                    self._rows.put_in_turn(self._work, [line for _, line, _ in run])
+                    continue
+                for _, line, ts in run:
+                    if not self._delete_some(line, 1):
+                        raise self._lost(ts)
         else:
             self._write_net(portion.net)
         self._store_checkpoint(portion.last)
         return portion.events
-
-    def _write_in_turn(self, parts: Iterable[Events]) -> None:
-        """Write each run of inserts and each delete in order, since an insert replaces the row that shares a nullable unique key with it."""
-        events = chain.from_iterable(
-            zip(part.upserts.tolist(), part.lines, part.ts.tolist(), strict=True) for part in parts
-        )
-        for upsert, run in groupby(events, key=itemgetter(0)):
-            if upsert:
-                self._rows.put_in_turn(self._work, [line for _, line, _ in run])
-                continue
-            for _, line, ts in run:
-                if not self._delete_some(line, 1):
-                    raise self._lost(ts)
 
     def _write_net(self, net: Net) -> None:
         """Write the net effect of the events.
@@ -286,17 +281,13 @@ class KeylessTable:
         """Delete up to `most` rows equal to this one; return how many there were."""
         # Nobody knows what the source had in the columns that the row lacks.
         narrow, (known,) = without_gaps(self._work, gaps(self._work, line), [line])
-        statement = delete_images(narrow, known, escape, json_equals=self._json(), most=most)
+        if not self._json_equals:
+            self._json_equals = json_equals(str((self._fenced.row("SELECT VERSION()") or ("",))[0]))
+        statement = delete_images(narrow, known, escape, json_equals=self._json_equals, most=most)
         try:
             return self._rows.sized(statement)
         except StatementTooLarge as fault:
             raise self._rows.refusal(self._work, line, fault) from None
-
-    def _json(self) -> str:
-        """Return how this server compares JSON by meaning; see `json_equals`."""
-        if not self._json_equals:
-            self._json_equals = json_equals(str((self._fenced.row("SELECT VERSION()") or ("",))[0]))
-        return self._json_equals
 
     # the table's checkpoint
 
@@ -358,7 +349,20 @@ def delete_equal(rows: RowStatements, work: TablePlan, lines: Sequence[bytes]) -
     images = TableName(schema=fenced.state_schema, table=_IMAGES)
     try:
         telling = telling_columns(work, lines)
-        _store(rows, work, lines, images, telling)
+        fenced = rows.fenced
+        columns = ", ".join(quote(column.name) for column in work.written)
+        # DROP and CREATE with TEMPORARY do not commit the running transaction.
+        fenced.query(f"DROP TEMPORARY TABLE IF EXISTS {qualified(images)}")
+        fenced.query(
+            f"CREATE TEMPORARY TABLE {qualified(images)} ({quote(_NUMBER.name)} INT UNSIGNED NOT NULL DEFAULT 0 PRIMARY KEY, "
+            f"{quote(_CHECKSUM)} INT UNSIGNED NOT NULL DEFAULT 0, KEY ({quote(_CHECKSUM)})) "
+            f"SELECT {columns} FROM {qualified(work.name)} WHERE FALSE"
+        )
+        # The number leads from a row of the server's answer back to its line.
+        numbered = [b"%b\t%d" % (line, place) for place, line in enumerate(lines)]
+        rows.insert(replace(work, name=images, written=(*work.written, _NUMBER)), numbered)
+        # The server computes both checksums, from values that it has brought to the same form.
+        fenced.query(f"UPDATE {qualified(images)} AS d SET {quote(_CHECKSUM)} = {_checksum(telling, 'd')}")
         pairs = f"{qualified(work.name)} AS r STRAIGHT_JOIN {qualified(images)} AS d ON {_equal(work, telling)}"
         number = f"d.{quote(_NUMBER.name)}"
         found = fenced.rows(f"SELECT {number}, COUNT(*) FROM {pairs} GROUP BY {number}")
@@ -386,26 +390,6 @@ def telling_columns(work: TablePlan, lines: Sequence[bytes]) -> tuple[WireColumn
     fields = zip(split_lines(lines), work.written, strict=True)
     telling = [(sum(map(len, texts)), column) for texts, column in fields if max(Counter(texts).values()) <= _ALIKE]
     return (min(telling, key=itemgetter(0))[1],) if telling else work.written
-
-
-def _store(
-    rows: RowStatements, work: TablePlan, lines: Sequence[bytes], images: TableName, telling: Sequence[WireColumn]
-) -> None:
-    """Create and fill the temporary table."""
-    fenced = rows.fenced
-    columns = ", ".join(quote(column.name) for column in work.written)
-    # DROP and CREATE with TEMPORARY do not commit the running transaction.
-    fenced.query(f"DROP TEMPORARY TABLE IF EXISTS {qualified(images)}")
-    fenced.query(
-        f"CREATE TEMPORARY TABLE {qualified(images)} ({quote(_NUMBER.name)} INT UNSIGNED NOT NULL DEFAULT 0 PRIMARY KEY, "
-        f"{quote(_CHECKSUM)} INT UNSIGNED NOT NULL DEFAULT 0, KEY ({quote(_CHECKSUM)})) "
-        f"SELECT {columns} FROM {qualified(work.name)} WHERE FALSE"
-    )
-    # The number leads from a row of the server's answer back to its line.
-    numbered = [b"%b\t%d" % (line, place) for place, line in enumerate(lines)]
-    rows.insert(replace(work, name=images, written=(*work.written, _NUMBER)), numbered)
-    # The server computes both checksums, from values that it has brought to the same form.
-    fenced.query(f"UPDATE {qualified(images)} AS d SET {quote(_CHECKSUM)} = {_checksum(telling, 'd')}")
 
 
 def _checksum(telling: Sequence[WireColumn], side: str) -> str:

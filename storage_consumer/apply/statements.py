@@ -143,7 +143,9 @@ def with_keys(work: TablePlan, lines: Sequence[bytes], escape: Escape, *, exact:
     if not (exact and texts):
         return f"FROM {qualified(work.name)} WHERE {_among(names, columns)}"
     plain = [f"CAST(CONVERT({names[place]} USING utf8mb4) AS BINARY)" for place in texts]
-    same = _among(plain, [_plain(columns[place]) for place in texts])
+    same = _among(
+        plain, [([b"CAST(CONVERT(%s USING utf8mb4) AS BINARY)" % value for value in columns[place]]) for place in texts]
+    )
     # One key more, which is none of them: of a single one TiDB puts the literal in the place of the column in the other condition too.
     more = [
         [*column, b"CONCAT('~', %s)" % column[0] if place in texts else column[0]]
@@ -157,11 +159,6 @@ def _among(names: Sequence[str], columns: Sequence[Sequence[bytes]]) -> str:
     if len(columns) == 1:
         return f"{names[0]} IN ({b','.join(columns[0]).decode()})"
     return f"({', '.join(names)}) IN (({_rows(columns)}))"
-
-
-def _plain(column: Sequence[bytes]) -> list[bytes]:
-    """Return literals whose bytes are compared."""
-    return [b"CAST(CONVERT(%s USING utf8mb4) AS BINARY)" % value for value in column]
 
 
 def key_places(work: TablePlan) -> tuple[int, ...] | None:

@@ -74,7 +74,10 @@ class FencedConnection:
         """
 
         def fenced() -> T:
-            self._check_fence(work)
+            self.check_slot()
+            # In a `whole` job one task alone writes a table, so nobody is in its way.
+            if work.has_other_unique_keys and self._queues and not self.spec.whole:
+                self.lock_table(work)
             return body()
 
         # The claim stands only once its commit is known; until then a retry may have to claim the slot again.
@@ -138,17 +141,6 @@ class FencedConnection:
             if not is_denied(fault):
                 raise
             raise ConfigError(state_remedy(fault, self.rows, self.state_schema)) from fault
-
-    def _check_fence(self, work: TablePlan) -> None:
-        """Lock this task's slot, and check that window, owner and attempt are still ours.
-
-        After the first conflict, writers of a table with further unique keys also lock the table's slot, and so queue. Replacing rows by
-        several unique keys makes writers deadlock; inserting new rows does not.
-        """
-        self.check_slot()
-        # In a `whole` job one task alone writes a table, so nobody is in its way.
-        if work.has_other_unique_keys and self._queues and not self.spec.whole:
-            self.lock_table(work)
 
     def lock_table(self, work: TablePlan) -> None:
         """Keep other writers of a table from passing this until the transaction ends."""

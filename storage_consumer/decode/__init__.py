@@ -7,10 +7,10 @@ Touches the outside: no.
 from __future__ import annotations
 
 from storage_consumer.config.settings import Upstream
-from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
-from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode.canal_files import CanalJsonDecoder
+from storage_consumer.decode.csv_files import CsvDecoder
 from storage_consumer.decode.decoder import Decoder
-from storage_consumer.decode.dump.exported_rows import ExportDecoder
+from storage_consumer.decode.export_files import ExportDecoder
 
 
 def decoder_for(upstream: Upstream) -> Decoder:

@@ -1,27 +1,169 @@
-"""Values by column type: how TiCDC writes them, and the wire text that they become.
+"""Values by column type: how TiCDC writes them, the wire text that they become, and its one spelling.
 
-Wire text is what goes to the writer: one string per value. It is the same for all protocols if the target takes the
-same text, and of one of three kinds if it does not (`WireKind`). One table holds one entry per column type; a type that
-is not in it is an error, never a guess.
+Wire text is what goes to the writer: one string per value. It is the same for all protocols if the
+target takes the same text, and of one of three kinds if it does not (`WireKind`). One table holds one
+entry per column type; a type that is not in it is an error, never a guess.
 
-Exports write values as TiCDC's CSV does, with two exceptions: decimals are numbers without quotes, and BIT is bytes. Their
-decoders give the bytes of BIT and of binary columns as hexadecimal digits, however the file has them.
+Exports write values as TiCDC's CSV does, with two exceptions: decimals are numbers without quotes, and
+BIT is bytes. Their decoders give the bytes of BIT and of binary columns as hexadecimal digits, however
+the file has them.
+
+A `Spelling` is one text for all spellings of a value, for keys whose rows are written in several ways:
+``3.5`` and ``3.500`` are one number, ``2024-01-31`` and ``2024-01-31 00:00:00.000`` one timestamp.
+`job.fitting` decides which form a column needs, if any. A spelling never changes what the target stores.
+A text whose value the target would change stays as it is, and `job.fitting` refuses it.
 """
 
 from __future__ import annotations
 
 import binascii
 import enum
-from collections.abc import Callable, Sequence
+import math
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from string import ascii_letters, digits
 from typing import Literal
 
 from storage_consumer.config.settings import Protocol
-from storage_consumer.decode.canonical_text import Spelling
 from storage_consumer.errors import NotReplicable
 from storage_consumer.kernels.arrays import FLOAT_FIELD, INTEGER_FIELD, UNSIGNED_FIELD, YEAR_FIELD
 from storage_consumer.model import TableColumn
+
+
+class ValueForm(enum.Enum):
+    """The kind of value that is brought to one text."""
+
+    NUMBER = "number"
+    """A number by its value: no leading or trailing zeros, no exponent, no negative zero."""
+    SINGLE = "single"
+    """A number as a single-precision column holds it, if it holds it exactly."""
+    NEAREST_SINGLE = "nearest single"
+    """A number written from a single-precision column: its text is the shortest one that reads back as the same number."""
+    DAY = "day"
+    """A date; the time of day is dropped if it is midnight."""
+    MOMENT = "moment"
+    """Date and time of day, without trailing zeros in the fraction."""
+    TIME = "time"
+    """A time without trailing zeros in the fraction."""
+    MEMBERS = "members"
+    """Names of a set's members in the target's order."""
+    PADDED = "padded"
+    """Bytes with the trailing NULs that the column adds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """A form and its parameters."""
+
+    form: ValueForm
+    length: int = 0
+    """Length in bytes, for PADDED."""
+    members: tuple[str, ...] = ()
+    """The members in order, for MEMBERS."""
+
+    def spell(self, text: str) -> str:
+        """Return the one text for the value of this wire text. Raise `ValueError` for a text that is not such a value."""
+        if self.form is ValueForm.PADDED:
+            # Two hexadecimal digits for each byte.
+            return text.ljust(2 * self.length, "0")
+        if self.form is ValueForm.MEMBERS:
+            chosen = set(text.split(",")) if text else set()
+            if not chosen.issubset(self.members):
+                # Ignore case only if needed, and only if no two members would become one.
+                chosen = {name.casefold() for name in chosen}
+                members_of = {name.casefold(): name for name in self.members}
+                if len(members_of) < len(self.members) or not chosen <= members_of.keys():
+                    raise ValueError(f"{text[:40]!r} has a member that the target's column lacks")
+                chosen = {members_of[name] for name in chosen}
+            return ",".join(name for name in self.members if name in chosen)
+        return _MAKERS[self.form](text)
+
+
+_PLAIN = 100
+"""Digits up to which a number is written without an exponent: more than any DECIMAL has."""
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,9})?", re.ASCII)
+_MOMENT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?: ([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,6}))?)?", re.ASCII)
+_TIME = re.compile(r"(-?)([0-9]{1,3}):([0-9]{2}:[0-9]{2})(?:\.([0-9]{1,6}))?", re.ASCII)
+_MIDNIGHT = "00:00:00"
+
+
+def _number(text: str) -> str:
+    if _NUMBER.fullmatch(text) is None:
+        raise ValueError(f"{text[:40]!r} is not a number")
+    # Decimal is exact here: no digit of a text is ever rounded.
+    sign, digits, exponent = Decimal(text).as_tuple()
+    written = "".join(map(str, digits)).lstrip("0")
+    significant = written.rstrip("0")
+    # Zero has no sign.
+    if not significant:
+        return "0"
+    minus, power = "-" if sign else "", int(exponent) + len(written) - len(significant)
+    # Written out, ``1e999999999`` would be a text of a billion characters.
+    if not -_PLAIN <= power <= _PLAIN:
+        return f"{minus}{significant}e{power}"
+    if power >= 0:
+        return f"{minus}{significant}{'0' * power}"
+    padded = significant.rjust(1 - power, "0")
+    return f"{minus}{padded[:power]}.{padded[power:]}"
+
+
+def _nearest_single(text: str) -> str:
+    number = float(_number(text))
+    try:
+        (nearest,) = struct.unpack("<f", struct.pack("<f", number))
+    except OverflowError:
+        # Beyond the largest FLOAT there is no nearest one, so the number keeps its own text.
+        nearest = math.inf
+    return _number(repr(nearest) if math.isfinite(nearest) else text)
+
+
+def _single(text: str) -> str:
+    nearest = _nearest_single(text)
+    # A number that a FLOAT does not hold exactly is another value than its neighbour: it keeps its own text.
+    return nearest if float(nearest) == float(text) else _number(text)
+
+
+def _moment_parts(text: str) -> tuple[str, str]:
+    """Return the date, and the time of day without trailing zeros in the fraction."""
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text[:40]!r} is not a date, with or without a time")
+    fraction = (found[3] or "").rstrip("0")
+    # A date alone is midnight of that day.
+    return found[1], (found[2] or _MIDNIGHT) + (f".{fraction}" if fraction else "")
+
+
+def _moment(text: str) -> str:
+    return " ".join(_moment_parts(text))
+
+
+def _day(text: str) -> str:
+    date, time = _moment_parts(text)
+    return date if time == _MIDNIGHT else f"{date} {time}"
+
+
+def _time(text: str) -> str:
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text[:40]!r} is not a time")
+    fraction = (found[4] or "").rstrip("0")
+    time = f"{int(found[2]):02d}:{found[3]}" + (f".{fraction}" if fraction else "")
+    # ``-00:00:00`` is zero as well.
+    return time if time == _MIDNIGHT else found[1] + time
+
+
+_MAKERS: Mapping[ValueForm, Callable[[str], str]] = {
+    ValueForm.NUMBER: _number,
+    ValueForm.SINGLE: _single,
+    ValueForm.NEAREST_SINGLE: _nearest_single,
+    ValueForm.DAY: _day,
+    ValueForm.MOMENT: _moment,
+    ValueForm.TIME: _time,
+}
+
 
 Converter = Callable[[str], str]
 """Function from the text in the file to wire text; it raises ValueError, with the reason, for text that is not a value of the type."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from storage_consumer.decode.row_layouts import hidden_columns
+from storage_consumer.decode.decoder import hidden_columns
 from storage_consumer.errors import NotReplicable
 from storage_consumer.gate.judging import refuse_strangers
 from storage_consumer.job.target_table import TargetTable

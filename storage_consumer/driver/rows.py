@@ -14,12 +14,24 @@ from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.driver.remedies import missing_table, quarantine_ways, reason_of, table_command
 from storage_consumer.errors import NotReplicable, TableError
 from storage_consumer.job.match import table_work, unread_work
-from storage_consumer.job.reports import FileReport, TableOutcome, WriteReport, in_sequence, is_blocked, table_outcome
-from storage_consumer.job.shape import job_title, shape
-from storage_consumer.job.spec import JobFile, JobSpec, Mode, Quarantine, TablePlan
+from storage_consumer.job.spec import (
+    FileReport,
+    JobFile,
+    JobSpec,
+    Mode,
+    Quarantine,
+    TableOutcome,
+    TablePlan,
+    WriteReport,
+    in_sequence,
+    is_blocked,
+    job_title,
+    shape,
+    table_outcome,
+)
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import TableName, latest_tso
-from storage_consumer.order.key_digest import key_signature
+from storage_consumer.order.keys import key_signature
 from storage_consumer.plan.steps import DdlStep, RowStep
 from storage_consumer.plan.table_state import HaltKind, TableState
 from storage_consumer.telemetry import Log
@@ -77,7 +89,25 @@ class RowJobs:
         """Run one job; return the reports of each table, by `TablePlan.index`."""
         files = [file for step, plan in planned for file in files_of(step, plan.index)]
         self._waves += 1
-        spec = self._spec(planned, files)
+        context, config = self.context, self.context.config
+        cut = shape(files, config.upstream.protocol, context.pipeline.cores, config.tuning.partitions)
+        spec = JobSpec(
+            origins=self._origins,
+            downstream=config.downstream,
+            secrets_file=context.secrets_file,
+            tables=tuple(plan for _, plan in planned),
+            partitions=cut.partitions,
+            whole=cut.whole,
+            epoch=context.state.lease.epoch,
+            # Last, right before the job: tasks of earlier jobs can commit nothing from here on.
+            window_id=context.state.lease.open_window(
+                cut.partitions, self.ledger.storage_checkpoint, _early_writes(plan for _, plan in planned)
+            ),
+            statements=context.state.lease.task_statements,
+            load_data=context.server_info.load_data and config.tuning.local_infile,
+            max_packet=context.server_info.max_packet,
+            title=job_title(self.ledger.number, self._waves, [str(step.name) for step, _ in planned], files),
+        )
         # From here on tasks exist that may still write after the job ended or failed.
         self._may_be_late = True
         by_table: dict[int, list[FileReport | WriteReport]] = {plan.index: [] for _, plan in planned}
@@ -164,28 +194,6 @@ class RowJobs:
         place = self.context.manager.selection.routes.target(step.name)
         return unread_work(index, step, upstream, missing_table(step.name, place, self.context.config.downstream))
 
-    def _spec(self, planned: Iterable[_Planned], files: Sequence[JobFile]) -> JobSpec:
-        """Return the specification of the job, whose window is open from now on."""
-        context, config = self.context, self.context.config
-        cut = shape(files, config.upstream.protocol, context.pipeline.cores, config.tuning.partitions)
-        return JobSpec(
-            origins=self._origins,
-            downstream=config.downstream,
-            secrets_file=context.secrets_file,
-            tables=tuple(plan for _, plan in planned),
-            partitions=cut.partitions,
-            whole=cut.whole,
-            epoch=context.state.lease.epoch,
-            # Last, right before the job: tasks of earlier jobs can commit nothing from here on.
-            window_id=context.state.lease.open_window(
-                cut.partitions, self.ledger.storage_checkpoint, _early_writes(plan for _, plan in planned)
-            ),
-            statements=context.state.lease.task_statements,
-            load_data=context.server_info.load_data and config.tuning.local_infile,
-            max_packet=context.server_info.max_packet,
-            title=job_title(self.ledger.number, self._waves, [str(step.name) for step, _ in planned], files),
-        )
-
     # its outcome
 
     def _note_quarantined(
@@ -214,14 +222,6 @@ class RowJobs:
 
     def _acknowledge(self, step: RowStep, outcome: TableOutcome) -> bool:
         """Advance a table, halt it, or let it try again; return whether there is anything to store of it."""
-        self._count(step, outcome)
-        if outcome.error:
-            return self._failed(step, outcome)
-        self._finish(step, outcome)
-        return True
-
-    def _count(self, step: RowStep, outcome: TableOutcome) -> None:
-        """Count what was read and written, whether or not the table can go on."""
         ledger = self.ledger
         ledger.written += outcome.written
         ledger.counts[step.table_key].files += len(outcome.files)
@@ -230,24 +230,24 @@ class RowJobs:
             ledger.skipped["row: repeated delivery"] += file.duplicates
             border = "the storage checkpoint" if ledger.reach == ledger.storage_checkpoint else "--until"
             ledger.skipped[f"row: beyond {border}"] += file.later
-
-    def _failed(self, step: RowStep, outcome: TableOutcome) -> bool:
-        """Halt a table, or let it wait for what may pass by itself; return whether it was halted."""
-        error = outcome.error
-        if outcome.gone and step.origin:
-            paths = sorted(report.path for report in outcome.files.values() if report.gone)
-            again = table_command("reload-done", step.name, self.context.config.downstream)
-            error = _EXCHANGED.format(paths[0], step.name, again)
-        elif outcome.may_pass:
-            # A torn file may still be being written: the table waits, and halts only if the tags stay the same.
-            seen = (error, *sorted(file.stored.tag for file in step.files))
-            if not self.context.manager.wait(step.table_key, seen, self.context.clock.monotonic()):
-                # What is remembered of the bucket is out of date somewhere, so nothing of it may shorten the next listing.
-                if outcome.gone:
-                    self.context.reader.list_everything()
-                return False
-            error = f"{error}. The file has not changed for a while"
-        self._halt(step, error, "row" if outcome.refused else "file", save=False)
+        if outcome.error:
+            error = outcome.error
+            if outcome.gone and step.origin:
+                paths = sorted(report.path for report in outcome.files.values() if report.gone)
+                again = table_command("reload-done", step.name, self.context.config.downstream)
+                error = _EXCHANGED.format(paths[0], step.name, again)
+            elif outcome.may_pass:
+                # A torn file may still be being written: the table waits, and halts only if the tags stay the same.
+                seen = (error, *sorted(file.stored.tag for file in step.files))
+                if not self.context.manager.wait(step.table_key, seen, self.context.clock.monotonic()):
+                    # What is remembered of the bucket is out of date somewhere, so nothing of it may shorten the next listing.
+                    if outcome.gone:
+                        self.context.reader.list_everything()
+                    return False
+                error = f"{error}. The file has not changed for a while"
+            self._halt(step, error, "row" if outcome.refused else "file", save=False)
+            return True
+        self._finish(step, outcome)
         return True
 
     def _halt(self, step: RowStep, error: str, kind: HaltKind, *, save: bool = True) -> None:

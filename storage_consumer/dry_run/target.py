@@ -18,8 +18,7 @@ from storage_consumer.dry_run.result import Outcome, PlannedRows, PlannedStateme
 from storage_consumer.dry_run.state import PlannedState
 from storage_consumer.errors import DdlFailed, StorageConsumerError
 from storage_consumer.inspection.column_history import virtual_after
-from storage_consumer.job.reports import FileReport, WriteReport
-from storage_consumer.job.spec import JobFile, JobSpec
+from storage_consumer.job.spec import FileReport, JobFile, JobSpec, WriteReport
 from storage_consumer.job.target_table import TargetColumn, TargetTable
 from storage_consumer.model import ParsedDdl, TableName, folded_name
 from storage_consumer.pipeline import file_blocks, read_files

@@ -22,7 +22,7 @@ from itertools import chain, groupby, islice
 from typing import Literal
 
 from storage_consumer.config.settings import Compression
-from storage_consumer.decode.dump.compression import decompressed
+from storage_consumer.decode.compression import decompressed
 from storage_consumer.decode.values import BINARY_TYPES, INTEGER_TYPES, TEXT_TYPES
 from storage_consumer.errors import ExportRefused, ExportUnfinished, UndecodableRow
 from storage_consumer.exports.names import METADATA, ExportFile, Metadata

@@ -15,9 +15,9 @@ from itertools import islice
 from typing import Literal, NoReturn, TypeVar
 
 from storage_consumer.config.settings import Compression, DumpOptions, Upstream
+from storage_consumer.decode.compression import decompressed
 from storage_consumer.decode.decoder import FileRead, RowLayout
-from storage_consumer.decode.dump.compression import decompressed
-from storage_consumer.decode.dump.exported_rows import ExportDecoder
+from storage_consumer.decode.export_files import ExportDecoder
 from storage_consumer.decode.values import grammar, holds_bytes
 from storage_consumer.errors import ExportRefused, ExportUnfinished, UndecodableRow
 from storage_consumer.exports.create_table import is_temporary, read_create_table

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Upstream
-from storage_consumer.decode.decoder import RowLayout
-from storage_consumer.decode.row_layouts import row_layout
+from storage_consumer.decode.decoder import RowLayout, row_layout
 from storage_consumer.decode.time_zone import is_utc
 from storage_consumer.errors import ConfigError, FilesMissing, NoMetadata, NotReplicable, StorageUnavailable, TableError
 from storage_consumer.feed.records import Statement, Structure

@@ -14,8 +14,7 @@ from itertools import pairwise, product
 from storage_consumer.config.settings import CsvOptions, Upstream
 from storage_consumer.config.table_filter import unselected
 from storage_consumer.decode import decoder_for
-from storage_consumer.decode.decoder import FileRead
-from storage_consumer.decode.row_layouts import is_hidden, row_layout
+from storage_consumer.decode.decoder import FileRead, is_hidden, row_layout
 from storage_consumer.decode.values import BINARY_TYPES, INTEGER_TYPES, BinaryEncoding, CsvForm, csv_form
 from storage_consumer.errors import ConfigError, NotReplicable, UndecodableRow
 from storage_consumer.inspection.survey import Sample

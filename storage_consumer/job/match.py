@@ -11,16 +11,17 @@ from itertools import chain
 from typing import NamedTuple
 
 from storage_consumer.config.settings import Protocol, Upstream
-from storage_consumer.decode.decoder import RowLayout
-from storage_consumer.decode.row_layouts import hidden_columns, row_layout, zones
+from storage_consumer.decode.decoder import RowLayout, hidden_columns, row_layout, zones
 from storage_consumer.decode.values import FLOAT_TYPES, INTEGER_TYPES, WireKind, wire_kind
 from storage_consumer.errors import NotReplicable
-from storage_consumer.job.key_forms import KeyForms, key_forms, lasting_form
-from storage_consumer.job.lossy_columns import (
+from storage_consumer.job.fitting import (
     BYTES_OF_A_CHARACTER,
+    KeyForms,
     is_its_text,
     is_lossy,
     is_text,
+    key_forms,
+    lasting_form,
     limits,
     narrowed,
     other_families,
@@ -76,10 +77,16 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
     step = replace(step, definitions={place: each for place, each in step.definitions.items() if place not in former})
     newest = step.current
     protocol = upstream.protocol
-    _refuse_view(newest.name, target)
+    if target.is_view:
+        raise NotReplicable(
+            f"{newest.name}: {target.name} is a view in the target, and rows written to it would go into other tables. TiCDC "
+            "writes no rows of views: find out who wrote these files, or give the table another name with a route"
+        )
     refuse_changes(newest.name, target)
     target = _without_effect(target, step)
-    become_texts = _become_texts(step)
+    others = [*_others(step), *([step.upcoming] if step.upcoming is not None else [])]
+    every = (column for definition in (*others, *([step.current] if others else [])) for column in definition.columns)
+    become_texts = frozenset(folded_name(column.name) for column in every if is_text(column.type))
     layout = _layout(newest, target, upstream)
     target = _without_unselected(target, [*step.definitions.values(), newest], upstream)
     written, key_columns = _written(newest, layout, target, become_texts, protocol), _key(step, layout, target)
@@ -87,16 +94,51 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
     names = [name for name, _ in key_columns] or [column.name for column in written]
     forms = _forms([folded_name(name) for name in names], step, target, upstream, is_key=bool(key_columns))
     key = tuple(
-        _key_part(by_name[folded_name(name)], _column(target, name), prefix, forms[folded_name(name)], protocol)
+        _key_part(
+            by_name[folded_name(name)],
+            next(c for c in target.columns if folded_name(c.name) == folded_name(name)),
+            prefix,
+            forms[folded_name(name)],
+            protocol,
+        )
         for name, prefix in key_columns
     )
     if key:
-        written += _compared(layout, target, protocol)
+        stored = {folded_name(c.name): c for c in target.columns if c.generated == "STORED" and c.data_type}
+        pairs = ((c, stored.get(folded_name(c.name))) for c in layout.columns)
+        written += tuple(replace(_wire(c, there, protocol), is_computed=True) for c, there in pairs if there)
     columns = _Columns(written, key, forms, become_texts)
     # One part that a collation judges is enough: then only the sequence of all changes is certain.
     mode = Mode.KEYLESS if not key else Mode.ORDERED if any(p.fold is Fold.LOOSE for p in key) else Mode.KEYED
     if not upstream.has_commit_ts:
-        _check_order(step, mode, protocol)
+        option = "include-commit-ts" if protocol == "csv" else "enable-tidb-extension"
+        remedy = f"set {option} = true in the changefeed, and start it and this program again"
+        if mode is Mode.KEYLESS:
+            raise NotReplicable(
+                f"{step.name} has no key: without commit ts a row that TiCDC delivers again cannot be distinguished from "
+                f"another equal row; {remedy}, or give the table a primary key"
+            )
+        if protocol == "csv" and len({file.dispatcher for file in step.files}) > 1:
+            raise NotReplicable(
+                f"{step.name}: its files come from several dispatchers, and their order is unknown; {remedy}"
+            )
+        if protocol == "csv" and step.crossing:
+            raise NotReplicable(
+                f"{step.name} has several partitions and, by {step.crossing}, a GLOBAL index: a row may move between "
+                f"partitions under one key, and without commit ts it is unknown which of their files comes first; {remedy}"
+            )
+        if protocol == "csv" and step.out_of_turn:
+            raise NotReplicable(
+                f"{step.out_of_turn} came late or its content has changed, and rows of later files have been applied: "
+                f"without commit ts its rows cannot be distinguished from older ones; {remedy}, or reload the table"
+            )
+    # Of rows of full length, since how long they are is not known here.
+    largest = sum(BYTES_OF_A_CHARACTER * (column.length or _BYTES_OF_A_NUMBER) for column in target.columns)
+    fewest, most = _STRIPE_BITS
+    plans = {}
+    for version, definition in step.definitions.items():
+        its = layout if definition is step.current else _layout(definition, target, upstream)
+        plans[version] = _version(version, its, step, target, columns, upstream.protocol)
     return TablePlan(
         index=index,
         table_key=step.table_key,
@@ -106,11 +148,10 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
         has_other_unique_keys=len(target.unique_keys) > 1 or bool(target.expression_keys),
         written=written,
         key=key,
-        versions=_versions(step, layout, target, columns, upstream)
-        | _unread(replace(step, definitions=former), upstream, _FORMER.format(step.made_at)),
+        versions=plans | _unread(replace(step, definitions=former), upstream, _FORMER.format(step.made_at)),
         replaces=mode is Mode.KEYLESS and bool(target.unique_keys or target.expression_keys),
         has_commit_ts=upstream.has_commit_ts,
-        stripe_bits=_stripe_bits(target),
+        stripe_bits=min(most, max(fewest, (_STRIPE_BYTES // largest).bit_length() - 1)),
         version=newest.version,
     )
 
@@ -190,14 +231,6 @@ def _forms(
     }
 
 
-def _stripe_bits(target: TargetTable) -> int:
-    """Return the number of low bits, within `_STRIPE_BITS`, so that a stripe of rows of full length fits `_STRIPE_BYTES`."""
-    # Of rows of full length, since how long they are is not known here.
-    largest = sum(BYTES_OF_A_CHARACTER * (column.length or _BYTES_OF_A_NUMBER) for column in target.columns)
-    fewest, most = _STRIPE_BITS
-    return min(most, max(fewest, (_STRIPE_BYTES // largest).bit_length() - 1))
-
-
 def refuse_changes(name: TableName, target: TargetTable) -> None:
     """Raise `NotReplicable` if the target's table was changed so that writing would hit other rows, or if it is not visible."""
     if target.unseen:
@@ -210,40 +243,6 @@ def refuse_changes(name: TableName, target: TargetTable) -> None:
             f"{target.key_drift}. The source does not enforce that, so its rows may not fit beside one another. Undo the "
             "change and start again; if it is intended and the source has it too, run `storage-consumer table "
             "accept-keys`"
-        )
-
-
-def _refuse_view(name: TableName, target: TargetTable) -> None:
-    """Raise `NotReplicable` if the target has a view of that name; statements may replace and drop it."""
-    if target.is_view:
-        raise NotReplicable(
-            f"{name}: {target.name} is a view in the target, and rows written to it would go into other tables. TiCDC "
-            "writes no rows of views: find out who wrote these files, or give the table another name with a route"
-        )
-
-
-def _check_order(step: RowStep, mode: Mode, protocol: Protocol) -> None:
-    """Raise `NotReplicable` if rows without commit-ts cannot be put in order, or cannot be distinguished from repeats."""
-    option = "include-commit-ts" if protocol == "csv" else "enable-tidb-extension"
-    remedy = f"set {option} = true in the changefeed, and start it and this program again"
-    if mode is Mode.KEYLESS:
-        raise NotReplicable(
-            f"{step.name} has no key: without commit ts a row that TiCDC delivers again cannot be distinguished from "
-            f"another equal row; {remedy}, or give the table a primary key"
-        )
-    if protocol == "csv" and len({file.dispatcher for file in step.files}) > 1:
-        raise NotReplicable(
-            f"{step.name}: its files come from several dispatchers, and their order is unknown; {remedy}"
-        )
-    if protocol == "csv" and step.crossing:
-        raise NotReplicable(
-            f"{step.name} has several partitions and, by {step.crossing}, a GLOBAL index: a row may move between "
-            f"partitions under one key, and without commit ts it is unknown which of their files comes first; {remedy}"
-        )
-    if protocol == "csv" and step.out_of_turn:
-        raise NotReplicable(
-            f"{step.out_of_turn} came late or its content has changed, and rows of later files have been applied: "
-            f"without commit ts its rows cannot be distinguished from older ones; {remedy}, or reload the table"
         )
 
 
@@ -309,20 +308,9 @@ def _wire(column: TableColumn, there: TargetColumn, protocol: Protocol) -> WireC
     return WireColumn(name=column.name, kind=WireKind.TEXT if is_number else wire_kind(column, protocol), type=kind)
 
 
-def _column(target: TargetTable, name: str) -> TargetColumn:
-    return next(c for c in target.columns if folded_name(c.name) == folded_name(name))
-
-
 def _others(step: RowStep) -> list[TableDefinition]:
     """Return the structures of the commit range other than the current one."""
     return [definition for definition in step.definitions.values() if definition is not step.current]
-
-
-def _become_texts(step: RowStep) -> frozenset[str]:
-    """Return the folded names of columns that are texts in some structure of the commit range or in the next one; none if there is one only."""
-    others = [*_others(step), *([step.upcoming] if step.upcoming is not None else [])]
-    columns = (column for definition in (*others, *([step.current] if others else [])) for column in definition.columns)
-    return frozenset(folded_name(column.name) for column in columns if is_text(column.type))
 
 
 def _written(
@@ -337,13 +325,6 @@ def _written(
     return tuple(
         _wire(c, there[name], protocol) for c in layout.columns if not there[name := folded_name(c.name)].generated
     )
-
-
-def _compared(layout: RowLayout, target: TargetTable, protocol: Protocol) -> tuple[WireColumn, ...]:
-    """Return the columns that rows carry and the target computes: from the same expression it may get another value than the source."""
-    stored = {folded_name(c.name): c for c in target.columns if c.generated == "STORED" and c.data_type}
-    pairs = ((c, stored.get(folded_name(c.name))) for c in layout.columns)
-    return tuple(replace(_wire(c, there, protocol), is_computed=True) for c, there in pairs if there)
 
 
 def _misfit(layout: RowLayout, target: TargetTable) -> str:
@@ -438,17 +419,6 @@ def _fold(column: TableColumn, there: TargetColumn, prefix: int | None, forms: K
         return Fold.LOOSE
     # A prefix that may end in ignored spaces is not imitated, so there only an image decides.
     return Fold.PAD if there.pads and prefix is None else Fold.LOOSE if there.pads else Fold.EXACT
-
-
-def _versions(
-    step: RowStep, newest: RowLayout, target: TargetTable, columns: _Columns, upstream: Upstream
-) -> dict[VersionKey, VersionPlan]:
-    """Return the plan for each version directory. `newest`: the layout of the current structure."""
-    plans = {}
-    for version, definition in step.definitions.items():
-        layout = newest if definition is step.current else _layout(definition, target, upstream)
-        plans[version] = _version(version, layout, step, target, columns, upstream.protocol)
-    return plans
 
 
 def _version(

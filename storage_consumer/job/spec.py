@@ -1,17 +1,25 @@
-"""What a task must know about a table: the layouts of its rows, its target columns, its key. Frozen, picklable, without secrets."""
+"""A job's records: what tasks must know of a table, and what they report. Frozen, picklable, without secrets. And how a job is cut.
+
+A job has one of two shapes. If each table has little to read, all files of a table go to one task, which
+writes what it has read: one stage, no shuffle, and no cost per table. Otherwise tasks read groups of
+files, and the rows go through a shuffle to tasks that write a bucket of keys each.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
-from storage_consumer.config.settings import Downstream, Upstream
-from storage_consumer.decode.canonical_text import Spelling
+from storage_consumer.amounts import data_size
+from storage_consumer.config.settings import Downstream, Protocol, Upstream
 from storage_consumer.decode.decoder import RowLayout
-from storage_consumer.decode.values import WireKind
-from storage_consumer.job.lossy_columns import Limit
+from storage_consumer.decode.values import Spelling, WireKind
+from storage_consumer.job.fitting import Limit
 from storage_consumer.model import MAX_TSO, CommitRange, DataFile, TableName, VersionKey
+from storage_consumer.plan.steps import RowStep
+from storage_consumer.redaction import escaped, redact
 
 
 class Mode(Enum):
@@ -212,3 +220,264 @@ class JobSpec:
     """The server's max_allowed_packet, in bytes."""
     title: str = ""
     """What Spark's UI says about the job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileReport:
+    """The outcome of one file."""
+
+    table: int
+    path: str
+    rows: int = 0
+    duplicates: int = 0
+    later: int = 0
+    applied: int = 0
+    max_ts: int = 0
+    next_ts: int = 0
+    error: str = ""
+    """Why the file's table cannot go on; empty if it can."""
+    torn: bool = False
+    """Whether the error may vanish by itself: the last row of the newest file may still be being written, or see `gone`."""
+    gone: bool = False
+    """Whether the listed object no longer exists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowPlace:
+    """Where a row comes from."""
+
+    commit_ts: int
+    rank: int
+    """Of its file."""
+    row: int
+    """Its number in the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantinedRow:
+    """A row that went into the quarantine instead of its table."""
+
+    key: str
+    """Columns and values of its key, for people."""
+    reason: str
+    """What the target said."""
+    place: RowPlace
+
+
+class Written(NamedTuple):
+    """What became of the rows of a table in one bucket."""
+
+    rows: int
+    """Rows written and deleted."""
+    blocked: int = 0
+    """See `WriteReport.blocked`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteReport:
+    """The outcome of one table in one bucket."""
+
+    table: int
+    written: int = 0
+    """Rows written and deleted."""
+    blocked: int = 0
+    """Rows not written yet: others are in their way, which may be about to go; see `TablePlan.is_settled`."""
+    error: str = ""
+    """Why the target refused a row; empty if it took all of them."""
+    commit_ts: int = 0
+    """Commit-ts of the refused row; 0 if it is not known, and so are then `rank` (of its file) and `row` (number)."""
+    rank: int = 0
+    row: int = 0
+    quarantined: tuple[QuarantinedRow, ...] = ()
+    """Rows that went into the quarantine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOutcome:
+    """What a job did with one table."""
+
+    files: dict[str, FileReport]
+    """By path; see `by_path`."""
+    written: int
+    """Rows written and deleted."""
+    error: str
+    """Why the table cannot go on, with the place in the bucket; the first of several. Empty if it can."""
+    refused: bool
+    """Whether it is the target that refused a row; else a file cannot be read."""
+    may_pass: bool
+    """Whether every error may vanish by itself; see `FileReport.torn`."""
+    gone: bool
+    """Whether a listed file no longer exists."""
+    quarantined: tuple[QuarantinedRow, ...] = ()
+    """Rows that went into the quarantine, by commit-ts."""
+
+    def unread(self, step: RowStep) -> list[str]:
+        """Return the paths of files of the step that were not read."""
+        return [file.stored.path for file in step.files if file.stored.path not in self.files]
+
+
+def table_outcome(step: RowStep, reports: Sequence[FileReport | WriteReport]) -> TableOutcome:
+    """Return the outcome of a step. `reports`: all of its table."""
+    of_files, faulty = _of_files(reports), [report for report in reports if report.error]
+    rows = [row for report in reports if isinstance(report, WriteReport) for row in report.quarantined]
+    return TableOutcome(
+        files=by_path(reports),
+        written=sum(report.written for report in reports if isinstance(report, WriteReport)),
+        error=_with_place(faulty[0], step) if faulty else "",
+        refused=bool(faulty) and isinstance(faulty[0], WriteReport),
+        may_pass=all(isinstance(report, FileReport) and report.torn for report in faulty),
+        gone=any(report.gone for report in of_files),
+        quarantined=tuple(sorted(rows, key=lambda row: (row.place.commit_ts, row.place.rank, row.place.row))),
+    )
+
+
+def is_blocked(reports: Iterable[FileReport | WriteReport]) -> bool:
+    """Return whether rows of a table wait for others to make way for them, and nothing else holds the table up."""
+    found = list(reports)
+    blocked = any(report.blocked for report in found if isinstance(report, WriteReport))
+    return blocked and not any(report.error for report in found)
+
+
+def _with_place(report: FileReport | WriteReport, step: RowStep) -> str:
+    """Return a report's error, with the place in the bucket of a refused row."""
+    if not (isinstance(report, WriteReport) and report.row):
+        return report.error
+    path = in_sequence(step)[report.rank].stored.path
+    # A row of a copy has the load's clock there, which tells nobody anything.
+    at = f", commit ts {report.commit_ts}" if report.commit_ts and not step.as_of else ""
+    return f"{report.error} (row {report.row} of {path}{at})"
+
+
+def by_path(reports: Iterable[FileReport | WriteReport]) -> dict[str, FileReport]:
+    """Return one report for each file: the first one, since a report with an error may come from each bucket."""
+    return {report.path: report for report in reversed(_of_files(reports))}
+
+
+def _of_files(reports: Iterable[FileReport | WriteReport]) -> list[FileReport]:
+    return [report for report in reports if isinstance(report, FileReport)]
+
+
+def in_sequence(step: RowStep) -> list[DataFile]:
+    """Return the files of one table in its sequence: a file's rank is its index here."""
+    return sorted(step.files, key=lambda file: (file.version_key, file.order))
+
+
+BUCKET_BYTES: dict[Protocol, int] = {
+    "csv": 24 << 20,
+    "canal-json": 96 << 20,
+    "dump-sql": 24 << 20,
+    "dump-csv": 24 << 20,
+}
+"""File bytes per bucket: about the same number of rows for both, since a canal-json message repeats all names."""
+MOST_TASKS = 2_000
+SMALLEST_GROUP, LARGEST_GROUP = 1 << 20, 48 << 20
+"""Bytes of files that one task reads. A task that also writes them holds all of them, so it gets at most `LARGEST_WHOLE`."""
+LARGEST_WHOLE = 16 << 20
+FILE_COST = 16 << 10
+"""Bytes that could be read while a file is opened; no file counts for less."""
+LONGEST = 200
+"""Characters."""
+_NAMED = 5
+"""Most tables that are named; the rest are counted."""
+_LONGEST_NAMES = 110
+"""Characters of the names together, so that round, wave and counts are always there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobShape:
+    """How a job is cut."""
+
+    partitions: int
+    """Tasks that write, and so slots."""
+    whole: bool
+    """Whether they read as well: all files of a table are read by the task that writes it."""
+
+
+def shape(files: Iterable[JobFile], protocol: Protocol, cores: int, wish: int = 0) -> JobShape:
+    """Return the shape by bytes: what a task holds fits in memory, with no more tasks than there is work for.
+
+    `wish`: the requested number of buckets, 0 for none.
+    """
+    if wish:
+        return JobShape(partitions=wish, whole=False)
+    by_table: dict[int, int] = {}
+    size = 0
+    for work in files:
+        by_table[work.table] = by_table.get(work.table, 0) + _cost(work)
+        size += work.size
+    # One large table would keep its task busy alone, so each of them has to be small.
+    if max(by_table.values(), default=0) <= SMALLEST_GROUP:
+        total = sum(by_table.values())
+        tasks = -(-total // min(LARGEST_WHOLE, max(SMALLEST_GROUP, -(-total // cores))))
+        return JobShape(partitions=min(MOST_TASKS, max(1, min(tasks, len(by_table)))), whole=True)
+    by_size = -(-size // BUCKET_BYTES[protocol])
+    # A task for each table or MiB, as far as there are cores; two for each core once it has 4 MiB to do.
+    few = min(cores, max(len(by_table), -(-size // (1 << 20))))
+    partitions = max(few, by_size, 2 * cores if size > cores * (4 << 20) else 1)
+    if partitions > cores:  # tasks are alike: an odd last one would keep the other cores waiting
+        partitions = -(-partitions // cores) * cores
+    return JobShape(partitions=min(MOST_TASKS, partitions), whole=False)
+
+
+def _cost(work: JobFile) -> int:
+    """Return the cost of reading a file, in bytes."""
+    return max(FILE_COST, work.size)
+
+
+def in_groups(files: Sequence[JobFile], cores: int) -> list[list[JobFile]]:
+    """Return files in groups of about equal cost, neighbours together; small files share a group, so that a task pays off.
+
+    The most costly group comes first: tasks begin in this order, and the last one to begin keeps the other cores waiting.
+    """
+    total = sum(map(_cost, files))
+    goal = min(LARGEST_GROUP, max(SMALLEST_GROUP, -(-total // (3 * cores))))
+    groups: list[list[JobFile]] = [[]]
+    size = 0
+    for work in sorted(files, key=lambda w: (w.table, w.rank)):
+        if groups[-1] and size + _cost(work) > goal:
+            groups.append([])
+            size = 0
+        groups[-1].append(work)
+        size += _cost(work)
+    return sorted(groups, key=lambda group: -sum(map(_cost, group)))
+
+
+def by_tables(files: Sequence[JobFile], tasks: int) -> list[list[JobFile]]:
+    """Return files in `tasks` groups, all files of a table in one, with costs as even as whole tables allow."""
+    tables: dict[int, list[JobFile]] = {}
+    for work in files:
+        tables.setdefault(work.table, []).append(work)
+    costs = {table: sum(map(_cost, found)) for table, found in tables.items()}
+    groups: list[list[JobFile]] = [[] for _ in range(tasks)]
+    sizes = [0] * tasks
+    # The costliest table first, each to the group that is lightest so far.
+    for table in sorted(tables, key=lambda table: (-costs[table], table)):
+        lightest = sizes.index(min(sizes))
+        groups[lightest] += tables[table]
+        sizes[lightest] += costs[table]
+    return groups
+
+
+def job_title(number: int, wave: int, tables: Sequence[str], files: Sequence[JobFile]) -> str:
+    """Return the description of a job, at most `LONGEST` characters, such as ``round 12, wave 1: 3 files, 1.5 MiB: shop.orders``.
+
+    `number` counts the rounds since the start, `wave` the jobs of the round, both from 1.
+    """
+    size = sum(work.size for work in files)
+    title = f"round {number}, wave {wave}: {_count(len(files), 'file')}, {data_size(size)}: {_names(tables)}"
+    # Spark's UI would take some tags for links.
+    return redact(escaped(title)).replace("<", "(").replace(">", ")")[:LONGEST]
+
+
+def _names(tables: Sequence[str]) -> str:
+    named: list[str] = []
+    for table in tables[:_NAMED]:
+        if named and len(", ".join([*named, table])) > _LONGEST_NAMES:
+            break
+        named.append(table if len(table) <= _LONGEST_NAMES else f"{table[: _LONGEST_NAMES - 1]}…")
+    more = len(tables) - len(named)
+    return ", ".join(named) + (f" and {_count(more, 'more table')}" if more else "")
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"

@@ -13,9 +13,8 @@ import numpy as np
 
 from storage_consumer.kernels.arrays import Bytes, Offsets
 from storage_consumer.kernels.jit import compiled, inlined
-from storage_consumer.kernels.line_bytes import ESCAPE, HEX, LF, TAB
 from storage_consumer.kernels.row_lines import Lines
-from storage_consumer.kernels.words import WORD, Text, all_bytes, copy, first, matching, text_of
+from storage_consumer.kernels.words import ESCAPE, HEX, LF, TAB, WORD, Text, all_bytes, copy, first, matching, text_of
 
 TEXT_VALUE, HEX_VALUE, NUMBER_VALUE = range(3)
 """What a field becomes: its text, the bytes of its hexadecimal digits, or the number that its digits spell."""
@@ -93,17 +92,11 @@ def _field_of(source: Text, start: int, limit: int) -> _Field:
 
 
 @inlined
-def _is_null(content: Bytes, field: _Field) -> bool:
-    """Return whether a field stands for NULL."""
-    # A text of these two characters has its backslash doubled, so it is never mistaken for NULL.
-    return field.escaped and field.end == field.start + 2 and content[field.start + 1] == _CAPITAL_N
-
-
-@inlined
 def _write_field(source: Text, field: _Field, kind: int, out: Text, at: int) -> int:
     """Write one value; return where it ends, or -1 if the field does not fit this kind."""
     start, end, escaped = field
-    if _is_null(source.bytes, field):
+    # A text of these two characters has its backslash doubled, so it is never mistaken for NULL.
+    if field.escaped and field.end == field.start + 2 and source.bytes[field.start + 1] == _CAPITAL_N:
         out.bytes[at] = _IS_NULL
         return at + 1
     out.bytes[at] = _IS_VALUE
@@ -111,7 +104,16 @@ def _write_field(source: Text, field: _Field, kind: int, out: Text, at: int) -> 
     if kind == NUMBER_VALUE:
         return _write_number(source.bytes, start, end, out, at)
     if kind == HEX_VALUE:
-        return _write_hex(source.bytes, start, end, out.bytes, at)
+        if (end - start) % 2:
+            return -1
+        at = _write_length((end - start) // 2, out.bytes, at)
+        for place in range(start, end, 2):
+            high, low = _DIGITS[source.bytes[place]], _DIGITS[source.bytes[place + 1]]
+            if _NO_DIGIT in (high, low):
+                return -1
+            out.bytes[at] = 16 * high + low
+            at += 1
+        return at
     if escaped:
         return _write_unescaped(source.bytes, start, end, out.bytes, at)
     # Without an escape the length is known before anything is written.
@@ -149,21 +151,6 @@ def _write_number(content: Bytes, start: int, end: int, out: Text, at: int) -> i
     # The protocol's eight bytes of an integer: a word is little-endian too.
     out.words[at] = number
     return at + WORD if end > start else -1
-
-
-@inlined
-def _write_hex(content: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
-    """Write the bytes that pairs of hexadecimal digits stand for; return where they end, or -1 if these are no such pairs."""
-    if (end - start) % 2:
-        return -1
-    at = _write_length((end - start) // 2, out, at)
-    for place in range(start, end, 2):
-        high, low = _DIGITS[content[place]], _DIGITS[content[place + 1]]
-        if _NO_DIGIT in (high, low):
-            return -1
-        out[at] = 16 * high + low
-        at += 1
-    return at
 
 
 @inlined

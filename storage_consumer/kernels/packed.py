@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage_consumer.kernels.arrays import Bytes, Flags, Offsets, Packed
-from storage_consumer.kernels.csv_rows import DIGITS
+from storage_consumer.kernels.canal_messages import QUOTE, code_at, write_utf8
+from storage_consumer.kernels.delimited_rows import DIGITS
 from storage_consumer.kernels.jit import compiled, inlined
-from storage_consumer.kernels.json_strings import QUOTE, code_at, write_utf8
-from storage_consumer.kernels.line_bytes import ESCAPE
+from storage_consumer.kernels.words import ESCAPE
 
 _NULL_LETTER, _PADDING, _JSON_NULL = b"N=n"
 

@@ -22,12 +22,12 @@ from storage_consumer.downstream.connection import escape
 from storage_consumer.downstream.mysql_errors import described
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.errors import NotReplicable, RowRefused
-from storage_consumer.job.lossy_columns import check
+from storage_consumer.job.fitting import check
 from storage_consumer.job.match import table_work
 from storage_consumer.job.spec import JobSpec, TablePlan
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, TableVersion, folded_name
-from storage_consumer.order.key_digest import key_signature
+from storage_consumer.order.keys import key_signature
 from storage_consumer.plan.steps import RowStep
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.telemetry import Log

@@ -1,6 +1,11 @@
 """Changes of one table in columns: what a task holds of them, what the shuffle carries, and which change of a key counts.
 
 There are millions of them, so NumPy does all work per change wherever keys are integers.
+
+The decoder gives changes one by one and in batches, often both from one file. They leave a `Buffer`
+together, as blocks. Small files are read together, as if they were one: a flush every few seconds leaves
+thousands of them. The cost of decoding a batch hardly depends on its number of rows: for files of 12 KiB
+it exceeded the cost of the rows.
 """
 
 from __future__ import annotations
@@ -8,23 +13,35 @@ from __future__ import annotations
 import marshal
 from bisect import bisect
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
-from storage_consumer.job.spec import TablePlan
+from storage_consumer.decode.decoder import Batch, Decoder, FileRead, RowChange, Tally, Values
+from storage_consumer.decode.wire_format import LineEncoder
+from storage_consumer.errors import NotReplicable
+from storage_consumer.job.fitting import check
+from storage_consumer.job.spec import JobFile, TablePlan, VersionPlan
+from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
 from storage_consumer.kernels.row_lines import Lines
+from storage_consumer.model import CommitRange
 from storage_consumer.order.keys import (
     Key,
+    bucket_function,
     compares_texts,
     delivered_once,
     is_birth,
+    is_integer,
     is_upsert,
+    key_function,
+    one_bucket,
+    order_of,
     rank_of,
     sequence_of,
+    stripes,
 )
 from storage_consumer.tso import is_applied
 
@@ -292,15 +309,13 @@ def _delivered_once(part: Changes) -> Events:
     for start, end in zip(starts[in_several].tolist(), ends[in_several].tolist(), strict=True):
         events = delivered_once(zip(part.order[start:end].tolist(), found.lines[start:end], strict=True))
         # What lies between two such commit-ts stays as it is.
-        pieces += found.part(done, start), _at(part.ts[start], events)
+        upserts = np.array([upsert for upsert, _ in events], np.bool_)
+        pieces += (
+            found.part(done, start),
+            Events(ts=np.full(len(events), part.ts[start]), upserts=upserts, lines=[line for _, line in events]),
+        )
         done = end
     return _joined([*pieces, found.part(done, len(found))])
-
-
-def _at(ts: np.uint64, events: Sequence[tuple[bool, bytes]]) -> Events:
-    """Return events of one commit-ts."""
-    upserts = np.array([upsert for upsert, _ in events], np.bool_)
-    return Events(ts=np.full(len(events), ts), upserts=upserts, lines=[line for _, line in events])
 
 
 def _joined(parts: Sequence[Events]) -> Events:
@@ -310,3 +325,357 @@ def _joined(parts: Sequence[Events]) -> Events:
         upserts=np.concatenate([part.upserts for part in parts]),
         lines=list(chain.from_iterable(part.lines for part in parts)),
     )
+
+
+NOTICE, CHANGES, REPORT = 0, 1, 2
+"""Kinds of shuffled items, in the order in which a bucket must see them."""
+FLUSH_BYTES = 32 << 20
+"""File bytes after which all that is held of one table is sent, even in the middle of a file."""
+FLUSH_ROWS = 100_000
+"""Row changes after which it is sent."""
+BLOCK_ROWS, BLOCK_BYTES = 5_000, 512 << 10
+"""Most changes in one shuffled block, and about how many bytes of files they come from: on a cluster Spark holds many blocks in memory."""
+PIECE_BYTES = 256 << 10
+"""Bytes of a file that are decoded in one piece."""
+
+Place = tuple[int, int, int, int]
+"""(bucket, kind, table index, lowest commit-ts): the bucket of an item and its sort key there."""
+Block = tuple[Place, bytes]
+"""Encoded changes of one bucket, and where they go."""
+SMALL_BYTES = 64 << 10
+"""Files of fewer bytes are read together, up to `PIECE_BYTES` in all."""
+LEAST_BYTES = 32 << 10
+"""Least number of bytes that are read together: fewer are faster one by one."""
+_UNORDERED_MOVE = (
+    "this update changes the row's key and carries no commit ts, so it cannot be ordered among the changes of its "
+    "transaction: let TiCDC split such updates (output-raw-change-event = false), or have it write commit ts"
+)
+_DELETE_WITHOUT_KEY = (
+    "this delete does not carry the whole key that identifies rows in the target: TiCDC wrote it with "
+    "delete-only-output-handle-key-columns = true; set that to false in the changefeed's [sink]"
+)
+
+
+class BadKey(ValueError):
+    """A row of the batch has no usable key."""
+
+    def __init__(self, place: int, message: str) -> None:
+        """Initialize; `place`: the row's index in the batch, from 0."""
+        super().__init__(message)
+        self.place = place
+
+
+class Buffer:
+    """The changes of one version of one table that are not sent yet."""
+
+    def __init__(self, table: TablePlan, version: VersionPlan, partitions: int) -> None:
+        """Start empty; `partitions`: the number of buckets."""
+        self._table = table
+        self.version = version
+        """The version that all its changes are of."""
+        self._partitions = partitions
+        self._single = RowBuffer(table, version)
+        self._batches = BatchBuffer(table, version)
+        self._taken = 0
+        """Row changes received since the last ones were sent."""
+        self._read = 0
+        """Bytes of files read in the same time."""
+        # A batch's values are not looked at one by one, and the loops find only rows that carry a commit-ts.
+        self.takes_batches = bool(version.written and table.has_commit_ts) and not (
+            version.limits or version.misfit or version.is_all_duplicates
+        )
+        """Whether changes can be taken in batches."""
+
+    def read(self, decoder: Decoder, file: FileRead, rank: int) -> Iterator[Block]:
+        """Take the changes of a file, counting them in its tally; yield all that is held whenever it is much.
+
+        Raises `NotReplicable`, naming file and row, for a change that cannot be applied, and what the decoder raises.
+        """
+        tally = file.tally
+        file = replace(file, blocks=self._measured(file.blocks))
+        for change in decoder.changes(file) if self.takes_batches else decoder.rows(file):
+            # Every row is a repeated delivery, decoded only to be counted.
+            if self.version.is_all_duplicates:
+                tally.duplicates += 1
+                continue
+            if self.version.is_uncompared:
+                tally.taken += 1
+                continue
+            tally.taken += self._take(change, rank, file.source)
+            if self.is_full:
+                yield from self.blocks()
+
+    def _measured(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the content of a file in pieces that fit a processor's cache, counted as they are read."""
+        for block in blocks:
+            for start in range(0, len(block), PIECE_BYTES):
+                piece = block[start : start + PIECE_BYTES]
+                # Counted as they are consumed: `is_full` goes by what was decoded, not by what a block holds.
+                self._read += len(piece)
+                yield piece
+
+    def _take(self, change: RowChange | Batch, rank: int, source: str) -> int:
+        """Take one change, or a batch from the file at `source`; return the number of changes."""
+        if not isinstance(change, tuple):
+            try:
+                return self.take_batch(change, rank)
+            except BadKey as fault:
+                number, ts = change.numbers[fault.place], change.ts[fault.place]
+                raise NotReplicable(f"{source}, row {number}, commit ts {ts}: {fault}") from fault
+        if self.version.misfit:
+            message = f"{self.version.misfit}; the row is number {change[0]} of {source}, commit ts {change[1]}"
+            raise NotReplicable(message)
+        self._taken += 1
+        try:
+            self._single.add(change, rank)
+        except (ValueError, NotReplicable) as fault:
+            raise NotReplicable(f"{source}, row {change[0]}, commit ts {change[1]}: {fault}") from fault
+        return 1
+
+    def take_batch(self, batch: Batch, rank: int | Integers, size: int = 0) -> int:
+        """Take a batch of `size` bytes that `read` has not read; return its number of changes. See `BatchBuffer.take`."""
+        taken = self._batches.take(batch, rank) if len(batch.ts) else 0
+        self._taken += taken
+        self._read += size
+        return taken
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is held that it should be sent."""
+        return self._taken >= FLUSH_ROWS or self._read >= FLUSH_BYTES
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield everything that is held, encoded, by bucket; the buffer is empty afterwards."""
+        # From the counters, so before they are reset.
+        rows = max(1, min(BLOCK_ROWS, BLOCK_BYTES * self._taken // max(1, self._read)))
+        found = [changes for changes in (self._batches.drain(), self._single.drain()) if changes]
+        # Reset before the first yield, so that changes added between two blocks are not lost.
+        self._taken = self._read = 0
+        if not found:
+            return
+        # One key may have changes of both kinds.
+        changes = found[0] if len(found) == 1 else folded(together(found), self._table)
+        buckets = self._buckets(changes.keys, len(changes))
+        for bucket in np.unique(buckets).tolist():
+            places = np.flatnonzero(buckets == bucket)
+            for first in range(0, len(places), rows):
+                block = changes.chosen(places[first : first + rows])
+                yield (bucket, CHANGES, self._table.index, int(block.ts.min())), block.packed()
+
+    def _buckets(self, keys: Keys, count: int) -> Integers:
+        """Return the bucket of each change."""
+        if not self._table.key:
+            return np.full(count, one_bucket(self._table.index, self._partitions))
+        # An array if all keys are integers; a row of another structure may have brought in a text.
+        if isinstance(keys, np.ndarray):
+            return stripes(keys, self._partitions, self._table.stripe_bits)
+        return np.array([*map(bucket_function(self._table.key, self._partitions, self._table.stripe_bits), keys)])
+
+
+class RowBuffer:
+    """Row changes of one version of one table, taken one by one."""
+
+    def __init__(self, table: TablePlan, version: VersionPlan) -> None:
+        """Start empty."""
+        self._table = table
+        self._version = version
+        self._key = key_function(table.key, version.key) if version.key else None
+        self._key_limits = tuple(
+            limit for limit in version.limits if limit.place in version.key and not limit.changed_at
+        )
+        self._held = _Held()
+
+    def add(self, change: RowChange, rank: int) -> None:
+        """Take one row change of the file with this rank. Raise `NotReplicable` or `ValueError` if it cannot be applied as it is."""
+        number, commit_ts, operation, values, old = change
+        # A delete writes no value, so only the key by which it finds its row is checked.
+        if self._version.limits:
+            check(values, self._version.limits if operation > DELETE else self._key_limits, commit_ts)
+        if self._key is None:
+            if operation == PARTIAL_DELETE:
+                raise NotReplicable(_DELETE_WITHOUT_KEY)
+            if old is not None and operation == UPDATE:
+                # Without a key the old row is found by all its values.
+                self._held.add(commit_ts, order_of(rank, number, upsert=False), old)
+            elif operation == UPDATE and not any(
+                all(values[p] is not None for p in key) for key in self._version.unique
+            ):
+                raise NotReplicable(lost_row(self._table))
+            self._held.add(commit_ts, order_of(rank, number, upsert=operation > DELETE), values)
+            return
+        # TiCDC's handle key need not be the key that the target has.
+        if operation == PARTIAL_DELETE and any(values[place] is None for place in self._version.key):
+            raise NotReplicable(_DELETE_WITHOUT_KEY)
+        key, old_key = self._key(values), None if old is None else self._key(old)
+        # An update that changes the key is also a delete of the old key, which may go to another bucket.
+        moves = old_key not in (None, key)
+        birth = operation == INSERT or moves
+        self._held.add(commit_ts, order_of(rank, number, upsert=operation > DELETE, birth=birth), values, key)
+        if old is not None and moves:
+            if not self._table.has_commit_ts:
+                raise NotReplicable(_UNORDERED_MOVE)
+            check(old, self._key_limits)
+            self._held.add(commit_ts, order_of(rank, number, upsert=False), old, old_key)
+
+    def drain(self) -> Changes | None:
+        """Return the changes that count of all that are held, with their lines; None if there are none. Nothing is held afterwards."""
+        held, self._held = self._held, _Held()
+        if not held.ts:
+            return None
+        ts, order, keys = np.array(held.ts, np.uint64), np.array(held.order, np.int64), compact_keys(held.keys)
+        places, orders = counting(ts, order, keys, self._table)
+        layout, written, key = self._version.layout, self._version.written, self._version.key
+        whole = LineEncoder(layout, written).encode_line
+        # A delete's line has the key alone; without a key it has the whole row, which it has to find.
+        key_only = LineEncoder(layout, key).encode_line if key else whole
+        return Changes(
+            ts=ts[places],
+            order=orders,
+            keys=chosen_keys(keys, places) if self._key else [],
+            lines=Lines.of(
+                [(whole if is_upsert(held.order[place]) else key_only)(held.rows[place]) for place in places.tolist()]
+            ),
+        )
+
+
+class _Held:
+    """Changes in columns, in order of arrival."""
+
+    def __init__(self) -> None:
+        self.ts: list[int] = []
+        self.order: list[int] = []
+        self.rows: list[Values] = []
+        self.keys: list[Key] = []
+
+    def add(self, ts: int, order: int, row: Values, key: Key | None = None) -> None:
+        """Append a change."""
+        self.ts.append(ts)
+        self.order.append(order)
+        self.rows.append(row)
+        if key is not None:
+            self.keys.append(key)
+
+
+class BatchBuffer:
+    """Row changes of one version of one table, taken in batches."""
+
+    def __init__(self, table: TablePlan, version: VersionPlan) -> None:
+        """Start empty."""
+        self._table = table
+        self._version = version
+        self._key_of = key_function(table.key, range(len(table.key)))
+        self._made: list[Changes] = []
+
+    def take(self, batch: Batch, rank: int | Integers) -> int:
+        """Take a batch; return its number of changes, where an update that is a delete and an insert counts as one.
+
+        `rank`: the rank of the file, or of each change's file. Raises `BadKey`, having taken none.
+        """
+        places = order_of(rank, batch.numbers, upsert=False)
+        order = places + np.where(batch.operations > DELETE, order_of(0, 0, upsert=True), 0)
+        if self._table.key:
+            self._take_states(batch, places, order)
+        else:
+            updates = np.flatnonzero(batch.operations == UPDATE)
+            has_key = np.zeros(len(updates), np.bool_)
+            for key in self._version.unique:
+                columns = [batch.texts(place, updates) for place in key]
+                # TiCDC splits updates that change a unique key, so a whole one still finds the row that it replaces.
+                has_key |= np.array([None not in texts for texts in zip(*columns, strict=True)], np.bool_)
+            if not has_key.all():
+                raise BadKey(int(updates[~has_key][0]), lost_row(self._table))
+            lines = batch.lines(self._version.written, np.arange(len(order)))
+            self._made.append(Changes(ts=batch.ts, order=order, keys=[], lines=lines))
+        # The delete and the insert of one update are adjacent and share rank and row number.
+        return len(order) - int((places[1:] == places[:-1]).sum())
+
+    def drain(self) -> Changes | None:
+        """Return the changes that count of all that are held, with their lines; None if there are none. Nothing is held afterwards."""
+        if not self._made:
+            return None
+        made, self._made = self._made, []
+        return folded(together(made), self._table)
+
+    def _keys(self, batch: Batch) -> Keys:
+        """Return the keys of all changes. Raise `BadKey` for the first change without a usable one."""
+        key = self._version.key
+        numbers = batch.integers(key[0]) if is_integer(self._table.key) else None
+        if numbers is not None:
+            return numbers
+        everything = np.arange(len(batch.ts))
+        keys: list[Key] = []
+        try:
+            for texts in zip(*(batch.texts(place, everything) for place in key), strict=True):
+                keys.append(self._key_of(texts))  # noqa: PERF401 - the number of keys shows which one failed
+        except ValueError as fault:
+            raise BadKey(len(keys), str(fault)) from fault
+        return compact_keys(keys)
+
+    def _take_states(self, batch: Batch, places: Integers, order: Integers) -> None:
+        """Take changes of rows with keys, and note their births. `places`: their orders without the operation."""
+        keys = self._keys(batch)
+        order = order + (batch.operations == INSERT)
+        rows = np.arange(len(order))
+        seconds = np.flatnonzero(places[1:] == places[:-1]) + 1
+        if len(seconds):
+            if isinstance(keys, np.ndarray):
+                stays = keys[seconds] == keys[seconds - 1]
+            else:
+                stays = np.array([keys[place] == keys[place - 1] for place in seconds.tolist()], np.bool_)
+            # An update that is a delete and an insert and leaves the key as it is becomes the one change that it is.
+            order[seconds[stays]] -= 1
+            rows = np.delete(rows, seconds[stays] - 1)
+        is_delete = batch.operations[rows] == DELETE
+        for columns, some in ((self._version.written, rows[~is_delete]), (self._version.key, rows[is_delete])):
+            if len(some):
+                lines = batch.lines(columns, some)
+                self._made.append(
+                    Changes(ts=batch.ts[some], order=order[some], keys=chosen_keys(keys, some), lines=lines)
+                )
+
+
+def lost_row(table: TablePlan) -> str:
+    """Return why an update of a keyless table that does not show its old row cannot be applied."""
+    return (
+        "this row does not show which row it replaced, and the table has no key: set `[sink.csv] "
+        f"output-old-value = true` in the changefeed, or give {table.name} a primary key"
+    )
+
+
+def runs(files: Iterable[JobFile]) -> Iterator[list[JobFile]]:
+    """Yield the files in their sequence; adjacent files that may be read together share a list."""
+    run: list[JobFile] = []
+    size = 0
+    for work in files:
+        is_small = work.size < SMALL_BYTES
+        if run and not (is_small and size + work.size <= PIECE_BYTES):
+            yield run
+            run, size = [], 0
+        run.append(work)
+        # After a large file the run counts as full, so that it stays alone.
+        size += work.size if is_small else PIECE_BYTES + 1
+    if run:
+        yield run
+
+
+def read_together(
+    run: Sequence[JobFile], contents: Sequence[bytes], commit_range: CommitRange, buffer: Buffer, decoder: Decoder
+) -> list[Tally] | None:
+    """Take the changes of these files into the buffer; return the tally of each file.
+
+    Returns None, having taken none, if each file has to be read by itself. `contents`: fewer than files if one is gone.
+    """
+    size = sum(map(len, contents))
+    if len(contents) < len(run) or size < LEAST_BYTES:
+        return None
+    found = decoder.together(contents, buffer.version.layout, commit_range, buffer.version.key)
+    if found is None:
+        return None
+    try:
+        buffer.take_batch(found.batch, np.array([work.rank for work in run])[found.files], size)
+    except BadKey:  # reading each file by itself finds the file and the row
+        return None
+    for tally in found.tallies:
+        # Every row inside the commit range is one change, also an update of two rows.
+        tally.taken = tally.inside
+    return found.tallies

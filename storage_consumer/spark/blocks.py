@@ -25,7 +25,7 @@ from typing import IO, Any, NamedTuple
 from pyspark import SparkContext
 
 from storage_consumer.errors import StorageConsumerError
-from storage_consumer.order.buffer import Place
+from storage_consumer.order.changes import Place
 from storage_consumer.spark.concurrency import is_one_process
 
 FOLDER = "blocks-"

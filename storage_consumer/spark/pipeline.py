@@ -31,10 +31,8 @@ from storage_consumer.config.secrets import names_of, secrets_from
 from storage_consumer.config.settings import Secrets, Tuning, Upstream
 from storage_consumer.decode import decoder_for
 from storage_consumer.errors import Abandoned, SparkUnavailable, StorageConsumerError
-from storage_consumer.job.reports import FileReport, WriteReport
-from storage_consumer.job.shape import by_tables, in_groups
-from storage_consumer.job.spec import JobFile, JobSpec
-from storage_consumer.order.buffer import Place
+from storage_consumer.job.spec import FileReport, JobFile, JobSpec, WriteReport, by_tables, in_groups
+from storage_consumer.order.changes import Place
 from storage_consumer.pipeline import file_blocks, read_files, write_bucket
 from storage_consumer.spark.blocks import between_halves, received, sent
 from storage_consumer.spark.concurrency import is_one_process, let_end, turns

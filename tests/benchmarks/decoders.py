@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from storage_consumer.config.settings import CsvOptions
-from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
-from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode.canal_files import CanalJsonDecoder
+from storage_consumer.decode.csv_files import CsvDecoder
 from storage_consumer.decode.decoder import Decoder, FileRead, RowLayout
 from storage_consumer.model import CommitRange, TableColumn, TableName
 from storage_consumer.pipeline import READ_BLOCK

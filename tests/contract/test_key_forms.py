@@ -20,7 +20,7 @@ from storage_consumer.decode.wire_format import encode_field
 from storage_consumer.downstream.connection import Connection, connect, escape
 from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.errors import NotReplicable
-from storage_consumer.job.lossy_columns import check
+from storage_consumer.job.fitting import check
 from storage_consumer.job.match import table_work
 from storage_consumer.job.spec import Fold, TablePlan
 from storage_consumer.job.target_table import TargetTable, UniqueKey

@@ -13,11 +13,9 @@ import pytest
 from storage_consumer.apply.writer import TargetWriter
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
-from storage_consumer.decode.canonical_text import Spelling, ValueForm
-from storage_consumer.decode.values import WireKind
+from storage_consumer.decode.values import Spelling, ValueForm, WireKind
 from storage_consumer.errors import RowRefused
-from storage_consumer.job.reports import RowPlace
-from storage_consumer.job.spec import Fold, JobSpec, KeyPart, Mode, Quarantine, TablePlan, WireColumn
+from storage_consumer.job.spec import Fold, JobSpec, KeyPart, Mode, Quarantine, RowPlace, TablePlan, WireColumn
 from storage_consumer.model import CommitRange, DdlKind, TableName
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.steps import DdlStep

@@ -16,7 +16,7 @@ from typing import Any
 
 from storage_consumer.config.settings import Compression, DumpOptions
 from storage_consumer.decode.decoder import FileRead, RowLayout, Tally
-from storage_consumer.decode.dump.exported_rows import ExportDecoder
+from storage_consumer.decode.export_files import ExportDecoder
 from storage_consumer.decode.values import BINARY_TYPES, FLOAT_TYPES
 from storage_consumer.exports.export import Export, ExportTable, read_export
 from storage_consumer.model import CommitRange, TableColumn, TableName, folded_name

@@ -18,13 +18,12 @@ from storage_consumer.apply.writer import TargetWriter
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import CsvOptions, Downstream, Upstream
 from storage_consumer.ddl.translate import action_for
-from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode.csv_files import CsvDecoder
 from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.job.match import table_work
-from storage_consumer.job.reports import FileReport, WriteReport, is_blocked
-from storage_consumer.job.spec import JobFile, TablePlan
+from storage_consumer.job.spec import FileReport, JobFile, TablePlan, WriteReport, is_blocked
 from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, TableVersion
-from storage_consumer.order.buffer import Place
+from storage_consumer.order.changes import Place
 from storage_consumer.pipeline import read_files, write_bucket
 from storage_consumer.plan.steps import RowStep, key_of
 from tests.contract.state_rigs import BUCKET, fenced_spec

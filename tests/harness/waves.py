@@ -21,8 +21,7 @@ from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.service import ConsumerService
 from storage_consumer.inspection.inspector import completed, inspect
-from storage_consumer.job.reports import FileReport, WriteReport, Written
-from storage_consumer.job.spec import JobFile, JobSpec, TablePlan
+from storage_consumer.job.spec import FileReport, JobFile, JobSpec, TablePlan, WriteReport, Written
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.model import TableColumn, TableName
 from storage_consumer.order.changes import Events

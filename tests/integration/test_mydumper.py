@@ -14,7 +14,7 @@ from pymysql.constants import CLIENT
 
 from storage_consumer.config.settings import DumpOptions
 from storage_consumer.decode.decoder import FileRead
-from storage_consumer.decode.dump.exported_rows import ExportDecoder
+from storage_consumer.decode.export_files import ExportDecoder
 from storage_consumer.decode.values import BINARY_TYPES, FLOAT_TYPES
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import ExportRefused

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import string
 
-from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
+from storage_consumer.decode.canal_files import CanalJsonDecoder
 from storage_consumer.decode.decoder import FileRead, RowChange, RowLayout, Values
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE

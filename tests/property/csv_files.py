@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 from storage_consumer.config.settings import CsvOptions
-from storage_consumer.decode.csv.decoder import CsvDecoder
-from storage_consumer.decode.csv.handle_key import AMBIGUOUS
+from storage_consumer.decode.csv_files import AMBIGUOUS, CsvDecoder
 from storage_consumer.decode.decoder import FileRead, RowChange, RowLayout, Tally
 from storage_consumer.errors import ConfigError, UndecodableRow
 from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE

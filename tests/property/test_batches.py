@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_consumer.config.settings import CsvOptions
-from storage_consumer.decode.canal_json import decoder as canal_json
-from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
-from storage_consumer.decode.csv import scan
-from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode import canal_files as canal_json
+from storage_consumer.decode import csv_files as scan
+from storage_consumer.decode.canal_files import CanalJsonDecoder
+from storage_consumer.decode.csv_files import CsvDecoder
 from storage_consumer.decode.decoder import Batch, FileRead, RowChange, RowLayout, Tally, Values
 from storage_consumer.decode.wire_format import LineEncoder
 from storage_consumer.errors import UndecodableRow

@@ -12,18 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_consumer.decode.canal_json import decoder as canal_json
-from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
-from storage_consumer.decode.csv import scan
-from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode import canal_files as canal_json
+from storage_consumer.decode import csv_files as scan
+from storage_consumer.decode.canal_files import CanalJsonDecoder
+from storage_consumer.decode.csv_files import CsvDecoder
 from storage_consumer.decode.decoder import Decoder, FileRead, RowChange
 from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.spec import Fold, KeyPart, Mode, TablePlan, VersionPlan, WireColumn
 from storage_consumer.model import CommitRange
-from storage_consumer.order import buffer
-from storage_consumer.order.buffer import Buffer, Place
-from storage_consumer.order.changes import listed_keys, unpacked
+from storage_consumer.order import changes as buffer
+from storage_consumer.order.changes import Buffer, Place, listed_keys, unpacked
 from storage_consumer.order.keys import Key, compares_texts
 from storage_consumer.pipeline import write_bucket
 from tests.harness.twins.storage import MemoryWriter

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_consumer.config.settings import DumpOptions
+from storage_consumer.decode import export_files as exported_rows
 from storage_consumer.decode.decoder import Batch, RowLayout, Tally
-from storage_consumer.decode.dump import exported_rows
-from storage_consumer.decode.dump.exported_rows import ExportDecoder
+from storage_consumer.decode.export_files import ExportDecoder
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.exports import writing

@@ -13,18 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_consumer.config.settings import CsvOptions, Protocol, Upstream
-from storage_consumer.decode.canal_json import decoder as canal_json
-from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
-from storage_consumer.decode.csv import scan
-from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode import canal_files as canal_json
+from storage_consumer.decode import csv_files as scan
+from storage_consumer.decode.canal_files import CanalJsonDecoder
+from storage_consumer.decode.csv_files import CsvDecoder
 from storage_consumer.driver.rows import files_of
 from storage_consumer.job.match import table_work
-from storage_consumer.job.reports import FileReport, WriteReport, by_path, is_blocked
-from storage_consumer.job.spec import JobFile, TablePlan
+from storage_consumer.job.spec import FileReport, JobFile, TablePlan, WriteReport, by_path, is_blocked
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.model import TableDefinition, TableVersion
-from storage_consumer.order import buffer
-from storage_consumer.order.buffer import Place
+from storage_consumer.order import changes as buffer
+from storage_consumer.order.changes import Place
 from storage_consumer.pipeline import read_files, write_bucket
 from storage_consumer.plan.file_sequence import FileSequences
 from storage_consumer.plan.steps import RowStep

@@ -12,13 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_consumer import pipeline
-from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
-from storage_consumer.decode.csv.decoder import CsvDecoder
-from storage_consumer.job.reports import FileReport
-from storage_consumer.job.spec import Mode, TablePlan
-from storage_consumer.order import buffer
-from storage_consumer.order.buffer import CHANGES, NOTICE, PIECE_BYTES, REPORT, SMALL_BYTES, runs
-from storage_consumer.order.changes import Changes, folded, listed_keys, together, unpacked
+from storage_consumer.decode.canal_files import CanalJsonDecoder
+from storage_consumer.decode.csv_files import CsvDecoder
+from storage_consumer.job.spec import FileReport, Mode, TablePlan
+from storage_consumer.order import changes as buffer
+from storage_consumer.order.changes import (
+    CHANGES,
+    NOTICE,
+    PIECE_BYTES,
+    REPORT,
+    SMALL_BYTES,
+    Changes,
+    folded,
+    listed_keys,
+    runs,
+    together,
+    unpacked,
+)
 from storage_consumer.pipeline import read_files
 from tests.unit.decode.encoders import OPTIONS
 from tests.unit.halves import Files, events, row, table

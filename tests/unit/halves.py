@@ -10,15 +10,23 @@ from typing import Any
 import numpy as np
 
 from storage_consumer.config.settings import CsvOptions, Protocol
-from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
-from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode.canal_files import CanalJsonDecoder
+from storage_consumer.decode.csv_files import CsvDecoder
 from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.decode.values import WireKind
-from storage_consumer.job.reports import FileReport, WriteReport
-from storage_consumer.job.spec import Fold, JobFile, KeyPart, Mode, TablePlan, VersionPlan, WireColumn
+from storage_consumer.job.spec import (
+    FileReport,
+    Fold,
+    JobFile,
+    KeyPart,
+    Mode,
+    TablePlan,
+    VersionPlan,
+    WireColumn,
+    WriteReport,
+)
 from storage_consumer.model import CommitRange, DataFile, TableName
-from storage_consumer.order.buffer import Place
-from storage_consumer.order.changes import Changes, Events
+from storage_consumer.order.changes import Changes, Events, Place
 from storage_consumer.order.keys import Action, Run
 from storage_consumer.pipeline import read_files, write_bucket
 from tests.harness.twins.storage import MemoryWriter

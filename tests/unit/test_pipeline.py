@@ -8,13 +8,12 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.config.settings import Protocol
-from storage_consumer.decode.canal_json import decoder as canal_json
-from storage_consumer.decode.csv import scan
+from storage_consumer.decode import canal_files as canal_json
+from storage_consumer.decode import csv_files as scan
 from storage_consumer.errors import TargetUnavailable
-from storage_consumer.job.reports import FileReport, WriteReport
-from storage_consumer.job.spec import Fold, KeyPart, Mode, VersionPlan
-from storage_consumer.order import buffer
-from storage_consumer.order.buffer import CHANGES, NOTICE, REPORT
+from storage_consumer.job.spec import FileReport, Fold, KeyPart, Mode, VersionPlan, WriteReport
+from storage_consumer.order import changes as buffer
+from storage_consumer.order.changes import CHANGES, NOTICE, REPORT
 from storage_consumer.pipeline import write_bucket
 from tests.harness.twins.storage import MemoryWriter
 from tests.unit.decode.encoders import OPTIONS, Row

@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from storage_consumer.errors import RowRefused
-from storage_consumer.job.reports import WriteReport, Written
-from storage_consumer.job.spec import TablePlan
+from storage_consumer.job.spec import TablePlan, WriteReport, Written
 from storage_consumer.model import TableName
-from storage_consumer.order.buffer import Place
+from storage_consumer.order.changes import Place
 from storage_consumer.order.keys import Run
 from storage_consumer.pipeline import FEW_ROWS, write_bucket
 from tests.harness.twins.storage import MemoryWriter

@@ -11,7 +11,7 @@ import pyarrow as pa
 from storage_consumer.config.load import Loaded
 from storage_consumer.config.settings import Upstream
 from storage_consumer.config.table_filter import leaving_out
-from storage_consumer.decode.row_layouts import row_layout
+from storage_consumer.decode.decoder import row_layout
 from storage_consumer.errors import ConfigError, NotReplicable
 from storage_consumer.exports.create_table import read_create_table
 from storage_consumer.feed.history import TableHistory, history_at
@@ -20,8 +20,7 @@ from storage_consumer.feed.origins import Origin, origins
 from storage_consumer.feed.reading import Feed, ordered_in
 from storage_consumer.feed.records import Structure
 from storage_consumer.feed.window import FeedFile, Window, structure_under
-from storage_consumer.frames.columns import array_of, arrow_type, digits_of
-from storage_consumer.frames.pieces import META, Asked, Piece, pieces
+from storage_consumer.frames.pieces import META, Asked, Piece, array_of, arrow_type, digits_of, pieces
 from storage_consumer.log_lines import tso_time
 from storage_consumer.model import (
     CommitRange,

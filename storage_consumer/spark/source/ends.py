@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from storage_consumer.feed.moves import Move, moves
 from storage_consumer.feed.records import Structure
-from storage_consumer.frames.columns import arrow_type
-from storage_consumer.frames.pieces import holds
+from storage_consumer.frames.pieces import arrow_type, holds
 from storage_consumer.model import folded_name
 from storage_consumer.spark.source.inventory import Inventory
 from storage_consumer.spark.source.opening import Opened

@@ -6,7 +6,7 @@ import re
 import zlib
 from collections.abc import Sequence
 
-from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
+from storage_consumer.decode.canal_files import CanalJsonDecoder
 from storage_consumer.decode.decoder import FileRead, RowLayout
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.kernels.arrays import PARTIAL_DELETE, UPDATE

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from storage_consumer.config.settings import CsvOptions
-from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode.csv_files import CsvDecoder
 from storage_consumer.decode.decoder import FileRead, RowLayout
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.model import CommitRange, TableColumn, TableName

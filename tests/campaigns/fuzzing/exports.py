@@ -10,9 +10,9 @@ from dataclasses import replace
 from itertools import product
 
 from storage_consumer.config.settings import DumpOptions
+from storage_consumer.decode import export_files as exported_rows
 from storage_consumer.decode.decoder import FileRead, RowLayout, Tally
-from storage_consumer.decode.dump import exported_rows
-from storage_consumer.decode.dump.exported_rows import ExportDecoder
+from storage_consumer.decode.export_files import ExportDecoder
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.model import CommitRange, TableColumn, TableName
 from tests.campaigns.fuzzing.engine import Target, refused

@@ -9,8 +9,8 @@ from functools import partial
 from unittest.mock import patch
 
 from storage_consumer.config.settings import Limits
-from storage_consumer.decode.canal_json import decoder as canal_json
-from storage_consumer.decode.csv import scan
+from storage_consumer.decode import canal_files as canal_json
+from storage_consumer.decode import csv_files as scan
 from storage_consumer.driver import service as service_module
 from storage_consumer.errors import (
     ConfigError,

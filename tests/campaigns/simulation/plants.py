@@ -14,15 +14,14 @@ from storage_consumer.config.reserved import Reserved
 from storage_consumer.ddl import runner
 from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.ddl.translate import DdlAction
-from storage_consumer.decode import row_layouts
-from storage_consumer.decode.csv import header
+from storage_consumer.decode import csv_dialect as header
+from storage_consumer.decode import decoder as row_layouts
 from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.driver import rows
 from storage_consumer.driver.ledger import RoundLedger, progress_of
 from storage_consumer.driver.rows import RowJobs
-from storage_consumer.job import key_forms
-from storage_consumer.job.reports import FileReport, WriteReport, Written, is_blocked
-from storage_consumer.job.spec import TablePlan
+from storage_consumer.job import fitting as key_forms
+from storage_consumer.job.spec import FileReport, TablePlan, WriteReport, Written, is_blocked
 from storage_consumer.model import MAX_TSO, DataFile, TableName, is_ahead_of_clock
 from storage_consumer.order import changes, keys
 from storage_consumer.order.changes import Integers, Keys, Places, Unsigned

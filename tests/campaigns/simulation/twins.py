@@ -19,8 +19,7 @@ from storage_consumer.config.settings import Upstream
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.wire_format import LACKING, NULL
 from storage_consumer.errors import DdlFailed, TargetUnavailable, TransientError
-from storage_consumer.job.reports import FileReport, WriteReport, Written, by_path
-from storage_consumer.job.spec import JobFile, JobSpec, TablePlan
+from storage_consumer.job.spec import FileReport, JobFile, JobSpec, TablePlan, WriteReport, Written, by_path
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.model import StoredObject, TableName
 from storage_consumer.order.changes import Events

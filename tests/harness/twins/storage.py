@@ -13,8 +13,16 @@ from storage_consumer.config.settings import Upstream
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import RowRefused, StorageUnavailable
-from storage_consumer.job.reports import FileReport, QuarantinedRow, RowPlace, WriteReport, Written
-from storage_consumer.job.spec import JobFile, JobSpec, TablePlan
+from storage_consumer.job.spec import (
+    FileReport,
+    JobFile,
+    JobSpec,
+    QuarantinedRow,
+    RowPlace,
+    TablePlan,
+    WriteReport,
+    Written,
+)
 from storage_consumer.model import StoredObject, TableName
 from storage_consumer.order.changes import Events
 from storage_consumer.order.keys import Run

@@ -10,8 +10,7 @@ from itertools import chain, groupby
 
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import LeaseLost, RowRefused
-from storage_consumer.job.reports import QuarantinedRow, RowPlace, Written
-from storage_consumer.job.spec import JobSpec, TablePlan
+from storage_consumer.job.spec import JobSpec, QuarantinedRow, RowPlace, TablePlan, Written
 from storage_consumer.order.changes import Events
 from storage_consumer.order.keys import Action, Run
 from storage_consumer.ports import TableProgress

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from storage_consumer.config.settings import CsvOptions
-from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
-from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode.canal_files import CanalJsonDecoder
+from storage_consumer.decode.csv_files import CsvDecoder
 from storage_consumer.decode.decoder import Decoder, FileRead, RowChange, RowLayout, Tally
 from storage_consumer.model import CommitRange, TableColumn, TableName
 

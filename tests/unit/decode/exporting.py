@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from storage_consumer.config.settings import DumpOptions
 from storage_consumer.decode.decoder import FileRead, RowChange, RowLayout, Tally
-from storage_consumer.decode.dump.exported_rows import ExportDecoder
+from storage_consumer.decode.export_files import ExportDecoder
 from storage_consumer.model import CommitRange, TableColumn, TableName
 from tests.unit.decode.encoders import BINARY, go_float
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.decode.canal_json import decoder as canal_json
-from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
+from storage_consumer.decode import canal_files as canal_json
+from storage_consumer.decode.canal_files import CanalJsonDecoder
 from storage_consumer.decode.decoder import RowLayout, Tally
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
@@ -339,7 +339,7 @@ def test_torn_file(cut: int, size: int) -> None:
 
 def test_line_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line beyond the size limit is refused instead of being held in memory."""
-    monkeypatch.setattr("storage_consumer.decode.canal_json.framing.MAX_ROW_BYTES", 1000)
+    monkeypatch.setattr("storage_consumer.decode.canal_files.MAX_ROW_BYTES", 1000)
     pieces = iter([GOOD.encode(), *[b"x" * 500] * 100])
     with pytest.raises(UndecodableRow, match=r"row 2 .* longer than 1000 bytes"):
         list(CanalJsonDecoder().rows(file_read(pieces, layout(*KINDS))))

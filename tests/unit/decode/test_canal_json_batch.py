@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_consumer.decode.bulk import RowsBatch
-from storage_consumer.decode.canal_json.canal_bulk import message_form, read_messages
-from storage_consumer.decode.canal_json.message import shape_of
+from storage_consumer.decode.bulk import BulkRows, message_form, read_messages
+from storage_consumer.decode.canal_message import shape_of
 from storage_consumer.decode.decoder import Tally
 from storage_consumer.decode.wire_format import encode_field
 from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
@@ -24,7 +23,7 @@ _KINDS = ("INT", "VARCHAR")
 
 def read(
     lines: str, *kinds: str, key: tuple[int, ...] = (0,), commit_range: CommitRange = EVERYTHING
-) -> tuple[RowsBatch, list[int], Tally]:
+) -> tuple[BulkRows, list[int], Tally]:
     """What is read at once of these lines, the numbers of those that are left over, and the counts."""
     content, tally = lines.encode(), Tally()
     form = message_form(shape_of(layout(*kinds), key), content[: content.index(b"\n")])
@@ -38,7 +37,7 @@ def read(
     return batch, [number for _, number in others], tally
 
 
-def lines_of(batch: RowsBatch, columns: int = 2) -> list[bytes]:
+def lines_of(batch: BulkRows, columns: int = 2) -> list[bytes]:
     """All columns of all rows."""
     return list(batch.lines(range(columns), np.arange(len(batch.ts))))
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_consumer.decode.canonical_text import Spelling, ValueForm
+from storage_consumer.decode.values import Spelling, ValueForm
 
 NUMBERS = st.from_regex(r"-?[0-9]{1,12}(\.[0-9]{1,12})?([eE][-+]?[0-9]{1,3})?", fullmatch=True)
 

@@ -9,7 +9,7 @@ import pytest
 
 from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decode import decoder
-from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode.csv_files import CsvDecoder
 from storage_consumer.decode.decoder import Tally
 from storage_consumer.errors import ConfigError, UndecodableRow
 from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
@@ -228,7 +228,7 @@ def test_invalid_utf8(after: bytes, at_end: bool, size: int) -> None:  # noqa: F
 
 def test_row_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row beyond the size limit is refused instead of being held in memory."""
-    monkeypatch.setattr("storage_consumer.decode.csv.scan.MAX_ROW_BYTES", 1000)
+    monkeypatch.setattr("storage_consumer.decode.csv_files.MAX_ROW_BYTES", 1000)
     assert decoder.MAX_ROW_BYTES > 160 << 20
     pieces = iter([GOOD.encode(), f'"I","orders","shop",{TS},7,"'.encode(), *[b"x" * 500] * 100])
     found = CsvDecoder(OPTIONS).rows(file_read(pieces, layout(*KINDS)))

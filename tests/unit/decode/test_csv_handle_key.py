@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.config.settings import CsvOptions
-from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode.csv_files import CsvDecoder
 from storage_consumer.decode.decoder import RowLayout, Values
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.kernels.arrays import INSERT

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.config.settings import CsvOptions, Upstream
-from storage_consumer.decode.csv import scan
-from storage_consumer.decode.csv.decoder import CsvDecoder
-from storage_consumer.decode.csv.options import caveat
+from storage_consumer.decode import csv_files as scan
+from storage_consumer.decode.csv_dialect import caveat
+from storage_consumer.decode.csv_files import CsvDecoder
 from storage_consumer.decode.decoder import RowLayout, Tally, Values
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE

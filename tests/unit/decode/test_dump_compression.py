@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from storage_consumer.config.settings import Compression
-from storage_consumer.decode.dump.compression import decompressed
+from storage_consumer.decode.compression import decompressed
 from storage_consumer.errors import ConfigError, UndecodableRow
 from tests.unit.decode.exporting import cut
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.config.settings import ColumnSelector, Upstream
-from storage_consumer.decode.row_layouts import row_layout
+from storage_consumer.decode.decoder import row_layout
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
 from tests.unit.decode.encoders import column

@@ -6,7 +6,7 @@ import shlex
 from types import SimpleNamespace
 from typing import Any
 
-from storage_consumer.decode.csv.scan import _unnamed
+from storage_consumer.decode.csv_files import _unnamed
 from storage_consumer.model import TableName
 
 

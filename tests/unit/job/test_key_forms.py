@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.config.settings import Protocol
-from storage_consumer.decode.canonical_text import ValueForm
+from storage_consumer.decode.values import ValueForm
 from storage_consumer.errors import NotReplicable
-from storage_consumer.job.key_forms import KeyForms, key_forms
-from storage_consumer.job.lossy_columns import other_families
+from storage_consumer.job.fitting import KeyForms, key_forms, other_families
 from storage_consumer.job.match import table_work
 from storage_consumer.job.spec import Fold, TablePlan
 from storage_consumer.job.target_table import TargetColumn

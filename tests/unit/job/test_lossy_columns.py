@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.decoder import RowLayout
-from storage_consumer.job.lossy_columns import check, limits, narrowed, other_families, other_members
+from storage_consumer.job.fitting import check, limits, narrowed, other_families, other_members
 from storage_consumer.job.target_table import TargetColumn, TargetTable
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.job.reports import WriteReport, table_outcome
+from storage_consumer.job.spec import WriteReport, table_outcome
 from storage_consumer.model import CommitRange, DataFile, StoredObject, TableDefinition, TableName, TableVersion
 from storage_consumer.plan.loads import clock_of
 from storage_consumer.plan.steps import RowStep, key_of

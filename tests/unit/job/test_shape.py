@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_consumer.job.shape import (
+from storage_consumer.job.spec import (
     FILE_COST,
     LARGEST_GROUP,
     LARGEST_WHOLE,
     MOST_TASKS,
     SMALLEST_GROUP,
+    JobFile,
     JobShape,
     by_tables,
     in_groups,
     shape,
 )
-from storage_consumer.job.spec import JobFile
 from storage_consumer.model import DataFile, StoredObject, TableVersion
 
 MIB = 1 << 20

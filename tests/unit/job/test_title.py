@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer import telemetry
-from storage_consumer.job.shape import LONGEST, job_title
-from storage_consumer.job.spec import JobFile
+from storage_consumer.job.spec import LONGEST, JobFile, job_title
 from tests.unit.building import data_file
 
 

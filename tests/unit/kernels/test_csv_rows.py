@@ -11,23 +11,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from storage_consumer.decode.bulk import RowsBatch
-from storage_consumer.decode.csv.csv_bulk import CsvRows
-from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode.bulk import CsvRows
+from storage_consumer.decode.csv_files import CsvDecoder
 from storage_consumer.decode.values import converter
 from storage_consumer.decode.wire_format import encode_field
-from storage_consumer.kernels.csv_rows import (
+from storage_consumer.kernels.delimited_rows import (
     BASE64_FIELD,
-    FREE_FIELD,
-    CsvBytes,
-    CsvFound,
-    CsvMarks,
-    find_rows,
+    TEXT_FIELD,
+    Marks,
+    RowBytes,
+    RowsFound,
+    find_changes,
     write_lines,
 )
-from storage_consumer.kernels.line_bytes import Extra, Written, line_fields
-from storage_consumer.kernels.numbers import read_integers
-from storage_consumer.kernels.words import WORD, text_of
+from storage_consumer.kernels.words import WORD, Extra, Written, line_fields, read_integers, text_of
 from tests.unit.decode.encoders import OPTIONS, Row, column, csv_change, file_read, layout
 
 
@@ -84,17 +81,19 @@ def test_base64_of_bytes(value: bytes) -> None:
 @given(text=st.text(alphabet='a\\\t\r\n,é"', max_size=30))
 def test_text(text: str) -> None:
     """A text with doubled quotes becomes a field of a line with its escapes."""
-    assert _lines(text.replace('"', '""').encode(), FREE_FIELD) == [encode_field(text)]
+    assert _lines(text.replace('"', '""').encode(), TEXT_FIELD) == [encode_field(text)]
 
 
 def _lines(field: bytes, kind: int) -> list[bytes]:
     """The lines of a row that has this field in quotes; none where it has not this form."""
     names = np.frombuffer(b'","t","s",', np.uint8)
-    marks = CsvMarks(34, 44, has_cr=False, paired=False)
-    form = CsvBytes(marks, names=names, values=np.array([kind], np.uint8))
+    marks = Marks(34, 44, is_sql=False, has_cr=False, escapes=False, has_bytes=False, paired=False)
+    null, nullable = np.frombuffer(b"\\N", np.uint8), np.ones(1, np.bool_)
+    form = RowBytes(marks, null, np.array([kind], np.uint8), nullable, names)
     text = text_of(b'"I","t","s",5,"%b"\n' % field)
-    found = CsvFound(np.empty((1, 2), np.int64), np.empty(1, np.int64), np.empty(1, np.uint8), np.zeros(1, np.bool_))
-    rows = np.arange(find_rows(text, form, found))
+    borders, places = np.empty((1, 2), np.int64), [np.empty(1, np.int64) for _ in range(2)]
+    found = RowsFound(borders, *places, np.empty(1, np.uint8), np.zeros(1, np.bool_))
+    rows = np.arange(find_changes(text, form, found))
     extra = Extra(text_of(b""), np.empty((0, 0), np.int64))
     out = np.empty(2 * len(text.bytes) + WORD, np.uint8)
     written = Written(text_of(out), np.empty(1, np.int64))
@@ -107,10 +106,10 @@ def test_texts_full_of_line_ends() -> None:
     kinds = ("VARCHAR",) * 500
     content = csv_change(kinds, Row(operation="I", values=("\n" * 50_000, *("",) * 499))).encode()
     (batch,) = CsvDecoder(OPTIONS).changes(file_read([content], layout(*kinds)))
-    assert isinstance(batch, RowsBatch)
-    assert isinstance(batch.rows, CsvRows)
-    room = batch.rows.borders.base
-    assert room is not None
+    assert isinstance(batch, CsvRows)
+    room = batch.borders
+    while room.base is not None:
+        room = room.base
     assert room.nbytes < 10 * len(content)
 
 

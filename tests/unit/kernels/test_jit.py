@@ -16,7 +16,7 @@ from storage_consumer.spark.executors import zipped
 pytestmark = pytest.mark.slow
 _READS = """
 import numpy as np
-from storage_consumer.kernels.numbers import read_integers
+from storage_consumer.kernels.words import read_integers
 numbers = np.empty(1, np.int64)
 done = read_integers(np.frombuffer(b",17,", np.uint8), np.array([1]), np.array([3]), numbers)
 print(done, *numbers, sum(read_integers.stats.cache_hits.values()))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_consumer.frames.columns import packed_array
+from storage_consumer.frames.pieces import packed_array
 from storage_consumer.kernels.arrays import Bytes, Offsets, Packed
 from storage_consumer.kernels.packed import packed_csv, packed_json
 

@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode.csv_files import CsvDecoder
 from storage_consumer.decode.decoder import FileRead, RowChange
 from storage_consumer.errors import NotReplicable
-from storage_consumer.job.lossy_columns import Limit
+from storage_consumer.job.fitting import Limit
 from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
-from storage_consumer.order.buffer import Buffer, RowBuffer
-from storage_consumer.order.changes import listed_keys
+from storage_consumer.order.changes import Buffer, RowBuffer, listed_keys
 from storage_consumer.order.keys import Key, is_upsert
 from tests.unit.decode.encoders import OPTIONS, csv_change
 from tests.unit.halves import KINDS, events, row, table

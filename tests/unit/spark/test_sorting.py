@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.order.buffer import CHANGES, NOTICE, REPORT, Place
+from storage_consumer.order.changes import CHANGES, NOTICE, REPORT, Place
 from storage_consumer.spark import blocks
 from storage_consumer.spark.blocks import received
 

@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from storage_consumer.decode.decoder import ABSENT, SELECTED, RowLayout, Values
-from storage_consumer.decode.row_layouts import is_hidden
+from storage_consumer.decode.decoder import ABSENT, SELECTED, RowLayout, Values, is_hidden
 from storage_consumer.decode.values import Converter, converter, grammar
 from storage_consumer.model import TableColumn, folded_name
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from storage_consumer.config.settings import DumpOptions
+from storage_consumer.decode.compression import decompressed
 from storage_consumer.decode.decoder import (
     MAX_ROW_BYTES,
     BadRow,
@@ -20,16 +21,20 @@ from storage_consumer.decode.decoder import (
     RowLayout,
     Values,
 )
-from storage_consumer.decode.dump.columns import Reader, in_layout_order, order_of, readers_of
-from storage_consumer.decode.dump.compression import decompressed
-from storage_consumer.decode.dump.csv_fields import ExportDialect, Field, dialect_of
-from storage_consumer.decode.dump.sql_statements import Heads
-from storage_consumer.decode.dump.sql_values import (
+from storage_consumer.decode.export_fields import (
+    ExportDialect,
+    Field,
+    Heads,
     Literal,
+    Reader,
     Unfinished,
+    dialect_of,
     doubled_content,
     escaped_content,
+    in_layout_order,
     literal_at,
+    order_of,
+    readers_of,
     value_of,
 )
 from storage_consumer.errors import UndecodableRow
@@ -37,7 +42,7 @@ from storage_consumer.kernels.arrays import INSERT
 from storage_consumer.model import CommitRange
 
 if TYPE_CHECKING:
-    from storage_consumer.decode.dump.export_bulk import ExportForm
+    from storage_consumer.decode.bulk import BulkForm
 
 AT_ONCE_BYTES, MOST_AT_ONCE = 32 << 10, 1 << 20
 """Least and most bytes that are read in bulk. Reading fewer rows one by one is faster."""
@@ -122,11 +127,11 @@ class _Scan(ABC):
         """Return the wire text of a value in a column; None for NULL. Raise `ValueError`, with the reason, for what is no value."""
 
     @abstractmethod
-    def forms(self) -> Iterable[ExportForm | None]:
+    def forms(self) -> Iterable[BulkForm | None]:
         """Yield the forms in which rows may be read in bulk, the likeliest one first."""
 
     @abstractmethod
-    def passed(self, form: ExportForm, last: int) -> None:
+    def passed(self, form: BulkForm, last: int) -> None:
         """Note the form of rows that were read in bulk, and the byte that they end with."""
 
     def whole_rows(self) -> Iterator[Any]:
@@ -168,7 +173,7 @@ class _Scan(ABC):
         """Return the rows that come next as a batch, and go on behind them; None if the next row has to be read by itself."""
         if len(self.pending) - self.at < AT_ONCE_BYTES or self.offset + self.at < self.plain_until:
             return None
-        from storage_consumer.decode.dump.export_bulk import read_export  # noqa: PLC0415 - late, see `jit`
+        from storage_consumer.decode.bulk import read_export  # noqa: PLC0415 - late, see `jit`
 
         content = bytes(self.pending[self.at : self.at + MOST_AT_ONCE])
         # The last LF may be inside a text. Then the loops find no end of that row and leave it for the next turn.
@@ -235,12 +240,12 @@ class _CsvScan(_Scan):
         self.at = behind
         return False
 
-    def forms(self) -> Iterable[ExportForm | None]:
-        from storage_consumer.decode.dump.export_bulk import export_form  # noqa: PLC0415 - late, see `jit`
+    def forms(self) -> Iterable[BulkForm | None]:
+        from storage_consumer.decode.bulk import export_form  # noqa: PLC0415 - late, see `jit`
 
         yield export_form(self.readers, self.order, self.options, self.dialect.unquoted, self.options.delimiter)
 
-    def passed(self, form: ExportForm, last: int) -> None:
+    def passed(self, form: BulkForm, last: int) -> None:
         pass
 
     def row(self) -> tuple[list[Field], int]:
@@ -289,8 +294,8 @@ class _SqlScan(_Scan):
         self.in_rows = begin >= 0
         return False
 
-    def forms(self) -> Iterable[ExportForm | None]:
-        from storage_consumer.decode.dump.export_bulk import export_form  # noqa: PLC0415 - late, see `jit`
+    def forms(self) -> Iterable[BulkForm | None]:
+        from storage_consumer.decode.bulk import export_form  # noqa: PLC0415 - late, see `jit`
 
         # Dumpling writes the one quote, mydumper the other.
         for quote in (self.quote, _OTHER[self.quote]):
@@ -298,7 +303,7 @@ class _SqlScan(_Scan):
                 self.readers, self.order, self.options, _MEANINGS[quote, self.options.escape_backslash], quote
             )
 
-    def passed(self, form: ExportForm, last: int) -> None:
+    def passed(self, form: BulkForm, last: int) -> None:
         self.quote = chr(form.bytes.marks.quote)
         self.in_rows = last == _COMMA
 

@@ -1,4 +1,24 @@
-"""Read one CSV file row by row, and in bulk where many rows have the same form."""
+r"""Decode TiCDC's CSV: ``op,table,schema[,commit-ts][,is-update][,handle-key],value...``, under every set of its options.
+
+Layout and options determine what each column's field may look like. So one regular expression reads a whole row, checks
+its form, and keeps NULL and text apart. Text that it does not match is examined field by field, to say what is wrong.
+
+What the format itself leaves open:
+
+* Without a quote, a text that equals the null marker is written like NULL, unless the marker is ``\N``. It is read as
+  NULL in a nullable column, and as text in any other.
+* Without a quote, a text that ends in a part of a delimiter such as ``|+|`` may be read in two ways: such a row is
+  refused.
+* Without a terminator rows run together, and a row ends where another begins. So a row of another table version cannot
+  be skipped; it halts its table. And the last row of a torn file may seem complete.
+* The classic architecture writes the handle key under ``output-handle-key``, the new one ignores the setting. The number of
+  fields in a file's first row shows which one wrote it only if the virtual generated columns are certain: a column that is
+  virtual at the source and not in the target makes up for a handle key, and one that is virtual in the target alone looks
+  like one. Then some row of the file must have a form that rules this out. A handle key is an integer, or the values of a
+  key in braces: ``{1024, 3}``. It may be bytes that are not text; no other field may.
+* A header line names the columns of the file's first row. If its order differs from the layout's, it holds only if that
+  row is inside the commit range: a row from before a reordering of the columns may precede rows from after it.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +26,131 @@ import codecs
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from storage_consumer.decode.csv.dialect import CHECK_OPTIONS
-from storage_consumer.decode.csv.handle_key import AMBIGUOUS, is_ambiguous, never_written
-from storage_consumer.decode.csv.header import Header, read_header
-from storage_consumer.decode.csv.row_pattern import IS_UPDATE, NOT_UTF8, FileForm, Shape, is_utf8, shape
-from storage_consumer.decode.decoder import MAX_ROW_BYTES, BadRow, Batch, RowChange, Tally, Values
+from storage_consumer.config.settings import CsvOptions
+from storage_consumer.decode.csv_dialect import (
+    CHECK_OPTIONS,
+    IS_UPDATE,
+    NOT_UTF8,
+    Dialect,
+    FileForm,
+    Header,
+    Shape,
+    check_options,
+    dialect_of,
+    is_utf8,
+    read_header,
+    shape,
+)
+from storage_consumer.decode.decoder import (
+    MAX_ROW_BYTES,
+    BadRow,
+    Batch,
+    FileRead,
+    FilesBatch,
+    RowChange,
+    RowLayout,
+    Tally,
+    Values,
+    is_hidden,
+)
 from storage_consumer.errors import NotReplicable, UndecodableRow
 from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, CommitRange, folded_name
+
+AMBIGUOUS = (
+    "it can be read both with and without the handle key of output-handle-key, if a column is a virtual generated "
+    "column only at the source or only in the target. If TiCDC's new architecture, which ignores that option, wrote "
+    "this file, give --output-handle-key false; if the classic one did, make the target's virtual generated columns "
+    "the same as the source's and start again"
+)
+_INTEGER = re.compile(r"-?[0-9]{1,20}")
+_IN_BRACES = re.compile(r"(?s:\{.*\})")
+_NEW_NAME = re.compile(r"(?:.*/)?CDC_[0-9]+_[0-9]+[^/]*")
+
+
+def never_written(layout: RowLayout, source: str) -> bool:
+    """Return whether the new architecture wrote a file: only it names dispatchers in file names, and members of ENUM and SET."""
+    return bool(_NEW_NAME.fullmatch(source)) or any(column.elements for column in layout.columns)
+
+
+def is_ambiguous(shape: Shape, row: str) -> bool:
+    """Return whether the row also parses with the handle-key setting reversed."""
+    texts = _values(shape.dialect, row)
+    # A handle key is written as a text, so a bare first value is none.
+    first = texts[0]
+    if not shape.dialect.is_text(first):
+        return False
+    return _hides_column(shape, texts) if shape.form.handle_key else _hides_handle_key(shape, texts)
+
+
+def _hides_handle_key(shape: Shape, texts: list[str]) -> bool:
+    """Return whether the first value may be a handle key, and some column may be missing; columns of the primary key never are.
+
+    All columns after the missing one are in place anyway, so the first one that may be missing decides.
+    """
+    columns = [shape.form.layout.columns[index] for index in shape.form.order]
+    # A virtual generated column cannot be part of a primary key.
+    may_lack = next((place for place, column in enumerate(columns) if not column.is_pk), None)
+    if may_lack is None or not _in_place(shape.columns, texts[1:], may_lack):
+        return False
+    handle = shape.dialect.content(texts[0])
+    keys = [place for place, column in enumerate(columns) if column.is_pk]
+    if _INTEGER.fullmatch(handle) or _IN_BRACES.fullmatch(handle):
+        return True
+    # The handle key of a one-column key may be that column's value without braces, whatever it looks like.
+    return keys == [0] and may_lack > 0 and shape.dialect.content(texts[1]) == handle
+
+
+def _hides_column(shape: Shape, texts: list[str]) -> bool:
+    """Return whether the supposed handle key may be a value, and a column that the target has as a virtual one is in the row."""
+    form = shape.form
+    carried = {folded_name(column.name) for column in form.layout.columns}
+    known = [name for name in form.layout.listed if not is_hidden(name)]
+    # The columns before the first one that the layout leaves out are in place either way.
+    extra = next((place for place, name in enumerate(known) if folded_name(name) not in carried), None)
+    if extra is None or not _in_place(shape.columns[1:], texts, extra):
+        return False
+    columns = [form.layout.columns[index] for index in form.order]
+    handle = shape.dialect.content(texts[0])
+    keys = [
+        shape.dialect.content(text) if shape.dialect.is_text(text) else text
+        for column, text in zip(columns, texts[1:], strict=True)
+        if column.is_pk
+    ]
+    # It repeats the values of the primary key, so it is the handle key.
+    if keys and handle in ({keys[0], f"{{{keys[0]}}}"} if len(keys) == 1 else {f"{{{', '.join(keys)}}}"}):
+        return False
+    return not _IN_BRACES.fullmatch(handle) or extra == 0 or columns[0].type == "JSON"
+
+
+def _in_place(forms: tuple[re.Pattern[str], ...], texts: list[str], count: int) -> bool:
+    """Return whether each of the first `count` texts has the form of its column."""
+    return all(form.fullmatch(text) for form, text in zip(forms[:count], texts[:count], strict=True))
+
+
+def _values(dialect: Dialect, row: str) -> list[str]:
+    """Return a row's fields as written, from the handle key on."""
+    text, null, delimiter = (
+        row.removesuffix(dialect.options.terminator),
+        dialect.options.null,
+        dialect.options.delimiter,
+    )
+    texts: list[str] = []
+    start = 0
+    while True:
+        end = start + len(null)
+        # NULL first: without a quote its marker, such as ``\N``, need not have the form of a text.
+        if not text.startswith(null, start) or not (end == len(text) or text.startswith(delimiter, end)):
+            end = dialect.field_end(text, start)
+        texts.append(text[start:end])
+        if not text.startswith(delimiter, end):
+            return texts[dialect.first_value :]
+        start = end + len(delimiter)
+
 
 _OPERATIONS = {"I": INSERT, "U": UPDATE, "D": DELETE}
 _EARLIEST_TS = 1_420_070_400_000 << TSO_PHYSICAL_SHIFT
@@ -111,7 +244,7 @@ class Scan:
 
     def batches(self) -> Iterator[Batch]:
         """Yield batches of the rows of the shape at the start of `pending`, and consume these rows, while there are many."""
-        from storage_consumer.decode.csv.csv_bulk import csv_row_form, read_csv  # noqa: PLC0415 - late, see `jit`
+        from storage_consumer.decode.bulk import csv_row_form, read_csv  # noqa: PLC0415 - late, see `jit`
 
         # Until a row has confirmed the shape, rows go one by one.
         form = csv_row_form(self.shape)
@@ -400,3 +533,69 @@ def _unnamed(form: FileForm) -> str:
 def _bytes(text: str) -> bytes:
     """Return the bytes that `text` was decoded from."""
     return text.encode("utf-8", "surrogateescape")
+
+
+class CsvDecoder:
+    """Decodes CSV files written under one set of options."""
+
+    def __init__(self, options: CsvOptions) -> None:
+        """Initialize; raise `ConfigError`, naming TiCDC's option, for options under which rows cannot be read for certain."""
+        check_options(options)
+        self.options = options
+        self._latest: tuple[RowLayout, Shape] | None = None
+
+    def changes(self, file: FileRead) -> Iterator[RowChange | Batch]:
+        """See `Decoder.changes`. The key does not matter: an update with its old row is two rows here."""
+        return self._scan(file, at_once=True).changes()
+
+    def together(
+        self,
+        contents: Sequence[bytes],
+        layout: RowLayout,
+        commit_range: CommitRange,
+        key: Sequence[int],  # noqa: ARG002 - as in `changes`
+    ) -> FilesBatch | None:
+        """See `Decoder.together`."""
+        from storage_consumer.decode.bulk import csv_row_form, read_csv_together  # noqa: PLC0415 - late, see `jit`
+
+        # These hold for a whole file: a header line, what its first row shows of the handle key, and old values.
+        options = self.options
+        by_itself = options.output_field_header or options.output_handle_key or options.output_old_value
+        form = None if by_itself else csv_row_form(self._shape(layout))
+        return read_csv_together(form, contents, commit_range) if form else None
+
+    def rows(self, file: FileRead) -> Iterator[RowChange]:
+        """See `Decoder.rows`. I and U rows are kept apart, but mean the same.
+
+        An update has old values with ``output-old-value``: its D and I rows become one change with the D row's number.
+        So the first change of a file always has number 1, which shows that a transaction continues there. If the rows
+        have no commit-ts, the changes have 0, and the commit range excludes none of them.
+        """
+        return self._scan(file).changes()
+
+    def _scan(self, file: FileRead, *, at_once: bool = False) -> Scan:
+        """Return the state to read one file."""
+        return Scan(
+            blocks=iter(file.blocks),
+            shape=self._shape(file.layout),
+            commit_range=file.commit_range,
+            tally=file.tally,
+            source=file.source,
+            form_confirmed=not self.options.output_handle_key,
+            at_once=at_once,
+        )
+
+    def _shape(self, layout: RowLayout) -> Shape:
+        """Return the shape of a file with neither a handle key nor its own column order; the latest one is cached for the next file."""
+        # The files of one directory share the layout object, so identity is enough.
+        if self._latest is None or self._latest[0] is not layout:
+            names = (dialect_of(self.options).encode(name) for name in (layout.table.table, layout.table.schema))
+            form = FileForm(
+                options=self.options,
+                layout=layout,
+                names=self.options.delimiter.join(names),
+                order=tuple(range(len(layout.columns))),
+                handle_key=False,
+            )
+            self._latest = layout, shape(form)
+        return self._latest[1]

@@ -1,1 +1,0 @@
-"""TiCDC's canal-json. `decoder` is the entry: `message` reads messages one by one, and `batch` many at once."""
