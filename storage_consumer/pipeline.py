@@ -20,7 +20,6 @@ from storage_consumer.job.spec import (
     FileReport,
     JobFile,
     Mode,
-    QuarantinedRow,
     RowPlace,
     TablePlan,
     VersionPlan,
@@ -33,7 +32,6 @@ from storage_consumer.order.changes import (
     REPORT,
     Buffer,
     Changes,
-    Events,
     Place,
     folded,
     in_parts,
@@ -74,6 +72,7 @@ _TOO_LATE = (
 
 OpenBlocks = Callable[[JobFile], Iterator[bytes]]
 """Yields the content of a file."""
+PlaceOf = Callable[[bytes], RowPlace]
 _Folded = tuple[TablePlan, Changes]
 """A table and its last states."""
 
@@ -85,16 +84,11 @@ class RowWriter(Protocol):
     the way of, and raise `TransientError` or `LeaseLost` when nothing more may be written.
     """
 
-    def write_runs(self, work: TablePlan, ordered: Sequence[Run]) -> Written:
-        """Write runs one after another. No row takes the place of another: see `apply.rows`."""
-        ...
+    def write_runs(self, work: TablePlan, ordered: Sequence[Run], place_of: PlaceOf | None = None) -> Written:
+        """Write runs one after another. No row takes the place of another: see `apply.rows`.
 
-    def write_accepted(
-        self, work: TablePlan, ordered: Sequence[Run], place_of: Callable[[bytes], RowPlace]
-    ) -> tuple[Written, list[QuarantinedRow]]:
-        """Write as `write_runs` does, and quarantine rows that the target refuses for what they hold; return these too.
-
-        `place_of` returns where the line of a row comes from.
+        Quarantine rows that the target refuses for what they hold, where the plan says so. `place_of` returns where
+        the line of a row comes from.
         """
         ...
 
@@ -102,7 +96,7 @@ class RowWriter(Protocol):
         """Write the runs of several tables in one transaction, all or nothing; return the number of rows of each."""
         ...
 
-    def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
+    def write_events(self, work: TablePlan, parts: Iterable[Changes]) -> int:
         """Write a keyless table's events, in parts that never divide a commit-ts; the same transactions move the table's checkpoint."""
         ...
 
@@ -306,30 +300,21 @@ def _write_together(held: Sequence[_Folded], writer: RowWriter) -> Iterator[Writ
 
 def _write_states(work: TablePlan, states: Changes, writer: RowWriter) -> WriteReport:
     """Write last states; if the target refuses a row, report the file and row that it came from."""
+
+    def place_of(line: bytes) -> RowPlace:
+        place = states.lines.index(line)
+        order = int(states.order[place])
+        ts = int(states.ts[place]) if work.has_commit_ts else 0
+        return RowPlace(commit_ts=ts, rank=rank_of(order), row=row_of(order))
+
     try:
-        runs, aside = _runs(work, states), list[QuarantinedRow]()
-        if work.quarantine is not None and work.mode is Mode.KEYED:
-            written, aside = writer.write_accepted(work, runs, lambda line: _place_of(states, line, work))
-        else:
-            written = writer.write_runs(work, runs)
-        return WriteReport(table=work.index, written=written.rows, blocked=written.blocked, quarantined=tuple(aside))
+        rows, blocked, aside = writer.write_runs(work, _runs(work, states), place_of)
+        return WriteReport(table=work.index, written=rows, blocked=blocked, quarantined=aside)
     except RowRefused as fault:
-        if not fault.line or fault.line not in states.lines:
-            return WriteReport(table=work.index, error=str(fault))
-        place = _place_of(states, fault.line, work)
-        return WriteReport(
-            table=work.index, error=str(fault), commit_ts=place.commit_ts, rank=place.rank, row=place.row
-        )
+        place = place_of(fault.line) if fault.line and fault.line in states.lines else None
+        return WriteReport(table=work.index, error=str(fault), place=place)
     except (TableError, ValueError) as fault:
         return WriteReport(table=work.index, error=str(fault))
-
-
-def _place_of(states: Changes, line: bytes, work: TablePlan) -> RowPlace:
-    """Return where one of the lines comes from."""
-    place = states.lines.index(line)
-    order = int(states.order[place])
-    ts = int(states.ts[place]) if work.has_commit_ts else 0
-    return RowPlace(commit_ts=ts, rank=rank_of(order), row=row_of(order))
 
 
 def _runs(work: TablePlan, states: Changes) -> list[Run]:

@@ -2,10 +2,10 @@
 
 Why each event takes effect exactly once, whenever the program is killed:
 
-* Events come in parts that never split a commit-ts (`order.changes.in_parts`). A transaction takes whole parts, and moves the table's
+* Changes come in parts that never split a commit-ts (`order.changes.in_parts`). A transaction takes whole parts, and moves the table's
   stored checkpoint to their last commit-ts. So at any instant the table holds the events up to its stored checkpoint and no others.
 * The stored checkpoint is read in a transaction that claims the task's slot. From then on nobody else moves it: another attempt
-  of the task has to take over the slot first, and then the fence stops this one. Events at or below it are left out.
+  of the task has to take over the slot first, and then the fence stops this one. Changes at or below it are left out.
 * Each transaction reads it again. If it has already reached the end of the transaction's events, the answer to an earlier try's commit
   was lost. Any other value that is not below their first commit-ts cannot occur; then nothing is written.
 * What a transaction writes is fixed before it begins, so a retry after a conflict does the same.
@@ -39,13 +39,15 @@ from storage_consumer.downstream.connection import escape
 from storage_consumer.downstream.mysql_errors import is_conflict, is_connection_loss
 from storage_consumer.errors import RowRefused, TargetUnavailable
 from storage_consumer.job.spec import TablePlan, WireColumn
+from storage_consumer.kernels.row_lines import size_of
 from storage_consumer.model import TableName
-from storage_consumer.order.changes import Events
+from storage_consumer.order.changes import Changes
+from storage_consumer.order.keys import is_upsert
 from storage_consumer.sql.tokens import qualified, quote
 from storage_consumer.tso import is_applied
 
 FEW_EVENTS, FEW_BYTES = 10_000, 48 << 20
-"""Events, or bytes of memory for their net effect, that are enough for one transaction."""
+"""Changes, or bytes of memory for their net effect, that are enough for one transaction."""
 MANY_BYTES = 192 << 20
 """The limit of bytes where deletes go together, in passes over the table. The more events are netted, the fewer passes."""
 FEW = 8
@@ -83,10 +85,10 @@ class Net:
         self.size = 0
         """Approximate bytes of memory that all this takes."""
 
-    def add(self, events: Events) -> None:
+    def add(self, events: Changes) -> None:
         """Add events. Lines that none of them deletes are added in bulk, the others one by one in sequence."""
-        lines = events.lines
-        doomed = set(compress(lines, (~events.upserts).tolist()))
+        lines, upserts = list(events.lines), is_upsert(events.order)
+        doomed = set(compress(lines, (~upserts).tolist()))
         if not doomed:
             self._insert(lines)
             return
@@ -94,7 +96,7 @@ class Net:
         # Different lines do not affect each other, so only those that are deleted somewhere need their sequence.
         self._insert(list(compress(lines, (~is_doomed).tolist())))
         places = np.flatnonzero(is_doomed)
-        doomed_events = zip(events.upserts[places].tolist(), events.ts[places].tolist(), places.tolist(), strict=True)
+        doomed_events = zip(upserts[places].tolist(), events.ts[places].tolist(), places.tolist(), strict=True)
         for upsert, ts, place in doomed_events:
             if upsert:
                 self._insert(lines[place : place + 1])
@@ -129,26 +131,26 @@ class Portion:
         """Number of events."""
         self.first = self.last = 0
         """Their first and last commit-ts, inclusive; 0 while there are none."""
-        self.in_turn: list[Events] = []
+        self.in_turn: list[Changes] = []
         self.net = Net()
         self.size = 0
         """Approximate bytes of memory."""
         self._keeps = in_turn
 
-    def add(self, events: Events) -> None:
+    def add(self, events: Changes) -> None:
         """Add events, at least one."""
         self.first = self.first or int(events.ts[0])
         self.last = int(events.ts[-1])
         self.events += len(events)
         if self._keeps:
             self.in_turn.append(events)
-            self.size += sum(map(len, events.lines))
+            self.size += size_of(events.lines)
         else:
             self.net.add(events)
             self.size = self.net.size
 
 
-def portions(parts: Iterable[Events], is_enough: Callable[[Portion], bool], *, in_turn: bool) -> Iterator[Portion]:
+def portions(parts: Iterable[Changes], is_enough: Callable[[Portion], bool], *, in_turn: bool) -> Iterator[Portion]:
     """Yield portions for one transaction each. Each takes whole parts, until `is_enough` returns true after one."""
     portion = Portion(in_turn=in_turn)
     for part in parts:
@@ -175,7 +177,7 @@ class KeylessTable:
         self._scanned: bool | None = None
         """Whether each single delete scans the table; None until asked."""
 
-    def write(self, parts: Iterable[Events]) -> int:
+    def write(self, parts: Iterable[Changes]) -> int:
         """Write events and return how many. The table's stored checkpoint moves in the same transactions, only at ends of a commit-ts."""
         # This transaction claims the slot, so the value is final: from here on no other attempt moves it.
         stored = self._fenced.transaction(self._work, self._stored_checkpoint)
@@ -215,7 +217,8 @@ class KeylessTable:
             )
         if self._work.replaces:
             events = chain.from_iterable(
-                zip(part.upserts.tolist(), part.lines, part.ts.tolist(), strict=True) for part in portion.in_turn
+                zip(is_upsert(part.order).tolist(), part.lines, part.ts.tolist(), strict=True)
+                for part in portion.in_turn
             )
             for upsert, run in groupby(events, key=itemgetter(0)):
                 if upsert:

@@ -616,16 +616,7 @@ class RowStatements:
                 raise
             deep = [] if key_only or not is_check(fault) else [has_deep_json(work, row) for row in rows]
             if any(deep):
-                written = 0
-                self.fenced.query("SAVEPOINT before_parts")
-                try:
-                    for unchecked, run in groupby(zip(deep, rows, strict=True), key=itemgetter(0)):
-                        write = partial(self._write, work, [row for _, row in run], statement)
-                        written += without_checks(self.fenced.query, write) if unchecked else write()
-                except _Taken:
-                    self.fenced.query("ROLLBACK TO SAVEPOINT before_parts")
-                    raise
-                return written
+                return self._write_apart(work, rows, deep, statement)
             self.fenced.query("SAVEPOINT before_search")
             # Each row may be accepted alone where all together are not: then the message names none.
             row, why = first_refused(run, rows) or (b"", fault)
@@ -634,6 +625,19 @@ class RowStatements:
                 self.fenced.query("ROLLBACK TO SAVEPOINT before_search")
                 raise _Taken(f"{work.name}: {described(why)}") from why
         raise self.refusal(work, row, why, key_only=key_only) from why
+
+    def _write_apart(self, work: TablePlan, rows: Sequence[bytes], deep: Sequence[bool], statement: Statement) -> int:
+        """Write rows in their order, the `deep` ones without the CHECKs that MariaDB puts on JSON; see `has_deep_json`."""
+        written = 0
+        self.fenced.query("SAVEPOINT before_parts")
+        try:
+            for unchecked, run in groupby(zip(deep, rows, strict=True), key=itemgetter(0)):
+                write = partial(self._write, work, [row for _, row in run], statement)
+                written += without_checks(self.fenced.query, write) if unchecked else write()
+        except _Taken:
+            self.fenced.query("ROLLBACK TO SAVEPOINT before_parts")
+            raise
+        return written
 
     def refusal(self, work: TablePlan, row: bytes, why: Exception, *, key_only: bool = False) -> RowRefused:
         """Return the error that names the row by its key (if `row` is empty: rows), the reason, and the remedy."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
@@ -28,7 +28,7 @@ from storage_consumer.errors import RowRefused
 from storage_consumer.job.spec import JobSpec, Quarantine, QuarantinedRow, RowPlace, TablePlan, Written
 from storage_consumer.kernels.row_lines import size_of
 from storage_consumer.model import folded_name
-from storage_consumer.order.changes import Events
+from storage_consumer.order.changes import Changes
 from storage_consumer.order.keys import Action, Run, digest_function, has_lasting_keys, key_signature
 from storage_consumer.sql.tokens import qualified, quote
 
@@ -36,22 +36,8 @@ _LONGEST = 4_000
 """Characters of a reason or a key that are stored."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedRow:
-    """A row that goes into the quarantine."""
-
-    line: bytes
-    """Of the written columns."""
-    place: RowPlace
-    reason: str
-    error_number: int
-
-
-def takes(work: TablePlan, fault: RowRefused) -> bool:
-    """Return whether a refused row may go into the quarantine."""
-    return bool(
-        work.quarantine and fault.content_error and fault.line and work.has_commit_ts and has_lasting_keys(work)
-    )
+PlaceOf = Callable[[bytes], RowPlace]
+"""Returns where the line of a row comes from."""
 
 
 class QuarantineStatements:
@@ -83,7 +69,7 @@ class QuarantineStatements:
         if met := sorted(there & gone):
             self._fenced.query(self._statements.remove_entries % {**named, "digests": ", ".join(map(_text, met))})
 
-    def put(self, work: TablePlan, rule: Quarantine, rows: Sequence[RefusedRow]) -> None:
+    def put(self, work: TablePlan, rule: Quarantine, rows: Sequence[QuarantinedRow]) -> None:
         """Store rows as the last states of their keys; raise `RowRefused` for one that is too large for that."""
         # One writer of the table at a time: else each could count without the entries of the others.
         self._fenced.lock_table(work)
@@ -97,26 +83,24 @@ class QuarantineStatements:
                 "schema_name": work.name.schema,
                 "table_name": work.name.table,
                 "path": rule.paths[row.place.rank] if row.place.rank < len(rule.paths) else "",
-                "row_key": row_text(work, row.line, escape, key_only=False)[:_LONGEST],
+                "row_key": row.key[:_LONGEST],
                 "key_columns": key_signature(work),
                 "written_columns": json.dumps(
                     [[column.name, column.kind.value, column.type] for column in work.written]
                 ),
                 "image": json.dumps(image),
                 "reason": row.reason[:_LONGEST],
+                "digest": digest(row.line),
             }
-            values = (
-                {name: _text(text) for name, text in texts.items()}
-                | {
-                    "version": work.version,
-                    "commit_ts": rule.as_of or row.place.commit_ts,
-                    "row_in_file": row.place.row,
-                    "line": f"x'{row.line.hex()}'",
-                    "held_before": "NULL" if before is None else _text(before),
-                    "error_number": row.error_number,
-                }
-            ) | {"digest": _text(digest(row.line))}
-            sql = self._statements.put_entry % values
+            sql = self._statements.put_entry % {
+                **{name: _text(text) for name, text in texts.items()},
+                "version": work.version,
+                "commit_ts": rule.as_of or row.place.commit_ts,
+                "row_in_file": row.place.row,
+                "line": f"x'{row.line.hex()}'",
+                "held_before": "NULL" if before is None else _text(before),
+                "error_number": row.error_number,
+            }
             try:
                 # The server would close the connection over it, which looks as if the server were gone.
                 if fault := too_large(sql, self._fenced.spec.max_packet):
@@ -125,9 +109,8 @@ class QuarantineStatements:
             except (pymysql.err.MySQLError, ValueError) as fault:
                 if not is_refusal(fault):
                     raise
-                key = row_text(work, row.line, escape, key_only=False)
                 raise RowRefused(
-                    f"{work.name}: the target refused the row with {key}: {row.reason}. It cannot go into the quarantine "
+                    f"{work.name}: the target refused the row with {row.key}: {row.reason}. It cannot go into the quarantine "
                     f"either: {described(fault)}. Make the target's table fit what the source holds, then start again",
                     line=row.line,
                 ) from fault
@@ -208,67 +191,72 @@ class TargetWriter:
         """Write runs of several tables whose writers do not queue, in one transaction; return the numbers of rows."""
 
         def write() -> list[int]:
-            return [self._write(work, runs).rows for work, runs in states]
+            return [self._write(work, runs)[0] for work, runs in states]
 
         # Any of the tables serves here: the plan only decides about queueing, which none of them does, and names a table in errors.
         return self._fenced.transaction(states[0][0], write)
 
-    def write_runs(self, work: TablePlan, ordered: Sequence[Run]) -> Written:
-        """Write runs in order, in transactions of bounded size, many short runs in one. Idempotent."""
-        work, parts = self._parts(work, ordered)
-        return _sum([self._fenced.transaction(work, partial(self._write, work, some)) for some in parts])
+    def write_runs(self, work: TablePlan, ordered: Sequence[Run], place_of: PlaceOf | None = None) -> Written:
+        """Write runs in order, in transactions of bounded size, many short runs in one. Idempotent.
 
-    def write_accepted(
-        self, work: TablePlan, ordered: Sequence[Run], place_of: Callable[[bytes], RowPlace]
-    ) -> tuple[Written, list[QuarantinedRow]]:
-        """Write as `write_runs` does, and quarantine rows that the target refuses for what they hold.
-
-        Each transaction holds both its rows and the entries of the rows that it left out. `place_of` returns where a line comes from.
+        Each transaction holds both its rows and the entries of the rows that it left out, since the target refuses
+        them for what they hold.
         """
-        work, parts = self._parts(work, ordered)
-        counts, aside = [], []
-        for some in parts:
-            written, refused = self._write_but_refused(work, some, place_of)
-            counts.append(written)
-            aside += [_reported(work, each) for each in refused]
-        return _sum(counts), aside
-
-    def _parts(self, work: TablePlan, ordered: Sequence[Run]) -> tuple[TablePlan, list[list[Run]]]:
-        """Return the runs of each transaction, and the plan: where one writes all of the table, no row in the way is about to go."""
         parts = list(together(ordered))
         is_alone = self._fenced.spec.whole or self._fenced.spec.partitions == 1
         blocks = sum(1 for upserts, _ in groupby(ordered, _is_upserts) if upserts)
-        return replace(work, is_settled=work.is_settled or (is_alone and len(parts) <= 1 and blocks <= 1)), parts
+        # Where one transaction writes all of the table, no row in the way is about to go.
+        work = replace(work, is_settled=work.is_settled or (is_alone and len(parts) <= 1 and blocks <= 1))
+        rows = blocked = 0
+        aside: list[QuarantinedRow] = []
+        for some in parts:
+            refused: list[QuarantinedRow] = []
+            written = None
+            while written is None:
+                written = self._accepted(work, some, refused, place_of)
+            rows, blocked = rows + written[0], blocked + written[1]
+            aside += refused
+        return Written(rows, blocked, tuple(aside))
 
-    def _write_but_refused(
-        self, work: TablePlan, some: Sequence[Run], place_of: Callable[[bytes], RowPlace]
-    ) -> tuple[Written, list[RefusedRow]]:
-        """Write the runs of one transaction without the rows that are refused; return what was written, and those left out."""
-        refused: list[RefusedRow] = []
-        while True:
-            accepted = _without(some, frozenset(row.line for row in refused))
-            try:
-                written = self._fenced.transaction(work, partial(self._write_beside, work, accepted, refused))
-            except RowRefused as fault:
-                # One that is refused again although it is left out would be asked for without end.
-                if work.quarantine is None or not takes(work, fault) or fault.line in {row.line for row in refused}:
-                    raise
-                refused.append(
-                    RefusedRow(
-                        line=fault.line,
-                        place=place_of(fault.line),
-                        reason=described(fault.__cause__ or fault),
-                        error_number=fault.content_error,
-                    )
+    def _accepted(
+        self, work: TablePlan, some: Sequence[Run], refused: list[QuarantinedRow], place_of: PlaceOf | None
+    ) -> tuple[int, int] | None:
+        """Write the runs of one transaction without the rows that are `refused`; None, with one more of them, if one is."""
+        known = {row.line for row in refused}
+        accepted: Sequence[Run] = some
+        if known:
+            accepted = [
+                Run(action, [line for line in lines if line not in known]) if _is_upserts(run) else run
+                for run in some
+                for action, lines in (run,)
+            ]
+        try:
+            written = self._fenced.transaction(work, partial(self._write_beside, work, accepted, refused))
+        except RowRefused as fault:
+            # One that is refused again although it is left out would be asked for without end.
+            can = fault.content_error and fault.line and fault.line not in known
+            rule = work.quarantine if can and work.has_commit_ts and has_lasting_keys(work) else None
+            if rule is None or place_of is None:
+                raise
+            refused.append(
+                QuarantinedRow(
+                    key=row_text(work, fault.line, escape, key_only=False),
+                    line=fault.line,
+                    place=place_of(fault.line),
+                    reason=described(fault.__cause__ or fault),
+                    error_number=fault.content_error,
                 )
-                if len(refused) > work.quarantine.limit:
-                    self._fenced.transaction(work, partial(self._write_beside, work, (), refused))
-            else:
-                if refused:
-                    self._with_entries.add(work.index)
-                return written, refused
+            )
+            if len(refused) > rule.limit:
+                self._fenced.transaction(work, partial(self._write_beside, work, (), refused))
+            return None
+        if refused:
+            self._with_entries.add(work.index)
+        return written
 
-    def _write_beside(self, work: TablePlan, accepted: Sequence[Run], refused: Sequence[RefusedRow]) -> Written:
+    def _write_beside(
+        self, work: TablePlan, accepted: Sequence[Run], refused: Sequence[QuarantinedRow]
+    ) -> tuple[int, int]:
         """Write accepted rows, and the entries of refused ones, in the running transaction."""
         if not refused or work.quarantine is None:
             return self._write(work, accepted)
@@ -279,8 +267,8 @@ class TargetWriter:
         self._quarantine.check_limit(work, work.quarantine, refused[-1].reason)
         return written
 
-    def _write(self, work: TablePlan, some: Sequence[Run]) -> Written:
-        """Write the runs of one transaction."""
+    def _write(self, work: TablePlan, some: Sequence[Run]) -> tuple[int, int]:
+        """Write the runs of one transaction; return how many rows it wrote or deleted, and how many are blocked."""
         # A row that an earlier attempt of this task quarantined may be accepted by now.
         if work.has_entries or work.index in self._with_entries or (self._fenced.repeats and work.quarantine):
             self._quarantine.supersede(work, some)
@@ -297,13 +285,13 @@ class TargetWriter:
                 rows += sum(
                     self._rows.delete(work, keys, exact=action is Action.REMOVE) for action, keys in lines.items()
                 )
-        return Written(rows, blocked)
+        return rows, blocked
 
     def _gives_way(self, work: TablePlan, key: bytes) -> bool:
         """Return whether the target holds a former state of a quarantined row: that has changed at the source, and need not be kept."""
         return bool(work.has_entries or work.quarantine) and self._quarantine.holds(work, key)
 
-    def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
+    def write_events(self, work: TablePlan, parts: Iterable[Changes]) -> int:
         """Write a keyless table's events; return how many.
 
         The table's stored checkpoint moves in the same transactions, only at ends of a commit-ts.
@@ -313,22 +301,3 @@ class TargetWriter:
 
 def _is_upserts(run: Run) -> bool:
     return run.action in (Action.INSERT, Action.REPLACE)
-
-
-def _sum(written: Sequence[Written]) -> Written:
-    return Written(sum(each.rows for each in written), sum(each.blocked for each in written))
-
-
-def _without(some: Sequence[Run], refused: frozenset[bytes]) -> list[Run]:
-    """Return runs without refused rows."""
-    if not refused:
-        return list(some)
-    return [
-        Run(run.action, [line for line in run.lines if line not in refused]) if _is_upserts(run) else run
-        for run in some
-    ]
-
-
-def _reported(work: TablePlan, row: RefusedRow) -> QuarantinedRow:
-    key = row_text(work, row.line, escape, key_only=False)
-    return QuarantinedRow(key=key, reason=row.reason, place=row.place)

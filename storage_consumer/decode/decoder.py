@@ -75,6 +75,11 @@ class RowLayout:
     telling: frozenset[int] = frozenset()
     """Indexes of the columns by which rows are told apart: a TIMESTAMP among them that may be two moments of `zone` is an error."""
 
+    @property
+    def places(self) -> dict[str, int]:
+        """The index of each column, by folded name."""
+        return {folded_name(column.name): place for place, column in enumerate(self.columns)}
+
     def moving(self, place: int) -> Callable[[str], str] | None:
         """Return what makes a text of the target's session of one of the column at this index; None: it stays as it is."""
         if not self.zone or self.columns[place].type != "TIMESTAMP":

@@ -34,7 +34,7 @@ from storage_consumer.decode.values import (
     WireKind,
     wire_kind,
 )
-from storage_consumer.job.target_table import TargetColumn, TargetTable
+from storage_consumer.job.target_table import TargetColumn, TargetTable, by_name
 from storage_consumer.model import TableColumn, TableDefinition, VersionKey, folded_name
 from storage_consumer.telemetry import tso_time
 
@@ -129,7 +129,7 @@ def other_members(layout: RowLayout, target: TargetTable, protocol: Protocol) ->
     column that is only carried, since the target lacks it, has no type. Members that the schema file does not list, or that
     the target writes with escapes, count as equal.
     """
-    there = {folded_name(c.name): c for c in target.columns}
+    there = by_name(target.columns)
     sorts = [(c, there[folded_name(c.name)]) for c in layout.columns if c.type in ("ENUM", "SET")]
     numbered = [(c, kept) for c, kept in sorts if wire_kind(c, protocol) is WireKind.UNSIGNED]
     if strange := [c.name for c, kept in numbered if kept.data_type not in ("enum", "set", "")]:
@@ -184,7 +184,7 @@ def _differ(source: tuple[str, ...], target: tuple[str, ...]) -> bool:
 
 def limits(layout: RowLayout, written: Iterable[int], target: TargetTable) -> tuple[Limit, ...]:
     """Return what to check in rows of this layout; `written`: the indexes of the columns that the target takes."""
-    there = {folded_name(c.name): c for c in target.columns}
+    there = by_name(target.columns)
     found = []
     for place in written:
         column = layout.columns[place]
@@ -198,7 +198,7 @@ def narrowed(layout: RowLayout, later: Iterable[TableDefinition]) -> tuple[Limit
 
     `later`: structures that came after the rows' own without a statement.
     """
-    places = {folded_name(column.name): place for place, column in enumerate(layout.columns)}
+    places = layout.places
     found = []
     for definition in later:
         for newer in definition.columns:

@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
-from typing import NamedTuple
 
 from storage_consumer.config.settings import Protocol, Upstream
 from storage_consumer.decode.decoder import RowLayout, hidden_columns, row_layout, zones
@@ -28,7 +27,7 @@ from storage_consumer.job.fitting import (
     other_members,
 )
 from storage_consumer.job.spec import Fold, KeyPart, Mode, TablePlan, VersionPlan, WireColumn
-from storage_consumer.job.target_table import TargetColumn, TargetTable
+from storage_consumer.job.target_table import TargetColumn, TargetTable, by_name
 from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, VersionKey, folded_name
 from storage_consumer.plan.steps import RowStep
 from storage_consumer.sql.parse import parsed
@@ -51,17 +50,6 @@ _FLOATS_THERE = {
 _FORMER = "the directory is of an earlier table of this name, and this table was made by the statement of version {}"
 
 
-class _Columns(NamedTuple):
-    """The target's columns in a step."""
-
-    written: tuple[WireColumn, ...]
-    key: tuple[KeyPart, ...]
-    forms: Mapping[str, KeyForms]
-    """Of the columns by whose texts rows are distinguished (the key's, or all written ones of a table without a key), by folded name."""
-    become_texts: frozenset[str]
-    """See `other_families`."""
-
-
 def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstream) -> TablePlan:
     """Return the work of one row step against the table as the target has it.
 
@@ -75,70 +63,23 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
         place: each for place, each in step.definitions.items() if upstream.has_commit_ts and step.is_former(each)
     }
     step = replace(step, definitions={place: each for place, each in step.definitions.items() if place not in former})
-    newest = step.current
-    protocol = upstream.protocol
+    name = step.current.name
     if target.is_view:
+        # Statements may replace and drop it.
         raise NotReplicable(
-            f"{newest.name}: {target.name} is a view in the target, and rows written to it would go into other tables. TiCDC "
+            f"{name}: {target.name} is a view in the target, and rows written to it would go into other tables. TiCDC "
             "writes no rows of views: find out who wrote these files, or give the table another name with a route"
         )
-    refuse_changes(newest.name, target)
-    target = _without_effect(target, step)
-    others = [*_others(step), *([step.upcoming] if step.upcoming is not None else [])]
-    every = (column for definition in (*others, *([step.current] if others else [])) for column in definition.columns)
-    become_texts = frozenset(folded_name(column.name) for column in every if is_text(column.type))
-    layout = _layout(newest, target, upstream)
-    target = _without_unselected(target, [*step.definitions.values(), newest], upstream)
-    written, key_columns = _written(newest, layout, target, become_texts, protocol), _key(step, layout, target)
-    by_name = {folded_name(column.name): column for column in newest.columns}
-    names = [name for name, _ in key_columns] or [column.name for column in written]
-    forms = _forms([folded_name(name) for name in names], step, target, upstream, is_key=bool(key_columns))
-    key = tuple(
-        _key_part(
-            by_name[folded_name(name)],
-            next(c for c in target.columns if folded_name(c.name) == folded_name(name)),
-            prefix,
-            forms[folded_name(name)],
-            protocol,
-        )
-        for name, prefix in key_columns
-    )
-    if key:
-        stored = {folded_name(c.name): c for c in target.columns if c.generated == "STORED" and c.data_type}
-        pairs = ((c, stored.get(folded_name(c.name))) for c in layout.columns)
-        written += tuple(replace(_wire(c, there, protocol), is_computed=True) for c, there in pairs if there)
-    columns = _Columns(written, key, forms, become_texts)
+    refuse_changes(name, target)
+    match = _Match(step, _without_effect(target, step), upstream)
     # One part that a collation judges is enough: then only the sequence of all changes is certain.
+    key = match.key
     mode = Mode.KEYLESS if not key else Mode.ORDERED if any(p.fold is Fold.LOOSE for p in key) else Mode.KEYED
     if not upstream.has_commit_ts:
-        option = "include-commit-ts" if protocol == "csv" else "enable-tidb-extension"
-        remedy = f"set {option} = true in the changefeed, and start it and this program again"
-        if mode is Mode.KEYLESS:
-            raise NotReplicable(
-                f"{step.name} has no key: without commit ts a row that TiCDC delivers again cannot be distinguished from "
-                f"another equal row; {remedy}, or give the table a primary key"
-            )
-        if protocol == "csv" and len({file.dispatcher for file in step.files}) > 1:
-            raise NotReplicable(
-                f"{step.name}: its files come from several dispatchers, and their order is unknown; {remedy}"
-            )
-        if protocol == "csv" and step.crossing:
-            raise NotReplicable(
-                f"{step.name} has several partitions and, by {step.crossing}, a GLOBAL index: a row may move between "
-                f"partitions under one key, and without commit ts it is unknown which of their files comes first; {remedy}"
-            )
-        if protocol == "csv" and step.out_of_turn:
-            raise NotReplicable(
-                f"{step.out_of_turn} came late or its content has changed, and rows of later files have been applied: "
-                f"without commit ts its rows cannot be distinguished from older ones; {remedy}, or reload the table"
-            )
+        _check_order(step, mode, upstream.protocol)
     # Of rows of full length, since how long they are is not known here.
-    largest = sum(BYTES_OF_A_CHARACTER * (column.length or _BYTES_OF_A_NUMBER) for column in target.columns)
+    largest = sum(BYTES_OF_A_CHARACTER * (column.length or _BYTES_OF_A_NUMBER) for column in match.target.columns)
     fewest, most = _STRIPE_BITS
-    plans = {}
-    for version, definition in step.definitions.items():
-        its = layout if definition is step.current else _layout(definition, target, upstream)
-        plans[version] = _version(version, its, step, target, columns, upstream.protocol)
     return TablePlan(
         index=index,
         table_key=step.table_key,
@@ -146,13 +87,15 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
         commit_range=step.commit_range,
         mode=mode,
         has_other_unique_keys=len(target.unique_keys) > 1 or bool(target.expression_keys),
-        written=written,
+        written=match.written,
         key=key,
-        versions=plans | _unread(replace(step, definitions=former), upstream, _FORMER.format(step.made_at)),
+        versions={version: match.version(version) for version in step.definitions}
+        | _unread(replace(step, definitions=former), upstream, _FORMER.format(step.made_at)),
         replaces=mode is Mode.KEYLESS and bool(target.unique_keys or target.expression_keys),
         has_commit_ts=upstream.has_commit_ts,
+        # So many low bits that a stripe of rows fits `_STRIPE_BYTES`.
         stripe_bits=min(most, max(fewest, (_STRIPE_BYTES // largest).bit_length() - 1)),
-        version=newest.version,
+        version=step.current.version,
     )
 
 
@@ -164,71 +107,17 @@ def _without_effect(target: TargetTable, step: RowStep) -> TargetTable:
     """
     if step.upcoming is None:
         return target
-    now, then = ({folded_name(c.name): c for c in each.columns} for each in (step.current, step.upcoming))
-    there = {folded_name(c.name) for c in target.columns}
-    gone = [column.name for name, column in now.items() if name not in there | then.keys()]
-    come = there & then.keys() - now.keys()
+    now, then, there = (by_name(step.current.columns), by_name(step.upcoming.columns), by_name(target.columns))
+    gone = [column.name for name, column in now.items() if name not in there.keys() | then.keys()]
+    come = there.keys() & then.keys() - now.keys()
     if (gone and come) or step.current.version >= step.upcoming.version:
         return target
-    columns = (replace(c, generated="STORED") if folded_name(c.name) in come else c for c in target.columns)
+    columns = (replace(c, generated="STORED") if name in come else c for name, c in there.items())
     return replace(target, columns=(*columns, *map(_unwritten, gone)))
-
-
-def _layout(definition: TableDefinition, target: TargetTable, upstream: Upstream) -> RowLayout:
-    """Return the columns of a definition's rows; a unique key tells rows apart in the target only if they have all of it."""
-    layout = row_layout(definition, target.virtual, upstream)
-    if not layout.may_lack:
-        return layout
-    keyed = {folded_name(name) for key in target.unique_keys for name in key.columns}
-    return replace(layout, may_lack=layout.may_lack - keyed)
-
-
-def _without_unselected(target: TargetTable, definitions: Iterable[TableDefinition], upstream: Upstream) -> TargetTable:
-    """Return the table so that rows fit that have a column which the selectors leave out and the target lacks: it is carried and not written."""
-    if not upstream.column_selectors:
-        return target
-    there = {folded_name(c.name) for c in target.columns}
-    left_out = set[str]().union(*(row_layout(each, target.virtual, upstream).unselected for each in definitions))
-    return replace(target, columns=(*target.columns, *map(_unwritten, sorted(left_out - there))))
 
 
 def _unwritten(name: str) -> TargetColumn:
     return TargetColumn(name=name, data_type="", nullable=True, generated="STORED")
-
-
-def _key_part(
-    column: TableColumn, there: TargetColumn, prefix: int | None, forms: KeyForms, protocol: Protocol
-) -> KeyPart:
-    """Return one column of the key."""
-    form, is_lasting = lasting_form(column, there, protocol)
-    return KeyPart(
-        column=_wire(column, there, protocol),
-        fold=_fold(column, there, prefix, forms),
-        prefix=prefix,
-        beyond_bmp=there.beyond_bmp,
-        form=form,
-        is_lasting=is_lasting,
-    )
-
-
-def _forms(
-    names: Collection[str], step: RowStep, target: TargetTable, upstream: Upstream, *, is_key: bool
-) -> Mapping[str, KeyForms]:
-    """Return, by folded name, how the values of the columns that are compared are spelled in each directory."""
-    # Without a key rows are compared whole, which needs one spelling only where there are several structures.
-    if not (is_key or _others(step)):
-        return {}
-    (zone, _), there = zones(upstream), {folded_name(column.name): column for column in target.columns}
-    newest = {folded_name(column.name): column for column in step.current.columns}
-    columns: dict[str, dict[VersionKey, TableColumn]] = {name: {} for name in names}
-    for version, definition in step.definitions.items():
-        for column in definition.columns:
-            if (found := columns.get(folded_name(column.name))) is not None:
-                found[version] = column
-    return {
-        name: key_forms(columns[name], newest[name], there[name], upstream.protocol, zone, is_key=is_key)
-        for name in names
-    }
 
 
 def refuse_changes(name: TableName, target: TargetTable) -> None:
@@ -243,6 +132,33 @@ def refuse_changes(name: TableName, target: TargetTable) -> None:
             f"{target.key_drift}. The source does not enforce that, so its rows may not fit beside one another. Undo the "
             "change and start again; if it is intended and the source has it too, run `storage-consumer table "
             "accept-keys`"
+        )
+
+
+def _check_order(step: RowStep, mode: Mode, protocol: Protocol) -> None:
+    """Raise `NotReplicable` if rows without commit-ts cannot be put in order, or cannot be distinguished from repeats."""
+    option = "include-commit-ts" if protocol == "csv" else "enable-tidb-extension"
+    remedy = f"set {option} = true in the changefeed, and start it and this program again"
+    if mode is Mode.KEYLESS:
+        raise NotReplicable(
+            f"{step.name} has no key: without commit ts a row that TiCDC delivers again cannot be distinguished from "
+            f"another equal row; {remedy}, or give the table a primary key"
+        )
+    if protocol != "csv":
+        return
+    if len({file.dispatcher for file in step.files}) > 1:
+        raise NotReplicable(
+            f"{step.name}: its files come from several dispatchers, and their order is unknown; {remedy}"
+        )
+    if step.crossing:
+        raise NotReplicable(
+            f"{step.name} has several partitions and, by {step.crossing}, a GLOBAL index: a row may move between "
+            f"partitions under one key, and without commit ts it is unknown which of their files comes first; {remedy}"
+        )
+    if step.out_of_turn:
+        raise NotReplicable(
+            f"{step.out_of_turn} came late or its content has changed, and rows of later files have been applied: "
+            f"without commit ts its rows cannot be distinguished from older ones; {remedy}, or reload the table"
         )
 
 
@@ -298,59 +214,205 @@ def _low(definition: TableDefinition, commit_range: CommitRange) -> int:
     )
 
 
-def _wire(column: TableColumn, there: TargetColumn, protocol: Protocol) -> WireColumn:
-    """Return the column as it is written and compared; a number gets the type that the target gives it."""
-    kind = "VARCHAR" if is_its_text(there.data_type, column.type) else column.type
-    if column.type in FLOAT_TYPES:
-        kind = _FLOATS_THERE.get(there.data_type, column.type)
-    # Bits are written like any number, and only a BIT takes a text for something else.
-    is_number = column.type == "BIT" and there.data_type != "bit"
-    return WireColumn(name=column.name, kind=WireKind.TEXT if is_number else wire_kind(column, protocol), type=kind)
+class _Match:
+    """One row step against the table as the target has it."""
 
-
-def _others(step: RowStep) -> list[TableDefinition]:
-    """Return the structures of the commit range other than the current one."""
-    return [definition for definition in step.definitions.values() if definition is not step.current]
-
-
-def _written(
-    newest: TableDefinition, layout: RowLayout, target: TargetTable, become_texts: frozenset[str], protocol: Protocol
-) -> tuple[WireColumn, ...]:
-    """Return the target's columns that rows are written to, in the rows' order. `layout`: that of the newest structure."""
-    there = {folded_name(c.name): c for c in target.columns}
-    misfit = _misfit(layout, target) or other_families(layout, target, become_texts)
-    if misfit := misfit or other_members(layout, target, protocol):
-        message = f"{newest.name}: {misfit} (schema file {newest.path})"
-        raise NotReplicable(message)
-    return tuple(
-        _wire(c, there[name], protocol) for c in layout.columns if not there[name := folded_name(c.name)].generated
-    )
-
-
-def _misfit(layout: RowLayout, target: TargetTable) -> str:
-    """Return which columns the rows and the target's table do not share, or an empty text."""
-    carried = {folded_name(c.name) for c in layout.columns}
-    there = {folded_name(c.name) for c in target.columns}
-    needed = {folded_name(c.name) for c in target.columns if not c.generated}
-    lacking = sorted(carried - there)
-    if lacking and (hidden := sorted({*hidden_columns(layout.columns)} & {*lacking})):
-        return (
-            f"the rows carry columns that the target's table lacks: {', '.join(hidden)}. TiDB's soft delete is on for the table, which is not "
-            "supported: rows that are deleted at the source would be visible in the target. Leave the table out with --filter; or "
-            "add these columns to the target's table, and read it with WHERE _tidb_softdelete_time IS NULL"
+    def __init__(self, step: RowStep, target: TargetTable, upstream: Upstream) -> None:
+        """Raise `NotReplicable` if the table's newest structure and the target's do not fit."""
+        self.step, self.target, self.upstream = step, target, upstream
+        if upstream.column_selectors:
+            # A column that the selectors leave out and the target lacks is carried and not written.
+            layouts = (
+                row_layout(each, target.virtual, upstream) for each in (*step.definitions.values(), step.current)
+            )
+            left_out = set[str]().union(*(layout.unselected for layout in layouts)) - by_name(target.columns).keys()
+            self.target = replace(target, columns=(*target.columns, *map(_unwritten, sorted(left_out))))
+        self.there = by_name(self.target.columns)
+        self.layout = self._layout(step.current)
+        others = [definition for definition in step.definitions.values() if definition is not step.current]
+        structures = [*others, *([step.upcoming] if step.upcoming is not None else [])]
+        columns = [c for each in structures for c in (*each.columns, *step.current.columns)]
+        # Folded names of columns that are texts in some structure of the commit range, or in the next one.
+        self.become_texts = frozenset(folded_name(column.name) for column in columns if is_text(column.type))
+        self.written: tuple[WireColumn, ...] = ()
+        if misfit := self._misfit(self.layout):
+            raise NotReplicable(f"{step.current.name}: {misfit} (schema file {step.current.path})")
+        self.written = tuple(
+            self._wire(c) for c in self.layout.columns if not self.there[folded_name(c.name)].generated
         )
-    if lacking:
-        return f"the rows carry columns that the target's table lacks: {', '.join(lacking)}; add them as the source has them"
-    if unknown := sorted(needed - carried - layout.unselected):
-        return f"the target's table has columns that the rows do not carry: {', '.join(unknown)}; drop them as the source did"
-    return ""
+        key_columns = self._key_columns()
+        names = [folded_name(name) for name, _ in key_columns] or [folded_name(c.name) for c in self.written]
+        # Of the columns by whose texts rows are distinguished, by folded name. Without a key rows are compared
+        # whole, which needs one spelling only where there are several structures.
+        self.forms = self._forms(names, is_key=bool(key_columns)) if key_columns or others else {}
+        newest = by_name(step.current.columns)
+        self.key = tuple(self._key_part(newest[folded_name(name)], prefix) for name, prefix in key_columns)
+        if self.key:
+            # Columns that rows carry and the target computes: from the same expression it may get another value than the source.
+            self.written += tuple(
+                replace(self._wire(c), is_computed=True)
+                for c in self.layout.columns
+                if (there := self.there[folded_name(c.name)]).generated == "STORED" and there.data_type
+            )
+
+    def _layout(self, definition: TableDefinition) -> RowLayout:
+        """Return the columns of a definition's rows; a unique key tells rows apart in the target only if they have all of it."""
+        layout = row_layout(definition, self.target.virtual, self.upstream)
+        keyed = {folded_name(name) for key in self.target.unique_keys for name in key.columns}
+        return replace(layout, may_lack=layout.may_lack - keyed)
+
+    def _wire(self, column: TableColumn) -> WireColumn:
+        """Return the column as it is written and compared; a number gets the type that the target gives it."""
+        there = self.there[folded_name(column.name)].data_type
+        kind = "VARCHAR" if is_its_text(there, column.type) else column.type
+        if column.type in FLOAT_TYPES:
+            kind = _FLOATS_THERE.get(there, column.type)
+        # Bits are written like any number, and only a BIT takes a text for something else.
+        is_number = column.type == "BIT" and there != "bit"
+        wire = WireKind.TEXT if is_number else wire_kind(column, self.upstream.protocol)
+        return WireColumn(name=column.name, kind=wire, type=kind)
+
+    def _misfit(self, layout: RowLayout) -> str:
+        """Return why rows of this layout do not fit the target's table, or an empty text."""
+        carried, protocol = layout.places.keys(), self.upstream.protocol
+        needed = {name for name, column in self.there.items() if not column.generated}
+        lacking = sorted(carried - self.there.keys())
+        if lacking and (hidden := sorted({*hidden_columns(layout.columns)} & {*lacking})):
+            return (
+                f"the rows carry columns that the target's table lacks: {', '.join(hidden)}. TiDB's soft delete is on for the table, which is not "
+                "supported: rows that are deleted at the source would be visible in the target. Leave the table out with --filter; or "
+                "add these columns to the target's table, and read it with WHERE _tidb_softdelete_time IS NULL"
+            )
+        if lacking:
+            return f"the rows carry columns that the target's table lacks: {', '.join(lacking)}; add them as the source has them"
+        if unknown := sorted(needed - carried - layout.unselected):
+            return f"the target's table has columns that the rows do not carry: {', '.join(unknown)}; drop them as the source did"
+        # `_wire` knows how bits are taken.
+        kinds = {folded_name(c.name): wire_kind(c, protocol) for c in layout.columns if c.type != "BIT"}
+        if other := sorted(c.name for c in self.written if kinds.get(folded_name(c.name), c.kind) is not c.kind):
+            return f"the rows hold another type of value than the current structure: {', '.join(other)}"
+        return other_families(layout, self.target, self.become_texts) or other_members(layout, self.target, protocol)
+
+    def _key_columns(self) -> list[tuple[str, int | None]]:
+        """Return the columns that tell rows apart: the target's primary key, else a not-null unique key, else none.
+
+        Raises `NotReplicable` if the schema file's primary key is not the target's: writing by key would hit wrong rows.
+        """
+        newest, carried = self.step.current, self.layout.places.keys()
+        declared = {folded_name(c.name) for c in newest.columns if c.is_pk}
+        computed = {name for name, column in self.there.items() if column.generated} - carried
+        keys = [set(map(folded_name, unique.columns)) for unique in self.target.unique_keys]
+        is_of_key = declared not in keys and any(key & computed and key - computed == declared for key in keys)
+        # Where the target computes a part of the source's primary key that the rows of a copy lack, another key tells
+        # such rows apart, or none does. MariaDB has such a primary key as a unique one.
+        computed = computed if self.step.as_of and is_of_key else set()
+        # Of a key that the target computes in part, the rows' structure has what is left.
+        declared = set() if computed else declared
+        certain = {folded_name(c.name) for c in newest.columns if not c.nullable or c.is_pk}
+        # The target refuses a NULL in such a column, so each row that reaches it has a value.
+        certain |= {name for name, column in self.there.items() if not column.nullable}
+        # A declared key must match exactly. Without one, a primary key in the target is an error, a not-null key will do.
+        for unique, columns in zip(self.target.unique_keys, keys, strict=True):
+            if not computed.isdisjoint(columns) or (declared and columns != declared):
+                continue
+            if not declared and unique.name == "PRIMARY":
+                raise NotReplicable(
+                    f"{newest.name}: the target's table has the primary key ({', '.join(unique.columns)}), but the "
+                    "source has none"
+                )
+            # Only a key whose columns are in every row and never NULL identifies rows.
+            if columns <= certain & carried:
+                return list(zip(unique.columns, unique.prefixes, strict=True))
+        if declared:
+            raise NotReplicable(
+                f"{newest.name}: the target's table has no unique key over the primary key ({', '.join(sorted(declared))})"
+            )
+        return []
+
+    def _forms(self, names: Iterable[str], *, is_key: bool) -> dict[str, KeyForms]:
+        """Return, by folded name, how the values of the columns that are compared are spelled in each directory."""
+        zone, _ = zones(self.upstream)
+        structures = {version: by_name(each.columns) for version, each in self.step.definitions.items()}
+        newest = by_name(self.step.current.columns)
+        return {
+            name: key_forms(
+                {version: columns[name] for version, columns in structures.items() if name in columns},
+                newest[name],
+                self.there[name],
+                self.upstream.protocol,
+                zone,
+                is_key=is_key,
+            )
+            for name in names
+        }
+
+    def _key_part(self, column: TableColumn, prefix: int | None) -> KeyPart:
+        """Return one column of the key, and when two texts of it are one key in the target."""
+        name = folded_name(column.name)
+        there = self.there[name]
+        form, is_lasting = lasting_form(column, there, self.upstream.protocol)
+        fold = Fold.EXACT
+        if column.type in FLOAT_TYPES:
+            # Once every text is spelled in one form, equal numbers are equal texts.
+            fold = Fold.EXACT if self.forms[name].spellings else Fold.NUMBER
+        elif not there.binary_collation:
+            fold = Fold.LOOSE
+        elif there.pads:
+            # A prefix that may end in ignored spaces is not imitated, so there only an image decides.
+            fold = Fold.PAD if prefix is None else Fold.LOOSE
+        return KeyPart(
+            column=self._wire(column),
+            fold=fold,
+            prefix=prefix,
+            beyond_bmp=there.beyond_bmp,
+            form=form,
+            is_lasting=is_lasting,
+        )
+
+    def version(self, version: VersionKey) -> VersionPlan:
+        """Return the plan for one version directory."""
+        definition, current = self.step.definitions[version], self.step.current
+        layout = self.layout if definition is current else self._layout(definition)
+        places, keys = layout.places, [folded_name(part.column.name) for part in self.key]
+        # The current structure is judged already, and raised an error.
+        misfit = "" if definition is current else self._misfit(layout)
+        if keyless := sorted(p.column.name for p, key in zip(self.key, keys, strict=True) if key not in places):
+            misfit = misfit or f"the rows do not carry columns of the key: {', '.join(keyless)}"
+        misfit = misfit or next(filter(None, (self.forms[key].unknown.get(version, "") for key in keys)), "")
+        later = [
+            each for each in self.step.definitions.values() if each.version > definition.version and not each.is_ddl
+        ]
+        # Nothing of a misfit is written; its first row inside the commit range halts the table.
+        taken = () if misfit else tuple(places[folded_name(c.name)] for c in self.written)
+        telling = () if misfit else tuple(places[key] for key in keys)
+        unique = () if misfit or keys else self._nullable_keys(places)
+        spelled = {name: found for name, form in self.forms.items() if (found := form.spellings.get(version))}
+        return VersionPlan(
+            layout=replace(
+                layout,
+                spelled=tuple(spelled.get(name) for name in places) if spelled else (),
+                telling=frozenset(chain(telling, *unique)),
+            ),
+            low=_low(definition, self.step.commit_range),
+            written=taken,
+            key=telling,
+            unique=unique,
+            limits=(*limits(layout, taken, self.target), *narrowed(layout, later)),
+            misfit=misfit,
+        )
+
+    def _nullable_keys(self, places: Mapping[str, int]) -> tuple[tuple[int, ...], ...]:
+        """Return where the columns of each unique key are in a row, except for keys over prefixes or over columns not in the row."""
+        keys = (unique for unique in self.target.unique_keys if not any(unique.prefixes))
+        names = ([folded_name(name) for name in unique.columns] for unique in keys)
+        return tuple(tuple(places[name] for name in key) for key in names if places.keys() >= {*key})
 
 
 def altered(definition: TableDefinition, target: TargetTable, upstream: Upstream) -> str:
     """Return which columns the target's table lacks, or holds in less room than the source, so that values may have been lost; "" for none."""
     if target.is_planned:
         return ""
-    layout, there = row_layout(definition, target.virtual, upstream), {folded_name(c.name): c for c in target.columns}
+    layout, there = row_layout(definition, target.virtual, upstream), by_name(target.columns)
     left_out = layout.unselected | {*hidden_columns(layout.columns)}
     pairs = [(c, there.get(name)) for c in layout.columns if (name := folded_name(c.name)) not in left_out]
     found = [f"lacks the column {column.name}" for column, own in pairs if own is None]
@@ -359,127 +421,3 @@ def altered(definition: TableDefinition, target: TargetTable, upstream: Upstream
     ]
     other = "" if found or left_out else other_families(layout, target)
     return " and ".join(found) or (f"is another one: {other}" if other else "")
-
-
-def _key(step: RowStep, layout: RowLayout, target: TargetTable) -> list[tuple[str, int | None]]:
-    """Return the columns that tell rows apart: the target's primary key, else a not-null unique key, else none.
-
-    Raises `NotReplicable` if the schema file's primary key is not the target's: writing by key would hit wrong rows.
-    """
-    newest, computed = step.current, _computed_of_key(step, layout, target)
-    # Of a key that the target computes in part, the rows' structure has what is left.
-    declared = {folded_name(c.name) for c in newest.columns if c.is_pk and not computed}
-    certain = {folded_name(c.name) for c in newest.columns if not c.nullable or c.is_pk}
-    # The target refuses a NULL in such a column, so each row that reaches it has a value.
-    certain |= {folded_name(c.name) for c in target.columns if not c.nullable}
-    carried = {folded_name(c.name) for c in layout.columns}
-    # A declared key must match exactly. Without one, a primary key in the target is an error, a not-null key will do.
-    for unique in target.unique_keys:
-        columns = {folded_name(name) for name in unique.columns}
-        if not computed.isdisjoint(columns):
-            continue
-        if declared and columns != declared:
-            continue
-        if not declared and unique.name == "PRIMARY":
-            message = (
-                f"{newest.name}: the target's table has the primary key ({', '.join(unique.columns)}), but the "
-                "source has none"
-            )
-            raise NotReplicable(message)
-        # Only a key whose columns are in every row and never NULL identifies rows.
-        if columns <= certain & carried:
-            return list(zip(unique.columns, unique.prefixes, strict=True))
-    if declared:
-        message = (
-            f"{newest.name}: the target's table has no unique key over the primary key ({', '.join(sorted(declared))})"
-        )
-        raise NotReplicable(message)
-    return []
-
-
-def _computed_of_key(step: RowStep, layout: RowLayout, target: TargetTable) -> frozenset[str]:
-    """Return the folded names of columns that the target computes, where its key of the source's primary key has any that the rows of a copy lack.
-
-    Another key tells such rows apart, or none does. MariaDB has such a primary key as a unique one.
-    """
-    declared = {folded_name(column.name) for column in step.current.columns if column.is_pk}
-    carried = {folded_name(column.name) for column in layout.columns}
-    computed = {folded_name(column.name) for column in target.columns if column.generated} - carried
-    keys = [set(map(folded_name, unique.columns)) for unique in target.unique_keys]
-    is_of_key = declared not in keys and any(key & computed and key - computed == declared for key in keys)
-    return frozenset(computed) if step.as_of and is_of_key else frozenset()
-
-
-def _fold(column: TableColumn, there: TargetColumn, prefix: int | None, forms: KeyForms) -> Fold:
-    """Return when two texts of this column are one key in the target."""
-    # Once every text is spelled in one form, equal numbers are equal texts.
-    if column.type in FLOAT_TYPES:
-        return Fold.EXACT if forms.spellings else Fold.NUMBER
-    if not there.binary_collation:
-        return Fold.LOOSE
-    # A prefix that may end in ignored spaces is not imitated, so there only an image decides.
-    return Fold.PAD if there.pads and prefix is None else Fold.LOOSE if there.pads else Fold.EXACT
-
-
-def _version(
-    version: VersionKey,
-    layout: RowLayout,
-    step: RowStep,
-    target: TargetTable,
-    columns: _Columns,
-    protocol: Protocol,
-) -> VersionPlan:
-    """Return the plan for one version directory, whose rows have this layout, against the target's current table."""
-    written, key = columns.written, columns.key
-    definition = step.definitions[version]
-    places = {folded_name(c.name): place for place, c in enumerate(layout.columns)}
-    misfit = ""
-    # `_written` has judged the current structure, and raised an error.
-    if definition is not step.current:
-        misfit = _misfit(layout, target) or _other_kinds(layout, written, protocol)
-        misfit = misfit or other_families(layout, target, columns.become_texts)
-        misfit = misfit or other_members(layout, target, protocol)
-    if keyless := sorted(p.column.name for p in key if folded_name(p.column.name) not in places):
-        misfit = misfit or f"the rows do not carry columns of the key: {', '.join(keyless)}"
-    unlike = (columns.forms[folded_name(p.column.name)].unknown.get(version, "") for p in key)
-    misfit = misfit or next(filter(None, unlike), "")
-    later = [each for each in step.definitions.values() if each.version > definition.version and not each.is_ddl]
-    # Nothing of a misfit is written; its first row inside the commit range halts the table.
-    taken = () if misfit else tuple(places[folded_name(c.name)] for c in written)
-    telling = () if misfit else tuple(places[folded_name(p.column.name)] for p in key)
-    unique = () if misfit or key else _nullable_keys(target, places)
-    return VersionPlan(
-        layout=replace(_spelled(version, layout, columns.forms), telling=frozenset(chain(telling, *unique))),
-        low=_low(definition, step.commit_range),
-        written=taken,
-        key=telling,
-        unique=unique,
-        limits=(*limits(layout, taken, target), *narrowed(layout, later)),
-        misfit=misfit,
-    )
-
-
-def _spelled(version: VersionKey, layout: RowLayout, forms: Mapping[str, KeyForms]) -> RowLayout:
-    """Return the layout with the spellings of this directory."""
-    spelled = {name: found for name, form in forms.items() if (found := form.spellings.get(version))}
-    if not spelled:
-        return layout
-    return replace(layout, spelled=tuple(spelled.get(folded_name(column.name)) for column in layout.columns))
-
-
-def _other_kinds(layout: RowLayout, written: tuple[WireColumn, ...], protocol: Protocol) -> str:
-    """Return which columns this directory's rows write in another form than the current structure, or an empty text."""
-    # `_wire` knows how bits are taken.
-    forms = {folded_name(c.name): wire_kind(c, protocol) for c in layout.columns if c.type != "BIT"}
-    other = sorted(c.name for c in written if forms.get(folded_name(c.name), c.kind) is not c.kind)
-    return f"the rows hold another type of value than the current structure: {', '.join(other)}" if other else ""
-
-
-def _nullable_keys(target: TargetTable, places: dict[str, int]) -> tuple[tuple[int, ...], ...]:
-    """Return where the columns of each unique key are in a row, except for keys over prefixes or over columns not in the row."""
-    found = []
-    for unique in target.unique_keys:
-        columns = [folded_name(name) for name in unique.columns]
-        if all(prefix is None for prefix in unique.prefixes) and all(name in places for name in columns):
-            found.append(tuple(places[name] for name in columns))
-    return tuple(found)

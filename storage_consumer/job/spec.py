@@ -255,12 +255,15 @@ class RowPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedRow:
-    """A row that went into the quarantine instead of its table."""
+    """A row that goes into the quarantine instead of its table."""
 
     key: str
     """Columns and values of its key, for people."""
+    line: bytes
+    """Of the written columns."""
     reason: str
-    """What the target said."""
+    """What the target said, with this number."""
+    error_number: int
     place: RowPlace
 
 
@@ -271,6 +274,7 @@ class Written(NamedTuple):
     """Rows written and deleted."""
     blocked: int = 0
     """See `WriteReport.blocked`."""
+    quarantined: tuple[QuarantinedRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,10 +288,8 @@ class WriteReport:
     """Rows not written yet: others are in their way, which may be about to go; see `TablePlan.is_settled`."""
     error: str = ""
     """Why the target refused a row; empty if it took all of them."""
-    commit_ts: int = 0
-    """Commit-ts of the refused row; 0 if it is not known, and so are then `rank` (of its file) and `row` (number)."""
-    rank: int = 0
-    row: int = 0
+    place: RowPlace | None = None
+    """Where the refused row comes from, if that is known."""
     quarantined: tuple[QuarantinedRow, ...] = ()
     """Rows that went into the quarantine."""
 
@@ -340,12 +342,12 @@ def is_blocked(reports: Iterable[FileReport | WriteReport]) -> bool:
 
 def _with_place(report: FileReport | WriteReport, step: RowStep) -> str:
     """Return a report's error, with the place in the bucket of a refused row."""
-    if not (isinstance(report, WriteReport) and report.row):
+    place = report.place if isinstance(report, WriteReport) else None
+    if place is None:
         return report.error
-    path = in_sequence(step)[report.rank].stored.path
     # A row of a copy has the load's clock there, which tells nobody anything.
-    at = f", commit ts {report.commit_ts}" if report.commit_ts and not step.as_of else ""
-    return f"{report.error} (row {report.row} of {path}{at})"
+    at = f", commit ts {place.commit_ts}" if place.commit_ts and not step.as_of else ""
+    return f"{report.error} (row {place.row} of {in_sequence(step)[place.rank].stored.path}{at})"
 
 
 def by_path(reports: Iterable[FileReport | WriteReport]) -> dict[str, FileReport]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
-from storage_consumer.model import TableName, folded_name
+from storage_consumer.model import TableColumn, TableName, folded_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,14 @@ class TargetColumn:
     def beyond_bmp(self) -> bool:
         """Whether the collation has weights for characters beyond U+FFFF, as those created after Unicode 5 have."""
         return any(age in self.collation for age in ("_520_", "_0900_", "uca1400_"))
+
+
+Column = TypeVar("Column", TableColumn, TargetColumn)
+
+
+def by_name(columns: Iterable[Column]) -> dict[str, Column]:
+    """Return columns by folded name."""
+    return {folded_name(column.name): column for column in columns}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,7 @@ import marshal
 from bisect import bisect
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, groupby
-from operator import itemgetter
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +36,6 @@ from storage_consumer.order.keys import (
     is_integer,
     is_upsert,
     key_function,
-    one_bucket,
     order_of,
     rank_of,
     sequence_of,
@@ -81,6 +79,30 @@ class Changes:
             keys=chosen_keys(self.keys, places) if len(self.keys) else [],
             lines=self.lines.chosen(places),
         )
+
+    def part(self, start: int, end: int) -> Changes:
+        """Return the changes from index `start` (inclusive) to `end` (exclusive)."""
+        some = slice(start, end)
+        return Changes(ts=self.ts[some], order=self.order[some], keys=self.keys[some], lines=self.lines[some])
+
+    def pieces(self, most: int) -> Iterator[Changes]:
+        """Yield changes in sequence in parts that do not cut a commit-ts, of at most `most` unless one commit-ts has more."""
+        start = 0
+        while len(self) - start > most:
+            following = self.ts[start + most]
+            # Back to where the commit-ts at the border begins.
+            end = int(np.searchsorted(self.ts, following))
+            if end <= start:  # this commit-ts alone has more
+                end = int(np.searchsorted(self.ts, following, side="right"))
+            yield self.part(start, end)
+            start = end
+        if start < len(self):
+            yield self.part(start, len(self))
+
+    def after(self, checkpoint: int) -> Changes:
+        """Return, of changes in sequence, those that are not in the target at this checkpoint."""
+        due = bisect(self.ts, False, key=lambda ts: not is_applied(int(ts), checkpoint))  # noqa: FBT003 - the value that `key` has for the others
+        return self.part(due, len(self)) if due else self
 
     def packed(self) -> bytes:
         """Return the changes as one piece, for the shuffle."""
@@ -138,7 +160,7 @@ def _below(
         # As unsigned: with a signed border both would become floats, which do not hold a commit-ts exactly.
         end = len(changes) if border is None else int(np.searchsorted(changes.ts, np.uint64(border)))
         if end > start:
-            due.append(changes if end - start == len(changes) else changes.chosen(np.arange(start, end)))
+            due.append(changes.part(start, end))
         if end < len(changes):
             rest.append((changes, end))
     if due:
@@ -241,90 +263,28 @@ def compact_keys(keys: list[Key]) -> Keys:
     return keys
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Events:
-    """Events in sequence; every column has one entry for each of them, and at one commit-ts deletes come first."""
-
-    ts: Unsigned
-    """Commit-ts of each event, never smaller than the one before."""
-    upserts: NDArray[np.bool_]
-    """Whether the event leaves a row in place."""
-    lines: list[bytes]
-    """The row that is added or removed; see `decode.wire_format`."""
-
-    def __len__(self) -> int:
-        """Return the number of events."""
-        return len(self.lines)
-
-    def by_commit_ts(self) -> Iterator[tuple[int, list[tuple[bool, bytes]]]]:
-        """Yield each commit-ts with its events."""
-        events = zip(self.ts.tolist(), self.upserts.tolist(), self.lines, strict=True)
-        for ts, together in groupby(events, key=itemgetter(0)):
-            yield ts, [(upsert, line) for _, upsert, line in together]
-
-    def part(self, start: int, end: int) -> Events:
-        """Return the events from index `start` (inclusive) to `end` (exclusive)."""
-        return Events(ts=self.ts[start:end], upserts=self.upserts[start:end], lines=self.lines[start:end])
-
-    def pieces(self, most: int) -> Iterator[Events]:
-        """Yield the events in parts that do not cut a commit-ts, of at most `most` events unless one commit-ts has more."""
-        start = 0
-        while len(self) - start > most:
-            following = self.ts[start + most]
-            # Back to where the commit-ts at the border begins.
-            end = int(np.searchsorted(self.ts, following))
-            if end <= start:  # this commit-ts alone has more
-                end = int(np.searchsorted(self.ts, following, side="right"))
-            yield self.part(start, end)
-            start = end
-        if start < len(self):
-            yield self.part(start, len(self))
-
-    def after(self, checkpoint: int) -> Events:
-        """Return the events that are not in the target at this checkpoint."""
-        due = bisect(self.ts, False, key=lambda ts: not is_applied(int(ts), checkpoint))  # noqa: FBT003 - the value that `key` has for the others
-        return self.part(due, len(self)) if due else self
-
-
-def in_parts(pieces: Iterable[tuple[int, bytes]]) -> Iterator[Events]:
+def in_parts(pieces: Iterable[tuple[int, bytes]]) -> Iterator[Changes]:
     """Yield a table's events from what tasks sent, each as often as it occurred at the source, in parts that cut no commit-ts.
 
-    `pieces`: see `in_sequence`.
+    `pieces`: see `in_sequence`. A commit-ts that occurs in one file only was delivered once: a file holds one pass.
     """
-    return map(_delivered_once, in_sequence(pieces))
-
-
-def _delivered_once(part: Changes) -> Events:
-    """Return repeated deliveries once. A commit-ts that occurs in one file only was delivered once: a file holds one pass."""
-    found = Events(ts=part.ts, upserts=is_upsert(part.order), lines=list(part.lines))
-    files = rank_of(part.order)
-    starts = np.flatnonzero(np.append(True, part.ts[1:] != part.ts[:-1]))
-    ends = np.append(starts[1:], len(part))
-    # Lowest and highest rank differ exactly if the commit-ts is in several files. Usually none is, and no Python loop runs.
-    in_several = np.minimum.reduceat(files, starts) != np.maximum.reduceat(files, starts)
-    if not in_several.any():
-        return found
-    pieces: list[Events] = []
-    done = 0
-    for start, end in zip(starts[in_several].tolist(), ends[in_several].tolist(), strict=True):
-        events = delivered_once(zip(part.order[start:end].tolist(), found.lines[start:end], strict=True))
-        # What lies between two such commit-ts stays as it is.
-        upserts = np.array([upsert for upsert, _ in events], np.bool_)
-        pieces += (
-            found.part(done, start),
-            Events(ts=np.full(len(events), part.ts[start]), upserts=upserts, lines=[line for _, line in events]),
-        )
-        done = end
-    return _joined([*pieces, found.part(done, len(found))])
-
-
-def _joined(parts: Sequence[Events]) -> Events:
-    """Return the events of all parts, of which there is at least one."""
-    return Events(
-        ts=np.concatenate([part.ts for part in parts]),
-        upserts=np.concatenate([part.upserts for part in parts]),
-        lines=list(chain.from_iterable(part.lines for part in parts)),
-    )
+    for part in in_sequence(pieces):
+        files = rank_of(part.order)
+        starts = np.flatnonzero(np.append(True, part.ts[1:] != part.ts[:-1]))
+        ends = np.append(starts[1:], len(part))
+        # Lowest and highest rank differ exactly if the commit-ts is in several files. Usually none is, and no Python loop runs.
+        in_several = np.minimum.reduceat(files, starts) != np.maximum.reduceat(files, starts)
+        found: list[Changes] = []
+        done = 0
+        for start, end in zip(starts[in_several].tolist(), ends[in_several].tolist(), strict=True):
+            events = delivered_once(part.part(start, end).pairs())
+            order = np.array([order_of(0, 0, upsert=upsert) for upsert, _ in events], np.int64)
+            lines = Lines.of([line for _, line in events])
+            # What lies between two such commit-ts stays as it is.
+            found.append(part.part(done, start))
+            found.append(Changes(ts=np.full(len(events), part.ts[start]), order=order, keys=[], lines=lines))
+            done = end
+        yield together([*found, part.part(done, len(part))]) if found else part
 
 
 NOTICE, CHANGES, REPORT = 0, 1, 2
@@ -374,8 +334,15 @@ class Buffer:
         self.version = version
         """The version that all its changes are of."""
         self._partitions = partitions
-        self._single = RowBuffer(table, version)
-        self._batches = BatchBuffer(table, version)
+        self._key = key_function(table.key, version.key) if version.key else None
+        self._key_of_texts = key_function(table.key, range(len(table.key)))
+        self._key_limits = tuple(
+            limit for limit in version.limits if limit.place in version.key and not limit.changed_at
+        )
+        self._single: list[tuple[int, int, Values, Key]] = []
+        """Commit-ts, order, values and key of each change that came by itself."""
+        self._made: list[Changes] = []
+        """Those that came in batches."""
         self._taken = 0
         """Row changes received since the last ones were sent."""
         self._read = 0
@@ -397,13 +364,18 @@ class Buffer:
             # Every row is a repeated delivery, decoded only to be counted.
             if self.version.is_all_duplicates:
                 tally.duplicates += 1
-                continue
-            if self.version.is_uncompared:
+            elif self.version.is_uncompared:
                 tally.taken += 1
-                continue
-            tally.taken += self._take(change, rank, file.source)
-            if self.is_full:
-                yield from self.blocks()
+            else:
+                try:
+                    tally.taken += (
+                        self.take(change, rank) if isinstance(change, tuple) else self.take_batch(change, rank)
+                    )
+                except (ValueError, NotReplicable) as fault:
+                    number, ts = change[:2] if isinstance(change, tuple) else _place_of(change, fault)
+                    raise NotReplicable(f"{file.source}, row {number}, commit ts {ts}: {fault}") from fault
+                if self.is_full:
+                    yield from self.blocks()
 
     def _measured(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the content of a file in pieces that fit a processor's cache, counted as they are read."""
@@ -414,31 +386,6 @@ class Buffer:
                 self._read += len(piece)
                 yield piece
 
-    def _take(self, change: RowChange | Batch, rank: int, source: str) -> int:
-        """Take one change, or a batch from the file at `source`; return the number of changes."""
-        if not isinstance(change, tuple):
-            try:
-                return self.take_batch(change, rank)
-            except BadKey as fault:
-                number, ts = change.numbers[fault.place], change.ts[fault.place]
-                raise NotReplicable(f"{source}, row {number}, commit ts {ts}: {fault}") from fault
-        if self.version.misfit:
-            message = f"{self.version.misfit}; the row is number {change[0]} of {source}, commit ts {change[1]}"
-            raise NotReplicable(message)
-        self._taken += 1
-        try:
-            self._single.add(change, rank)
-        except (ValueError, NotReplicable) as fault:
-            raise NotReplicable(f"{source}, row {change[0]}, commit ts {change[1]}: {fault}") from fault
-        return 1
-
-    def take_batch(self, batch: Batch, rank: int | Integers, size: int = 0) -> int:
-        """Take a batch of `size` bytes that `read` has not read; return its number of changes. See `BatchBuffer.take`."""
-        taken = self._batches.take(batch, rank) if len(batch.ts) else 0
-        self._taken += taken
-        self._read += size
-        return taken
-
     @property
     def is_full(self) -> bool:
         """Whether so much is held that it should be sent."""
@@ -446,131 +393,103 @@ class Buffer:
 
     def blocks(self) -> Iterator[Block]:
         """Yield everything that is held, encoded, by bucket; the buffer is empty afterwards."""
-        # From the counters, so before they are reset.
+        # The number of changes in one block, by the average size of what is held; before the counters are reset.
         rows = max(1, min(BLOCK_ROWS, BLOCK_BYTES * self._taken // max(1, self._read)))
-        found = [changes for changes in (self._batches.drain(), self._single.drain()) if changes]
-        # Reset before the first yield, so that changes added between two blocks are not lost.
+        # Before the first yield, so that changes added between two blocks are not lost.
         self._taken = self._read = 0
-        if not found:
+        changes = self.drain()
+        if changes is None:
             return
-        # One key may have changes of both kinds.
-        changes = found[0] if len(found) == 1 else folded(together(found), self._table)
-        buckets = self._buckets(changes.keys, len(changes))
+        keys, table = changes.keys, self._table
+        if not table.key:
+            # Tables without a key share a bucket only if there are more tables than buckets.
+            buckets: Integers = np.full(len(changes), table.index % self._partitions)
+        # An array if all keys are integers; a row of another structure may have brought in a text.
+        elif isinstance(keys, np.ndarray):
+            buckets = stripes(keys, self._partitions, table.stripe_bits)
+        else:
+            buckets = np.array([*map(bucket_function(table.key, self._partitions, table.stripe_bits), keys)])
         for bucket in np.unique(buckets).tolist():
             places = np.flatnonzero(buckets == bucket)
             for first in range(0, len(places), rows):
                 block = changes.chosen(places[first : first + rows])
-                yield (bucket, CHANGES, self._table.index, int(block.ts.min())), block.packed()
+                yield (bucket, CHANGES, table.index, int(block.ts.min())), block.packed()
 
-    def _buckets(self, keys: Keys, count: int) -> Integers:
-        """Return the bucket of each change."""
-        if not self._table.key:
-            return np.full(count, one_bucket(self._table.index, self._partitions))
-        # An array if all keys are integers; a row of another structure may have brought in a text.
-        if isinstance(keys, np.ndarray):
-            return stripes(keys, self._partitions, self._table.stripe_bits)
-        return np.array([*map(bucket_function(self._table.key, self._partitions, self._table.stripe_bits), keys)])
+    def drain(self) -> Changes | None:
+        """Return the changes that count of all that are held, with their lines; None if there are none. Nothing is held afterwards."""
+        found = [folded(together(self._made), self._table)] if self._made else []
+        held, self._single, self._made = self._single, [], []
+        if held:
+            every_ts, every_order, rows, every_key = zip(*held, strict=True)
+            ts, order = np.array(every_ts, np.uint64), np.array(every_order, np.int64)
+            keys: Keys = compact_keys(list(every_key)) if self._key else []
+            places, orders = counting(ts, order, keys, self._table)
+            layout, written, key = self.version.layout, self.version.written, self.version.key
+            whole = LineEncoder(layout, written).encode_line
+            # A delete's line has the key alone; without a key it has the whole row, which it has to find.
+            key_only = LineEncoder(layout, key).encode_line if key else whole
+            lines = [(whole if is_upsert(every_order[n]) else key_only)(rows[n]) for n in places.tolist()]
+            chosen = chosen_keys(keys, places) if self._key else keys
+            found.append(Changes(ts=ts[places], order=orders, keys=chosen, lines=Lines.of(lines)))
+        # One key may have changes of both kinds.
+        return found[0] if len(found) == 1 else folded(together(found), self._table) if found else None
 
+    # one by one
 
-class RowBuffer:
-    """Row changes of one version of one table, taken one by one."""
-
-    def __init__(self, table: TablePlan, version: VersionPlan) -> None:
-        """Start empty."""
-        self._table = table
-        self._version = version
-        self._key = key_function(table.key, version.key) if version.key else None
-        self._key_limits = tuple(
-            limit for limit in version.limits if limit.place in version.key and not limit.changed_at
-        )
-        self._held = _Held()
-
-    def add(self, change: RowChange, rank: int) -> None:
+    def take(self, change: RowChange, rank: int) -> int:
         """Take one row change of the file with this rank. Raise `NotReplicable` or `ValueError` if it cannot be applied as it is."""
+        if self.version.misfit:
+            raise NotReplicable(self.version.misfit)
+        self._taken += 1
         number, commit_ts, operation, values, old = change
         # A delete writes no value, so only the key by which it finds its row is checked.
-        if self._version.limits:
-            check(values, self._version.limits if operation > DELETE else self._key_limits, commit_ts)
+        if self.version.limits:
+            check(values, self.version.limits if operation > DELETE else self._key_limits, commit_ts)
         if self._key is None:
-            if operation == PARTIAL_DELETE:
-                raise NotReplicable(_DELETE_WITHOUT_KEY)
-            if old is not None and operation == UPDATE:
-                # Without a key the old row is found by all its values.
-                self._held.add(commit_ts, order_of(rank, number, upsert=False), old)
-            elif operation == UPDATE and not any(
-                all(values[p] is not None for p in key) for key in self._version.unique
-            ):
-                raise NotReplicable(lost_row(self._table))
-            self._held.add(commit_ts, order_of(rank, number, upsert=operation > DELETE), values)
-            return
+            self._take_event(change, rank)
+            return 1
         # TiCDC's handle key need not be the key that the target has.
-        if operation == PARTIAL_DELETE and any(values[place] is None for place in self._version.key):
+        if operation == PARTIAL_DELETE and any(values[place] is None for place in self.version.key):
             raise NotReplicable(_DELETE_WITHOUT_KEY)
         key, old_key = self._key(values), None if old is None else self._key(old)
         # An update that changes the key is also a delete of the old key, which may go to another bucket.
         moves = old_key not in (None, key)
         birth = operation == INSERT or moves
-        self._held.add(commit_ts, order_of(rank, number, upsert=operation > DELETE, birth=birth), values, key)
-        if old is not None and moves:
+        self._single.append((commit_ts, order_of(rank, number, upsert=operation > DELETE, birth=birth), values, key))
+        if old is not None and old_key is not None and moves:
             if not self._table.has_commit_ts:
                 raise NotReplicable(_UNORDERED_MOVE)
             check(old, self._key_limits)
-            self._held.add(commit_ts, order_of(rank, number, upsert=False), old, old_key)
+            self._single.append((commit_ts, order_of(rank, number, upsert=False), old, old_key))
+        return 1
 
-    def drain(self) -> Changes | None:
-        """Return the changes that count of all that are held, with their lines; None if there are none. Nothing is held afterwards."""
-        held, self._held = self._held, _Held()
-        if not held.ts:
-            return None
-        ts, order, keys = np.array(held.ts, np.uint64), np.array(held.order, np.int64), compact_keys(held.keys)
-        places, orders = counting(ts, order, keys, self._table)
-        layout, written, key = self._version.layout, self._version.written, self._version.key
-        whole = LineEncoder(layout, written).encode_line
-        # A delete's line has the key alone; without a key it has the whole row, which it has to find.
-        key_only = LineEncoder(layout, key).encode_line if key else whole
-        return Changes(
-            ts=ts[places],
-            order=orders,
-            keys=chosen_keys(keys, places) if self._key else [],
-            lines=Lines.of(
-                [(whole if is_upsert(held.order[place]) else key_only)(held.rows[place]) for place in places.tolist()]
-            ),
-        )
+    def _take_event(self, change: RowChange, rank: int) -> None:
+        """Take an event of a keyless table: every event counts.
 
-
-class _Held:
-    """Changes in columns, in order of arrival."""
-
-    def __init__(self) -> None:
-        self.ts: list[int] = []
-        self.order: list[int] = []
-        self.rows: list[Values] = []
-        self.keys: list[Key] = []
-
-    def add(self, ts: int, order: int, row: Values, key: Key | None = None) -> None:
-        """Append a change."""
-        self.ts.append(ts)
-        self.order.append(order)
-        self.rows.append(row)
-        if key is not None:
-            self.keys.append(key)
-
-
-class BatchBuffer:
-    """Row changes of one version of one table, taken in batches."""
-
-    def __init__(self, table: TablePlan, version: VersionPlan) -> None:
-        """Start empty."""
-        self._table = table
-        self._version = version
-        self._key_of = key_function(table.key, range(len(table.key)))
-        self._made: list[Changes] = []
-
-    def take(self, batch: Batch, rank: int | Integers) -> int:
-        """Take a batch; return its number of changes, where an update that is a delete and an insert counts as one.
-
-        `rank`: the rank of the file, or of each change's file. Raises `BadKey`, having taken none.
+        An update without its old row can still be applied if a unique key of the row holds no NULL. TiCDC splits
+        updates that change such a key, so the row to replace is the one with this very key.
         """
+        number, commit_ts, operation, values, old = change
+        if operation == PARTIAL_DELETE:
+            raise NotReplicable(_DELETE_WITHOUT_KEY)
+        if old is not None and operation == UPDATE:
+            # Without a key the old row is found by all its values.
+            self._single.append((commit_ts, order_of(rank, number, upsert=False), old, 0))
+        elif operation == UPDATE and not any(all(values[p] is not None for p in key) for key in self.version.unique):
+            raise NotReplicable(lost_row(self._table))
+        self._single.append((commit_ts, order_of(rank, number, upsert=operation > DELETE), values, 0))
+
+    # in batches
+
+    def take_batch(self, batch: Batch, rank: int | Integers, size: int = 0) -> int:
+        """Take a batch of `size` bytes that `read` has not read.
+
+        Returns its number of changes, where an update that is a delete and an insert counts as one. `rank`: the rank of
+        the file, or of each change's file. Raises `BadKey`, having taken none.
+        """
+        if not len(batch.ts):
+            self._read += size
+            return 0
         places = order_of(rank, batch.numbers, upsert=False)
         order = places + np.where(batch.operations > DELETE, order_of(0, 0, upsert=True), 0)
         if self._table.key:
@@ -578,27 +497,23 @@ class BatchBuffer:
         else:
             updates = np.flatnonzero(batch.operations == UPDATE)
             has_key = np.zeros(len(updates), np.bool_)
-            for key in self._version.unique:
+            for key in self.version.unique:
                 columns = [batch.texts(place, updates) for place in key]
                 # TiCDC splits updates that change a unique key, so a whole one still finds the row that it replaces.
                 has_key |= np.array([None not in texts for texts in zip(*columns, strict=True)], np.bool_)
             if not has_key.all():
                 raise BadKey(int(updates[~has_key][0]), lost_row(self._table))
-            lines = batch.lines(self._version.written, np.arange(len(order)))
+            lines = batch.lines(self.version.written, np.arange(len(order)))
             self._made.append(Changes(ts=batch.ts, order=order, keys=[], lines=lines))
         # The delete and the insert of one update are adjacent and share rank and row number.
-        return len(order) - int((places[1:] == places[:-1]).sum())
-
-    def drain(self) -> Changes | None:
-        """Return the changes that count of all that are held, with their lines; None if there are none. Nothing is held afterwards."""
-        if not self._made:
-            return None
-        made, self._made = self._made, []
-        return folded(together(made), self._table)
+        taken = len(order) - int((places[1:] == places[:-1]).sum())
+        self._taken += taken
+        self._read += size
+        return taken
 
     def _keys(self, batch: Batch) -> Keys:
         """Return the keys of all changes. Raise `BadKey` for the first change without a usable one."""
-        key = self._version.key
+        key = self.version.key
         numbers = batch.integers(key[0]) if is_integer(self._table.key) else None
         if numbers is not None:
             return numbers
@@ -606,7 +521,7 @@ class BatchBuffer:
         keys: list[Key] = []
         try:
             for texts in zip(*(batch.texts(place, everything) for place in key), strict=True):
-                keys.append(self._key_of(texts))  # noqa: PERF401 - the number of keys shows which one failed
+                keys.append(self._key_of_texts(texts))  # noqa: PERF401 - the number of keys shows which one failed
         except ValueError as fault:
             raise BadKey(len(keys), str(fault)) from fault
         return compact_keys(keys)
@@ -626,12 +541,18 @@ class BatchBuffer:
             order[seconds[stays]] -= 1
             rows = np.delete(rows, seconds[stays] - 1)
         is_delete = batch.operations[rows] == DELETE
-        for columns, some in ((self._version.written, rows[~is_delete]), (self._version.key, rows[is_delete])):
+        for columns, some in ((self.version.written, rows[~is_delete]), (self.version.key, rows[is_delete])):
             if len(some):
                 lines = batch.lines(columns, some)
                 self._made.append(
                     Changes(ts=batch.ts[some], order=order[some], keys=chosen_keys(keys, some), lines=lines)
                 )
+
+
+def _place_of(batch: Batch, fault: Exception) -> tuple[int, int]:
+    """Return row number and commit-ts of the change that cannot be taken."""
+    place = fault.place if isinstance(fault, BadKey) else 0
+    return int(batch.numbers[place]), int(batch.ts[place])
 
 
 def lost_row(table: TablePlan) -> str:

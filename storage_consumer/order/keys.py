@@ -252,11 +252,6 @@ def stripes(keys: NDArray[np.int64], partitions: int, bits: int) -> NDArray[np.i
     return mixed.view(np.int64) % partitions
 
 
-def one_bucket(table_index: int, partitions: int) -> int:
-    """Return the bucket of a table without a key; tables share one only if there are more tables than buckets."""
-    return table_index % partitions
-
-
 def long_runs(changes: Iterable[tuple[int, bytes]], images: Iterable[str]) -> Iterator[Run]:
     """Yield changes in sequence, each the order and the line, in runs: deletes, then upserts, again and again.
 

@@ -19,7 +19,7 @@ from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import RowRefused, TargetUnavailable
 from storage_consumer.job.spec import JobSpec, Mode, TablePlan, WireColumn
 from storage_consumer.model import TableName
-from storage_consumer.order.changes import Events
+from storage_consumer.order.changes import Changes
 from storage_consumer.plan.loads import Load, LoadPhase, clock_of
 from tests.contract.test_writer import IN_BULK, Rig, real_rig, server_of
 from tests.harness.servers import KINDS, DatabaseServer
@@ -316,7 +316,7 @@ def test_checkpoint_moved_by_somebody_else(log: Log, monkeypatch: pytest.MonkeyP
     """Where the stored checkpoint is found between the ends of what a transaction would write, nothing is written."""
     monkeypatch.setattr(keyless, "FEW_EVENTS", 1)
 
-    def parts() -> Iterator[Events]:
+    def parts() -> Iterator[Changes]:
         yield from as_events((1, inserts(LINES[:1])))
         log.server.query(f"UPDATE {log.rig.downstream.state_schema}.table_progress SET checkpoint = 3")
         yield from as_events((2, inserts(LINES[1:2])), (4, inserts(LINES[2:3])))

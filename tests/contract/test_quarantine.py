@@ -90,7 +90,7 @@ def write(open_spec: Callable[[], JobSpec]) -> Write:
     ) -> list[str]:
         with closing(TargetWriter(open_spec(), "", 0)) as writer:
             place = RowPlace(commit_ts=ts, rank=0, row=3)
-            _, aside = writer.write_accepted(work, as_runs(deletes or [], upserts), lambda _: place)
+            _, _, aside = writer.write_runs(work, as_runs(deletes or [], upserts), lambda _: place)
             writer.finish()
             return [row.key for row in aside]
 
@@ -229,7 +229,7 @@ def test_a_table_without_entries_costs_no_statement(
 
         monkeypatch.setattr(fenced, "rows", noted_rows)
         monkeypatch.setattr(fenced, "query", noted_query)
-        writer.write_accepted(WORK, as_runs([], [b"1\ta\t1"]), lambda _: RowPlace(commit_ts=1, rank=0, row=1))
+        writer.write_runs(WORK, as_runs([], [b"1\ta\t1"]), lambda _: RowPlace(commit_ts=1, rank=0, row=1))
     assert asked
     assert not [sql for sql in asked if "quarantine" in sql]
 
@@ -260,7 +260,7 @@ def test_a_row_too_large_for_the_quarantine(server: DatabaseServer, open_spec: C
     line = b"1\t%s\t1" % (b"x" * 5_000)
     with closing(TargetWriter(replace(open_spec(), max_packet=8_192), "", 0)) as writer:
         with pytest.raises(RowRefused, match=r"id = 1: .*too long.*max_allowed_packet is 8192") as caught:
-            writer.write_accepted(WORK, as_runs([], [line, b"2\ta\t2"]), lambda _: place)
+            writer.write_runs(WORK, as_runs([], [line, b"2\ta\t2"]), lambda _: place)
         assert (caught.value.line, entries(server), table(server)) == (line, [], set())
 
 
@@ -271,7 +271,7 @@ def test_a_repeated_attempt_removes_entries_of_the_first(
     place, spec = RowPlace(commit_ts=1, rank=0, row=1), open_spec()
     for accepted in (False, True):
         with closing(TargetWriter(spec, "", 0)) as writer:
-            _, aside = writer.write_accepted(WORK, as_runs([], [b"1\ttoo long\t1"]), lambda _: place)
+            _, _, aside = writer.write_runs(WORK, as_runs([], [b"1\ttoo long\t1"]), lambda _: place)
         assert (len(aside), len(entries(server)), len(table(server))) == ((0, 0, 1) if accepted else (1, 1, 0))
         server.query("ALTER TABLE shop.t MODIFY v VARCHAR(20)")
 

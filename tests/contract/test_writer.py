@@ -154,7 +154,7 @@ def test_no_row_takes_the_place_of_another(make: Make, action: Action) -> None:
     assert rig.rows() == Counter({("a", "1"): 1, ("b", "2"): 1})
     rig.spec = replace(rig.spec, partitions=2)
     for _ in range(2):
-        assert rig.writer().write_runs(work, runs) == (3, 1)
+        assert rig.writer().write_runs(work, runs)[:2] == (3, 1)
         assert rig.rows() == Counter({("a", "1"): 1, ("b", "4"): 1, ("c", "3"): 1, ("e", "5"): 1})
     with pytest.raises(RowRefused, match=r"d.*1.*a.*1"):
         rig.writer().write_runs(replace(work, is_settled=True), runs)
@@ -167,9 +167,9 @@ def test_a_blocked_row_makes_way_itself(make: Make, action: Action) -> None:
     work = replace(table(), has_other_unique_keys=True)
     rig.writer().write_runs(work, as_runs([], [b"a\t1", b"b\t2"]))
     rig.spec = replace(rig.spec, partitions=2)
-    assert rig.writer().write_runs(work, [Run(action, [b"a\t2"])]) == (0, 1)
-    assert rig.writer().write_runs(work, [Run(action, [b"b\t1"])]) == (1, 0)
-    assert rig.writer().write_runs(replace(work, is_settled=True), [Run(action, [b"a\t2"])]) == (1, 0)
+    assert rig.writer().write_runs(work, [Run(action, [b"a\t2"])])[:2] == (0, 1)
+    assert rig.writer().write_runs(work, [Run(action, [b"b\t1"])])[:2] == (1, 0)
+    assert rig.writer().write_runs(replace(work, is_settled=True), [Run(action, [b"a\t2"])])[:2] == (1, 0)
     assert rig.rows() == Counter({("a", "2"): 1, ("b", "1"): 1})
 
 

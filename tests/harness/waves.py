@@ -24,8 +24,9 @@ from storage_consumer.inspection.inspector import completed, inspect
 from storage_consumer.job.spec import FileReport, JobFile, JobSpec, TablePlan, WriteReport, Written
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.model import TableColumn, TableName
-from storage_consumer.order.changes import Events
+from storage_consumer.order.changes import Changes
 from storage_consumer.order.keys import Action, Run
+from storage_consumer.pipeline import PlaceOf
 from storage_consumer.plan.journal import DdlAnswer
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import DdlStep
@@ -38,6 +39,7 @@ from tests.harness.twins.records import TargetRecords
 from tests.harness.twins.state import MemoryState
 from tests.harness.twins.storage import MemoryPipeline, MemoryStorage, in_place
 from tests.harness.twins.target import FACTS, MemoryTarget
+from tests.harness.twins.writer import by_commit_ts
 from tests.unit.driving import PatientClock, Stop
 
 WAYS = ("steps", "whole", "restarts")
@@ -333,17 +335,18 @@ class _Counting:
         """Note each."""
         return [self.write_runs(work, runs).rows for work, runs in states]
 
-    def write_runs(self, work: TablePlan, ordered: Sequence[Run]) -> Written:
+    def write_runs(self, work: TablePlan, ordered: Sequence[Run], place_of: PlaceOf | None = None) -> Written:
         """Note all runs of a table."""
+        del place_of
         upserts = (Action.INSERT, Action.REPLACE)
         # Sorted, so that the note does not depend on which rows came into being.
         events = sorted((run.action in upserts, line) for run in ordered for line in run.lines)
         return Written(self._note(work, iter(events)))
 
-    def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
+    def write_events(self, work: TablePlan, parts: Iterable[Changes]) -> int:
         """Note all events of a table."""
         return self._note(
-            work, (event for part in parts for _, events in part.after(0).by_commit_ts() for event in events)
+            work, (event for part in parts for _, events in by_commit_ts(part.after(0)) for event in events)
         )
 
     def _note(self, work: TablePlan, events: Iterator[tuple[bool, bytes]]) -> int:

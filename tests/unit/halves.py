@@ -25,9 +25,10 @@ from storage_consumer.job.spec import (
     WireColumn,
     WriteReport,
 )
+from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.model import CommitRange, DataFile, TableName
-from storage_consumer.order.changes import Changes, Events, Place
-from storage_consumer.order.keys import Action, Run
+from storage_consumer.order.changes import Changes, Place
+from storage_consumer.order.keys import Action, Run, order_of
 from storage_consumer.pipeline import read_files, write_bucket
 from tests.harness.twins.storage import MemoryWriter
 from tests.unit.building import data_file
@@ -45,13 +46,14 @@ def events(found: Changes) -> Iterator[tuple[int, int, bytes]]:
     return zip(found.ts.tolist(), found.order.tolist(), found.lines, strict=True)
 
 
-def as_events(*groups: tuple[int, list[tuple[bool, bytes]]]) -> list[Events]:
+def as_events(*groups: tuple[int, list[tuple[bool, bytes]]]) -> list[Changes]:
     """The events of some commit ts, each whether it leaves a row behind and its line, as one part."""
     told = [(ts, upsert, line) for ts, events in groups for upsert, line in events]
     if not told:
         return []
     ts, upserts, lines = zip(*told, strict=True)
-    return [Events(ts=np.array(ts, np.uint64), upserts=np.array(upserts, np.bool_), lines=list(lines))]
+    order = np.array([order_of(0, 0, upsert=upsert) for upsert in upserts], np.int64)
+    return [Changes(ts=np.array(ts, np.uint64), order=order, keys=[], lines=Lines.of(lines))]
 
 
 def table(mode: Mode = Mode.KEYED, *, index: int = 0, low: int = 0, high: int = 100) -> TablePlan:

@@ -296,7 +296,7 @@ def test_rows_that_no_longer_fit(width: int) -> None:
     assert [r.duplicates for r in reports if isinstance(r, FileReport)] == [2]
     file = files.add(row("I", 21, "c"))
     (message,) = errors(files.apply())
-    assert message == f"the target's table lacks c9; the row is number 1 of {file.stored.path}, commit ts 21"
+    assert message == f"{file.stored.path}, row 1, commit ts 21: the target's table lacks c9"
     assert files.rows() == {}
 
 

@@ -11,7 +11,7 @@ from storage_consumer.job.spec import TablePlan, WriteReport, Written
 from storage_consumer.model import TableName
 from storage_consumer.order.changes import Place
 from storage_consumer.order.keys import Run
-from storage_consumer.pipeline import FEW_ROWS, write_bucket
+from storage_consumer.pipeline import FEW_ROWS, PlaceOf, write_bucket
 from tests.harness.twins.storage import MemoryWriter
 from tests.unit.halves import Files, row, table
 
@@ -33,11 +33,11 @@ class Refusing(MemoryWriter):
             self._look(work, runs)
         return [super(Refusing, self).write_runs(work, runs).rows for work, runs in states]
 
-    def write_runs(self, work: TablePlan, ordered: Sequence[Run]) -> Written:
+    def write_runs(self, work: TablePlan, ordered: Sequence[Run], place_of: PlaceOf | None = None) -> Written:
         """One table."""
         self.alone.append(work.index)
         self._look(work, ordered)
-        return super().write_runs(work, ordered)
+        return super().write_runs(work, ordered, place_of)
 
     def _look(self, work: TablePlan, runs: Sequence[Run]) -> None:
         if any(self._refused in run.lines for run in runs):
@@ -81,5 +81,6 @@ def test_refused_row_stops_its_own_table() -> None:
     writer = Refusing(b"k00001\tv1")
     reports = several(writer, [2, 3, 2])
     assert writer.together == [3]
-    assert [(report.table, report.written, report.row) for report in reports] == [(0, 2, 0), (1, 0, 2), (2, 2, 0)]
+    assert [(report.table, report.written) for report in reports] == [(0, 2), (1, 0), (2, 2)]
+    assert [report.place and report.place.row for report in reports] == [None, 2, None]
     assert "shop.t1" in reports[1].error

@@ -22,9 +22,9 @@ from storage_consumer.errors import DdlFailed, TargetUnavailable, TransientError
 from storage_consumer.job.spec import FileReport, JobFile, JobSpec, TablePlan, WriteReport, Written, by_path
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.model import StoredObject, TableName
-from storage_consumer.order.changes import Events
+from storage_consumer.order.changes import Changes
 from storage_consumer.order.keys import Run
-from storage_consumer.pipeline import RowWriter, file_blocks, read_files, write_bucket
+from storage_consumer.pipeline import PlaceOf, RowWriter, file_blocks, read_files, write_bucket
 from storage_consumer.plan.journal import DdlAnswer
 from storage_consumer.storage.base import Storage
 from storage_consumer.summary import Progress
@@ -358,12 +358,12 @@ class FencedWriter(Writer):
         self._own = records
         self._places = records.places
 
-    def write_runs(self, work: TablePlan, ordered: Sequence[Run]) -> Written:
+    def write_runs(self, work: TablePlan, ordered: Sequence[Run], place_of: PlaceOf | None = None) -> Written:
         """As the twin."""
         self._own.write()
-        return super().write_runs(replace(work, name=self._places.name(work.name)), ordered)
+        return super().write_runs(replace(work, name=self._places.name(work.name)), ordered, place_of)
 
-    def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
+    def write_events(self, work: TablePlan, parts: Iterable[Changes]) -> int:
         """As the twin."""
         self._own.write()
         return super().write_events(replace(work, name=self._places.name(work.name)), parts)

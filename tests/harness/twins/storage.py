@@ -17,20 +17,18 @@ from storage_consumer.job.spec import (
     FileReport,
     JobFile,
     JobSpec,
-    QuarantinedRow,
-    RowPlace,
     TablePlan,
     WriteReport,
     Written,
 )
 from storage_consumer.model import StoredObject, TableName
-from storage_consumer.order.changes import Events
+from storage_consumer.order.changes import Changes
 from storage_consumer.order.keys import Run
-from storage_consumer.pipeline import RowWriter, file_blocks, read_files, write_bucket
+from storage_consumer.pipeline import PlaceOf, RowWriter, file_blocks, read_files, write_bucket
 from storage_consumer.storage.base import Storage
 from storage_consumer.storage.paths import left_out
 from storage_consumer.summary import Progress
-from tests.harness.twins.writer import write_blocks
+from tests.harness.twins.writer import by_commit_ts, write_blocks
 
 Row = dict[str, str | None]
 """A row of `MemoryWriter`: column name → wire text."""
@@ -166,19 +164,13 @@ class MemoryWriter:
         """Return the rows of a table, each with its number of occurrences."""
         return Counter(tuple(row.values()) for row in self._rows.get(name, ()))
 
-    def write_accepted(
-        self, work: TablePlan, ordered: Sequence[Run], place_of: Callable[[bytes], RowPlace]
-    ) -> tuple[Written, list[QuarantinedRow]]:
-        """Write them as `write_runs` does; a twin quarantines nothing."""
-        del place_of
-        return self.write_runs(work, ordered), []
-
     def write_together(self, states: Sequence[tuple[TablePlan, Sequence[Run]]]) -> list[int]:
         """Write one table after another."""
         return [self.write_runs(work, runs).rows for work, runs in states]
 
-    def write_runs(self, work: TablePlan, ordered: Sequence[Run]) -> Written:
+    def write_runs(self, work: TablePlan, ordered: Sequence[Run], place_of: PlaceOf | None = None) -> Written:
         """Apply the runs one after another."""
+        del place_of  # a twin quarantines nothing
 
         def row_of(names: Sequence[str], line: bytes) -> Row:
             return dict(zip(names, decode_line(line), strict=True))
@@ -186,11 +178,11 @@ class MemoryWriter:
         unique = self._unique_keys.get(work.name, ())
         return write_blocks(self._table(work), work, ordered, unique, row_of, lambda _, text: self._same(text))
 
-    def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
+    def write_events(self, work: TablePlan, parts: Iterable[Changes]) -> int:
         """Apply events in sequence; events already written change nothing. Raise `RowRefused` for a delete that finds no row."""
         written = 0
         stored = self.checkpoints.get(work.table_key, 0)
-        for commit_ts, events in chain.from_iterable(part.after(stored).by_commit_ts() for part in parts):
+        for commit_ts, events in chain.from_iterable(by_commit_ts(part.after(stored)) for part in parts):
             for upsert, line in events:
                 row = self._row(work, line)
                 if upsert:

@@ -7,17 +7,26 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby
+from operator import itemgetter
 
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import LeaseLost, RowRefused
-from storage_consumer.job.spec import JobSpec, QuarantinedRow, RowPlace, TablePlan, Written
-from storage_consumer.order.changes import Events
-from storage_consumer.order.keys import Action, Run
+from storage_consumer.job.spec import JobSpec, TablePlan, Written
+from storage_consumer.order.changes import Changes
+from storage_consumer.order.keys import Action, Run, is_upsert
+from storage_consumer.pipeline import PlaceOf
 from storage_consumer.ports import TableProgress
 from tests.harness.twins.records import Row, TargetRecords
 
 Same = Callable[[str, str], str]
 """Maps a column's name and a text of it to what is equal for texts that are one to the target."""
+
+
+def by_commit_ts(part: Changes) -> Iterator[tuple[int, list[tuple[bool, bytes]]]]:
+    """Yield each commit-ts with its events: whether each leaves a row behind, and its line."""
+    events = zip(part.ts.tolist(), is_upsert(part.order).tolist(), part.lines, strict=True)
+    for ts, together in groupby(events, key=itemgetter(0)):
+        yield ts, [(upsert, line) for _, upsert, line in together]
 
 
 class FencedWriter:
@@ -29,29 +38,23 @@ class FencedWriter:
         self._fence = (spec.epoch, spec.window_id)
         self._is_alone = spec.whole or spec.partitions == 1
 
-    def write_accepted(
-        self, work: TablePlan, ordered: Sequence[Run], place_of: Callable[[bytes], RowPlace]
-    ) -> tuple[Written, list[QuarantinedRow]]:
-        """Write them as `write_runs` does; a twin quarantines nothing."""
-        del place_of
-        return self.write_runs(work, ordered), []
-
     def write_together(self, states: Sequence[tuple[TablePlan, Sequence[Run]]]) -> list[int]:
         """Write one table after another."""
         return [self.write_runs(work, runs).rows for work, runs in states]
 
-    def write_runs(self, work: TablePlan, ordered: Sequence[Run]) -> Written:
+    def write_runs(self, work: TablePlan, ordered: Sequence[Run], place_of: PlaceOf | None = None) -> Written:
         """Write runs one after another, each block of upserts as one transaction of the real writer."""
+        del place_of  # a twin quarantines nothing
         work = replace(work, is_settled=work.is_settled or (self._is_alone and len(list(blocks(ordered))) <= 1))
         with _all_or_nothing(self._rows(work)) as rows:
             return write_blocks(rows, work, ordered, self._unique(work), partial(self._row, work), self._same(work))
 
-    def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
+    def write_events(self, work: TablePlan, parts: Iterable[Changes]) -> int:
         """Write events one by one and move the stored checkpoint with them; a row replaces those with its unique keys, if any."""
         rows, written = self._rows(work), 0
         unique = self._unique(work) if work.replaces else set()
         # What is at or below the stored checkpoint was written before, as in the real writer.
-        due = chain.from_iterable(part.after(self._checkpoint(work)).by_commit_ts() for part in parts)
+        due = chain.from_iterable(by_commit_ts(part.after(self._checkpoint(work))) for part in parts)
         for commit_ts, events in due:
             with _all_or_nothing(rows):
                 for upsert, line in events:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.job.spec import WriteReport, table_outcome
+from storage_consumer.job.spec import RowPlace, WriteReport, table_outcome
 from storage_consumer.model import CommitRange, DataFile, StoredObject, TableDefinition, TableName, TableVersion
 from storage_consumer.plan.loads import clock_of
 from storage_consumer.plan.steps import RowStep, key_of
@@ -42,5 +42,5 @@ STEP = RowStep(
 )
 def test_where_a_refused_row_is(as_of: int, place: str) -> None:
     """By its file and number; a row of a copy has no commit ts, only the clock of its load, by which nobody could find it."""
-    report = WriteReport(table=0, error="too long", commit_ts=clock_of(1, 3), rank=0, row=3)
+    report = WriteReport(table=0, error="too long", place=RowPlace(commit_ts=clock_of(1, 3), rank=0, row=3))
     assert table_outcome(replace(STEP, as_of=as_of), [report]).error == f"too long ({place})"

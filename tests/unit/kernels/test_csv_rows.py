@@ -91,8 +91,8 @@ def _lines(field: bytes, kind: int) -> list[bytes]:
     null, nullable = np.frombuffer(b"\\N", np.uint8), np.ones(1, np.bool_)
     form = RowBytes(marks, null, np.array([kind], np.uint8), nullable, names)
     text = text_of(b'"I","t","s",5,"%b"\n' % field)
-    borders, places = np.empty((1, 2), np.int64), [np.empty(1, np.int64) for _ in range(2)]
-    found = RowsFound(borders, *places, np.empty(1, np.uint8), np.zeros(1, np.bool_))
+    borders, behind, ts = np.empty((1, 2), np.int64), np.empty(1, np.int64), np.empty(1, np.int64)
+    found = RowsFound(borders, behind, ts, np.empty(1, np.uint8), np.zeros(1, np.bool_))
     rows = np.arange(find_changes(text, form, found))
     extra = Extra(text_of(b""), np.empty((0, 0), np.int64))
     out = np.empty(2 * len(text.bytes) + WORD, np.uint8)

@@ -11,7 +11,7 @@ from storage_consumer.decode.decoder import FileRead, RowChange
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.fitting import Limit
 from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
-from storage_consumer.order.changes import Buffer, RowBuffer, listed_keys
+from storage_consumer.order.changes import Buffer, listed_keys
 from storage_consumer.order.keys import Key, is_upsert
 from tests.unit.decode.encoders import OPTIONS, csv_change
 from tests.unit.halves import KINDS, events, row, table
@@ -22,9 +22,9 @@ WORK = replace(table(), has_commit_ts=False)
 
 def kept(*changes: tuple[RowChange, int]) -> dict[Key, bytes]:
     """Key → line of the last state of each key, ``-`` for a deleted one, after (change, rank of its file)."""
-    buffer = RowBuffer(WORK, VERSION)
+    buffer = Buffer(WORK, VERSION, 1)
     for change, rank in changes:
-        buffer.add(change, rank)
+        buffer.take(change, rank)
     found = buffer.drain()
     assert found is not None
     assert buffer.drain() is None
@@ -69,10 +69,10 @@ def test_an_update_that_moves_a_row_is_refused() -> None:
 def test_a_key_that_the_target_would_change_is_refused(change: RowChange) -> None:
     """A delete of a key that the target holds in another form, such as padded bytes, would find no row: it is refused too."""
     version = replace(VERSION, limits=(Limit(place=0, name="c0", keeps="bytes", amount=3),))
-    buffer = RowBuffer(replace(WORK, has_commit_ts=True), version)
+    buffer = Buffer(replace(WORK, has_commit_ts=True), version, 1)
     with pytest.raises(ValueError, match="column c0: '6162' has a length other than 3 bytes"):
-        buffer.add(change, 0)
-    buffer.add((2, 5, DELETE, ("616263", None), None), 0)
+        buffer.take(change, 0)
+    buffer.take((2, 5, DELETE, ("616263", None), None), 0)
 
 
 @pytest.mark.parametrize(("width", "at_least"), [(100, 1), (100_000, 8)])

@@ -13,6 +13,7 @@ from storage_consumer.apply.keyless import Net
 from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.order.changes import Changes, in_parts
 from storage_consumer.order.keys import delivered_once, order_of
+from tests.harness.twins.writer import by_commit_ts
 from tests.unit.halves import as_events
 
 CHANCE = random.Random(11)  # noqa: S311 - data, not a secret
@@ -75,9 +76,9 @@ def test_in_parts(files: list[list[tuple[int, bool, bytes]]], checkpoint: int) -
         pieces.append((rows[0][0], columns.packed()))
     found: list[Group] = []
     for part in in_parts(sorted(pieces, key=lambda piece: piece[0])):
-        found += part.by_commit_ts()
-        due = [ts for ts, _ in part.after(checkpoint).by_commit_ts()]
-        assert due == [ts for ts, _ in part.by_commit_ts() if ts > checkpoint]
+        found += by_commit_ts(part)
+        due = [ts for ts, _ in by_commit_ts(part.after(checkpoint))]
+        assert due == [ts for ts, _ in by_commit_ts(part) if ts > checkpoint]
     assert [ts for ts, _ in found] == sorted(by_ts)
     for ts, events in found:
         assert Counter(events) == Counter(delivered_once(by_ts[ts]))

@@ -22,7 +22,6 @@ from storage_consumer.order.keys import (
     is_upsert,
     key_function,
     long_runs,
-    one_bucket,
     order_of,
     rank_of,
     row_of,
@@ -190,7 +189,6 @@ def test_buckets() -> None:
         {single(str(number)) for number in range(200)} == {several((str(n), "x")) for n in range(200)} == set(range(8))
     )
     assert single("\ud800") in range(8)
-    assert {one_bucket(index, 8) for index in range(100)} == set(range(8))
 
 
 def test_stripes() -> None:
