@@ -7,7 +7,7 @@ bucket its changes as opaque blocks of encoded lines. The second folds each buck
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import Any, Protocol
@@ -22,7 +22,6 @@ from storage_consumer.job.spec import (
     Mode,
     RowPlace,
     TablePlan,
-    VersionPlan,
     WriteReport,
     Written,
 )
@@ -145,34 +144,26 @@ def _read_run(
         with suppress(FileNotFoundError, FilesMissing):  # reported when that file is read alone
             for work in run:
                 kept[work.file.stored.path] = b"".join(open_blocks(work))
-        tallies = read_together(run, [*kept.values()], _commit_range_of(table, version), buffer, decoder)
+        tallies = read_together(
+            run, [*kept.values()], CommitRange(low=version.low, high=table.commit_range.high), buffer, decoder
+        )
         # Otherwise the files are read one by one from the kept content, which finds the file and the row to blame.
         if tallies and max(tally.max_ts for tally in tallies) <= table.latest:
             if buffer.is_full:
                 yield from buffer.blocks()
             return [_report(work, tally) for work, tally in zip(run, tallies, strict=True)]
-    reports: list[FileReport] = []
-    for work in run:
-        report = yield from _read_file(work, table, buffer, _kept_or(kept, open_blocks), decoder)
-        reports.append(report)
-        if report.error:
-            break
-    return reports
-
-
-def _kept_or(kept: Mapping[str, bytes], open_blocks: OpenBlocks) -> OpenBlocks:
-    """Return a function that opens files from content in memory, and all others with `open_blocks`."""
 
     def opened(work: JobFile) -> Iterator[bytes]:
         content = kept.get(work.file.stored.path)
         return open_blocks(work) if content is None else iter([content])
 
-    return opened
-
-
-def _commit_range_of(table: TablePlan, version: VersionPlan) -> CommitRange:
-    """Return the commit range of this version's rows that have not been applied yet."""
-    return CommitRange(low=version.low, high=table.commit_range.high)
+    reports: list[FileReport] = []
+    for work in run:
+        report = yield from _read_file(work, table, buffer, opened, decoder)
+        reports.append(report)
+        if report.error:
+            break
+    return reports
 
 
 def _report(work: JobFile, tally: Tally, **trouble: Any) -> FileReport:
@@ -203,7 +194,7 @@ def _read_file(
             blocks=open_blocks(work),
             source=path,
             layout=version.layout,
-            commit_range=_commit_range_of(table, version),
+            commit_range=CommitRange(low=version.low, high=table.commit_range.high),
             key=version.key,
             tally=tally,
             # The files of the bucket say each row's commit-ts; those of a copy are numbered, and their rows are counted.

@@ -228,26 +228,18 @@ class KeylessTable:
                     if not self._delete_some(line, 1):
                         raise self._lost(ts)
         else:
-            self._write_net(portion.net)
+            found = self._delete(portion.net.deletes)
+            # A bulk delete takes every equal row: put back those beyond the number asked for.
+            # A list times a negative number is empty, which leaves out those that had fewer rows than asked for.
+            surplus = chain.from_iterable([row] * (found[row] - count) for row, count in portion.net.deletes.items())
+            self._rows.insert(self._work, [*portion.net.inserts.elements(), *surplus])
+            for row, count in portion.net.deletes.items():
+                lacking = count - found[row]
+                # Where the very same row was inserted after the delete, another try would take that one.
+                if lacking > 0 and (portion.net.inserts[row] or self._delete_some(row, lacking) < lacking):
+                    raise self._lost(portion.net.deleted_at[row])
         self._store_checkpoint(portion.last)
         return portion.events
-
-    def _write_net(self, net: Net) -> None:
-        """Write the net effect of the events.
-
-        A delete that finds no row may mean a row that was just inserted, with a value spelled in another form. So it is tried again after the
-        inserts, unless the very same row was inserted after the delete.
-        """
-        found = self._delete(net.deletes)
-        # A bulk delete takes every equal row: put back those beyond the number asked for.
-        # A list times a negative number is empty, which leaves out those that had fewer rows than asked for.
-        surplus = chain.from_iterable([line] * (found[line] - count) for line, count in net.deletes.items())
-        self._rows.insert(self._work, [*net.inserts.elements(), *surplus])
-        for line, count in net.deletes.items():
-            lacking = count - found[line]
-            # Where the very same row was inserted after the delete, another try would take that one.
-            if lacking > 0 and (net.inserts[line] or self._delete_some(line, lacking) < lacking):
-                raise self._lost(net.deleted_at[line])
 
     def _lost(self, commit_ts: int) -> RowRefused:
         """Return the error for a delete without a row."""

@@ -13,14 +13,15 @@ from msgspec import UNSET
 from storage_consumer.decode.canal_message import UNREADABLE, MessageShape, Texts, decode_any, has_gaps, shape_of
 from storage_consumer.decode.decoder import (
     MAX_ROW_BYTES,
-    BadRow,
     Batch,
+    Decoder,
     FileRead,
     FilesBatch,
     RowChange,
     RowLayout,
     Tally,
     Values,
+    undecodable,
 )
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
@@ -358,18 +359,12 @@ class _Scan:
         self, row: bytes, reason: str, commit_ts: int | None = None, *, torn: bool | None = None
     ) -> UndecodableRow:
         """Return the error for the current row, `row`; `torn`: whether it ends the file, None to find out."""
-        place = BadRow(
-            source=self.source,
-            number=self.number,
-            offset=self.offset,
-            start=row[:400].decode("utf-8", "replace"),
-            commit_ts=commit_ts,
-        )
         last = self.frames.is_last(self.offset + len(row) + self.frames.gap) if torn is None else torn
-        return place.error(reason, at_end=last)
+        place, start = (self.source, self.number, self.offset), row[:400].decode("utf-8", "replace")
+        return undecodable(place, start, reason, at_end=last, commit_ts=commit_ts)
 
 
-class CanalJsonDecoder:
+class CanalJsonDecoder(Decoder):
     """Decodes canal-json files.
 
     A row's values are taken by name, so their order in the message does not matter. A row's own commit-ts is trusted.
@@ -382,26 +377,20 @@ class CanalJsonDecoder:
         self.terminator = terminator
         self.allow_missing_commit_ts = allow_missing_commit_ts
 
-    def changes(self, file: FileRead) -> Iterator[RowChange | Batch]:
-        """See `Decoder.changes`."""
-        return self._scan(file, file.key, many=True).changes()
-
     def together(
         self, contents: Sequence[bytes], layout: RowLayout, commit_range: CommitRange, key: Sequence[int]
     ) -> FilesBatch | None:
-        """See `Decoder.together`."""
+        """See `Decoder`."""
         from storage_consumer.decode.bulk import read_messages_together  # noqa: PLC0415 - late, see `jit`
 
         if self.terminator.encode() not in LINE_ENDS:
             return None
         return read_messages_together(shape_of(layout, tuple(key)), contents, commit_range)
 
-    def rows(self, file: FileRead) -> Iterator[RowChange]:
-        """See `Decoder.rows`."""
-        return self._scan(file, (), many=False).changes()
-
-    def _scan(self, file: FileRead, key: tuple[int, ...], *, many: bool) -> _Scan:
-        """Return the state to read one file; `key`: the columns that are read of old images, empty for all."""
+    def scan(self, file: FileRead, *, many: bool) -> Iterator[Any]:
+        """See `Decoder`."""
+        # The columns that are read of old images, none for all.
+        key = file.key if many else ()
         return _Scan(
             frames=Frames(iter(file.blocks), self.terminator.encode()),
             shape=shape_of(file.layout, key),
@@ -411,4 +400,4 @@ class CanalJsonDecoder:
             source=file.source,
             lacks_commit_ts=self.allow_missing_commit_ts,
             many=many,
-        )
+        ).changes()

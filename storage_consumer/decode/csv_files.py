@@ -47,8 +47,8 @@ from storage_consumer.decode.csv_dialect import (
 )
 from storage_consumer.decode.decoder import (
     MAX_ROW_BYTES,
-    BadRow,
     Batch,
+    Decoder,
     FileRead,
     FilesBatch,
     RowChange,
@@ -56,6 +56,7 @@ from storage_consumer.decode.decoder import (
     Tally,
     Values,
     is_hidden,
+    undecodable,
 )
 from storage_consumer.errors import NotReplicable, UndecodableRow
 from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
@@ -482,27 +483,16 @@ class Scan:
         offset = self.offset + len(_bytes(self.text[:start]))
         size = None if end is None else len(_bytes(self.text[:end]))
         known = ts if self.shape.form.options.include_commit_ts else None
-        place = BadRow(
-            source=self.source,
-            number=self.tally.rows,
-            offset=offset,
-            start=self.text[start : start + _ERROR_BYTES if end is None else end],
-            commit_ts=known,
-        )
+        excerpt = self.text[start : start + _ERROR_BYTES if end is None else end]
         # Only the last row of a file may be torn; for any other one time changes nothing.
-        return place.error(reason, at_end=size == len(self.pending) and not any(self.blocks))
+        at_end = size == len(self.pending) and not any(self.blocks)
+        return undecodable((self.source, self.tally.rows, offset), excerpt, reason, at_end=at_end, commit_ts=known)
 
     def pending_error(self, reason: str, *, at_end: bool) -> UndecodableRow:
         """Return the error for the row that `pending` begins with."""
         start = self.pending[:_ERROR_BYTES].decode("utf-8", "replace")
-        place = BadRow(
-            source=self.source,
-            number=self.tally.rows,
-            offset=self.offset,
-            start=start,
-            commit_ts=self.shape.dialect.commit_ts(start),
-        )
-        return place.error(reason, at_end=at_end)
+        place, ts = (self.source, self.tally.rows, self.offset), self.shape.dialect.commit_ts(start)
+        return undecodable(place, start, reason, at_end=at_end, commit_ts=ts)
 
     def is_last_pending(self) -> bool:
         """Return whether nothing follows the row that `pending` begins with."""
@@ -535,8 +525,14 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-class CsvDecoder:
-    """Decodes CSV files written under one set of options."""
+class CsvDecoder(Decoder):
+    """Decodes CSV files written under one set of options.
+
+    The key does not matter: an update with its old row is two rows here. I and U rows are kept apart, but mean the same.
+    An update has old values with ``output-old-value``: row by row, its D and I rows become one change with the D row's
+    number. So the first change of a file always has number 1, which shows that a transaction continues there. If the rows
+    have no commit-ts, the changes have 0, and the commit range excludes none of them.
+    """
 
     def __init__(self, options: CsvOptions) -> None:
         """Initialize; raise `ConfigError`, naming TiCDC's option, for options under which rows cannot be read for certain."""
@@ -544,18 +540,14 @@ class CsvDecoder:
         self.options = options
         self._latest: tuple[RowLayout, Shape] | None = None
 
-    def changes(self, file: FileRead) -> Iterator[RowChange | Batch]:
-        """See `Decoder.changes`. The key does not matter: an update with its old row is two rows here."""
-        return self._scan(file, at_once=True).changes()
-
     def together(
         self,
         contents: Sequence[bytes],
         layout: RowLayout,
         commit_range: CommitRange,
-        key: Sequence[int],  # noqa: ARG002 - as in `changes`
+        key: Sequence[int],  # noqa: ARG002
     ) -> FilesBatch | None:
-        """See `Decoder.together`."""
+        """See `Decoder`."""
         from storage_consumer.decode.bulk import csv_row_form, read_csv_together  # noqa: PLC0415 - late, see `jit`
 
         # These hold for a whole file: a header line, what its first row shows of the handle key, and old values.
@@ -564,17 +556,8 @@ class CsvDecoder:
         form = None if by_itself else csv_row_form(self._shape(layout))
         return read_csv_together(form, contents, commit_range) if form else None
 
-    def rows(self, file: FileRead) -> Iterator[RowChange]:
-        """See `Decoder.rows`. I and U rows are kept apart, but mean the same.
-
-        An update has old values with ``output-old-value``: its D and I rows become one change with the D row's number.
-        So the first change of a file always has number 1, which shows that a transaction continues there. If the rows
-        have no commit-ts, the changes have 0, and the commit range excludes none of them.
-        """
-        return self._scan(file).changes()
-
-    def _scan(self, file: FileRead, *, at_once: bool = False) -> Scan:
-        """Return the state to read one file."""
+    def scan(self, file: FileRead, *, many: bool) -> Iterator[Any]:
+        """See `Decoder`."""
         return Scan(
             blocks=iter(file.blocks),
             shape=self._shape(file.layout),
@@ -582,8 +565,8 @@ class CsvDecoder:
             tally=file.tally,
             source=file.source,
             form_confirmed=not self.options.output_handle_key,
-            at_once=at_once,
-        )
+            at_once=many,
+        ).changes()
 
     def _shape(self, layout: RowLayout) -> Shape:
         """Return the shape of a file with neither a handle key nor its own column order; the latest one is cached for the next file."""

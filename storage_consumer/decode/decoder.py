@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,29 +92,21 @@ class RowLayout:
         return self.spelled[place] if self.spelled else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BadRow:
-    """One row of a data file."""
+def undecodable(
+    place: tuple[str, int, int], start: str, reason: str, *, at_end: bool, commit_ts: int | None = None
+) -> UndecodableRow:
+    """Return the error to raise for a row.
 
-    source: str
-    """The file's path."""
-    number: int
-    """The row's number, from 1."""
-    offset: int
-    """Byte at which the row begins, from 0."""
-    start: str
-    """The row's text, or as much of its beginning as is available."""
-    commit_ts: int | None = None
-
-    def error(self, reason: str, *, at_end: bool) -> UndecodableRow:
-        """Return the error to raise; `at_end`: nothing follows the row in its file."""
-        known = "" if self.commit_ts is None else f", commit ts {self.commit_ts}"
-        return UndecodableRow(
-            f"{self.source}: row {self.number} at byte {self.offset}{known}: {reason}; "
-            f"the row begins {self.start[:_EXCERPT_CHARACTERS]!r}",
-            at_end=at_end,
-            commit_ts=self.commit_ts,
-        )
+    `place`: its file's path, its number from 1, and the byte at which it begins, from 0. `start`: its text, or as much
+    of its beginning as is available. `at_end`: nothing follows it in its file.
+    """
+    source, number, offset = place
+    known = "" if commit_ts is None else f", commit ts {commit_ts}"
+    return UndecodableRow(
+        f"{source}: row {number} at byte {offset}{known}: {reason}; the row begins {start[:_EXCERPT_CHARACTERS]!r}",
+        at_end=at_end,
+        commit_ts=commit_ts,
+    )
 
 
 @dataclass(slots=True)
@@ -184,20 +177,12 @@ class Batch(Protocol):
     other update is a delete of its old row, followed immediately by an insert of its new row with the same number.
     """
 
-    @property
-    def numbers(self) -> NDArray[np.int64]:
-        """Row numbers in the file."""
-        ...
-
-    @property
-    def ts(self) -> NDArray[np.uint64]:
-        """Commit-ts of each change."""
-        ...
-
-    @property
-    def operations(self) -> NDArray[np.int8]:
-        """INSERT, UPDATE or DELETE for each change."""
-        ...
+    numbers: NDArray[np.int64]
+    """Row numbers in the file."""
+    ts: NDArray[np.uint64]
+    """Commit-ts of each change."""
+    operations: NDArray[np.int8]
+    """INSERT, UPDATE or DELETE for each change."""
 
     def integers(self, place: int) -> NDArray[np.int64] | None:
         """Return the values of the layout's column at this index, or None unless all are integers that such an array holds."""
@@ -227,8 +212,12 @@ class FilesBatch(NamedTuple):
     """One for each file."""
 
 
-class Decoder(Protocol):
+class Decoder(ABC):
     """A decoder of one protocol."""
+
+    @abstractmethod
+    def scan(self, file: FileRead, *, many: bool) -> Iterator[Any]:
+        """Yield `changes`, or `rows` if not `many`."""
 
     def changes(self, file: FileRead) -> Iterator[RowChange | Batch]:
         """Yield what `rows` does, in any order, in batches where rows have the form that is usual for the layout.
@@ -237,17 +226,7 @@ class Decoder(Protocol):
         (see `Batch`); without a key this holds for every update with an old image. In old images of all other updates only the
         key has to be read.
         """
-        ...
-
-    def together(
-        self, contents: Sequence[bytes], layout: RowLayout, commit_range: CommitRange, key: Sequence[int]
-    ) -> FilesBatch | None:
-        """Return in bulk what `changes` yields for each of these files.
-
-        Returns None if one of them has to be read by itself: some row does not have the form that is usual for the
-        layout, or something in a file holds for all of its rows.
-        """
-        ...
+        return self.scan(file, many=True)
 
     def rows(self, file: FileRead) -> Iterator[RowChange]:
         """Yield the changes inside the commit range, in file order, with all columns of old images; the key does not matter.
@@ -255,7 +234,21 @@ class Decoder(Protocol):
         Rows outside the commit range are only counted, before their columns are decoded. Raises `UndecodableRow` with file,
         row number, byte offset, excerpt and (if known) commit-ts.
         """
-        ...
+        return self.scan(file, many=False)
+
+    def together(
+        self,
+        contents: Sequence[bytes],  # noqa: ARG002 - of a decoder that can
+        layout: RowLayout,  # noqa: ARG002
+        commit_range: CommitRange,  # noqa: ARG002
+        key: Sequence[int],  # noqa: ARG002
+    ) -> FilesBatch | None:
+        """Return in bulk what `changes` yields for each of these files.
+
+        Returns None if one of them has to be read by itself: some row does not have the form that is usual for the
+        layout, or something in a file holds for all of its rows.
+        """
+        return None
 
 
 _HIDDEN_PREFIX = "_v$_"

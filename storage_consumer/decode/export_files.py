@@ -13,13 +13,12 @@ from storage_consumer.config.settings import DumpOptions
 from storage_consumer.decode.compression import decompressed
 from storage_consumer.decode.decoder import (
     MAX_ROW_BYTES,
-    BadRow,
     Batch,
+    Decoder,
     FileRead,
-    FilesBatch,
-    RowChange,
     RowLayout,
     Values,
+    undecodable,
 )
 from storage_consumer.decode.export_fields import (
     ExportDialect,
@@ -37,9 +36,9 @@ from storage_consumer.decode.export_fields import (
     readers_of,
     value_of,
 )
+from storage_consumer.decode.values import BinaryEncoding
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.kernels.arrays import INSERT
-from storage_consumer.model import CommitRange
 
 if TYPE_CHECKING:
     from storage_consumer.decode.bulk import BulkForm
@@ -206,13 +205,8 @@ class _Scan(ABC):
 
     def error(self, reason: str) -> UndecodableRow:
         """Return the error for what is at `at`."""
-        place = BadRow(
-            source=self.file.source,
-            number=self.number,
-            offset=self.offset + self.at,
-            start=self.pending[self.at : self.at + 400].decode("utf-8", "replace"),
-        )
-        return place.error(reason, at_end=False)
+        start = self.pending[self.at : self.at + 400].decode("utf-8", "replace")
+        return undecodable((self.file.source, self.number, self.offset + self.at), start, reason, at_end=False)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -344,47 +338,30 @@ class _SqlScan(_Scan):
         return value_of(self.pending, value, reader, escape=self.options.escape_backslash)
 
 
-class ExportDecoder:
+class ExportDecoder(Decoder):
     """Decodes data files of exports. Every row is an INSERT whose commit-ts is the file's clock plus the row's number."""
 
     def __init__(self, options: DumpOptions) -> None:
         """Initialize."""
         self.options = options
 
-    def changes(self, file: FileRead) -> Iterator[RowChange | Batch]:
-        """See `Decoder.changes`."""
-        return self._scan(file, at_once=True).changes()
-
-    def together(
-        self,
-        contents: Sequence[bytes],  # noqa: ARG002 - files of an export are read one by one
-        layout: RowLayout,  # noqa: ARG002
-        commit_range: CommitRange,  # noqa: ARG002
-        key: Sequence[int],  # noqa: ARG002
-    ) -> FilesBatch | None:
-        """See `Decoder.together`."""
-        return None
-
-    def rows(self, file: FileRead) -> Iterator[RowChange]:
-        """See `Decoder.rows`."""
-        return self._scan(file, at_once=False).changes()
-
-    def _scan(self, file: FileRead, *, at_once: bool) -> _Scan:
+    def scan(self, file: FileRead, *, many: bool) -> Iterator[Any]:
+        """See `Decoder`."""
         options = self.options
         if options.file_format == "csv":
-            encoding = "base64" if options.binary == "base64" else "hex"
+            encoding: BinaryEncoding = "base64" if options.binary == "base64" else "hex"
             return _CsvScan(
                 file=file,
                 options=options,
                 readers=readers_of(file.layout, "dump-csv", encoding),
-                at_once=at_once,
+                at_once=many,
                 dialect=dialect_of(options),
                 has_header=options.header and bool(file.layout.columns),
-            )
+            ).changes()
         return _SqlScan(
             file=file,
             options=options,
             readers=readers_of(file.layout, "dump-sql", "hex"),
-            at_once=at_once,
+            at_once=many,
             heads=Heads(file.layout, options),
-        )
+        ).changes()

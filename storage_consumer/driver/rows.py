@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from storage_consumer.config.settings import Upstream
@@ -71,13 +71,11 @@ class RowJobs:
             if is_blocked(by_table[plan.index])
         ]:
             by_table |= self._run(again)
-        self._note_quarantined(planned, by_table)
+        outcomes = [(step, plan, table_outcome(step, by_table[plan.index])) for step, plan in planned]
+        for step, plan, outcome in outcomes:
+            self._note_quarantined(step, plan, outcome)
         tables = self.context.manager.tables
-        moved = [
-            tables[step.table_key]
-            for step, plan in planned
-            if self._acknowledge(step, table_outcome(step, by_table[plan.index]))
-        ]
+        moved = [tables[step.table_key] for step, _, outcome in outcomes if self._acknowledge(step, outcome)]
         # The rows are committed. After a crash before this the same job runs again: last states are idempotent, and keyless
         # tables have moved their stored checkpoints with their rows.
         self.ledger.save_rows(moved)
@@ -101,7 +99,10 @@ class RowJobs:
             epoch=context.state.lease.epoch,
             # Last, right before the job: tasks of earlier jobs can commit nothing from here on.
             window_id=context.state.lease.open_window(
-                cut.partitions, self.ledger.storage_checkpoint, _early_writes(plan for _, plan in planned)
+                cut.partitions,
+                self.ledger.storage_checkpoint,
+                # Of the tables whose rows are visible before their checkpoint moves: the events of a keyless one commit together with it.
+                {plan.table_key: plan.commit_range.high for _, plan in planned if plan.mode is not Mode.KEYLESS},
             ),
             statements=context.state.lease.task_statements,
             load_data=context.server_info.load_data and config.tuning.local_infile,
@@ -163,16 +164,13 @@ class RowJobs:
         if entries and entries.signatures - {key_signature(plan)}:
             raise NotReplicable(
                 f"{name}: {entries.count} of its rows are in the quarantine, and its key is no longer compared as it was when they "
-                f"came there. {self._ways_out(name)}"
+                f"came there. {quarantine_ways(name, self.context.config.downstream)}"
             )
         rule = None
         if tuning.quarantine and table_rules(tuning.quarantine).matches(name.schema, name.table):
             paths = tuple(file.stored.path for file in in_sequence(step))
             rule = Quarantine(limit=tuning.quarantine_limit, paths=paths, as_of=step.as_of)
         return replace(plan, quarantine=rule, has_entries=entries is not None) if rule or entries else plan
-
-    def _ways_out(self, name: TableName) -> str:
-        return quarantine_ways(name, self.context.config.downstream)
 
     def _plan(self, index: int, step: RowStep) -> TablePlan:
         """Return the plan of one table; raise `TableError` if its rows do not fit the target."""
@@ -196,29 +194,25 @@ class RowJobs:
 
     # its outcome
 
-    def _note_quarantined(
-        self, planned: Iterable[_Planned], by_table: Mapping[int, Sequence[FileReport | WriteReport]]
-    ) -> None:
-        """Note and log which tables have rows in the quarantine now."""
-        for step, plan in planned:
-            outcome = table_outcome(step, by_table[plan.index])
-            rows = outcome.quarantined
-            # A bucket that ended with an error does not tell what it quarantined before that.
-            if rows or (plan.quarantine and outcome.error):
-                self.context.manager.quarantined.note(step.table_key, len(rows), key_signature(plan))
-            if rows:
-                self.ledger.skipped[QUARANTINED] += len(rows)
-                first, path = rows[0], in_sequence(step)[rows[0].place.rank].stored.path
-                _log.error(
-                    "row_quarantined",
-                    table=str(step.name),
-                    rows=len(rows),
-                    key=first.key,
-                    path=path,
-                    row=first.place.row,
-                    commit_ts=step.as_of or first.place.commit_ts,
-                    error=first.reason,
-                )
+    def _note_quarantined(self, step: RowStep, plan: TablePlan, outcome: TableOutcome) -> None:
+        """Note and log whether a table has rows in the quarantine now."""
+        rows = outcome.quarantined
+        # A bucket that ended with an error does not tell what it quarantined before that.
+        if rows or (plan.quarantine and outcome.error):
+            self.context.manager.quarantined.note(step.table_key, len(rows), key_signature(plan))
+        if rows:
+            self.ledger.skipped[QUARANTINED] += len(rows)
+            first = rows[0]
+            _log.error(
+                "row_quarantined",
+                table=str(step.name),
+                rows=len(rows),
+                key=first.key,
+                path=in_sequence(step)[first.place.rank].stored.path,
+                row=first.place.row,
+                commit_ts=step.as_of or first.place.commit_ts,
+                error=first.reason,
+            )
 
     def _acknowledge(self, step: RowStep, outcome: TableOutcome) -> bool:
         """Advance a table, halt it, or let it try again; return whether there is anything to store of it."""
@@ -230,24 +224,24 @@ class RowJobs:
             ledger.skipped["row: repeated delivery"] += file.duplicates
             border = "the storage checkpoint" if ledger.reach == ledger.storage_checkpoint else "--until"
             ledger.skipped[f"row: beyond {border}"] += file.later
-        if outcome.error:
-            error = outcome.error
-            if outcome.gone and step.origin:
-                paths = sorted(report.path for report in outcome.files.values() if report.gone)
-                again = table_command("reload-done", step.name, self.context.config.downstream)
-                error = _EXCHANGED.format(paths[0], step.name, again)
-            elif outcome.may_pass:
-                # A torn file may still be being written: the table waits, and halts only if the tags stay the same.
-                seen = (error, *sorted(file.stored.tag for file in step.files))
-                if not self.context.manager.wait(step.table_key, seen, self.context.clock.monotonic()):
-                    # What is remembered of the bucket is out of date somewhere, so nothing of it may shorten the next listing.
-                    if outcome.gone:
-                        self.context.reader.list_everything()
-                    return False
-                error = f"{error}. The file has not changed for a while"
-            self._halt(step, error, "row" if outcome.refused else "file", save=False)
+        error = outcome.error
+        if not error:
+            self._finish(step, outcome)
             return True
-        self._finish(step, outcome)
+        if outcome.gone and step.origin:
+            paths = sorted(report.path for report in outcome.files.values() if report.gone)
+            again = table_command("reload-done", step.name, self.context.config.downstream)
+            error = _EXCHANGED.format(paths[0], step.name, again)
+        elif outcome.may_pass:
+            # A torn file may still be being written: the table waits, and halts only if the tags stay the same.
+            seen = (error, *sorted(file.stored.tag for file in step.files))
+            if not self.context.manager.wait(step.table_key, seen, self.context.clock.monotonic()):
+                # What is remembered of the bucket is out of date somewhere, so nothing of it may shorten the next listing.
+                if outcome.gone:
+                    self.context.reader.list_everything()
+                return False
+            error = f"{error}. The file has not changed for a while"
+        self._halt(step, error, "row" if outcome.refused else "file", save=False)
         return True
 
     def _halt(self, step: RowStep, error: str, kind: HaltKind, *, save: bool = True) -> None:
@@ -260,7 +254,7 @@ class RowJobs:
 
     def _finish(self, step: RowStep, outcome: TableOutcome) -> None:
         """Advance a table to the end of its commit range; a file without a report is a bug, and ends the program."""
-        if unread := outcome.unread(step):
+        if unread := [file.stored.path for file in step.files if file.stored.path not in outcome.files]:
             message = f"the job gave no report for {unread[0]} ({len(unread)} files)"
             raise RuntimeError(message)
         table, counts = self.context.manager.tables[step.table_key], self.ledger.counts[step.table_key]
@@ -274,12 +268,6 @@ class RowJobs:
             report = outcome.files[file.stored.path]
             counts.rows += report.applied
             table.finish(file, max_ts=report.max_ts, next_ts=report.next_ts)
-
-
-def _early_writes(plans: Iterable[TablePlan]) -> dict[str, int]:
-    """Return table key → end of its commit range, of the tables whose rows are visible before their checkpoint moves."""
-    # The events of a keyless table commit together with its checkpoint.
-    return {plan.table_key: plan.commit_range.high for plan in plans if plan.mode is not Mode.KEYLESS}
 
 
 def files_of(step: RowStep, index: int) -> Iterator[JobFile]:

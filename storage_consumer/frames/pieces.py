@@ -143,6 +143,7 @@ _LONGEST_INTEGER = 19
 """Digits of the largest number of 64 bits."""
 _ROWS_AT_ONCE = 20_000
 """Most changes that are decoded one by one before they become columns."""
+_COLUMN_KINDS = (np.int64, np.uint64, np.int8)
 META = (
     pa.field("_change_type", pa.string(), nullable=False),
     pa.field("_commit_version", pa.int64(), nullable=False),
@@ -292,19 +293,10 @@ def _of_batch(batch: Batch, work: FeedFile, asked: Asked) -> Piece:
     def values(place: int) -> Sequence[str | None] | pa.Array:
         direct = is_direct(work.structure.columns[place], asked.protocol)
         packed = batch.packed(place, chosen) if direct else None
-        return _known(batch.texts(place, chosen), work) if packed is None else packed_array(packed)
+        return batch.texts(place, chosen) if packed is None else packed_array(packed)
 
     numbers = batch.numbers[chosen]
-    columns, odd = _columns(work, numbers, asked, values, whole)
-    ts, operations = batch.ts[chosen], operations[chosen]
-    return Piece(work=work, ts=ts, operations=operations, numbers=numbers, columns=columns, odd=odd)
-
-
-def _known(texts: Sequence[str | None], work: FeedFile) -> Sequence[str | None]:
-    """Return texts, with None in the place of those that rows do not have."""
-    if not work.structure.layout.may_lack:
-        return texts
-    return [None if text is ABSENT else text for text in texts]
+    return _Columns(work, numbers, asked).piece(batch.ts[chosen], operations[chosen], values, whole)
 
 
 def _joined(batch: Batch, key: Sequence[int]) -> NDArray[np.intp]:
@@ -320,67 +312,82 @@ def _joined(batch: Batch, key: Sequence[int]) -> NDArray[np.intp]:
 
 
 def _of_rows(changes: Sequence[RowChange], work: FeedFile, asked: Asked) -> Piece:
-    numbers = np.array([change[0] for change in changes], np.int64)
-    columns, odd = _columns(
-        work, numbers, asked, lambda place: _known([change[3][place] for change in changes], work), lambda _: None
-    )
-    return Piece(
-        work=work,
-        ts=np.array([change[1] for change in changes], np.uint64),
-        operations=np.array([change[2] for change in changes], np.int8),
-        numbers=numbers,
-        columns=columns,
-        odd=odd,
-    )
+    numbers, ts, operations = (np.array([c[n] for c in changes], kind) for n, kind in enumerate(_COLUMN_KINDS))
+    columns = _Columns(work, numbers, asked)
+    return columns.piece(ts, operations, lambda place: [change[3][place] for change in changes], lambda _: None)
 
 
-def _columns(
-    work: FeedFile,
-    numbers: NDArray[np.int64],
-    asked: Asked,
-    values: Callable[[int], Sequence[str | None] | pa.Array],
-    whole: Callable[[int], NDArray[np.int64] | None],
-) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
-    """Return the columns that are wanted, and `Piece.odd`, of a column by its index in the layout.
+@dataclass(slots=True)
+class _Columns:
+    """Makes the columns of changes that were decoded together."""
 
-    `values`: its wire texts, or what `packed_array` makes of them; `whole`: its whole numbers, which may be None.
-    """
-    names = {folded_name(field.name) for field in asked.own}
-    found, odd, others = {}, {}, {}
-    for place, column in enumerate(work.structure.columns):
-        name = folded_name(column.name)
-        if name in names:
-            integral = whole(place) if column.type in _WHOLE else None
+    work: FeedFile
+    numbers: NDArray[np.int64]
+    asked: Asked
+
+    def piece(
+        self,
+        ts: NDArray[np.uint64],
+        operations: NDArray[np.int8],
+        values: Callable[[int], Sequence[str | None] | pa.Array],
+        whole: Callable[[int], NDArray[np.int64] | None],
+    ) -> Piece:
+        """Return the changes with the columns that are wanted; a column is given by its index in the layout.
+
+        `values`: its wire texts, or what `packed_array` makes of them; `whole`: its whole numbers, which may be None.
+        """
+        names = {folded_name(field.name) for field in self.asked.own}
+        found, odd, others = {}, {}, {}
+        for place, column in enumerate(self.work.structure.columns):
+            name = folded_name(column.name)
+            if name not in names and not self.asked.rescue:
+                continue
+            integral = whole(place) if name in names and column.type in _WHOLE else None
             if integral is not None:
                 found[name] = integers(column, integral)
                 continue
             given = values(place)
-            found[name] = _read(column, given, work, numbers, asked)
+            # Rows do not have all values.
+            if self.work.structure.layout.may_lack and not isinstance(given, pa.Array):
+                given = [None if text is ABSENT else text for text in given]
+            if name not in names:
+                others[column.name] = self._plain(column, given)
+                continue
+            found[name] = self._read(column, given)
             if (texts := _odd_dates(given, found[name])) is not None:
-                _refuse_dates(column, texts, work, numbers, asked)
-                odd[name] = texts
-        elif asked.rescue:
-            others[column.name] = _plain(column, values(place), asked)
-    if others:
-        rows = (dict(zip(others, row, strict=True)) for row in zip(*others.values(), strict=True))
-        found[RESCUED] = pa.array([json.dumps(row, ensure_ascii=False) for row in rows], pa.string())
-    return found, odd
+                odd[name] = self._accepted(column, texts)
+        if others:
+            rows = (dict(zip(others, row, strict=True)) for row in zip(*others.values(), strict=True))
+            found[RESCUED] = pa.array([json.dumps(row, ensure_ascii=False) for row in rows], pa.string())
+        return Piece(work=self.work, ts=ts, operations=operations, numbers=self.numbers, columns=found, odd=odd)
 
+    def _read(self, column: TableColumn, values: Sequence[str | None] | pa.Array) -> pa.Array:
+        """Return a column's values; null in the place of a date that no calendar has. Raises `UndecodableRow` for a text of another type."""
+        try:
+            return array_of(column, values, self.asked.protocol)
+        except (pa.ArrowInvalid, ValueError, OverflowError) as fault:
+            first, last = self.numbers[0], self.numbers[-1]
+            rows = f"rows {first} to {last}" if len(self.numbers) > 1 else f"row {first}"
+            raise UndecodableRow(
+                f"{self.work.file.stored.path}: {rows}: a value of column {column.name} is not of its type: {fault}"
+            ) from fault
 
-def _read(
-    column: TableColumn,
-    values: Sequence[str | None] | pa.Array,
-    work: FeedFile,
-    numbers: NDArray[np.int64],
-    asked: Asked,
-) -> pa.Array:
-    """Return a column's values; null in the place of a date that no calendar has. Raises `UndecodableRow` for a text of another type."""
-    try:
-        return array_of(column, values, asked.protocol)
-    except (pa.ArrowInvalid, ValueError, OverflowError) as fault:
-        path = work.file.stored.path
-        rows = f"rows {numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else f"row {numbers[0]}"
-        raise UndecodableRow(f"{path}: {rows}: a value of column {column.name} is not of its type: {fault}") from fault
+    def _accepted(self, column: TableColumn, texts: pa.Array) -> pa.Array:
+        """Return the texts of some dates that no calendar has; raise `UndecodableRow` for the first one if those are refused."""
+        if not self.asked.refuse_dates:
+            return texts
+        place = next(n for n in range(len(texts)) if texts[n].is_valid)
+        raise UndecodableRow(
+            f"{self.work.file.stored.path}: row {self.numbers[place]}: column {column.name}: {texts[place].as_py()!r} is a date that no calendar has; the "
+            "option invalidDates = null makes it null"
+        )
+
+    def _plain(self, column: TableColumn, values: Sequence[str | None] | pa.Array) -> list[Value]:
+        """Return values as JSON has them; bytes are base64."""
+        read = reader(column, self.asked.protocol)
+        given = values.to_pylist() if isinstance(values, pa.Array) else values
+        found = (value if value is None or isinstance(value, bytes) else read(value) for value in given)
+        return [base64.b64encode(value).decode() if isinstance(value, bytes) else value for value in found]
 
 
 def _odd_dates(values: Sequence[str | None] | pa.Array, found: pa.Array) -> pa.Array | None:
@@ -392,24 +399,3 @@ def _odd_dates(values: Sequence[str | None] | pa.Array, found: pa.Array) -> pa.A
     if found.null_count == given.null_count:
         return None
     return pc.if_else(pc.is_null(found), given, pa.scalar(None, given.type))
-
-
-def _refuse_dates(
-    column: TableColumn, texts: pa.Array, work: FeedFile, numbers: NDArray[np.int64], asked: Asked
-) -> None:
-    """Raise `UndecodableRow` for the first of some dates that no calendar has, if those are refused."""
-    if not asked.refuse_dates:
-        return
-    place = next(n for n in range(len(texts)) if texts[n].is_valid)
-    raise UndecodableRow(
-        f"{work.file.stored.path}: row {numbers[place]}: column {column.name}: {texts[place].as_py()!r} is a date that no calendar has; the "
-        "option invalidDates = null makes it null"
-    )
-
-
-def _plain(column: TableColumn, values: Sequence[str | None] | pa.Array, asked: Asked) -> list[Value]:
-    """Return values as JSON has them; bytes are base64."""
-    read = reader(column, asked.protocol)
-    given = values.to_pylist() if isinstance(values, pa.Array) else values
-    found = (value if value is None or isinstance(value, bytes) else read(value) for value in given)
-    return [base64.b64encode(value).decode() if isinstance(value, bytes) else value for value in found]

@@ -313,10 +313,6 @@ class TableOutcome:
     quarantined: tuple[QuarantinedRow, ...] = ()
     """Rows that went into the quarantine, by commit-ts."""
 
-    def unread(self, step: RowStep) -> list[str]:
-        """Return the paths of files of the step that were not read."""
-        return [file.stored.path for file in step.files if file.stored.path not in self.files]
-
 
 def table_outcome(step: RowStep, reports: Sequence[FileReport | WriteReport]) -> TableOutcome:
     """Return the outcome of a step. `reports`: all of its table."""
@@ -380,9 +376,7 @@ FILE_COST = 16 << 10
 LONGEST = 200
 """Characters."""
 _NAMED = 5
-"""Most tables that are named; the rest are counted."""
-_LONGEST_NAMES = 110
-"""Characters of the names together, so that round, wave and counts are always there."""
+"""Most tables that are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -461,24 +455,15 @@ def by_tables(files: Sequence[JobFile], tasks: int) -> list[list[JobFile]]:
 
 
 def job_title(number: int, wave: int, tables: Sequence[str], files: Sequence[JobFile]) -> str:
-    """Return the description of a job, at most `LONGEST` characters, such as ``round 12, wave 1: 3 files, 1.5 MiB: shop.orders``.
+    """Return the description of a job, at most `LONGEST` characters, such as ``round 12, wave 1: 3 files, 1.5 MiB, 1 table: shop.orders``.
 
     `number` counts the rounds since the start, `wave` the jobs of the round, both from 1.
     """
-    size = sum(work.size for work in files)
-    title = f"round {number}, wave {wave}: {_count(len(files), 'file')}, {data_size(size)}: {_names(tables)}"
+    size = data_size(sum(work.size for work in files))
+    counts = f"{_count(len(files), 'file')}, {size}, {_count(len(tables), 'table')}"
     # Spark's UI would take some tags for links.
-    return redact(escaped(title)).replace("<", "(").replace(">", ")")[:LONGEST]
-
-
-def _names(tables: Sequence[str]) -> str:
-    named: list[str] = []
-    for table in tables[:_NAMED]:
-        if named and len(", ".join([*named, table])) > _LONGEST_NAMES:
-            break
-        named.append(table if len(table) <= _LONGEST_NAMES else f"{table[: _LONGEST_NAMES - 1]}…")
-    more = len(tables) - len(named)
-    return ", ".join(named) + (f" and {_count(more, 'more table')}" if more else "")
+    title = redact(escaped(f"round {number}, wave {wave}: {counts}: {', '.join(tables[:_NAMED])}"))
+    return title.replace("<", "(").replace(">", ")")[:LONGEST]
 
 
 def _count(number: int, word: str) -> str:

@@ -102,7 +102,16 @@ def _write_field(source: Text, field: _Field, kind: int, out: Text, at: int) -> 
     out.bytes[at] = _IS_VALUE
     at += 1
     if kind == NUMBER_VALUE:
-        return _write_number(source.bytes, start, end, out, at)
+        number = np.uint64(0)
+        for place in range(start, end):
+            digit = np.uint64(source.bytes[place] - _ZERO)
+            # Test before multiplying: the product would wrap around silently.
+            if not _ZERO <= source.bytes[place] <= _NINE or number > (_MOST - digit) // _TEN:
+                return -1
+            number = number * _TEN + digit
+        # The protocol's eight bytes of an integer: a word is little-endian too.
+        out.words[at] = number
+        return at + WORD if end > start else -1
     if kind == HEX_VALUE:
         if (end - start) % 2:
             return -1
@@ -136,21 +145,6 @@ def _write_length(size: int, out: Bytes, at: int) -> int:
     for place in range(count):
         out[at + 1 + place] = (size >> (8 * place)) & 0xFF
     return at + 1 + count
-
-
-@inlined
-def _write_number(content: Bytes, start: int, end: int, out: Text, at: int) -> int:
-    """Write the digits as an unsigned 64-bit number; return where it ends, or -1 if they are not one."""
-    number = np.uint64(0)
-    for place in range(start, end):
-        digit = np.uint64(content[place] - _ZERO)
-        # Test before multiplying: the product would wrap around silently.
-        if not _ZERO <= content[place] <= _NINE or number > (_MOST - digit) // _TEN:
-            return -1
-        number = number * _TEN + digit
-    # The protocol's eight bytes of an integer: a word is little-endian too.
-    out.words[at] = number
-    return at + WORD if end > start else -1
 
 
 @inlined

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
-from storage_consumer.kernels.arrays import Bytes, Flags, Offsets, Packed
+from storage_consumer.kernels.arrays import Bytes, Offsets, Packed
 from storage_consumer.kernels.canal_messages import QUOTE, code_at, write_utf8
 from storage_consumer.kernels.delimited_rows import DIGITS
 from storage_consumer.kernels.jit import compiled, inlined
@@ -16,41 +13,32 @@ from storage_consumer.kernels.words import ESCAPE
 _NULL_LETTER, _PADDING, _JSON_NULL = b"N=n"
 
 
-class Room(NamedTuple):
-    """What a loop fills: the fields of `Packed`."""
-
-    bytes: Bytes
-    offsets: NDArray[np.int32]
-    valid: Flags
-
-
 def packed_csv(content: Bytes, starts: Offsets, ends: Offsets, quote: int, *, is_base64: bool) -> Packed:
     """Return the values between these borders, quotes included; they were found to be of their form."""
-    room = _room(starts, ends)
-    size = _pack_csv(content, starts, ends, quote, is_base64, room)
-    return Packed(room.bytes[:size], room.offsets, room.valid, is_base64)
+    room = _room(starts, ends, is_base64)
+    return room._replace(bytes=room.bytes[: _pack_csv(content, starts, ends, quote, room)])
 
 
 def packed_json(content: Bytes, starts: Offsets, ends: Offsets, *, is_binary: bool) -> Packed | None:
     """Return the strings between these borders, quotes included; None if one of them is neither a string nor null."""
-    room = _room(starts, ends)
-    size = _pack_json(content, starts, ends, is_binary, room)
-    return None if size < 0 else Packed(room.bytes[:size], room.offsets, room.valid, is_binary)
+    room = _room(starts, ends, is_binary)
+    size = _pack_json(content, starts, ends, room)
+    return None if size < 0 else room._replace(bytes=room.bytes[:size])
 
 
-def _room(starts: Offsets, ends: Offsets) -> Room:
+def _room(starts: Offsets, ends: Offsets, is_binary: bool) -> Packed:  # noqa: FBT001
     # No value grows. The bytes of one batch are few MiB.
-    size = int((ends - starts).sum())
-    return Room(np.empty(size, np.uint8), np.zeros(len(starts) + 1, np.int32), np.ones(len(starts), np.bool_))
+    offsets, valid = np.zeros(len(starts) + 1, np.int32), np.ones(len(starts), np.bool_)
+    return Packed(np.empty(int((ends - starts).sum()), np.uint8), offsets, valid, is_binary)
 
 
 @compiled
-def _pack_csv(content: Bytes, starts: Offsets, ends: Offsets, quote: int, is_base64: bool, room: Room) -> int:  # noqa: FBT001 - Numba takes no keywords
+def _pack_csv(content: Bytes, starts: Offsets, ends: Offsets, quote: int, room: Packed) -> int:
     at = 0
     for number in range(len(starts)):
         start, end = starts[number], ends[number]
         if content[start] == quote:
-            if is_base64:
+            if room.is_binary:
                 at = _decode(content, start + 1, end - 1, room.bytes, at)
             else:
                 at = _undouble(content, start + 1, end - 1, quote, room.bytes, at)
@@ -95,7 +83,7 @@ def _decode(content: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
 
 
 @compiled
-def _pack_json(content: Bytes, starts: Offsets, ends: Offsets, is_binary: bool, room: Room) -> int:  # noqa: FBT001 - Numba takes no keywords
+def _pack_json(content: Bytes, starts: Offsets, ends: Offsets, room: Packed) -> int:
     at = 0
     for number in range(len(starts)):
         start, end = starts[number], ends[number] - 1
@@ -104,13 +92,13 @@ def _pack_json(content: Bytes, starts: Offsets, ends: Offsets, is_binary: bool, 
         elif content[start] != QUOTE:
             return -1
         else:
-            at = _unescape(content, start + 1, end, is_binary, room.bytes, at)
+            at = _unescape(content, start + 1, end, room.is_binary, room.bytes, at)
         room.offsets[number + 1] = at
     return at
 
 
 @inlined
-def _unescape(content: Bytes, start: int, end: int, is_binary: bool, out: Bytes, at: int) -> int:  # noqa: FBT001 - as above
+def _unescape(content: Bytes, start: int, end: int, is_binary: bool, out: Bytes, at: int) -> int:  # noqa: FBT001 - Numba takes no keywords
     """Write a string's characters: as UTF-8, or the byte that each code point up to U+00FF is; return where they end."""
     while start < end:
         if content[start] < 128 and content[start] != ESCAPE:  # noqa: PLR2004 - ASCII

@@ -54,21 +54,15 @@ def encoded(rows: Sequence[Row], encoding: Encoding) -> tuple[Decoder, bytes]:
 
 
 @dataclass(frozen=True)
-class OneByOne:
+class OneByOne(Decoder):
     """A decoder that gives no batches."""
 
     decoder: Decoder
 
-    def changes(self, file: FileRead) -> Iterator[RowChange]:
+    def scan(self, file: FileRead, *, many: bool) -> Iterator[RowChange]:
         """One row after another."""
+        del many
         return self.decoder.rows(file)
-
-    def rows(self, file: FileRead) -> Iterator[RowChange]:
-        """The same."""
-        return self.decoder.rows(file)
-
-    def together(self, *_: object) -> None:
-        """Each file by itself."""
 
 
 def file(version: VersionPlan, content: bytes) -> FileRead:
