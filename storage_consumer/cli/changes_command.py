@@ -20,10 +20,8 @@ from storage_consumer.feed import render_sql
 from storage_consumer.feed.keys import OfKey, Whole, key_values
 from storage_consumer.feed.reading import Feed, Wanted
 from storage_consumer.feed.records import Event
-from storage_consumer.feed.render_debezium import debezium_envelopes
-from storage_consumer.feed.render_flat import flat_messages
-from storage_consumer.feed.render_json import json_lines
-from storage_consumer.feed.undoing import undone
+from storage_consumer.feed.render_sql import undone
+from storage_consumer.feed.rendering import debezium_envelopes, flat_messages, json_lines
 from storage_consumer.feed.window import Contents, refuse_none
 from storage_consumer.operating.session import Session
 from storage_consumer.plan.table_words import parsed

@@ -21,17 +21,23 @@ from storage_consumer.decode.export_files import ExportDecoder
 from storage_consumer.decode.values import grammar, holds_bytes
 from storage_consumer.errors import ExportRefused, ExportUnfinished, UndecodableRow
 from storage_consumer.exports.create_table import is_temporary, read_create_table
-from storage_consumer.exports.data_files import (
+from storage_consumer.exports.names import (
     AGAIN,
+    METADATA,
+    UNFINISHED,
     DataFiles,
+    ExportFile,
+    Kind,
     Numbered,
     gaps_note,
     head_of,
     is_mydumpers,
+    read_metadata,
+    read_name,
     refuse_numbers,
     refuse_other_runs,
+    statements,
 )
-from storage_consumer.exports.names import METADATA, UNFINISHED, ExportFile, Kind, read_metadata, read_name, statements
 from storage_consumer.model import (
     CommitRange,
     DdlKind,

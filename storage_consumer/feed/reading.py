@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
@@ -10,12 +11,40 @@ from storage_consumer.config.settings import Upstream
 from storage_consumer.decode import decoder_for
 from storage_consumer.errors import ConfigError, FilesMissing, StorageUnavailable
 from storage_consumer.feed.ordered import Ordered
-from storage_consumer.feed.patience import Patience
 from storage_consumer.feed.records import Change, Event
 from storage_consumer.feed.window import Contents, Window
 from storage_consumer.model import TableName
 from storage_consumer.sql.tokens import qualified
 from storage_consumer.storage.base import Storage
+
+
+class Patience:
+    """How long something has been missing."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        """Wait for so many seconds each time that something is missing."""
+        self.seconds = seconds
+        self._clock = clock
+        self._since: float | None = None
+
+    @property
+    def is_tried(self) -> bool:
+        """Whether something is missing now."""
+        return self._since is not None
+
+    def bear(self, fault: FilesMissing | StorageUnavailable, pause: float = 0.0) -> None:
+        """Return if there is time left to wait, after a pause in seconds; else raise what is missing."""
+        now = self._clock.monotonic()
+        self._since = now if self._since is None else self._since
+        if now - self._since >= self.seconds:
+            raise fault
+        if pause:
+            self._clock.wait(threading.Event(), pause)
+
+    def end(self) -> None:
+        """Note that nothing is missing now."""
+        self._since = None
+
 
 Wanted = Callable[[Change], bool]
 

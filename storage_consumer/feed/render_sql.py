@@ -1,8 +1,8 @@
-"""Changes as SQL: what happened, or what takes it back."""
+"""Changes as SQL: what happened, or what takes it back; or why nothing would that means what it says."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from storage_consumer.apply.statements import TEXTS, json_equals, literal, same
 from storage_consumer.config.settings import Protocol
@@ -10,13 +10,16 @@ from storage_consumer.decode.decoder import Values
 from storage_consumer.decode.time_zone import offset_at
 from storage_consumer.decode.values import wire_kind
 from storage_consumer.errors import NotReplicable
+from storage_consumer.feed.alterations import Alteration, alterations
 from storage_consumer.feed.records import Change, Event, Statement, Structure
-from storage_consumer.feed.values import reader
+from storage_consumer.feed.rendering import reader
+from storage_consumer.feed.window import Window
 from storage_consumer.job.spec import WireColumn
 from storage_consumer.kernels.arrays import INSERT, PARTIAL_DELETE, UPDATE
-from storage_consumer.model import TableColumn, physical_ms
+from storage_consumer.model import DdlKind, TableColumn, TableDefinition, TableName, physical_ms
+from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import qualified, quote
-from storage_consumer.telemetry import tso_time
+from storage_consumer.telemetry import lines_escaped, tso_time
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\0": "\\0", "\n": "\\n", "\r": "\\r", "\x1a": "\\Z"})
 _MOMENTS = frozenset(("DATETIME", "TIMESTAMP"))
@@ -183,3 +186,76 @@ def _escaped(text: str) -> str:
 
 def _where(ts: int) -> str:
     return f"{ts} {tso_time(ts)}"
+
+
+_OF_VIEWS = frozenset((DdlKind.CREATE_VIEW, DdlKind.DROP_VIEW))
+"""Statements on what has no rows of its own."""
+
+
+def undone(window: Window, events: Iterable[Event], known: Sequence[TableDefinition], protocol: Protocol) -> list[str]:
+    """Return the lines that take the events of a window back, the last one first; of a statement that changes nothing for them, a comment.
+
+    `known`: all definitions, in running order. Raises `NotReplicable`, which names the event, where that is impossible: for a DDL statement
+    of the window, or one after it that touches a table with changes, after which rows may be others; and for changes whose old values the
+    files lack.
+    """
+    comments = dict[str, str]()
+    for statement in window.statements:
+        name, alteration = _judged(statement.definition, window.low, known)
+        if alteration.harm:
+            raise NotReplicable(_within(alteration, name))
+        comments[statement.definition.path] = _comment(_harmless(alteration, name))
+    touched = set[TableName]()
+    lines = list[str]()
+    for event in events:
+        if isinstance(event, Statement):
+            lines.append(comments[event.definition.path])
+        else:
+            touched.add(event.structure.table.folded())
+            lines.append(taken_back(event, protocol))
+    since = [_comment(text) for name in sorted(touched) for text in _since(name, window, known)]
+    return [*since, *reversed(lines)]
+
+
+def _comment(text: str) -> str:
+    # A name may hold a line break, behind which the server would read on.
+    return f"-- {lines_escaped(text)}"
+
+
+def _judged(definition: TableDefinition, low: int, known: Sequence[TableDefinition]) -> tuple[TableName, Alteration]:
+    """Return what a statement of the window did, and to which table, by its name before; or database."""
+    ddl = parsed(definition)
+    name = ddl.subject if ddl.rename is None else ddl.rename.old
+    if definition.ddl_type in _OF_VIEWS or (not name.table and ddl.head[:1] == ("ALTER",)):
+        return name, Alteration(definition, "")
+    if not name.table:
+        return name, Alteration(definition, "made or dropped the database")
+    return name, next(each for each in alterations(name, low, known) if each.definition is definition)
+
+
+def _since(name: TableName, window: Window, known: Sequence[TableDefinition]) -> Iterable[str]:
+    """Yield what is said of harmless statements on a table behind the window. Raises `NotReplicable` for others."""
+    for alteration in alterations(name, window.low, known):
+        if alteration.harm:
+            raise NotReplicable(_behind(alteration, name))
+        if alteration.definition.version > window.high:
+            yield _harmless(alteration, name)
+
+
+def _within(alteration: Alteration, name: TableName) -> str:
+    version = alteration.definition.version
+    return (
+        f"{name}: the statement {alteration.shown} {alteration.harm}. It cannot be taken back, nor what was before "
+        f"it: begin after it, with --from {version + 1}"
+    )
+
+
+def _behind(alteration: Alteration, name: TableName) -> str:
+    return (
+        f"{name}: {alteration.shown} {alteration.harm}. It came after changes that are to be taken back, so statements on these rows would "
+        "mean something else. Print the window with --format json, which has what each row was, and write the statements for the table as it is now"
+    )
+
+
+def _harmless(alteration: Alteration, name: TableName) -> str:
+    return f"{name}: {alteration.shown} stays; it changes nothing for these statements"

@@ -26,7 +26,7 @@ from pyspark import SparkContext
 
 from storage_consumer.errors import StorageConsumerError
 from storage_consumer.order.changes import Place
-from storage_consumer.spark.concurrency import is_one_process
+from storage_consumer.spark.session import is_one_process
 
 FOLDER = "blocks-"
 """Prefix of the names of folders that hold a job's blocks."""

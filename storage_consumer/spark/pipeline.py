@@ -35,10 +35,8 @@ from storage_consumer.job.spec import FileReport, JobFile, JobSpec, WriteReport,
 from storage_consumer.order.changes import Place
 from storage_consumer.pipeline import file_blocks, read_files, write_bucket
 from storage_consumer.spark.blocks import between_halves, received, sent
-from storage_consumer.spark.concurrency import is_one_process, let_end, turns
-from storage_consumer.spark.errors import meaning_of
-from storage_consumer.spark.executors import at_executor, opened, see_packages, ship, travelling
-from storage_consumer.spark.session import answers, close_session, open_session
+from storage_consumer.spark.executors import at_executor, meaning_of, opened, see_packages, ship, travelling
+from storage_consumer.spark.session import answers, close_session, is_one_process, let_end, open_session, turns
 from storage_consumer.summary import Progress
 from storage_consumer.telemetry import Log
 

@@ -12,9 +12,12 @@ import pwd
 import re
 import shlex
 import sys
+import tempfile
 import threading
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +29,123 @@ from pyspark.sql import SparkSession
 from pyspark.sql.context import SQLContext
 
 from storage_consumer.config.code_cache import VARIABLE, mistrust, place_of_code
-from storage_consumer.config.own_folder import LONGEST, own_folder, remove_noted
+from storage_consumer.config.own_folder import LONGEST, noted, own_folder, remove_later, remove_noted
 from storage_consumer.config.settings import Tuning
 from storage_consumer.errors import ConfigError, SparkUnavailable
-from storage_consumer.spark.concurrency import one_process
-from storage_consumer.spark.folders import configured_places, let_jvm_remove, own_places
 from storage_consumer.spark.surroundings import java_program
 from storage_consumer.telemetry import Log
+
+_PATIENCE = 10.0
+"""Seconds to wait for cancelled tasks; Spark itself ends their processes after two."""
+_LOOK_UP = 0.1
+
+
+def turns(context: SparkContext, partitions: int, worker_count: int) -> list[range]:
+    """Return the partitions that may be written side by side, one range per turn.
+
+    A single process with at most `worker_count` cores cannot run more tasks than that. A cluster may have any number of
+    cores, and get more in the middle of a job. If Spark copies slow tasks (speculation), every task of a turn may have
+    one copy; it copies no task that is alone.
+    """
+    if is_one_process(context) and context.defaultParallelism <= worker_count:
+        return [range(partitions)]
+    # A copy writes as its original does, and needs a connection of its own.
+    copies = context.getConf().get("spark.speculation", "false") == "true"
+    most = max(1, worker_count // 2) if copies else worker_count
+    return spread(partitions, most)
+
+
+def spread(partitions: int, most: int) -> list[range]:
+    """Return the partitions in as few turns as possible of at most `most` each, all of about the same size."""
+    count = -(-partitions // most)
+    edges = [partitions * turn // count for turn in range(count + 1)]
+    return [range(low, high) for low, high in pairwise(edges)]
+
+
+def is_one_process(context: SparkContext) -> bool:
+    """Return whether tasks run in the driver's own JVM."""
+    return one_process(context.master or "")
+
+
+def one_process(master: str) -> bool:
+    """Return whether tasks run in the driver's own JVM with this Spark master."""
+    return master == "local" or master.startswith("local[")
+
+
+def let_end(context: SparkContext) -> None:
+    """Wait until no task runs, so that tasks of a failed job do not write alongside those of the next one; give up after `_PATIENCE`."""
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline and _running(context):
+        time.sleep(_LOOK_UP)
+
+
+def _running(context: SparkContext) -> int:
+    """Return the number of tasks that are running on all executors."""
+    executors = context._jsc.sc().statusTracker().getExecutorInfos()  # noqa: SLF001 - PySpark has no such query
+    return sum(executor.numRunningTasks() for executor in executors)
+
+
+_LOCAL_DIRS = "SPARK_LOCAL_DIRS"
+
+
+def own_places(environ: Mapping[str, str], known: Collection[str], settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that make a JVM keep its files in a folder of this process, which is created here.
+
+    `known`: settings that the operator gives; those of the environment take precedence, see `configured_places`.
+    `settings`: ours.
+    """
+    # The operator has chosen the folder: there is none to create here.
+    if environ.get(_LOCAL_DIRS) or "spark.local.dir" in known:
+        return {}
+    try:
+        folder = _made(tempfile.gettempdir())
+    # Spark itself then says what is wrong with the system's folder.
+    except OSError:
+        return {}
+    options = "spark.driver.extraJavaOptions"
+    return {
+        "spark.local.dir": folder,
+        # Java has temporary files as well, outside of Spark's folder.
+        options: f"{settings[options]} {shlex.quote(f'-Djava.io.tmpdir={folder}')}",
+    }
+
+
+@contextmanager
+def configured_places() -> Iterator[None]:
+    """Give a JVM that starts in this context its own folders, within those that the operator names in the environment."""
+    configured = os.environ.get(_LOCAL_DIRS, "")
+    if not configured:
+        yield
+        return
+    # The environment outranks every setting, so here it has to name the new folders while the JVM starts.
+    os.environ[_LOCAL_DIRS] = ",".join(_made_in(root) for root in configured.split(","))
+    try:
+        yield
+    finally:
+        os.environ[_LOCAL_DIRS] = configured
+
+
+def let_jvm_remove() -> None:
+    """Make the JVM remove its folders when it ends, also after this process was killed."""
+    jvm: Any = SparkContext._jvm  # noqa: SLF001 - PySpark has no such call
+    with suppress(Py4JError, TypeError):  # this is not part of Spark's documented interface
+        for folder in noted():
+            jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(str(folder)))
+
+
+def _made_in(root: str) -> str:
+    """Return a new folder within `root`; `root` itself if none can be created, which Spark then reports."""
+    with suppress(OSError):
+        return _made(root)
+    return root
+
+
+def _made(root: str) -> str:
+    folder = tempfile.mkdtemp(prefix="spark-", dir=root)
+    # Noted at once, so that a start after kill -9 finds it.
+    remove_later(Path(folder))
+    return folder
+
 
 _log = Log("spark")
 _EVERYWHERE = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "WARN"}

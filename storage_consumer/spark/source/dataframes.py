@@ -1,28 +1,418 @@
-"""The functions of `storage_consumer.spark`: changes without repeats, last states, and tables as of a commit-ts."""
+"""The functions of `storage_consumer.spark`: changes without repeats, last states, and tables as of a commit-ts.
+
+A table as of a commit-ts is made of files whose rows become rows of its last structure.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Window as Over
 from pyspark.sql import functions as F  # noqa: N812 - as all who use Spark call it
 
-from storage_consumer.errors import ConfigError
+from storage_consumer.config.load import Loaded
+from storage_consumer.config.settings import Upstream
+from storage_consumer.config.table_filter import leaving_out
+from storage_consumer.decode.decoder import row_layout
+from storage_consumer.errors import ConfigError, NotReplicable
+from storage_consumer.exports.create_table import read_create_table
+from storage_consumer.feed.alterations import Origin, TableHistory, history_at, origins
+from storage_consumer.feed.ordered import Ordered
+from storage_consumer.feed.reading import Feed, ordered_in
+from storage_consumer.feed.records import Structure
+from storage_consumer.feed.window import FeedFile, Window, structure_under
+from storage_consumer.frames.pieces import META, Asked, Piece, array_of, arrow_type, digits_of, pieces
 from storage_consumer.instants import Instant, tso_of_instant
+from storage_consumer.log_lines import tso_time
+from storage_consumer.model import (
+    CommitRange,
+    DataFile,
+    DdlKind,
+    StoredObject,
+    TableColumn,
+    TableDefinition,
+    TableName,
+    TableVersion,
+    folded_name,
+)
+from storage_consumer.operating.opened_export import opened_export
+from storage_consumer.plan.copy_proof import gap_proof
+from storage_consumer.plan.steps import key_of
 from storage_consumer.spark.executors import ship
-from storage_consumer.spark.source import as_of
-from storage_consumer.spark.source.opening import open_feed, told
-from storage_consumer.spark.source.options import source_options
-from storage_consumer.spark.source.repeats import null_key, without_repeats
+from storage_consumer.spark.source.opening import (
+    COLUMNS,
+    CORES,
+    KEYS,
+    PARTITION_BYTES,
+    RESERVED,
+    SEQUENCE,
+    at_worker,
+    held_for_bucket,
+    open_feed,
+    sequence,
+    source_options,
+    spark_schema,
+    told,
+)
+from storage_consumer.spark.source.reading import null_key, packed, without_repeats
 from storage_consumer.spark.source.ticdc import MOVED, TicdcDataSource
-from storage_consumer.spark.source.types import COLUMNS, KEYS, spark_schema
+from storage_consumer.sql.parse import parsed
+from storage_consumer.tso import may_have_expired
+
+_EVERYTHING = CommitRange(low=-1, high=(1 << 63) - 1)
+_UNSHOWN = pa.field("_ticdc unshown", pa.string())
+"""What tells rows without a primary key apart beside the values that are shown: those of columns that were dropped, and dates that no calendar has."""
+_FILE_ROWS = 32
+"""Bits of the number of a row in a file of an export."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one task reads: files of one origin, and how their rows become rows of the table."""
+
+    upstream: Upstream
+    """Where the files are, and how they are written. It holds no secret."""
+    commit_range: CommitRange
+    files: tuple[FeedFile, ...]
+    mapped: Mapping[int, Mapping[str, Origin]]
+    """By version of a file's structure: the origin of each column, by folded name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableAt:
+    """A table as of a commit-ts, before a row of it is read."""
+
+    name: TableName
+    columns: tuple[TableColumn, ...]
+    """Those that are wanted, of its last structure."""
+    key: tuple[str, ...]
+    """Names of its primary key's columns."""
+    parts: tuple[Part, ...]
+    asked: tuple[str, ...]
+    """Names of the columns that are wanted: of a table without a primary key all are read, since only all tell its rows apart."""
+    refuse_dates: bool = False
+    """Whether a date that no calendar has is an error."""
+    held: tuple[str, ...]
+    """Names of the secrets that the driver has for the bucket."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of what is read: the table's own, what else tells its rows apart, then those of a feed."""
+        return pa.schema([*self.fields, *([] if self.key else [_UNSHOWN]), *META, SEQUENCE])
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        """The table's own columns."""
+        return tuple(pa.field(column.name, arrow_type(column)) for column in self.columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Base:
+    """The rows that a table had at a snapshot."""
+
+    snapshot: int
+    origin: Upstream
+    definition: TableDefinition
+    files: tuple[StoredObject, ...]
+
+    @property
+    def shown(self) -> TableDefinition:
+        """What the export's file says of the table, generated columns included."""
+        columns = read_create_table(self.definition.query).columns
+        return replace(self.definition, version=TableVersion(self.snapshot), columns=columns)
+
+
+def find(feed: Feed, loaded: Loaded, name: TableName, high: int | None, base: str, columns: Sequence[str]) -> TableAt:
+    """Return what a table is made of, as of a commit-ts (inclusive; None: the bucket's checkpoint). `base`: URI of an export, or empty.
+
+    Raises `ConfigError`, `NotReplicable` where the files do not show the table, and what `Feed.window` does.
+    """
+    feed.contents.look()
+    checkpoint = feed.contents.checkpoint
+    if high is not None and high > checkpoint:
+        raise ConfigError(f"the bucket is complete up to its checkpoint {checkpoint} only: ask for less, or later")
+    high = checkpoint if high is None else high
+    history = history_at(name, high, feed.contents.definitions)
+    below = _base(base, history, loaded, name) if base else None
+    if below is not None and below.snapshot > high:
+        raise ConfigError(f"the export is of {below.snapshot}, which is after {high}: take an earlier one")
+    low = _begin(history, below, name)
+    if below is not None and history.begin is not None and history.begin >= below.snapshot:
+        # Nothing of what the export has is left.
+        below = None
+    if history.broken_at > low:
+        raise NotReplicable(f"{name}: {history.broken}. Give a later export as base, or ask for before that statement")
+    upstream = loaded.config.upstream
+    _refuse_left_out(history, name, upstream)
+    around = feed.of_tables(history.names)
+    around.contents.base = below.shown if below else None
+    window = around.window(low, max(low, high))
+    _refuse_expired(window, checkpoint, name, upstream)
+    last = around.contents.structure_of(replace(history.last, ddl_type=0, query=""))
+    _refuse_updates(last, upstream)
+    wanted = _wanted(last, columns, below, upstream)
+    every = wanted if last.key else _wanted(last, _telling(last, columns, below), below, upstream)
+    _refuse_reserved(last, every)
+    rows = _Rows(history=history, key=last.key_names, columns=every, last=last.columns)
+    return TableAt(
+        name=last.table,
+        columns=rows.columns,
+        key=rows.key,
+        asked=tuple(column.name for column in wanted),
+        parts=(*rows.of_bucket(window, upstream), *(rows.of_base(below) if below else ())),
+        held=held_for_bucket(loaded),
+    )
+
+
+def _base(uri: str, history: TableHistory, loaded: Loaded, name: TableName) -> _Base:
+    upstream = loaded.config.upstream
+    try:
+        copy, _ = opened_export(uri, upstream, loaded.secrets)
+    except ConfigError as fault:
+        raise type(fault)(str(fault).replace("--dump ", "base ")) from None
+    if missing := gap_proof(copy.snapshot, loaded.config.loading.start_ts, 0):
+        raise ConfigError(f"base: {missing}")
+    then = history.name_at(copy.snapshot)
+    table = copy.tables.get(key_of(then))
+    if table is None or table.definition.ddl_type == DdlKind.CREATE_VIEW:
+        # What begins later is none of the export's.
+        if history.begin is not None and history.begin >= copy.snapshot:
+            return _Base(snapshot=copy.snapshot, origin=copy.origin, definition=history.last, files=())
+        raise ConfigError(f"base: the export has no table {then}, which {name} was at its snapshot {copy.snapshot}")
+    return _Base(snapshot=copy.snapshot, origin=copy.origin, definition=table.definition, files=table.parts)
+
+
+def _begin(history: TableHistory, below: _Base | None, name: TableName) -> int:
+    """Return the commit-ts after which the table's rows are in the bucket."""
+    if below is not None:
+        return max(below.snapshot, history.begin or 0)
+    if history.begin is None:
+        raise NotReplicable(
+            f"{name}: {history.broken}. Give a later export as base"
+            if history.broken
+            else f"{name}: the bucket does not show where the table began, so it has changes of rows that are not in it: give an export of Dumpling or "
+            "mydumper as base"
+        )
+    return history.begin
+
+
+def _refuse_left_out(history: TableHistory, name: TableName, upstream: Upstream) -> None:
+    """Raise `NotReplicable` where the changefeed's filter leaves out changes of the table."""
+    named = ((each.schema, each.table) for each in (*history.names, name))
+    found = (leaving_out(upstream.left_out, each, case=upstream.case_sensitive) for each in named)
+    if what := next(filter(None, found), ""):
+        raise NotReplicable(
+            f"{name}: TiCDC leaves out changes of this table by {what}, so its files do not show which rows it has. If the changefeed never had this "
+            "filter, take it out of config; if not, read the table from a changefeed without it"
+        )
+
+
+def _refuse_expired(window: Window, checkpoint: int, name: TableName, upstream: Upstream) -> None:
+    """Raise `NotReplicable` where TiCDC may have deleted files of a window: it deletes whole days, and nothing shows which there were."""
+    days, dates = upstream.file_expiration_days, [each.file.date for each in window.files]
+    has_days = not dates or any(len(date) == len("2026-01-01") for date in dates)
+    if has_days and may_have_expired(window.low, checkpoint, days):
+        raise NotReplicable(
+            f"{name}: its rows are made of all changes since {tso_time(window.low)}, and TiCDC deletes files with file-expiration-days = {days}, so some "
+            "of these may be gone: give a later export as base"
+        )
+
+
+def _refuse_updates(last: Structure, upstream: Upstream) -> None:
+    """Raise `NotReplicable` where an update does not show which row it changed."""
+    if not last.key and upstream.protocol == "csv" and not upstream.csv.output_old_value:
+        raise NotReplicable(
+            f"{last.table}: the table has no primary key, and its CSV files no old values, without which an update does not show its row: turn on "
+            "output-old-value under [sink.csv] in the changefeed"
+        )
+
+
+def _refuse_reserved(last: Structure, columns: Sequence[TableColumn]) -> None:
+    """Raise `ConfigError` for a column that is read and has the name of one that is added."""
+    found = next((column.name for column in columns if folded_name(column.name) in RESERVED), None)
+    if found is not None:
+        remedy = (
+            "leave it out with columns"
+            if last.key
+            else "without a primary key all columns are needed to tell rows apart, so rename it at the source"
+        )
+        raise ConfigError(
+            f"{last.table} has a column {found}, which is also the name of a column that is added while it is read: {remedy}"
+        )
+
+
+def _telling(last: Structure, columns: Sequence[str], below: _Base | None) -> Sequence[str]:
+    """Return the columns that tell rows without a primary key apart, and those asked for; none: all. Generated ones follow from others."""
+    if below is None or not columns:
+        return ()
+    return [*columns, *(each.name for place, each in enumerate(last.columns) if place not in last.generated)]
+
+
+def _wanted(last: Structure, names: Sequence[str], below: _Base | None, upstream: Upstream) -> tuple[TableColumn, ...]:
+    """Return the columns that are asked for, and the primary key's."""
+    columns = last.columns
+    by_name = {folded_name(column.name): place for place, column in enumerate(columns)}
+    for name in names:
+        if folded_name(name) not in by_name:
+            raise ConfigError(f"columns: the table has no column {name}; it has: {', '.join(by_name)}")
+    places = {by_name[folded_name(name)] for name in names} | set(last.key) if names else set(range(len(columns)))
+    lists = [columns[place] for place in places if columns[place].type in ("ENUM", "SET")]
+    # CSV and exports have them by name, canal-json may have numbers.
+    if upstream.protocol != "csv" and not all(column.elements for column in lists):
+        raise NotReplicable(
+            f"{last.table}: nothing in the bucket shows the members of its ENUM and SET columns, which rows may have as numbers: leave these columns "
+            "out with columns"
+        )
+    lacking = [columns[place].name for place in sorted(last.generated & places)]
+    if below is not None and lacking:
+        raise NotReplicable(
+            f"{last.table}: exports do not have the values of generated columns ({', '.join(lacking)}): leave them out with columns"
+        )
+    return tuple(columns[place] for place in sorted(places))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """How rows of all structures become rows of the last one."""
+
+    history: TableHistory
+    key: tuple[str, ...]
+    columns: tuple[TableColumn, ...]
+    """Those that are wanted."""
+    last: tuple[TableColumn, ...]
+    """All of the last structure."""
+
+    def of_bucket(self, window: Window, upstream: Upstream) -> Iterator[Part]:
+        """Yield the parts of a window."""
+        own = {
+            (int(step.version), name.folded()): step
+            for step in self.history.steps
+            for name in (parsed(step).subject, step.name)
+        }
+        mapped: dict[int, Mapping[str, Origin]] = {}
+        files = []
+        for work in window.files:
+            step = own.get((work.structure.version, work.structure.table.folded()))
+            if step is None and work.structure.version > window.high:
+                # TiCDC noted the structure later than the rows.
+                mapped[work.structure.version] = self._mapped_later(work.structure, window.high)
+                files.append(work)
+            # Without a step they are of a table that had one of the names before.
+            elif step is not None and not self._is_over(step.version, window.low):
+                mapped[work.structure.version] = self._mapped(work.structure, step.version)
+                files.append(work)
+        commit_range = CommitRange(low=window.low, high=window.high)
+        for some in packed(files, PARTITION_BYTES, CORES):
+            yield Part(upstream=upstream, commit_range=commit_range, files=tuple(some), mapped=mapped)
+
+    def _mapped_later(self, structure: Structure, high: int) -> Mapping[str, Origin]:
+        """Return where the columns come from in rows of a later version. Raises `NotReplicable` unless that has the last structure too."""
+        shown = (
+            [(folded_name(each.name), each.type) for each in columns] for columns in (structure.columns, self.last)
+        )
+        if next(shown) != next(shown):
+            raise NotReplicable(
+                f"{structure.table}: rows up to {high} may lie in the directory of table version {structure.version}, whose structure may be a later "
+                f"one: ask for {structure.version} or later"
+            )
+        return self._mapped(structure, structure.version)
+
+    def _is_over(self, version: int, low: int) -> bool:
+        """Return whether the rows of a version all have commit-ts up to `low`: they end where the next version begins."""
+        later = self.history.after(version)
+        return bool(later) and later[0].version <= low
+
+    def of_base(self, below: _Base) -> Iterator[Part]:
+        """Yield the parts of an export."""
+        layout = row_layout(below.definition, frozenset(), below.origin)
+        structure = structure_under(layout, below.origin.time_zone, frozenset(), 0)
+        mapped = {0: self._mapped(structure, below.snapshot)}
+        files = [_exported(structure, stored, number) for number, stored in enumerate(below.files, 1)]
+        for some in packed(files, PARTITION_BYTES, CORES):
+            yield Part(upstream=below.origin, commit_range=_EVERYTHING, files=tuple(some), mapped=mapped)
+
+    def _mapped(self, structure: Structure, version: int) -> Mapping[str, Origin]:
+        """Return where the columns come from in rows of a structure. Raises `NotReplicable` if the key was another one."""
+        steps, names = self.history.after(version), [folded_name(column.name) for column in self.columns]
+        found = origins(structure.columns, steps, names)
+        if lacking := [name for name in names if name not in found]:
+            raise NotReplicable(
+                f"{structure.table}: rows of table version {version} have no values of {', '.join(lacking)}, and no statement shows with which ones it was "
+                "added: leave it out with columns, or give a later export as base"
+            )
+        former = {folded_name(name) for name in structure.key_names}
+        if {found[folded_name(name)].name for name in self.key} != former:
+            raise NotReplicable(
+                f"{structure.table}: the primary key was another one at table version {version}, so rows from before and after that cannot be "
+                "told apart: give a later export as base"
+            )
+        return found
+
+
+def _exported(structure: Structure, stored: StoredObject, number: int) -> FeedFile:
+    file = DataFile(
+        stored=stored,
+        table_dir="",
+        version=TableVersion(0),
+        partition=None,
+        date="",
+        dispatcher="",
+        number=number,
+        width=0,
+    )
+    return FeedFile(file=file, structure=structure, floor=-1, newest=False, exact=True)
+
+
+def read_part(found: TableAt, part: Part) -> Iterator[pa.RecordBatch]:
+    """Yield the changes of a part, with the columns of the table as it is in the end: the work of a Python worker."""
+    window = Window(low=part.commit_range.low, high=part.commit_range.high, files=part.files, statements=())
+    with told(), at_worker(part.upstream, found.held) as storage:
+        ordered = ordered_in(window, storage, part.upstream)
+        for work in part.files:
+            yield from _rows(ordered, work, part, found)
+
+
+def _rows(ordered: Ordered, work: FeedFile, part: Part, found: TableAt) -> Iterator[pa.RecordBatch]:
+    protocol = part.upstream.protocol
+    mapped = part.mapped[work.structure.version]
+    read = [pa.field(mapped[folded_name(field.name)].name or "", field.type) for field in found.fields]
+    asked = Asked(own=tuple(read), protocol=protocol, refuse_dates=found.refuse_dates, rescue=not found.key)
+    commit_range = CommitRange(low=max(part.commit_range.low, work.floor), high=part.commit_range.high)
+    for each in pieces(ordered, work, commit_range, asked):
+        # The rows of an export have their number as commit-ts: none of another file is a repeat of them.
+        piece = replace(each, ts=each.ts + np.uint64(work.file.number << _FILE_ROWS)) if work.exact else each
+        arrays = piece.arrays(asked.own)
+        own, meta = arrays[: len(read)], arrays[len(read) :]
+        for place, column in enumerate(found.columns):
+            own[place] = _converted(column, mapped[folded_name(column.name)], piece, own[place])
+        unshown = [] if found.key else [piece.unshown()]
+        columns = [*own, *unshown, *meta, sequence(meta, piece.operations)]
+        yield pa.RecordBatch.from_arrays(columns, schema=found.schema)
+
+
+def _converted(column: TableColumn, origin: Origin, piece: Piece, values: pa.Array) -> pa.Array:
+    """Return a column's values as its last structure has them. `values`: as the file has them, but of the right type."""
+    is_text = column.type == "DECIMAL" and arrow_type(column) == pa.string()
+    if origin.name is None:
+        if origin.default is None:
+            return values
+        one = array_of(column, [origin.default], "csv")
+        one = digits_of(column, one) if is_text else one
+        return one.take(pa.array(np.zeros(len(piece.ts), np.int64)))
+    former = next(each for each in piece.work.structure.columns if folded_name(each.name) == origin.name)
+    # Texts of another scale are not equal, and Arrow writes small numbers with an exponent.
+    is_other = (former.precision, former.scale) != (column.precision, column.scale)
+    return digits_of(column, piece.columns[origin.name]) if is_text and is_other else values
+
 
 CHECKPOINT = "checkpoint"
 _PLACE, _KIND, _UPDATED, _COUNT, _FIRST = (f"_ticdc {word}" for word in ("place", "kind", "updated", "count", "first"))
@@ -62,9 +452,9 @@ def changes(feed: DataFrame, keys: Sequence[str] | None = None) -> DataFrame:
         return without_repeats(feed, found)
     _require(feed, names)
     change = F.col("_change_type")
-    row = Window.partitionBy(*map(_column, names), "_commit_version")
+    row = Over.partitionBy(*map(_column, names), "_commit_version")
     is_update = change.startswith("update")
-    once = Window.partitionBy(*map(_column, names), "_commit_version", _KIND).orderBy("_sequence")
+    once = Over.partitionBy(*map(_column, names), "_commit_version", _KIND).orderBy("_sequence")
     # After a restart TiCDC may write an update as a delete and an insert: where any delivery has the update, these are repeats of it.
     return (
         feed.where(_is_whole(names))
@@ -98,7 +488,7 @@ def latest(feed: DataFrame, keys: Sequence[str] | None = None) -> DataFrame:
             f"begin the feed with startingVersion = {found[-1][0]}, or see table_at()"
         )
     _require(feed, names)
-    newest = Window.partitionBy(*map(_column, names)).orderBy(F.col("_sequence").desc())
+    newest = Over.partitionBy(*map(_column, names)).orderBy(F.col("_sequence").desc())
     return (
         feed.where(F.col("_change_type") != "update_preimage")
         .where(_is_whole(names))
@@ -144,9 +534,9 @@ def table_at(  # noqa: PLR0913 - all but the first three have names
         assert asked.table is not None
         extra = {} if start_ts is None else {"start_ts": str(start_ts)}
         feed, loaded = open_feed(asked, extra)
-        found = as_of.find(feed, loaded, asked.table, _instant(version), base, columns)
+        found = find(feed, loaded, asked.table, _instant(version), base, columns)
         found = replace(found, refuse_dates=asked.refuse_dates)
-    frame = _read(spark, found)
+    frame = _changes_of(spark, found)
     own = [_column(name) for name in found.asked]
     if found.key:
         begun = _begun(frame, found.key, str(found.name))
@@ -160,8 +550,8 @@ def _begun(frame: DataFrame, key: Sequence[str], name: str) -> DataFrame:
 
     The order is the one by which `latest` goes on, so it takes no other shuffle or sort.
     """
-    newest = Window.partitionBy(*map(_column, key)).orderBy(F.col("_sequence").desc())
-    whole = newest.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    newest = Over.partitionBy(*map(_column, key)).orderBy(F.col("_sequence").desc())
+    whole = newest.rowsBetween(Over.unboundedPreceding, Over.unboundedFollowing)
     message = F.lit(
         f"{name}: changes of a row that nothing inserted: TiCDC deleted the files with the older ones (file-expiration-days), rows came into the "
         "source past TiCDC, or the base is not this table's: give an export as base, a later one if there is one"
@@ -184,14 +574,14 @@ def _counted(frame: DataFrame, own: list[Column], name: str) -> DataFrame:
     )
 
 
-def _read(spark: SparkSession, found: as_of.TableAt) -> DataFrame:
+def _changes_of(spark: SparkSession, found: TableAt) -> DataFrame:
     """Return the changes that a table is made of."""
     schema, parts = spark_schema(found.schema), found.parts
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from as_of.read_part(found, parts[number])
+                yield from read_part(found, parts[number])
 
     if not parts:
         return spark.createDataFrame([], schema)

@@ -1,35 +1,350 @@
 """Streams: one window of commit-ts after the other, each complete when it is given.
 
 An offset is a commit-ts, so a row is given exactly once however often its file is listed, grows or is written anew. Beside it the offset has
-what an earlier process found: the files that hold nothing beyond it.
+what an earlier process found: the files that hold nothing beyond it. Each file is looked through once, for the commit-ts that it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import json
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from storage_consumer.clock import SystemClock
 from storage_consumer.errors import ConfigError, FilesMissing, NotReplicable
-from storage_consumer.feed.patience import Patience
-from storage_consumer.feed.records import Statement
-from storage_consumer.feed.window import Window, landmarks
+from storage_consumer.feed.alterations import Move, moves
+from storage_consumer.feed.ordered import Span
+from storage_consumer.feed.reading import Feed, Patience
+from storage_consumer.feed.records import Statement, Structure
+from storage_consumer.feed.window import FeedFile, Window, landmarks, may_hold
+from storage_consumer.frames.pieces import arrow_type, holds
+from storage_consumer.model import DataFile, StoredObject, TableDefinition, folded_name, folder_of
 from storage_consumer.poll.same_feed import Before
-from storage_consumer.spark.source.ends import Ends
-from storage_consumer.spark.source.inventory import Inventory, limited
-from storage_consumer.spark.source.opening import Opened, open_feed, told
-from storage_consumer.spark.source.options import SourceOptions
-from storage_consumer.spark.source.partitions import FilesPartition, partitions_of
-from storage_consumer.spark.source.reading import read_partition
+from storage_consumer.spark.source.opening import Opened, SourceOptions, open_feed, own_fields, told
+from storage_consumer.spark.source.reading import FilesPartition, partitions_of, read_partition
+
+_AT_ONCE = 8
+"""Files that are looked through at once: most of the time of a small one goes into waiting for the store."""
+_LOOK = 0.5
+"""Seconds between two looks for a file that is missing."""
+_NOT_WHOLE = 1 << 64
+"""Last commit-ts of a file of which a part is still being written: beyond all others."""
+
+
+class _Seen(NamedTuple):
+    first: int
+    """Lowest commit-ts that still counted when the file was looked through; 0: none did."""
+    last: int
+
+
+class Inventory:
+    """The files of a bucket by the commit-ts of their rows."""
+
+    def __init__(self, feed: Feed, missing: Patience) -> None:
+        """Begin with nothing seen."""
+        self._feed = feed
+        self.missing = missing
+        """How long a file has been missing."""
+        self._seen: dict[StoredObject, _Seen] = {}
+        self._begun = False
+        self._is_same = False
+        # The files that were seen of each sequence, by number.
+        self._files: dict[str, dict[int, DataFile]] = {}
+        # The numbers of each sequence that an earlier process saw with rows that were not due, until all of them are there.
+        self._awaited: dict[str, Sequence[int]] = {}
+
+    @property
+    def checkpoint(self) -> int:
+        """The bucket's checkpoint at the last look."""
+        return self._feed.contents.checkpoint
+
+    def look(self, given: int = -1) -> int:
+        """See what is new in the bucket; return its checkpoint. `given`: see `Contents.given`. Raises what `Contents.look` does."""
+        self._feed.contents.given = given
+        self._feed.contents.look()
+        return self.checkpoint
+
+    def refuse_other(self, before: Before) -> None:
+        """Raise `ConfigError` if the bucket is not the one that was read before; nothing is compared again once it holds anything."""
+        contents = self._feed.contents
+        if not self._is_same:
+            said, _ = contents.reader.doubts_of(before)
+            # Its files are others, and hold what those beyond the offset held.
+            if said:
+                contents.warnings.append(said)
+                self._awaited.clear()
+            self._is_same = bool(contents.definitions)
+
+    def begin(self, finished: Mapping[str, Sequence[int]]) -> None:
+        """Leave out, once, the files that held nothing more when an earlier process looked at them, unless one has changed; see `finished`."""
+        if self._begun:
+            return
+        self._begun = True
+        self.look()
+        contents = self._feed.contents
+        self._note(contents.pending())
+        for name, (upto, digest, *more) in finished.items():
+            self._awaited[name] = more
+            there = self._files.get(name, {})
+            files = [file for number, file in there.items() if number <= upto]
+            if sum(map(_digest, files)) == digest:
+                contents.finish(files)
+            elif there:
+                # Others are looked through again; one that is gone held nothing more.
+                contents.pass_over(next(iter(there.values())), upto)
+
+    def spans(self, low: int, high: int) -> list[Span]:
+        """Return the files with rows in ``(low, high]``, those with the lowest commit-ts first; forget those with none above `low`.
+
+        Raises what `Contents.window` does, and `UndecodableRow`.
+        """
+        window = self._feed.contents.window(low, high, statements=(low, low))
+        self._refuse_gone()
+        seen = dict(zip(window.files, self._looked_through(window), strict=True))
+        self._note(work.file for work in seen)
+        self._feed.contents.finish(work.file for work, found in seen.items() if found.last <= low)
+        kept = {work.file.stored for work, found in seen.items() if found.last > low}
+        self._seen = {stored: found for stored, found in self._seen.items() if stored in kept}
+        spans = [
+            Span(rank=rank, work=work, first=found.first, last=min(found.last, high))
+            for rank, (work, found) in enumerate(seen.items())
+            if low < found.first <= high
+        ]
+        return sorted(spans, key=lambda span: (span.first, span.rank))
+
+    def spans_once_there(self, low: int, high: int) -> list[Span]:
+        """Return what `spans` does, and wait for files that are missing as long as the patience with them lasts; then raise `FilesMissing`."""
+        while True:
+            try:
+                found = self.spans(low, high)
+            except FilesMissing as fault:
+                self.missing.bear(fault, _LOOK)
+                self.look()
+            else:
+                self.missing.end()
+                return found
+
+    def _refuse_gone(self) -> None:
+        """Raise `FilesMissing` for a file that an earlier process saw, which held more than it was to give."""
+        if not self._awaited:
+            return
+        self._note(self._feed.contents.pending())
+        for name, numbers in self._awaited.items():
+            gone = next((number for number in numbers if number not in self._files.get(name, {})), 0)
+            if gone:
+                raise FilesMissing(
+                    f"file number {gone} in {folder_of(name)} is missing. It was there before, and held rows that were not due. Restore it from a copy of "
+                    "the bucket"
+                )
+        self._awaited.clear()
+
+    def finished(self, low: int, high: int) -> dict[str, list[int]]:
+        """Return by sequence the number up to which its files hold nothing above `low`, a digest of what these are, and those with more than `high`.
+
+        Sequences whose date says that they hold nothing are left out.
+        """
+        pending = self._feed.contents.pending()
+        self._note(pending)
+        self._files = {name: files for name, files in self._files.items() if may_hold(next(iter(files.values())), low)}
+        more = defaultdict[str, list[int]](list)
+        for file in pending:
+            if (seen := self._seen.get(file.stored)) is None or seen.last > high:
+                more[file.sequence].append(file.number)
+        found = {}
+        for name, files in self._files.items():
+            upto = self._feed.contents.finished_upto(next(iter(files.values())))
+            digest = sum(_digest(file) for number, file in files.items() if number <= upto)
+            if upto or more[name]:
+                found[name] = [upto, digest, *more[name]]
+        return found
+
+    def _note(self, files: Iterable[DataFile]) -> None:
+        for file in files:
+            self._files.setdefault(file.sequence, {})[file.number] = file
+
+    def structures(self, low: int, high: int) -> Iterator[Structure]:
+        """Yield the structures that rows with ``low < commit-ts <= high`` may have."""
+        return self._feed.contents.in_force(low, high)
+
+    @property
+    def definitions(self) -> Sequence[TableDefinition]:
+        """What was read of all schema files, sorted by version."""
+        return self._feed.contents.definitions
+
+    def statements(self, low: int, high: int) -> tuple[Statement, ...]:
+        """Return the statements with ``low < commit-ts <= high``."""
+        return tuple(self._feed.contents.statements(low, high))
+
+    def _looked_through(self, window: Window) -> list[_Seen]:
+        """Return what each file of a window holds above the window's low border."""
+        new = [work for work in window.files if self._is_unknown(work, window.low)]
+
+        def look(work: FeedFile) -> _Seen:
+            # One of its own for each file: a decoder remembers the last layout, and is not for several threads.
+            ordered = self._feed.ordered(window)
+            tally = ordered.tally(work, work.floor)
+            is_whole = work.file not in ordered.torn
+            return _Seen(tally.next_ts, max(tally.max_ts, tally.next_ts) if is_whole else _NOT_WHOLE)
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            self._seen |= zip((work.file.stored for work in new), pool.map(look, new), strict=True)
+        return [self._seen[work.file.stored] for work in window.files]
+
+    def _is_unknown(self, work: FeedFile, low: int) -> bool:
+        """Return whether a file has to be looked through: for the first time, or since some of its rows are in the past and others are not."""
+        seen = self._seen.get(work.file.stored)
+        return seen is None or (seen.first <= low < seen.last and seen.first > 0)
+
+
+def _digest(file: DataFile) -> int:
+    """Return a number that changes whenever the file's content may have changed."""
+    return zlib.crc32(f"{file.stored.path}\n{file.stored.size}\n{file.stored.tag}".encode())
+
+
+def limited(spans: list[Span], high: int, *, files: int, size: int) -> int:
+    """Return the commit-ts up to which about so many files, or bytes of files, have rows; 0 stands for no limit.
+
+    `spans` are sorted by their first commit-ts. At least the changes of one commit-ts are given, so that a stream always goes on.
+    """
+    taken = total = 0
+    for span in spans:
+        taken, total = taken + 1, total + span.size
+        is_too_much = (files and taken > files) or (size and total > size)
+        if is_too_much and span.first > spans[0].first:
+            return min(high, span.first - 1)
+    return high
+
+
+_Borders = tuple[int, int]
+"""Commit-ts beyond which, and up to which (inclusive), something is wanted."""
+
+
+class End(NamedTuple):
+    """Up to where (inclusive) rows can be given, and why not beyond."""
+
+    version: int
+    why: str
+
+
+class Ends:
+    """Finds where a query has to end. One that begins again as the message says has all rows before that."""
+
+    def __init__(self, options: SourceOptions, opened: Opened, schema: pa.Schema) -> None:
+        """Judge by the columns of the query, and by its options."""
+        self._options = options
+        self._opened = opened
+        self._fields = {folded_name(field.name): field for field in own_fields(schema)}
+
+    def first(self, inventory: Inventory, rows: _Borders, statements: _Borders) -> End | None:
+        """Return the first end in windows of rows and of statements; one up to the low border of rows is there already.
+
+        Statements before the query's own startingVersion do not count: whoever gives it knows of them.
+        """
+        if self._options.table is None:
+            return None
+        low, high = statements
+        found = [*self._misfits(inventory, *rows), *self._moves(inventory, max(low, self._options.low), high)]
+        return min(found, default=None)
+
+    def within(self, inventory: Inventory, low: int, statements: int, high: int) -> End | None:
+        """Return the first end that a planned micro-batch goes beyond."""
+        if self._options.table is None:
+            return None
+        ends = [*self._misfits(inventory, low, high)]
+        ends += self._moves(inventory, statements, high - 1, low)
+        # An end after a later start was planned with columns that the start is beyond.
+        return min((end for end in ends if end.version < high or high < low), default=None)
+
+    def between(self, inventory: Inventory, low: int) -> list[int]:
+        """Return the versions above `low` and before the query's own startingVersion after which the table has other rows.
+
+        They are no ends, but no micro-batch spans one: what a query does at such a statement, it does between two of them.
+        """
+        table = self._options.table
+        if table is None or self._options.over_statements:
+            return []
+        return [move.version for move in moves(table, low, self._options.low, inventory.definitions)]
+
+    def _misfits(self, inventory: Inventory, low: int, high: int) -> Iterator[End]:
+        found = sorted(inventory.structures(low, high), key=lambda each: each.version)
+        # The rows of a structure end where the next one begins.
+        for structure, later in zip_longest(found, found[1:]):
+            if why := self._misfit(structure, low, 0 if later is None else later.version):
+                yield End(structure.version, f"{structure.table}: since table version {structure.version} {why}")
+
+    def _misfit(self, structure: Structure, low: int, until: int) -> str:
+        """Return why rows of a structure do not fit the columns of the query; empty if they do. `until`: of the next structure, 0 for none."""
+        own = self._fields
+        again = f"begin it again with startingVersion = {structure.version + 1} and its old checkpointLocation"
+        if structure.version <= low and until:
+            again = f"read {_batch_before(low, until)}, and then begin it again with a {_ANEW.format(until + 1)}"
+        if structure.version > self._opened.high and _folded(structure.key_names) != _folded(self._key()):
+            return f"the primary key is ({', '.join(structure.key_names)}): stop the query, and {again}"
+        for column in structure.columns:
+            name, kind = folded_name(column.name), arrow_type(column)
+            if name in own and not holds(own[name].type, kind):
+                return f"column {column.name} is {kind}, and the query began with {own[name].type}: stop the query, and {again}"
+            if name not in self._opened.known and self._options.evolution == "fail" and not self._options.columns:
+                return (
+                    f"there is the new column {column.name}: begin the query again, with its old checkpointLocation, to have it; or set "
+                    "schemaEvolution to ignore, or to rescue. What the statement gave to the rows that were there, such as the column's "
+                    "default, no change of a row shows: do the same where the query's rows go"
+                )
+        return ""
+
+    def _moves(self, inventory: Inventory, low: int, high: int, start: int | None = None) -> Iterator[End]:
+        """Yield an end for each statement in a window after which the table has other rows.
+
+        `start`: where a micro-batch begins that goes over it; None: one can still end there.
+        """
+        if self._options.table is None or self._options.over_statements:
+            return
+        for move in moves(self._options.table, low, high, inventory.definitions):
+            if start is None or start < move.version:
+                yield End(move.version, self._moved(move, start))
+            # All rows from before it were given: the query ends, unless it was begun again behind it.
+            elif move.version > self._options.low:
+                yield End(move.version, self._moved(move, None))
+
+    def _moved(self, move: Move, start: int | None) -> str:
+        first = "" if start is None else f"Read {_batch_before(start, move.version)}. "
+        place = (_AGAIN if start is None else f"a {_ANEW}").format(move.version + 1)
+        return (
+            f"{self._options.table}: {move.what}, and no change of a row shows that. {first}Do the same where the query's rows go. "
+            f"Begin it again with {place}. Or set statements to ignore, and the query goes on over all such statements"
+        )
+
+    def _key(self) -> list[str]:
+        """Return the primary key's columns when the query began."""
+        found: list[tuple[int, list[str]]] = json.loads(self._opened.keys)
+        return found[-1][1]
+
+
+_AGAIN = "startingVersion = {} and its old checkpointLocation"
+_ANEW = "new checkpointLocation and startingVersion = {}"
+
+
+def _batch_before(low: int, high: int) -> str:
+    """Return how to read the rows that a query cannot give."""
+    return f"the rows before that as a batch, with startingVersion = {low + 1} and endingVersion = {high}"
+
+
+def _folded(names: tuple[str, ...] | list[str]) -> list[str]:
+    return [folded_name(name) for name in names]
+
 
 Offset = dict[str, Any]
 _FORMAT = 1
 
 
-class MicroBatches:
+class MicroBatches(DataSourceStreamReader):
     """What a streaming query reads, one window after the other."""
 
     def __init__(self, options: SourceOptions, opened: Opened, schema: pa.Schema) -> None:
@@ -39,42 +354,28 @@ class MicroBatches:
         self.schema = schema
         self._ends = Ends(options, opened, schema)
         self._inventory: Inventory | None = None
-        self._most: int | None = None
+        self.most: int | None = None
+        """Commit-ts up to which a query reads that takes what is there when it begins; None for any other."""
 
-    def first_offset(self) -> Offset:
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's own name
         """Return where a new query begins."""
         low = self.opened.checkpoint if self.options.from_latest else self.options.low
         return self._offset(low, low, {})
-
-    def offset_now(self) -> Offset:
-        """Return up to where the bucket is complete, whatever a query has read of it, but no end that came since it was loaded."""
-        inventory, loaded = self._looked(), self.opened.high
-        checkpoint = inventory.look()
-        end = self._ends.first(inventory, (loaded, checkpoint), (loaded - 1, checkpoint - 1))
-        high = checkpoint if end is None else min(checkpoint, max(loaded, end.version))
-        return self._offset(high, high - 1, {})
-
-    def refuse_crossed(self, start: Offset, end: Offset) -> None:
-        """Raise `NotReplicable` for a micro-batch that goes beyond where the query has to end, as one does that was planned without its start."""
-        low, high = self._checked(start)["commit_ts"], self._checked(end)["commit_ts"]
-        found = self._ends.within(self._looked(start), low, start["statements"], high)
-        if found is not None:
-            raise NotReplicable(found.why)
 
     def next_offset(self, start: Offset, files: int, size: int) -> Offset:
         """Return the end of the next micro-batch, of about so many files or bytes (0: any); the start if there is nothing new."""
         low, statements = self._checked(start)["commit_ts"], start["statements"]
         inventory = self._looked(start)
         checkpoint = inventory.look(-1 if self.options.table is not None else statements)
-        high = checkpoint if self._most is None else min(checkpoint, self._most)
+        high = checkpoint if self.most is None else min(checkpoint, self.most)
         # A query that reads what is there now would end as if it had read that; any other one waits.
-        if self._most is not None:
+        if self.most is not None:
             self._refuse_behind(low)
         if high <= low:
             return start
         try:
             # Spark takes an empty micro-batch for the end of a query that reads what is there now.
-            spans = inventory.spans(low, high) if self._most is None else inventory.spans_once_there(low, high)
+            spans = inventory.spans(low, high) if self.most is None else inventory.spans_once_there(low, high)
         except FilesMissing as fault:
             inventory.missing.bear(fault)
             return start
@@ -94,10 +395,6 @@ class MicroBatches:
         if not spans and not self._statements(statements, upto):
             return start
         return self._offset(high, upto, inventory.finished(low, high))
-
-    def read_no_further(self) -> None:
-        """Note what is there now as all that there is."""
-        self._most = self._looked().look()
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Return the tasks of a micro-batch."""
@@ -194,37 +491,31 @@ def _tables(rules: Sequence[str]) -> str:
     return ", ".join(rules) or "every table"
 
 
-class TicdcStreamReader(DataSourceStreamReader):
+class TicdcStreamReader(MicroBatches):
     """Reads the bucket as it grows, for Spark before 4.2: a micro-batch is all that is there."""
 
-    def __init__(self, batches: MicroBatches) -> None:
-        """Read these."""
-        self.batches = batches
-        self._last: Offset | None = None
+    _last: Offset | None = None
 
-    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's own name, like those below
-        """Return where a new query begins."""
-        return self.batches.first_offset()
-
-    def latestOffset(self) -> Offset:  # type: ignore[override]  # noqa: N802
+    def latestOffset(self) -> Offset:  # type: ignore[override]  # noqa: N802 - Spark's own name
         """Return up to where the bucket is complete. Spark does not say from where on, so a new process begins with a look at nothing else."""
         with told():
             last = self._last
-            self._last = self.batches.offset_now() if last is None else self.batches.next_offset(last, 0, 0)
+            self._last = self._offset_now() if last is None else self.next_offset(last, 0, 0)
             return self._last
 
-    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Return the tasks of a micro-batch."""
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """Return the tasks of a micro-batch; raise `NotReplicable` for one that goes beyond where the query has to end, planned without its start."""
         with told():
-            self.batches.refuse_crossed(start, end)
-        return self.batches.partitions(start, end)
+            low, high = self._checked(start)["commit_ts"], self._checked(end)["commit_ts"]
+            found = self._ends.within(self._looked(start), low, start["statements"], high)
+            if found is not None:
+                raise NotReplicable(found.why)
+        return super().partitions(start, end)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a task's files."""
-        return self.batches.read(partition)
-
-    def commit(self, end: Offset) -> None:
-        """Do nothing: the bucket is never written to."""
-
-    def stop(self) -> None:
-        """Do nothing: nothing is left open."""
+    def _offset_now(self) -> Offset:
+        """Return up to where the bucket is complete, whatever a query has read of it, but no end that came since it was loaded."""
+        inventory, loaded = self._looked(), self.opened.high
+        checkpoint = inventory.look()
+        end = self._ends.first(inventory, (loaded, checkpoint), (loaded - 1, checkpoint - 1))
+        high = checkpoint if end is None else min(checkpoint, max(loaded, end.version))
+        return self._offset(high, high - 1, {})

@@ -1,20 +1,61 @@
-"""The data source itself."""
+"""The data source itself. A batch is a window of commit-ts, complete and the same each time that it is read."""
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from storage_consumer.errors import ConfigError
-from storage_consumer.spark.source.batch import TicdcReader
-from storage_consumer.spark.source.opening import Opened, look_at, told
-from storage_consumer.spark.source.options import source_options
-from storage_consumer.spark.source.stream import MicroBatches, TicdcStreamReader
-from storage_consumer.spark.source.types import chosen, spark_schema
+from storage_consumer.feed.window import beyond
+from storage_consumer.spark.source.opening import (
+    Opened,
+    SourceOptions,
+    chosen,
+    look_at,
+    open_feed,
+    source_options,
+    spark_schema,
+    told,
+)
+from storage_consumer.spark.source.reading import FilesPartition, partitions_of, read_partition
+from storage_consumer.spark.source.stream import TicdcStreamReader
+
+
+class TicdcReader(DataSourceReader):
+    """Reads a window."""
+
+    def __init__(self, options: SourceOptions, opened: Opened, schema: pa.Schema) -> None:
+        """Read what was complete when the bucket was `opened`."""
+        self.options = options
+        self.opened = opened
+        self.schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the tasks of a window."""
+        # Spark would make one of its own out of none.
+        nothing = FilesPartition(low=0, high=0, files=(), statements=(), schema=self.schema)
+        low, high = self.options.low, min(self.options.high or self.opened.high, self.opened.high)
+        if low > self.opened.checkpoint:
+            raise ConfigError(beyond(low, self.opened.checkpoint))
+        if low >= high:
+            return [nothing]
+        with told():
+            feed, _ = open_feed(self.options)
+            window = feed.window(low, high)
+            if self.options.table is not None:
+                window = replace(window, statements=())
+            return partitions_of(window, self.schema, self.options.partition_bytes, self.options.cores) or [nothing]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read a task's files."""
+        assert isinstance(partition, FilesPartition)
+        return read_partition(self.opened, self.options, partition)
+
 
 MOVED = "ticdc.moved"
 """Where the metadata of column ``_table_version`` has what stands in `Opened.moved`."""
@@ -58,14 +99,14 @@ class TicdcDataSource(DataSource):
             raise ConfigError(
                 "options endingVersion and endingTimestamp: a stream has no end; read a batch, or stop the query"
             )
-        batches = MicroBatches(asked, self._found(), self._columns(schema))
+        found, columns = self._found(), self._columns(schema)
         if find_spec("pyspark.sql.streaming.datasource") is not None:
             from storage_consumer.spark.source.admitted import AdmittedStreamReader  # noqa: PLC0415 - from Spark 4.2 on
 
-            return AdmittedStreamReader(batches)
+            return AdmittedStreamReader(asked, found, columns)
         if asked.max_files or asked.max_bytes:
             raise ConfigError("options maxFilesPerTrigger and maxBytesPerTrigger need Spark 4.2 or later")
-        return TicdcStreamReader(batches)
+        return TicdcStreamReader(asked, found, columns)
 
     def _found(self) -> Opened:
         # Spark takes this very object along to where it plans and reads, so that all of it is about one checkpoint.

@@ -10,7 +10,7 @@ from storage_consumer.config.load import Loaded, load
 from storage_consumer.feed import ordered
 from storage_consumer.feed.reading import Feed, Wanted
 from storage_consumer.feed.records import Change, Event, Statement
-from storage_consumer.feed.undoing import undone
+from storage_consumer.feed.render_sql import undone
 from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
 from storage_consumer.storage.open import open_storage
 from tests.harness.small_bucket import SmallBucket, ts

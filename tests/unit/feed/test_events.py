@@ -17,7 +17,7 @@ from storage_consumer.errors import (
     UndecodableRow,
 )
 from storage_consumer.feed import ordered
-from storage_consumer.feed.history import history_at
+from storage_consumer.feed.alterations import history_at
 from storage_consumer.feed.records import Change, Statement
 from storage_consumer.feed.render_sql import statements
 from storage_consumer.model import TableName

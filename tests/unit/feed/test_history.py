@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from storage_consumer.errors import NotReplicable
-from storage_consumer.feed.history import TableHistory, history_at
-from storage_consumer.feed.origins import origins
+from storage_consumer.feed.alterations import TableHistory, history_at, origins
 from storage_consumer.model import DdlKind, TableColumn, TableDefinition, TableName, TableVersion
 from storage_consumer.sql.statement import statement_of
 

@@ -11,7 +11,7 @@ import pytest
 from storage_consumer.errors import NotReplicable
 from storage_consumer.feed.keys import OfKey, Whole, key_values
 from storage_consumer.feed.reading import Wanted
-from storage_consumer.feed.render_json import json_lines
+from storage_consumer.feed.rendering import json_lines
 from tests.harness.small_bucket import SmallBucket, column, row, ts
 from tests.unit.feed.building import everything, feed_of, told
 

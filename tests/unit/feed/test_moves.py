@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.feed.moves import moves
+from storage_consumer.feed.alterations import moves
 from storage_consumer.model import TableName
 from tests.harness.small_bucket import SmallBucket, ts
 from tests.unit.feed.building import feed_of

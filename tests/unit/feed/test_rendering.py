@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 
 from storage_consumer.errors import NotReplicable
-from storage_consumer.feed.render_debezium import debezium_envelopes
-from storage_consumer.feed.render_flat import flat_messages
-from storage_consumer.feed.render_json import json_lines
 from storage_consumer.feed.render_sql import statements
-from storage_consumer.feed.values import number_of_member, reader
+from storage_consumer.feed.rendering import debezium_envelopes, flat_messages, json_lines, number_of_member, reader
 from storage_consumer.model import TableColumn
 from tests.harness.small_bucket import SmallBucket, column, row, ts
 from tests.unit.feed.building import feed_of, undone_of

@@ -11,7 +11,7 @@ from storage_consumer.errors import (
     StorageUnavailable,
     TargetUnavailable,
 )
-from storage_consumer.spark.errors import meaning_of
+from storage_consumer.spark.executors import meaning_of
 
 JAVA = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 failed 1 times, most recent failure: {}

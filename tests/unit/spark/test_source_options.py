@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storage_consumer.errors import ConfigError
-from storage_consumer.spark.source.options import source_options
+from storage_consumer.spark.source.opening import source_options
 from tests.harness.small_bucket import ts
 
 

@@ -257,14 +257,14 @@ def test_what_is_there_now_and_a_missing_file(bucket: SmallBucket) -> None:
     """A query that reads what is there now waits for the file, and then fails: an empty micro-batch would end it as if all were read."""
     source = TicdcDataSource({"path": bucket.uri, "tz": "UTC", "table": "d.a", "gapTimeout": "1s"})
     batches = _batches(source)
-    start = batches.first_offset()
+    start = batches.initialOffset()
     bucket.rows("d.a", 3, row("d.a", 5, "5", '"x"'))
     bucket.metadata(ts(6))
-    batches.read_no_further()
+    _read_no_further(batches)
     with pytest.raises(FilesMissing, match="file number 2"):
         batches.next_offset(start, 0, 0)
     patient = _batches(TicdcDataSource({"path": bucket.uri, "tz": "UTC", "table": "d.a", "gapTimeout": "20s"}))
-    patient.read_no_further()
+    _read_no_further(patient)
     late = threading.Timer(0.5, bucket.rows, ("d.a", 2, row("d.a", 4, "4", '"x"')))
     late.start()
     end = patient.next_offset(start, 0, 0)
@@ -294,16 +294,20 @@ def test_a_first_micro_batch_and_a_missing_file(bucket: SmallBucket) -> None:
 def earlier(bucket: SmallBucket, **options: str) -> TicdcStreamReader:
     """What a process of an earlier Spark reads with."""
     source = TicdcDataSource({"path": bucket.uri, "tz": "UTC", "table": "d.a", **options})
-    reader = TicdcStreamReader(_batches(source))
+    found = _batches(source)
+    reader = TicdcStreamReader(found.options, found.opened, found.schema)
     assert reader.initialOffset()
     return reader
 
 
 def _batches(source: TicdcDataSource) -> MicroBatches:
     found = source.streamReader(source.schema())
-    batches = getattr(found, "batches")  # noqa: B009 - of any reader
-    assert isinstance(batches, MicroBatches)
-    return batches
+    assert isinstance(found, MicroBatches)
+    return found
+
+
+def _read_no_further(batches: MicroBatches) -> None:
+    getattr(batches, "prepareForTriggerAvailableNow")()  # noqa: B009 - Spark's own, since 4.2
 
 
 def read(reader: TicdcStreamReader, start: Offset, end: Offset) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from storage_consumer.errors import ConfigError
 from storage_consumer.frames.record_batches import read_changes
-from storage_consumer.spark.source.stream import TicdcStreamReader
+from storage_consumer.spark.source.stream import MicroBatches, TicdcStreamReader
 from storage_consumer.spark.source.ticdc import TicdcDataSource
 from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.harness.streams import Query
@@ -168,11 +168,16 @@ def test_metadata_behind_the_query(read: Query, bucket: SmallBucket) -> None:
     assert len(read.rows) == before + 1
 
 
+def as_earlier_spark(reader: MicroBatches) -> TicdcStreamReader:
+    """What a process of an earlier Spark reads with."""
+    return TicdcStreamReader(reader.options, reader.opened, reader.schema)
+
+
 def test_metadata_behind_for_sparks_before_limits(read: Query, bucket: SmallBucket) -> None:
     """There a query plans without knowing where it is, and would go back."""
     bucket.metadata(ts(3))
     start = json.loads(read.offsets[-1])
-    reader = TicdcStreamReader(read.reader().batches)
+    reader = as_earlier_spark(read.reader())
     end = reader.latestOffset()
     assert end["commit_ts"] < start["commit_ts"]
     with pytest.raises(ConfigError, match="start the query again, as it is"):

@@ -10,9 +10,8 @@ import pytest
 
 from storage_consumer import ConfigError, read_changes
 from storage_consumer.errors import FilesMissing, NotReplicable, UndecodableRow
-from storage_consumer.spark.source.as_of import find
-from storage_consumer.spark.source.opening import open_feed
-from storage_consumer.spark.source.options import source_options
+from storage_consumer.spark.source.dataframes import find
+from storage_consumer.spark.source.opening import open_feed, source_options
 from tests.harness import small_export
 from tests.harness.small_bucket import SmallBucket, column, row, ts
 from tests.harness.tables_at import read_at

@@ -1,0 +1,415 @@
+"""Changes as lines of JSON: of our own, as canal's FlatMessage, or as Debezium's envelopes.
+
+A FlatMessage is one as TiCDC itself writes canal-json (format sheet 5), without its extension. Of Debezium it is the form that its
+connector for MySQL writes without schemas: its documentation gives the mapping of types; the source block has TiCDC's additions.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache, partial
+from typing import Any
+
+from storage_consumer.config.settings import Protocol
+from storage_consumer.decode.decoder import Values
+from storage_consumer.decode.values import BINARY_TYPES, FLOAT_TYPES, INTEGER_TYPES, LARGEST_SINGLE
+from storage_consumer.feed.records import Change, Event, Statement, Structure
+from storage_consumer.kernels.arrays import INSERT, UPDATE
+from storage_consumer.model import TableColumn, TableName, physical_ms
+from storage_consumer.sql.parse import parsed
+from storage_consumer.telemetry import tso_time
+
+Value = int | float | str | bytes | None
+_WHOLE = INTEGER_TYPES | {"YEAR", "BIT"}
+
+
+def reader(column: TableColumn, protocol: Protocol) -> Callable[[str], Value]:
+    """Return the function from a column's wire text to its value.
+
+    Whole numbers, YEAR and BIT are integers, FLOAT and DOUBLE are floats, binary types are bytes. All else is the text, which is exact:
+    DECIMAL, dates and times, JSON. ENUM and SET are the names of their members; where the files have numbers, and do not list the members,
+    they stay numbers.
+    """
+    if column.type in _WHOLE:
+        return int
+    if column.type in FLOAT_TYPES:
+        return float
+    if column.type in BINARY_TYPES:
+        return bytes.fromhex
+    if protocol == "canal-json" and column.type in ("ENUM", "SET"):
+        return partial(_enum if column.type == "ENUM" else _set, column.elements) if column.elements else int
+    return str
+
+
+def _enum(elements: tuple[str, ...], text: str) -> str:
+    """Return the member with a number from 1; 0 stands for a value that was not one."""
+    number = int(text)
+    return elements[number - 1] if 0 < number <= len(elements) else ""
+
+
+def _set(elements: tuple[str, ...], text: str) -> str:
+    """Return the members whose bits are set."""
+    bits = int(text)
+    return ",".join(name for place, name in enumerate(elements) if bits >> place & 1)
+
+
+def number_of_member(column: TableColumn, text: str) -> str:
+    """Return the number of an ENUM's or SET's value that is given by name, as a text; the name where the members are not known."""
+    elements = column.elements
+    if not elements:
+        return text
+    if column.type == "ENUM":
+        return str(elements.index(text) + 1) if text in elements else text or "0"
+    names = text.split(",") if text else []
+    if not all(name in elements for name in names):
+        return text
+    return str(sum(1 << elements.index(name) for name in names))
+
+
+_WORDS = {INSERT: "insert", UPDATE: "update"}
+
+
+class Images:
+    """Turns images of rows into objects. Bytes are base64."""
+
+    def __init__(self, protocol: Protocol) -> None:
+        """Take wire texts as the data files' protocol gives them."""
+        self._readers = lru_cache(maxsize=256)(
+            lambda structure: [reader(column, protocol) for column in structure.columns]
+        )
+
+    def of(self, structure: Structure, values: Values | None, given: tuple[int, ...]) -> dict[str, Value] | None:
+        """Return an image's columns at the indexes `given`, by name; None if there is no image."""
+        if values is None:
+            return None
+        columns, read = structure.columns, self._readers(structure)
+        cells = ((place, values[place]) for place in given)
+        return {columns[place].name: None if text is None else _in_json(read[place](text)) for place, text in cells}
+
+
+def json_lines(protocol: Protocol) -> Callable[[Event], str]:
+    """Return the function from an event to its line. Bytes are base64; numbers beyond 53 bits are exact, for those who read them so."""
+    images = Images(protocol)
+
+    def line(event: Event) -> str:
+        if isinstance(event, Statement):
+            return dumped(_json_statement(event))
+        structure = event.structure
+        is_delete = event.operation not in _WORDS
+        given = event.given()
+        before, after = (event.values, None) if is_delete else (event.old, event.values)
+        return dumped(
+            _json_head(event, structure)
+            | {
+                "before": images.of(structure, before, given),
+                "after": images.of(structure, after, given),
+                "table_version": structure.version,
+                "file": event.file,
+                "row": event.row,
+            }
+        )
+
+    return line
+
+
+def _json_head(event: Change, structure: Structure) -> dict[str, object]:
+    return {
+        "commit_ts": event.commit_ts,
+        "commit_time": tso_time(event.commit_ts),
+        "database": structure.table.schema,
+        "table": structure.table.table,
+        "type": _WORDS.get(event.operation, "delete"),
+    }
+
+
+def _json_statement(event: Statement) -> dict[str, object]:
+    definition = event.definition
+    return {
+        "commit_ts": event.commit_ts,
+        "commit_time": tso_time(event.commit_ts),
+        "database": definition.name.schema,
+        "table": definition.name.table or None,
+        "type": "ddl",
+        "statement": definition.query,
+        "file": definition.path,
+    }
+
+
+def _in_json(value: Value) -> Value:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+def dumped(document: Mapping[str, object]) -> str:
+    """Return a document as one line."""
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    # Lone surrogates, as invalid text has them, are written as escapes: no encoding could hold them.
+    return text if text.isascii() or _is_text(text) else json.dumps(document, separators=(",", ":"))
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+_TYPES = {INSERT: "INSERT", UPDATE: "UPDATE"}
+_CODES = {
+    "BIT": -7,
+    "SET": -7,
+    "TINYINT": -6,
+    "BIGINT": -5,
+    "CHAR": 1,
+    "DECIMAL": 3,
+    "INT": 4,
+    "MEDIUMINT": 4,
+    "ENUM": 4,
+    "SMALLINT": 5,
+    "FLOAT": 7,
+    "DOUBLE": 8,
+    "DATE": 91,
+    "TIME": 92,
+    "DATETIME": 93,
+    "TIMESTAMP": 93,
+    **dict.fromkeys(BINARY_TYPES, 2004),
+    **dict.fromkeys(("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"), 2005),
+}
+"""Type → code of java.sql.Types; all others are VARCHAR, 12."""
+_VARCHAR = 12
+_NEVER_SIGNED = frozenset(("BIT", "YEAR"))
+"""Types that schema files call unsigned, and messages do not."""
+_LARGEST = "3.4028235e+38"
+"""The shortest text of the largest FLOAT."""
+_PROMOTED = {"TINYINT": (127, 5), "SMALLINT": (32767, 4), "INT": (2**31 - 1, -5), "BIGINT": (2**63 - 1, 3)}
+"""Unsigned type → the highest value that its code can hold, and the code for those above it."""
+
+
+def flat_messages(protocol: Protocol, now: Callable[[], float]) -> Callable[[Event], str]:
+    """Return the function from an event to its line; `now`: seconds since 1970-01-01 UTC, for the message's ``ts``."""
+
+    def line(event: Event) -> str:
+        if isinstance(event, Statement):
+            return dumped(_flat_statement(event, now))
+        structure = event.structure
+        columns, only = structure.columns, event.given()
+        old = None if event.old is None else [_flat_image(structure, event.old, only, protocol)]
+        return dumped(
+            {
+                "id": 0,
+                "database": structure.table.schema,
+                "table": structure.table.table,
+                "pkNames": [columns[place].name for place in structure.key],
+                "isDdl": False,
+                "type": _TYPES.get(event.operation, "DELETE"),
+                "es": physical_ms(event.commit_ts),
+                "ts": int(now() * 1000),
+                "sql": "",
+                "sqlType": {columns[place].name: _code(columns[place], event.values[place]) for place in only},
+                "mysqlType": {columns[place].name: _type_text(columns[place]) for place in only},
+                "data": [_flat_image(structure, event.values, only, protocol)],
+                "old": old,
+            }
+        )
+
+    return line
+
+
+def _flat_statement(event: Statement, now: Callable[[], float]) -> dict[str, object]:
+    definition = event.definition
+    return {
+        "id": 0,
+        "database": definition.name.schema,
+        "table": definition.name.table,
+        "pkNames": None,
+        "isDdl": True,
+        "type": (parsed(definition).head or ("QUERY",))[0] or "QUERY",
+        "es": physical_ms(event.commit_ts),
+        "ts": int(now() * 1000),
+        "sql": definition.query,
+        "sqlType": None,
+        "mysqlType": None,
+        "data": None,
+        "old": None,
+    }
+
+
+def _flat_image(
+    structure: Structure, values: Values, only: tuple[int, ...], protocol: Protocol
+) -> dict[str, str | None]:
+    columns = structure.columns
+    return {columns[place].name: _flat_text(columns[place], values[place], protocol) for place in only}
+
+
+def _flat_text(column: TableColumn, text: str | None, protocol: Protocol) -> str | None:
+    if text is None:
+        return None
+    if column.type in BINARY_TYPES:
+        return bytes.fromhex(text).decode("latin-1")
+    if protocol != "canal-json" and column.type in ("ENUM", "SET"):
+        return number_of_member(column, text)
+    if column.type == "YEAR":
+        return str(int(text))
+    if column.type in FLOAT_TYPES and "e" in text.lower():
+        return format(Decimal(_shortest(text) if column.type == "FLOAT" else text), "f")
+    return text
+
+
+def _shortest(text: str) -> str:
+    """Return a FLOAT in its shortest text; a decoder spells the largest one out."""
+    return text.replace(repr(LARGEST_SINGLE), _LARGEST)
+
+
+def _type_text(column: TableColumn) -> str:
+    is_unsigned = column.unsigned and column.type not in _NEVER_SIGNED
+    return column.type.lower() + (" unsigned" if is_unsigned else "")
+
+
+def _code(column: TableColumn, text: str | None) -> int:
+    if column.unsigned and text is not None and column.type in _PROMOTED:
+        most, above = _PROMOTED[column.type]
+        if int(text) > most:
+            return above
+    return _CODES.get(column.type, _VARCHAR)
+
+
+_OPS = {INSERT: "c", UPDATE: "u"}
+_VERSION = "2.4.0.Final"
+"""The Debezium whose form this is, as TiCDC's own protocol says it."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
+_MICROS = timedelta(microseconds=1)
+_MOST_DIGITS_OF_MS = 3
+
+
+def debezium_envelopes(protocol: Protocol, now: Callable[[], float]) -> Callable[[Event], str]:
+    """Return the function from an event to its line; `now`: seconds since 1970-01-01 UTC, for the envelope's ``ts_ms``.
+
+    DECIMAL is text, as with ``decimal.handling.mode=string``, so that no digit is lost.
+    """
+    readers = lru_cache(maxsize=256)(
+        lambda structure: [_debezium_reader(column, protocol) for column in structure.columns]
+    )
+
+    def image(structure: Structure, values: Values | None, given: tuple[int, ...]) -> dict[str, Any] | None:
+        if values is None:
+            return None
+        columns, read = structure.columns, readers(structure)
+        cells = ((place, values[place]) for place in given)
+        return {columns[place].name: None if text is None else read[place](text) for place, text in cells}
+
+    def line(event: Event) -> str:
+        head = {"ts_ms": int(now() * 1000)}
+        if isinstance(event, Statement):
+            definition = event.definition
+            source = _source(event.commit_ts, definition.name, definition.path, 0)
+            ddl = {"databaseName": definition.name.schema, "schemaName": None, "ddl": definition.query}
+            return dumped({"source": source, **head, **ddl, "tableChanges": []})
+        before, after = _images(event)
+        given, structure = event.given(), event.structure
+        return dumped(
+            {
+                "before": image(structure, before, given),
+                "after": image(structure, after, given),
+                "source": _source(event.commit_ts, structure.table, event.file, event.row),
+                "op": _OPS.get(event.operation, "d"),
+                **head,
+                "transaction": None,
+            }
+        )
+
+    return line
+
+
+def _images(event: Change) -> tuple[Values | None, Values | None]:
+    return (event.old, event.values) if event.operation in _OPS else (event.values, None)
+
+
+def _source(commit_ts: int, name: TableName, file: str, row: int) -> dict[str, object]:
+    return {
+        "version": _VERSION,
+        "connector": "TiCDC",
+        "name": "default",
+        "ts_ms": physical_ms(commit_ts),
+        "snapshot": "false",
+        "db": name.schema,
+        "table": name.table or None,
+        "server_id": 0,
+        "gtid": None,
+        "file": file,
+        "pos": 0,
+        "row": row,
+        "thread": 0,
+        "query": None,
+        "commit_ts": commit_ts,
+        "cluster_id": "default",
+    }
+
+
+def _debezium_reader(column: TableColumn, protocol: Protocol) -> Callable[[str], Any]:
+    """Return the function from a column's wire text to its value."""
+    kinds: dict[str, Callable[[str], Any]] = {
+        "BIT": partial(_bits, column.precision or 1),
+        "DATE": _days,
+        "DATETIME": partial(_since_epoch, (column.scale or 0) <= _MOST_DIGITS_OF_MS),
+        "TIMESTAMP": partial(_zoned, None if column.nullable else "1970-01-01T00:00:00Z"),
+        "TIME": _microseconds,
+    }
+    read = kinds.get(column.type)
+    if read is None:
+        return partial(_plain_value, reader(column, protocol))
+    if column.nullable or column.type not in ("DATE", "DATETIME"):
+        return read
+    # As Debezium has it, a date that no calendar has is null, or the beginning of 1970 where the column has no null.
+    return partial(_or_zero, read)
+
+
+def _plain_value(read: Callable[[str], Value], text: str) -> Value:
+    value = read(text)
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+def _or_zero(read: Callable[[str], Any], text: str) -> Any:
+    value = read(text)
+    return 0 if value is None else value
+
+
+def _bits(size: int, text: str) -> bool | str:
+    """Return BIT(1) as a boolean, and more bits as bytes, the lowest first."""
+    if size == 1:
+        return text != "0"
+    return base64.b64encode(int(text).to_bytes(-(-size // 8), "little")).decode()
+
+
+def _days(text: str) -> int | None:
+    try:
+        return (date.fromisoformat(text) - _EPOCH.date()).days
+    except ValueError:
+        return None
+
+
+def _since_epoch(as_milliseconds: bool, text: str) -> int | None:  # noqa: FBT001 - for `partial`
+    try:
+        found = (datetime.fromisoformat(text).replace(tzinfo=UTC) - _EPOCH) // _MICROS
+    except ValueError:
+        return None
+    return found // 1000 if as_milliseconds else found
+
+
+def _zoned(zero: str | None, text: str) -> str | None:
+    """Return a time of UTC with its zone. `zero`: what stands for the zero date."""
+    return zero if text.startswith("0000") else text.replace(" ", "T") + "Z"
+
+
+def _microseconds(text: str) -> int | str:
+    found = _TIME.fullmatch(text)
+    if found is None:
+        return text
+    sign, hours, minutes, seconds, fraction = found.groups()
+    whole = (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
+    return (-1 if sign else 1) * (whole * 10**6 + int(f"{fraction or '':0<6}"))
