@@ -16,9 +16,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 from storage_consumer.config.settings import Protocol
-from storage_consumer.decode.decoder import Values
 from storage_consumer.decode.values import BINARY_TYPES, FLOAT_TYPES, INTEGER_TYPES, LARGEST_SINGLE
-from storage_consumer.feed.records import Change, Event, Statement, Structure
+from storage_consumer.feed.records import Change, Event, Statement
 from storage_consumer.kernels.arrays import INSERT, UPDATE
 from storage_consumer.model import TableColumn, TableName, physical_ms
 from storage_consumer.sql.parse import parsed
@@ -71,25 +70,42 @@ def number_of_member(column: TableColumn, text: str) -> str:
     return str(sum(1 << elements.index(name) for name in names))
 
 
-_WORDS = {INSERT: "insert", UPDATE: "update"}
+WORDS = {INSERT: "insert", UPDATE: "update"}
+"""What changes are called that leave a row; all others are a delete."""
+
+
+def json_reader(column: TableColumn, protocol: Protocol) -> Callable[[str], Value]:
+    """Return what `reader` does, with bytes as base64."""
+    read = reader(column, protocol)
+
+    def plain(text: str) -> Value:
+        value = read(text)
+        return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+
+    return plain
 
 
 class Images:
-    """Turns images of rows into objects. Bytes are base64."""
+    """Turns images of rows into objects."""
 
-    def __init__(self, protocol: Protocol) -> None:
-        """Take wire texts as the data files' protocol gives them."""
+    def __init__(
+        self, protocol: Protocol, read: Callable[[TableColumn, Protocol], Callable[[str], Any]] = json_reader
+    ) -> None:
+        """Take wire texts as the data files' protocol gives them, and `read` those that are not NULL."""
         self._readers = lru_cache(maxsize=256)(
-            lambda structure: [reader(column, protocol) for column in structure.columns]
+            lambda structure: [read(column, protocol) for column in structure.columns]
         )
 
-    def of(self, structure: Structure, values: Values | None, given: tuple[int, ...]) -> dict[str, Value] | None:
-        """Return an image's columns at the indexes `given`, by name; None if there is no image."""
-        if values is None:
-            return None
-        columns, read = structure.columns, self._readers(structure)
-        cells = ((place, values[place]) for place in given)
-        return {columns[place].name: None if text is None else _in_json(read[place](text)) for place, text in cells}
+    def of(self, change: Change) -> list[dict[str, Any] | None]:
+        """Return what a row was before and after a change, its columns by name; None where there is no image."""
+        given, columns, read = change.given(), change.structure.columns, self._readers(change.structure)
+        images = (change.old, change.values) if change.operation in WORDS else (change.values, None)
+        return [
+            None
+            if values is None
+            else {columns[n].name: None if (text := values[n]) is None else read[n](text) for n in given}
+            for values in images
+        ]
 
 
 def json_lines(protocol: Protocol) -> Callable[[Event], str]:
@@ -97,51 +113,31 @@ def json_lines(protocol: Protocol) -> Callable[[Event], str]:
     images = Images(protocol)
 
     def line(event: Event) -> str:
-        if isinstance(event, Statement):
-            return dumped(_json_statement(event))
-        structure = event.structure
-        is_delete = event.operation not in _WORDS
-        given = event.given()
-        before, after = (event.values, None) if is_delete else (event.old, event.values)
+        is_statement = isinstance(event, Statement)
+        name = event.definition.name if is_statement else event.structure.table
+        head = {
+            "commit_ts": event.commit_ts,
+            "commit_time": tso_time(event.commit_ts),
+            "database": name.schema,
+            "table": name.table or None,
+        }
+        if is_statement:
+            definition = event.definition
+            return dumped(head | {"type": "ddl", "statement": definition.query, "file": definition.path})
+        before, after = images.of(event)
         return dumped(
-            _json_head(event, structure)
+            head
             | {
-                "before": images.of(structure, before, given),
-                "after": images.of(structure, after, given),
-                "table_version": structure.version,
+                "type": WORDS.get(event.operation, "delete"),
+                "before": before,
+                "after": after,
+                "table_version": event.structure.version,
                 "file": event.file,
                 "row": event.row,
             }
         )
 
     return line
-
-
-def _json_head(event: Change, structure: Structure) -> dict[str, object]:
-    return {
-        "commit_ts": event.commit_ts,
-        "commit_time": tso_time(event.commit_ts),
-        "database": structure.table.schema,
-        "table": structure.table.table,
-        "type": _WORDS.get(event.operation, "delete"),
-    }
-
-
-def _json_statement(event: Statement) -> dict[str, object]:
-    definition = event.definition
-    return {
-        "commit_ts": event.commit_ts,
-        "commit_time": tso_time(event.commit_ts),
-        "database": definition.name.schema,
-        "table": definition.name.table or None,
-        "type": "ddl",
-        "statement": definition.query,
-        "file": definition.path,
-    }
-
-
-def _in_json(value: Value) -> Value:
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
 def dumped(document: Mapping[str, object]) -> str:
@@ -159,7 +155,6 @@ def _is_text(text: str) -> bool:
     return True
 
 
-_TYPES = {INSERT: "INSERT", UPDATE: "UPDATE"}
 _CODES = {
     "BIT": -7,
     "SET": -7,
@@ -192,13 +187,31 @@ _PROMOTED = {"TINYINT": (127, 5), "SMALLINT": (32767, 4), "INT": (2**31 - 1, -5)
 
 def flat_messages(protocol: Protocol, now: Callable[[], float]) -> Callable[[Event], str]:
     """Return the function from an event to its line; `now`: seconds since 1970-01-01 UTC, for the message's ``ts``."""
+    images = Images(protocol, _flat_reader)
 
     def line(event: Event) -> str:
+        times = {"es": physical_ms(event.commit_ts), "ts": int(now() * 1000)}
         if isinstance(event, Statement):
-            return dumped(_flat_statement(event, now))
+            name, query = event.definition.name, event.definition.query
+            return dumped(
+                {
+                    "id": 0,
+                    "database": name.schema,
+                    "table": name.table,
+                    "pkNames": None,
+                    "isDdl": True,
+                    "type": (parsed(event.definition).head or ("QUERY",))[0] or "QUERY",
+                    **times,
+                    "sql": query,
+                    "sqlType": None,
+                    "mysqlType": None,
+                    "data": None,
+                    "old": None,
+                }
+            )
         structure = event.structure
         columns, only = structure.columns, event.given()
-        old = None if event.old is None else [_flat_image(structure, event.old, only, protocol)]
+        before, after = images.of(event)
         return dumped(
             {
                 "id": 0,
@@ -206,63 +219,34 @@ def flat_messages(protocol: Protocol, now: Callable[[], float]) -> Callable[[Eve
                 "table": structure.table.table,
                 "pkNames": [columns[place].name for place in structure.key],
                 "isDdl": False,
-                "type": _TYPES.get(event.operation, "DELETE"),
-                "es": physical_ms(event.commit_ts),
-                "ts": int(now() * 1000),
+                "type": WORDS.get(event.operation, "delete").upper(),
+                **times,
                 "sql": "",
                 "sqlType": {columns[place].name: _code(columns[place], event.values[place]) for place in only},
                 "mysqlType": {columns[place].name: _type_text(columns[place]) for place in only},
-                "data": [_flat_image(structure, event.values, only, protocol)],
-                "old": old,
+                "data": [before if after is None else after],
+                "old": None if event.old is None else [before],
             }
         )
 
     return line
 
 
-def _flat_statement(event: Statement, now: Callable[[], float]) -> dict[str, object]:
-    definition = event.definition
-    return {
-        "id": 0,
-        "database": definition.name.schema,
-        "table": definition.name.table,
-        "pkNames": None,
-        "isDdl": True,
-        "type": (parsed(definition).head or ("QUERY",))[0] or "QUERY",
-        "es": physical_ms(event.commit_ts),
-        "ts": int(now() * 1000),
-        "sql": definition.query,
-        "sqlType": None,
-        "mysqlType": None,
-        "data": None,
-        "old": None,
-    }
-
-
-def _flat_image(
-    structure: Structure, values: Values, only: tuple[int, ...], protocol: Protocol
-) -> dict[str, str | None]:
-    columns = structure.columns
-    return {columns[place].name: _flat_text(columns[place], values[place], protocol) for place in only}
-
-
-def _flat_text(column: TableColumn, text: str | None, protocol: Protocol) -> str | None:
-    if text is None:
-        return None
+def _flat_reader(column: TableColumn, protocol: Protocol) -> Callable[[str], str]:
     if column.type in BINARY_TYPES:
-        return bytes.fromhex(text).decode("latin-1")
+        return lambda text: bytes.fromhex(text).decode("latin-1")
     if protocol != "canal-json" and column.type in ("ENUM", "SET"):
-        return number_of_member(column, text)
+        return partial(number_of_member, column)
     if column.type == "YEAR":
-        return str(int(text))
-    if column.type in FLOAT_TYPES and "e" in text.lower():
-        return format(Decimal(_shortest(text) if column.type == "FLOAT" else text), "f")
-    return text
+        return lambda text: str(int(text))
+    return partial(_without_exponent, column.type) if column.type in FLOAT_TYPES else str
 
 
-def _shortest(text: str) -> str:
-    """Return a FLOAT in its shortest text; a decoder spells the largest one out."""
-    return text.replace(repr(LARGEST_SINGLE), _LARGEST)
+def _without_exponent(kind: str, text: str) -> str:
+    if "e" not in text.lower():
+        return text
+    # A decoder spells the largest FLOAT out.
+    return format(Decimal(text.replace(repr(LARGEST_SINGLE), _LARGEST) if kind == "FLOAT" else text), "f")
 
 
 def _type_text(column: TableColumn) -> str:
@@ -292,16 +276,7 @@ def debezium_envelopes(protocol: Protocol, now: Callable[[], float]) -> Callable
 
     DECIMAL is text, as with ``decimal.handling.mode=string``, so that no digit is lost.
     """
-    readers = lru_cache(maxsize=256)(
-        lambda structure: [_debezium_reader(column, protocol) for column in structure.columns]
-    )
-
-    def image(structure: Structure, values: Values | None, given: tuple[int, ...]) -> dict[str, Any] | None:
-        if values is None:
-            return None
-        columns, read = structure.columns, readers(structure)
-        cells = ((place, values[place]) for place in given)
-        return {columns[place].name: None if text is None else read[place](text) for place, text in cells}
+    images = Images(protocol, _debezium_reader)
 
     def line(event: Event) -> str:
         head = {"ts_ms": int(now() * 1000)}
@@ -310,13 +285,12 @@ def debezium_envelopes(protocol: Protocol, now: Callable[[], float]) -> Callable
             source = _source(event.commit_ts, definition.name, definition.path, 0)
             ddl = {"databaseName": definition.name.schema, "schemaName": None, "ddl": definition.query}
             return dumped({"source": source, **head, **ddl, "tableChanges": []})
-        before, after = _images(event)
-        given, structure = event.given(), event.structure
+        before, after = images.of(event)
         return dumped(
             {
-                "before": image(structure, before, given),
-                "after": image(structure, after, given),
-                "source": _source(event.commit_ts, structure.table, event.file, event.row),
+                "before": before,
+                "after": after,
+                "source": _source(event.commit_ts, event.structure.table, event.file, event.row),
                 "op": _OPS.get(event.operation, "d"),
                 **head,
                 "transaction": None,
@@ -324,10 +298,6 @@ def debezium_envelopes(protocol: Protocol, now: Callable[[], float]) -> Callable
         )
 
     return line
-
-
-def _images(event: Change) -> tuple[Values | None, Values | None]:
-    return (event.old, event.values) if event.operation in _OPS else (event.values, None)
 
 
 def _source(commit_ts: int, name: TableName, file: str, row: int) -> dict[str, object]:
@@ -362,16 +332,11 @@ def _debezium_reader(column: TableColumn, protocol: Protocol) -> Callable[[str],
     }
     read = kinds.get(column.type)
     if read is None:
-        return partial(_plain_value, reader(column, protocol))
+        return json_reader(column, protocol)
     if column.nullable or column.type not in ("DATE", "DATETIME"):
         return read
     # As Debezium has it, a date that no calendar has is null, or the beginning of 1970 where the column has no null.
     return partial(_or_zero, read)
-
-
-def _plain_value(read: Callable[[str], Value], text: str) -> Value:
-    value = read(text)
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
 def _or_zero(read: Callable[[str], Any], text: str) -> Any:

@@ -13,23 +13,8 @@ from typing import Literal, cast
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql.types import (
-    BinaryType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructField, StructType
 
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import Loaded
@@ -260,19 +245,6 @@ DOCUMENTS = (
 """The columns of a feed of all tables."""
 RESERVED = frozenset((*(field.name for field in META), SEQUENCE.name, RESCUED))
 """Names of the columns that the source adds, or may add."""
-_PLAIN: dict[pa.DataType, DataType] = {
-    pa.int8(): ByteType(),
-    pa.int16(): ShortType(),
-    pa.int32(): IntegerType(),
-    pa.int64(): LongType(),
-    pa.float32(): FloatType(),
-    pa.float64(): DoubleType(),
-    pa.string(): StringType(),
-    pa.binary(): BinaryType(),
-    pa.date32(): DateType(),
-    pa.timestamp("us"): TimestampNTZType(),
-    pa.timestamp("us", tz="UTC"): TimestampType(),
-}
 
 
 def whole_schema(own: Iterable[pa.Field]) -> pa.Schema:
@@ -283,19 +255,17 @@ def whole_schema(own: Iterable[pa.Field]) -> pa.Schema:
 def spark_schema(schema: pa.Schema, keys: str = "", columns: Iterable[str] = ()) -> StructType:
     """Return the same as Spark has it. `keys`, `columns`: what stands at `KEYS` and, as JSON, at `COLUMNS`."""
     noted = {"_table_version": {KEYS: keys, COLUMNS: json.dumps(sorted(columns))}} if keys else {}
-    return StructType([_spark_field(field, noted.get(field.name)) for field in schema])
-
-
-def _spark_field(field: pa.Field, metadata: dict[str, str] | None = None) -> StructField:
-    return StructField(field.name, _spark_type(field.type), field.nullable, metadata)
-
-
-def _spark_type(kind: pa.DataType) -> DataType:
-    if pa.types.is_struct(kind):
-        return StructType([_spark_field(kind.field(n)) for n in range(kind.num_fields)])
-    if pa.types.is_decimal(kind):
-        return DecimalType(kind.precision, kind.scale)
-    return _PLAIN[kind]
+    return StructType(
+        [
+            StructField(
+                field.name,
+                from_arrow_type(field.type, prefer_timestamp_ntz=True),
+                field.nullable,
+                noted.get(field.name),
+            )
+            for field in schema
+        ]
+    )
 
 
 def chosen(schema: pa.Schema, asked: StructType) -> pa.Schema:
@@ -306,10 +276,11 @@ def chosen(schema: pa.Schema, asked: StructType) -> pa.Schema:
         if place < 0:
             raise ConfigError(f"the schema names column {wanted.name}, but there are: {', '.join(schema.names)}")
         field = schema.field(place)
-        if _spark_type(field.type) != wanted.dataType:
-            kind, given = _spark_type(field.type).simpleString(), wanted.dataType.simpleString()
+        kind = from_arrow_type(field.type, prefer_timestamp_ntz=True)
+        if kind != wanted.dataType:
             raise ConfigError(
-                f"the schema has column {wanted.name} as {given}, and its values are {kind}: ask for that, and cast it"
+                f"the schema has column {wanted.name} as {wanted.dataType.simpleString()}, and its values are "
+                f"{kind.simpleString()}: ask for that, and cast it"
             )
         # Whoever gives a schema may leave the nulls open.
         fields.append(field.with_nullable(wanted.nullable))

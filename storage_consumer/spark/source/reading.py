@@ -19,7 +19,7 @@ from storage_consumer.errors import NotReplicable
 from storage_consumer.feed.ordered import Ordered, once
 from storage_consumer.feed.reading import ordered_in
 from storage_consumer.feed.records import Change, Statement, Structure
-from storage_consumer.feed.rendering import Images, dumped
+from storage_consumer.feed.rendering import WORDS, Images, dumped
 from storage_consumer.feed.window import FeedFile, Window
 from storage_consumer.frames.pieces import META, RESCUED, Asked, Piece, pieces
 from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
@@ -160,27 +160,19 @@ def _documents(ordered: Ordered, partition: FilesPartition, protocol: Protocol) 
         yield _of_documents(held, partition.schema)
 
 
-_WORDS = {INSERT: "insert", UPDATE: "update"}
-
-
 def _document(change: Change, images: Images) -> dict[str, object]:
-    is_upsert = change.operation in _WORDS
-    before, after = (change.old, change.values) if is_upsert else (change.values, None)
-    given, structure = change.given(), change.structure
+    before, after = (None if image is None else dumped(image) for image in images.of(change))
+    structure = change.structure
     return {
         "database": structure.table.schema,
         "table": structure.table.table,
-        "before": _text(images.of(structure, before, given)),
-        "after": _text(images.of(structure, after, given)),
+        "before": before,
+        "after": after,
         "statement": None,
-        "_change_type": _WORDS.get(change.operation, "delete"),
+        "_change_type": WORDS.get(change.operation, "delete"),
         "_table_version": structure.version,
-        **_place(change.commit_ts, int(is_upsert), change.file, change.row),
+        **_place(change.commit_ts, int(change.operation in WORDS), change.file, change.row),
     }
-
-
-def _text(image: Mapping[str, object] | None) -> str | None:
-    return None if image is None else dumped(dict(image))
 
 
 def _statement(statement: Statement, place: int) -> dict[str, object]:
