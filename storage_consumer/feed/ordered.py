@@ -161,8 +161,7 @@ class Ordered:
         found: list[_Taken] = []
         for span in spans:
             table, rank = tables[span.work.structure.table.folded()], span.rank
-            commit_range = CommitRange(low=max(low, span.work.floor), high=high)
-            changes = self.changes_of(span.work, commit_range)
+            changes = self.changes_of(span.work, span.work.between(low, high))
             found += [(table, rank, each) for each in changes if self.wanted(each)]
         return found
 

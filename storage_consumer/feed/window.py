@@ -19,6 +19,7 @@ from storage_consumer.feed.records import Statement, Structure
 from storage_consumer.inspection.column_history import known_members, known_stored, known_virtual
 from storage_consumer.model import (
     MAX_TSO,
+    CommitRange,
     DataFile,
     NameAt,
     TableColumn,
@@ -195,6 +196,10 @@ class FeedFile:
     """Whether no later file of its sequence is known, so that its last row may still be being written."""
     exact: bool = False
     """Whether it may only be read as it was listed, as the files of an export."""
+
+    def between(self, low: int, high: int) -> CommitRange:
+        """Return which of its rows count in a window, or a slice of one, with ``low < commit-ts <= high``."""
+        return CommitRange(low=max(low, self.floor), high=high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

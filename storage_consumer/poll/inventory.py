@@ -7,12 +7,12 @@ interrupted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from storage_consumer.config.settings import DateSeparator
-from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableVersion, folder_of, sequence_name
+from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableVersion, sequence_name
 from storage_consumer.plan.finished_files import Finished, Verdict, digest_of
 from storage_consumer.poll.known_files import Directory, KnownDirectories, NextListing
 from storage_consumer.storage.paths import (
@@ -24,7 +24,6 @@ from storage_consumer.storage.paths import (
     format_data_name,
     parse_data_name,
     parse_other,
-    with_all_above,
 )
 
 _SHOWN = 10
@@ -96,53 +95,28 @@ def shortened(paths: list[str]) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class Earlier:
-    """The files that an earlier run finished, and what to do with those for which it left no digest.
+    """The files that an earlier run finished.
 
-    A state of an older version holds no digests. Such files are read again, for nothing shows whether they are unchanged. The
-    exception is the directories that TiCDC had left for good when that run looked last. Which ones these are is known only
-    when a listing has ended: so the files are passed over first, and then the directories that may have grown are `reopened`
-    and listed once more.
+    Of some it left no digest, as a state of an older version holds none. They are read again, for nothing shows whether they are unchanged.
     """
 
     finished: Mapping[str, Finished]
     """Sequence (see `DataFile.sequence`) → how far it was finished."""
-    checkpoint: int
-    """The highest checkpoint-ts that it read before it listed files."""
     rereads: bool
     """Whether a file without a digest may be read again. It may not where rows carry no commit-ts: they would be applied again over
     later ones. Then the file counts as it is listed now.
     """
-    unsure: Counter[str] = field(default_factory=Counter)
-    """Folder → number of its files that are passed over for now."""
-    _decided: bool = False
 
     def judge(self, sequence: str, number: int, stored: StoredObject) -> Verdict:
         """Return what a file listed for the first time is; `UNSURE`: it counts as it is listed now."""
         known = self.finished.get(sequence)
         verdict = Verdict.NEW if known is None else known.judge(number, digest_of(stored))
-        if verdict is not Verdict.UNSURE or not self.rereads:
-            return verdict
-        # Its folder was listed once more since, because TiCDC may have written there: so the file is read.
-        if self._decided:
-            return Verdict.NEW
-        # Passed over until the end of the listing shows whether its folder was closed.
-        self.unsure[folder_of(sequence)] += 1
-        return Verdict.UNCHANGED
+        return Verdict.NEW if verdict is Verdict.UNSURE and self.rereads else verdict
 
     def was_unseen(self, sequence: str, number: int) -> bool:
         """Return whether a rewritten file may have been rewritten, unseen, while rows beyond it were applied."""
         known = self.finished.get(sequence)
         return known is not None and known.was_unseen(number)
-
-    def reopened(self, closed: Collection[str]) -> dict[str, int]:
-        """Return folder → number of files passed over, for the folders to list again; `closed`: the directories closed at that time."""
-        self._decided = True
-        unsure, self.unsure = self.unsure, Counter()
-        return {
-            folder: count
-            for folder, count in unsure.items()
-            if not any(above in closed for above in with_all_above(folder))
-        }
 
 
 EMPTY = "empty object"
@@ -224,7 +198,6 @@ class Inventory:
         # Files that were too many to hold are still unknown, so no directory can be judged complete.
         if not look.overflown:
             self._next.judge(checkpoint)
-            look.moved |= self._reopen(look)
         self.left_out.listed(after, lowered)
         look.ignored = self._ignored
         look.schema_files, look.data_files = tuple(self._found_schema.values()), tuple(self._found.values())
@@ -313,7 +286,6 @@ class Inventory:
         if before == tag:
             return
         name = sequence_name(folder, data.dispatcher, width)
-        # What this run has seen itself needs no look at what an earlier one stored.
         # What a file listed for the first time was to an earlier run.
         first = Verdict.NEW if self.earlier is None or before else self.earlier.judge(name, data.number, stored)
         verdict = Verdict.REWRITTEN if before else first
@@ -390,20 +362,6 @@ class Inventory:
             del self._schema_tags[path]
         # A file that was found but not handed out yet stays: whoever reads it will report that it is gone.
         return tuple(file for file in gone if file.stored.path not in self._found)
-
-    def _reopen(self, look: Findings) -> bool:
-        """Have files without a digest listed again where TiCDC may have rewritten them; return whether there are any."""
-        if self.earlier is None or not self.earlier.unsure:
-            return False
-        tables = {d.placed.table_dir for folder in self.earlier.unsure if (d := self._known.get(folder))}
-        # By the earlier run's checkpoint: what has closed since then may have grown while nobody looked.
-        reopened = self.earlier.reopened(self._next.closed_at(self.earlier.checkpoint, tables))
-        for folder, files in reopened.items():
-            look.finished -= files
-            if directory := self._known.get(folder):
-                # Forgotten, so that the next listing finds the files again.
-                directory.sequences.clear()
-        return bool(reopened)
 
 
 def _data_file(placed: DataDirectory, dispatcher: str, number: int, width: int, stored: StoredObject) -> DataFile:

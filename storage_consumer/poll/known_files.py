@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -481,10 +481,6 @@ class NextListing:
             # A table called t/449 may lie below version 449 of a table t.
             self.closed = closed - self._known.above_tables()
             self.after = {name: mark for judged in self._closings.values() for name, mark in judged.after.items()}
-
-    def closed_at(self, checkpoint: int, tables: Iterable[str]) -> frozenset[str]:
-        """Return the directories of these tables that would be closed if this were the checkpoint."""
-        return frozenset[str]().union(*(self._closing(table_dir, checkpoint).closed for table_dir in tables))
 
     def could_hide(self, folder: str, path: str) -> bool:
         """Return whether the latest listing that was not full could have left this file out."""

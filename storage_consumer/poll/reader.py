@@ -247,7 +247,7 @@ class StorageReader:
         self._metadata.checkpoint = max(checkpoint, self._metadata.checkpoint)
         self._before = Before(checkpoint=checkpoint, applied=applied, sequences=finished.keys(), schema_files=kept)
         self._versions |= set(kept)
-        self._inventory.earlier = Earlier(finished, checkpoint, rereads=self._upstream.tells_time)
+        self._inventory.earlier = Earlier(finished, rereads=self._upstream.tells_time)
 
     def _is_suspect(self, *, full: bool) -> bool:
         """Return whether new schema files may be those of another changefeed, which was given the prefix while this process runs."""

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark import SparkContext
 
@@ -35,8 +35,6 @@ REMOVED = (
     "folder that nothing else cleans up"
 )
 """Why a file of Spark's may be gone, and the remedy."""
-HELD_BYTES = 32 << 20
-"""Bytes of the pieces that stay in memory."""
 
 
 class _Stored(NamedTuple):
@@ -104,7 +102,11 @@ def received(items: Iterable[tuple[Place, Any]], folder: str) -> Iterator[tuple[
     `folder`: as in `sent`. Each block is fetched when it is needed. Raises `OSError` if one no longer exists as
     written.
     """
-    return _fetched(items) if folder else _in_order(items)
+    if folder:
+        yield from _fetched(items)
+        return
+    with tempfile.TemporaryDirectory(dir=_spill_folder()) as own:
+        yield from _fetched(_put_away(items, own))
 
 
 def _put_away(items: Iterable[tuple[Place, Any]], folder: str) -> Iterator[tuple[Place, Any]]:
@@ -149,58 +151,12 @@ def _read(stored: _Stored) -> bytes:
         os.close(file)
 
 
-class _Spilled(NamedTuple):
-    """Where a piece that did not stay in memory is in its file."""
-
-    start: int
-    size: int
-
-
-class _Pieces:
-    """The first pieces in memory, all others in a file."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        """Initialize; `file`: empty, and used by nobody else."""
-        self._file = file
-        self._size = self._stored = 0
-
-    def kept(self, item: Any) -> Any:
-        """Return what represents an item until it is `fetched`: the item itself, or its place in the file."""
-        if not isinstance(item, bytes):
-            return item
-        self._size += len(item)
-        # What came first stays in memory; once the limit is passed, everything that follows goes to the file.
-        if self._size <= HELD_BYTES:
-            return item
-        self._file.write(item)
-        self._stored += len(item)
-        return _Spilled(self._stored - len(item), len(item))
-
-    def fetched(self, kept: Any) -> Any:
-        """Return the item; only after the last one was written."""
-        return _read_piece(self._file.fileno(), kept.start, kept.size) if isinstance(kept, _Spilled) else kept
-
-
 def _read_piece(file: int, start: int, size: int) -> bytes:
     """Return `size` bytes of an open file, from `start` on. Raise `OSError` if they are not there."""
     piece = os.pread(file, size, start)
     if len(piece) != size:
         raise OSError(errno.EIO, f"only {len(piece)} of the {size} bytes written at offset {start} of a file are left")
     return piece
-
-
-def _in_order(items: Iterable[tuple[Place, Any]]) -> Iterator[tuple[Place, Any]]:
-    """Yield the items by place. Large ones are bytes, and are released once they were yielded."""
-    with tempfile.TemporaryFile(dir=_spill_folder()) as file:
-        pieces = _Pieces(file)
-        held = [(place, pieces.kept(item)) for place, item in items]
-        # Reading by offset goes past the buffer.
-        file.flush()
-        # Reversed, so that taking from the end yields in order and drops each piece for good.
-        held.sort(key=itemgetter(0), reverse=True)
-        while held:
-            place, kept = held.pop()
-            yield place, pieces.fetched(kept)
 
 
 def _spill_folder() -> str | None:

@@ -39,11 +39,19 @@ from storage_consumer.storage.base import Storage
 from storage_consumer.storage.open import open_storage
 
 _PACKAGE = storage_consumer.__name__
-_MISSING = re.compile(r"(?:ModuleNotFoundError: No module named|ImportError: cannot import name) '([\w.]+)'")
-_NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
-_OTHER_PYTHON = re.compile(
-    r"\[PYTHON_VERSION_MISMATCH\][^\n]*?different version: ([\d.]+) than that in driver: ([\d.]+)"
+_LACKS = (
+    # The most telling cause first: another Python often lacks modules as well.
+    (
+        re.compile(r"\[PYTHON_VERSION_MISMATCH\][^\n]*?different version: ([\d.]+) than that in driver: ([\d.]+)"),
+        "run Python {}, the driver runs {}",
+    ),
+    (re.compile(r'Cannot run program "([^"]+)"'), "have no program {}"),
+    (
+        re.compile(r"(?:ModuleNotFoundError: No module named|ImportError: cannot import name) '([\w.]+)'"),
+        "lack the Python module {}",
+    ),
 )
+"""What Spark reports if executors lack something, and what that is."""
 _REMEDY = (
     "Executors need the driver's minor version of Python and the packages that storage-consumer needs: install them on each machine, or ship an "
     "environment (spark.archives), and set PYSPARK_PYTHON to its Python; docs/cluster.md says how"
@@ -139,18 +147,6 @@ def opened(upstream: Upstream, secrets: Secrets) -> Storage:
     return storage
 
 
-def misfit(text: str) -> str:
-    """Return what executors lack, from the text of a failure; empty if that is not the reason."""
-    # The most telling cause first: another Python often lacks modules as well.
-    if found := _OTHER_PYTHON.search(text):
-        return f"executors run Python {found[1]}, the driver runs {found[2]}. {_REMEDY}"
-    if found := _NO_PYTHON.search(text):
-        return f"executors have no program {found[1]}. {_REMEDY}"
-    if found := _MISSING.search(text):
-        return f"executors lack the Python module {found[1]}. {_REMEDY}"
-    return ""
-
-
 _FAILURES: dict[str, type[StorageConsumerError]] = {
     c.__name__: c for c in (ConfigError, LeaseLost, StateGone, StorageUnavailable, TargetUnavailable)
 }
@@ -189,8 +185,9 @@ def meaning_of(fault: BaseException) -> StorageConsumerError:
         if known := _FAILURES.get(name.rpartition(".")[2]):
             return known(message)
     # None of ours: what the executors lack, then what happened around Spark, and last Spark's own words.
-    if lack := misfit(text):
-        return ConfigError(lack)
+    for said, lack in _LACKS:
+        if found := said.search(text):
+            return ConfigError(f"executors {lack.format(*found.groups())}. {_REMEDY}")
     message = f"the Spark job failed: {_gist(text) or type(fault).__name__}"
     for said, kind, remedy in _CAUSES:
         if said.search(text):

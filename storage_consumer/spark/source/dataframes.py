@@ -34,7 +34,6 @@ from storage_consumer.frames.pieces import META, Asked, Piece, array_of, arrow_t
 from storage_consumer.instants import Instant, tso_of_instant
 from storage_consumer.log_lines import tso_time
 from storage_consumer.model import (
-    CommitRange,
     DataFile,
     DdlKind,
     StoredObject,
@@ -68,7 +67,7 @@ from storage_consumer.spark.source.ticdc import MOVED, TicdcDataSource
 from storage_consumer.sql.parse import parsed
 from storage_consumer.tso import may_have_expired
 
-_EVERYTHING = CommitRange(low=-1, high=(1 << 63) - 1)
+_EVERYTHING = Window(low=-1, high=(1 << 63) - 1, files=(), statements=())
 _UNSHOWN = pa.field("_ticdc unshown", pa.string())
 """What tells rows without a primary key apart beside the values that are shown: those of columns that were dropped, and dates that no calendar has."""
 _FILE_ROWS = 32
@@ -81,8 +80,7 @@ class Part:
 
     upstream: Upstream
     """Where the files are, and how they are written. It holds no secret."""
-    commit_range: CommitRange
-    files: tuple[FeedFile, ...]
+    window: Window
     mapped: Mapping[int, Mapping[str, Origin]]
     """By version of a file's structure: the origin of each column, by folded name."""
 
@@ -291,8 +289,8 @@ class _Rows:
     last: tuple[TableColumn, ...]
     """All of the last structure."""
 
-    def of_bucket(self, window: Window, upstream: Upstream) -> Iterator[Part]:
-        """Yield the parts of a window."""
+    def of_bucket(self, window: Window, upstream: Upstream) -> list[Part]:
+        """Return the parts of a window."""
         own = {
             (int(step.version), name.folded()): step
             for step in self.history.steps
@@ -310,9 +308,7 @@ class _Rows:
             elif step is not None and not self._is_over(step.version, window.low):
                 mapped[work.structure.version] = self._mapped(work.structure, step.version)
                 files.append(work)
-        commit_range = CommitRange(low=window.low, high=window.high)
-        for some in packed(files, PARTITION_BYTES, CORES):
-            yield Part(upstream=upstream, commit_range=commit_range, files=tuple(some), mapped=mapped)
+        return _parts(upstream, window, files, mapped)
 
     def _mapped_later(self, structure: Structure, high: int) -> Mapping[str, Origin]:
         """Return where the columns come from in rows of a later version. Raises `NotReplicable` unless that has the last structure too."""
@@ -331,14 +327,13 @@ class _Rows:
         later = self.history.after(version)
         return bool(later) and later[0].version <= low
 
-    def of_base(self, below: _Base) -> Iterator[Part]:
-        """Yield the parts of an export."""
+    def of_base(self, below: _Base) -> list[Part]:
+        """Return the parts of an export."""
         layout = row_layout(below.definition, frozenset(), below.origin)
         structure = structure_under(layout, below.origin.time_zone, frozenset(), 0)
         mapped = {0: self._mapped(structure, below.snapshot)}
         files = [_exported(structure, stored, number) for number, stored in enumerate(below.files, 1)]
-        for some in packed(files, PARTITION_BYTES, CORES):
-            yield Part(upstream=below.origin, commit_range=_EVERYTHING, files=tuple(some), mapped=mapped)
+        return _parts(below.origin, _EVERYTHING, files, mapped)
 
     def _mapped(self, structure: Structure, version: int) -> Mapping[str, Origin]:
         """Return where the columns come from in rows of a structure. Raises `NotReplicable` if the key was another one."""
@@ -358,6 +353,15 @@ class _Rows:
         return found
 
 
+def _parts(
+    upstream: Upstream, window: Window, files: Sequence[FeedFile], mapped: Mapping[int, Mapping[str, Origin]]
+) -> list[Part]:
+    return [
+        Part(upstream=upstream, window=replace(window, files=tuple(some), statements=()), mapped=mapped)
+        for some in packed(files, PARTITION_BYTES, CORES)
+    ]
+
+
 def _exported(structure: Structure, stored: StoredObject, number: int) -> FeedFile:
     file = DataFile(
         stored=stored,
@@ -374,10 +378,9 @@ def _exported(structure: Structure, stored: StoredObject, number: int) -> FeedFi
 
 def read_part(found: TableAt, part: Part) -> Iterator[pa.RecordBatch]:
     """Yield the changes of a part, with the columns of the table as it is in the end: the work of a Python worker."""
-    window = Window(low=part.commit_range.low, high=part.commit_range.high, files=part.files, statements=())
     with told(), at_worker(part.upstream, found.held) as storage:
-        ordered = ordered_in(window, storage, part.upstream)
-        for work in part.files:
+        ordered = ordered_in(part.window, storage, part.upstream)
+        for work in part.window.files:
             yield from _rows(ordered, work, part, found)
 
 
@@ -386,8 +389,7 @@ def _rows(ordered: Ordered, work: FeedFile, part: Part, found: TableAt) -> Itera
     mapped = part.mapped[work.structure.version]
     read = [pa.field(mapped[folded_name(field.name)].name or "", field.type) for field in found.fields]
     asked = Asked(own=tuple(read), protocol=protocol, refuse_dates=found.refuse_dates, rescue=not found.key)
-    commit_range = CommitRange(low=max(part.commit_range.low, work.floor), high=part.commit_range.high)
-    for each in pieces(ordered, work, commit_range, asked):
+    for each in pieces(ordered, work, work.between(part.window.low, part.window.high), asked):
         # The rows of an export have their number as commit-ts: none of another file is a repeat of them.
         piece = replace(each, ts=each.ts + np.uint64(work.file.number << _FILE_ROWS)) if work.exact else each
         arrays = piece.arrays(asked.own)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
@@ -21,9 +21,9 @@ from storage_consumer.feed.reading import ordered_in
 from storage_consumer.feed.records import Change, Statement, Structure
 from storage_consumer.feed.rendering import WORDS, Images, dumped
 from storage_consumer.feed.window import FeedFile, Window
-from storage_consumer.frames.pieces import META, RESCUED, Asked, Piece, pieces
+from storage_consumer.frames.pieces import META, RESCUED, Asked, pieces
 from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
-from storage_consumer.model import CommitRange, TableColumn, TableName, folded_name
+from storage_consumer.model import TableColumn, TableName, folded_name
 from storage_consumer.spark.source.opening import (
     SEQUENCE,
     Opened,
@@ -45,26 +45,16 @@ _LEAST = 4 << 20
 class FilesPartition(InputPartition):
     """Files of a window, and the columns that are wanted of them."""
 
-    low: int
-    """Exclusive."""
-    high: int
-    """Inclusive."""
-    files: tuple[FeedFile, ...]
-    statements: tuple[Statement, ...]
+    window: Window
     schema: pa.Schema
 
 
 def partitions_of(window: Window, schema: pa.Schema, most: int, cores: int) -> list[InputPartition]:
     """Return a window in partitions; see `packed`."""
-    found: list[InputPartition] = [
-        FilesPartition(low=window.low, high=window.high, files=tuple(files), statements=(), schema=schema)
-        for files in packed(window.files, most, cores)
-    ]
+    windows = [replace(window, files=tuple(files), statements=()) for files in packed(window.files, most, cores)]
     if window.statements:
-        found.append(
-            FilesPartition(low=window.low, high=window.high, files=(), statements=window.statements, schema=schema)
-        )
-    return found
+        windows.append(replace(window, files=()))
+    return [FilesPartition(each, schema) for each in windows]
 
 
 def packed(files: Sequence[FeedFile], most: int, cores: int) -> Iterator[list[FeedFile]]:
@@ -98,9 +88,8 @@ _STATEMENT = 2
 
 def read_partition(found: Opened, options: SourceOptions, partition: FilesPartition) -> Iterator[pa.RecordBatch]:
     """Yield the changes of a partition. Raises `UndecodableRow`, `ConfigError`, and what the storage raises."""
-    window = Window(low=partition.low, high=partition.high, files=partition.files, statements=partition.statements)
     with told(), at_worker(found.upstream, found.held) as storage:
-        ordered = ordered_in(window, storage, found.upstream)
+        ordered = ordered_in(partition.window, storage, found.upstream)
         if options.table is None:
             batches = _documents(ordered, partition, found.upstream.protocol)
         else:
@@ -110,48 +99,42 @@ def read_partition(found: Opened, options: SourceOptions, partition: FilesPartit
                 yield batch.slice(start, _ROWS)
 
 
-def _range(work: FeedFile, partition: FilesPartition) -> CommitRange:
-    return CommitRange(low=max(partition.low, work.floor), high=partition.high)
-
-
 def _rows(
     ordered: Ordered, options: SourceOptions, protocol: Protocol, partition: FilesPartition
 ) -> Iterator[pa.RecordBatch]:
     """Yield typed rows of one table."""
-    own = own_fields(partition.schema)
+    window, schema = partition.window, partition.schema
+    own = own_fields(schema)
     asked = Asked(
         own=own,
         protocol=protocol,
         both_images=options.both_images,
         refuse_dates=options.refuse_dates,
-        rescue=RESCUED in partition.schema.names,
+        rescue=RESCUED in schema.names,
     )
-    for work in partition.files:
-        for piece in pieces(ordered, work, _range(work, partition), asked):
-            arrays = dict(zip([*(field.name for field in own), *_META_NAMES], piece.arrays(own), strict=True))
-            yield _batch(arrays, piece, partition.schema)
+    names, meta = [*(field.name for field in own), *_META_NAMES], len(own)
+    for work in window.files:
+        for piece in pieces(ordered, work, work.between(window.low, window.high), asked):
+            found = piece.arrays(own)
+            arrays = dict(zip(names, found, strict=True))
+            arrays[SEQUENCE.name] = sequence(found[meta:], piece.operations)
+            if RESCUED in schema.names:
+                rescued = piece.columns.get(RESCUED)
+                arrays[RESCUED] = pa.nulls(len(piece.ts), pa.string()) if rescued is None else rescued
+            yield pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
 
 
 _META_NAMES = tuple(field.name for field in META)
-
-
-def _batch(arrays: dict[str, pa.Array], piece: Piece, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the columns of a schema in its order."""
-    arrays[SEQUENCE.name] = sequence([arrays[name] for name in _META_NAMES], piece.operations)
-    if RESCUED in schema.names:
-        rescued = piece.columns.get(RESCUED)
-        arrays[RESCUED] = pa.nulls(len(piece.ts), pa.string()) if rescued is None else rescued
-    return pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
 
 
 def _documents(ordered: Ordered, partition: FilesPartition, protocol: Protocol) -> Iterator[pa.RecordBatch]:
     """Yield rows of all tables as JSON, and statements."""
     images = Images(protocol)
     held: list[dict[str, object]] = []
-    for _, of_one_ts in groupby(partition.statements, key=lambda each: each.commit_ts):
+    for _, of_one_ts in groupby(partition.window.statements, key=lambda each: each.commit_ts):
         held += [_statement(each, place) for place, each in enumerate(of_one_ts)]
-    for work in partition.files:
-        for change in ordered.changes_of(work, _range(work, partition)):
+    for work in partition.window.files:
+        for change in ordered.changes_of(work, work.between(partition.window.low, partition.window.high)):
             held.append(_document(change, images))
             if len(held) >= _ROWS:
                 yield _of_documents(held, partition.schema)

@@ -25,7 +25,7 @@ from storage_consumer.feed.reading import Feed, Patience
 from storage_consumer.feed.records import Statement, Structure
 from storage_consumer.feed.window import FeedFile, Window, landmarks, may_hold
 from storage_consumer.frames.pieces import arrow_type, holds
-from storage_consumer.model import DataFile, StoredObject, TableDefinition, folded_name, folder_of
+from storage_consumer.model import DataFile, StoredObject, folded_name, folder_of
 from storage_consumer.poll.same_feed import Before
 from storage_consumer.spark.source.opening import Opened, SourceOptions, open_feed, own_fields, told
 from storage_consumer.spark.source.reading import FilesPartition, partitions_of, read_partition
@@ -49,7 +49,7 @@ class Inventory:
 
     def __init__(self, feed: Feed, missing: Patience) -> None:
         """Begin with nothing seen."""
-        self._feed = feed
+        self._feed, self.contents = feed, feed.contents
         self.missing = missing
         """How long a file has been missing."""
         self._seen: dict[StoredObject, _Seen] = {}
@@ -60,20 +60,15 @@ class Inventory:
         # The numbers of each sequence that an earlier process saw with rows that were not due, until all of them are there.
         self._awaited: dict[str, Sequence[int]] = {}
 
-    @property
-    def checkpoint(self) -> int:
-        """The bucket's checkpoint at the last look."""
-        return self._feed.contents.checkpoint
-
     def look(self, given: int = -1) -> int:
         """See what is new in the bucket; return its checkpoint. `given`: see `Contents.given`. Raises what `Contents.look` does."""
-        self._feed.contents.given = given
-        self._feed.contents.look()
-        return self.checkpoint
+        self.contents.given = given
+        self.contents.look()
+        return self.contents.checkpoint
 
     def refuse_other(self, before: Before) -> None:
         """Raise `ConfigError` if the bucket is not the one that was read before; nothing is compared again once it holds anything."""
-        contents = self._feed.contents
+        contents = self.contents
         if not self._is_same:
             said, _ = contents.reader.doubts_of(before)
             # Its files are others, and hold what those beyond the offset held.
@@ -88,7 +83,7 @@ class Inventory:
             return
         self._begun = True
         self.look()
-        contents = self._feed.contents
+        contents = self.contents
         self._note(contents.pending())
         for name, (upto, digest, *more) in finished.items():
             self._awaited[name] = more
@@ -105,11 +100,11 @@ class Inventory:
 
         Raises what `Contents.window` does, and `UndecodableRow`.
         """
-        window = self._feed.contents.window(low, high, statements=(low, low))
+        window = self.contents.window(low, high, statements=(low, low))
         self._refuse_gone()
         seen = dict(zip(window.files, self._looked_through(window), strict=True))
         self._note(work.file for work in seen)
-        self._feed.contents.finish(work.file for work, found in seen.items() if found.last <= low)
+        self.contents.finish(work.file for work, found in seen.items() if found.last <= low)
         kept = {work.file.stored for work, found in seen.items() if found.last > low}
         self._seen = {stored: found for stored, found in self._seen.items() if stored in kept}
         spans = [
@@ -135,7 +130,7 @@ class Inventory:
         """Raise `FilesMissing` for a file that an earlier process saw, which held more than it was to give."""
         if not self._awaited:
             return
-        self._note(self._feed.contents.pending())
+        self._note(self.contents.pending())
         for name, numbers in self._awaited.items():
             gone = next((number for number in numbers if number not in self._files.get(name, {})), 0)
             if gone:
@@ -150,7 +145,7 @@ class Inventory:
 
         Sequences whose date says that they hold nothing are left out.
         """
-        pending = self._feed.contents.pending()
+        pending = self.contents.pending()
         self._note(pending)
         self._files = {name: files for name, files in self._files.items() if may_hold(next(iter(files.values())), low)}
         more = defaultdict[str, list[int]](list)
@@ -159,7 +154,7 @@ class Inventory:
                 more[file.sequence].append(file.number)
         found = {}
         for name, files in self._files.items():
-            upto = self._feed.contents.finished_upto(next(iter(files.values())))
+            upto = self.contents.finished_upto(next(iter(files.values())))
             digest = sum(_digest(file) for number, file in files.items() if number <= upto)
             if upto or more[name]:
                 found[name] = [upto, digest, *more[name]]
@@ -168,19 +163,6 @@ class Inventory:
     def _note(self, files: Iterable[DataFile]) -> None:
         for file in files:
             self._files.setdefault(file.sequence, {})[file.number] = file
-
-    def structures(self, low: int, high: int) -> Iterator[Structure]:
-        """Yield the structures that rows with ``low < commit-ts <= high`` may have."""
-        return self._feed.contents.in_force(low, high)
-
-    @property
-    def definitions(self) -> Sequence[TableDefinition]:
-        """What was read of all schema files, sorted by version."""
-        return self._feed.contents.definitions
-
-    def statements(self, low: int, high: int) -> tuple[Statement, ...]:
-        """Return the statements with ``low < commit-ts <= high``."""
-        return tuple(self._feed.contents.statements(low, high))
 
     def _looked_through(self, window: Window) -> list[_Seen]:
         """Return what each file of a window holds above the window's low border."""
@@ -270,10 +252,10 @@ class Ends:
         table = self._options.table
         if table is None or self._options.over_statements:
             return []
-        return [move.version for move in moves(table, low, self._options.low, inventory.definitions)]
+        return [move.version for move in moves(table, low, self._options.low, inventory.contents.definitions)]
 
     def _misfits(self, inventory: Inventory, low: int, high: int) -> Iterator[End]:
-        found = sorted(inventory.structures(low, high), key=lambda each: each.version)
+        found = sorted(inventory.contents.in_force(low, high), key=lambda each: each.version)
         # The rows of a structure end where the next one begins.
         for structure, later in zip_longest(found, found[1:]):
             if why := self._misfit(structure, low, 0 if later is None else later.version):
@@ -306,7 +288,7 @@ class Ends:
         """
         if self._options.table is None or self._options.over_statements:
             return
-        for move in moves(self._options.table, low, high, inventory.definitions):
+        for move in moves(self._options.table, low, high, inventory.contents.definitions):
             if start is None or start < move.version:
                 yield End(move.version, self._moved(move, start))
             # All rows from before it were given: the query ends, unless it was begun again behind it.
@@ -404,7 +386,7 @@ class MicroBatches(DataSourceStreamReader):
             if low >= high and start["statements"] >= end["statements"]:
                 self._refuse_behind(low)
                 return []
-            if inventory.checkpoint < high:
+            if inventory.contents.checkpoint < high:
                 inventory.look()
                 self._refuse_behind(high)
             spans = sorted(inventory.spans_once_there(low, high), key=lambda span: span.rank)
@@ -423,7 +405,7 @@ class MicroBatches(DataSourceStreamReader):
 
     def _refuse_behind(self, ts: int) -> None:
         """Raise `ConfigError` if the bucket is complete only to before a commit-ts to which the query has read; one may begin beyond it."""
-        checkpoint = self._looked().checkpoint
+        checkpoint = self._looked().contents.checkpoint
         if checkpoint < ts != self.options.low:
             raise ConfigError(
                 f"the query has read up to commit-ts {ts}, and the bucket is complete up to {checkpoint} only. If the changefeed "
@@ -452,14 +434,14 @@ class MicroBatches(DataSourceStreamReader):
 
     def _statements(self, low: int, high: int) -> tuple[Statement, ...]:
         """Return the statements that the query is given; those of one table are none of its rows."""
-        return () if self.options.table is not None else self._looked().statements(low, high)
+        return () if self.options.table is not None else tuple(self._looked().contents.statements(low, high))
 
     def _offset(self, commit_ts: int, statements: int, finished: Mapping[str, Sequence[int]]) -> Offset:
         """Return an offset: up to which commit-ts (inclusive) rows and statements of which tables were given, and which files hold nothing beyond.
 
         The bucket is told as well, by its place and by some of its schema files: a query that goes on elsewhere would lose rows without a word.
         """
-        found = self.opened.landmarks if self._inventory is None else landmarks(self._inventory.definitions)
+        found = self.opened.landmarks if self._inventory is None else landmarks(self._inventory.contents.definitions)
         return {
             "format": _FORMAT,
             "of": list(self.opened.rules),

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from storage_consumer.errors import ConfigError
-from storage_consumer.feed.window import beyond
+from storage_consumer.feed.window import Window, beyond
 from storage_consumer.spark.source.opening import (
     Opened,
     SourceOptions,
@@ -38,7 +38,7 @@ class TicdcReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return the tasks of a window."""
         # Spark would make one of its own out of none.
-        nothing = FilesPartition(low=0, high=0, files=(), statements=(), schema=self.schema)
+        nothing = FilesPartition(Window(low=0, high=0, files=(), statements=()), self.schema)
         low, high = self.options.low, min(self.options.high or self.opened.high, self.opened.high)
         if low > self.opened.checkpoint:
             raise ConfigError(beyond(low, self.opened.checkpoint))
