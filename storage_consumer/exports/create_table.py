@@ -71,7 +71,12 @@ def read_create_table(statement: str) -> CreatedTable:
     table = _table(statement, at + 1)
     if not table.columns or not all(column.type for column in table.columns):
         raise ValueError("it defines no columns with types")
-    key = frozenset(name for part in table.elements if _is_primary(part) for name, _ in _key_parts(part))
+    key = frozenset(
+        name
+        for part in table.elements
+        if (has_words(part[:4], "PRIMARY", "KEY") and part[0].kind == "word")
+        for name, _ in _key_parts(part)
+    )
     return CreatedTable(
         name=found[at].name,
         columns=tuple(_column(statement, column, key) for column in table.columns),
@@ -126,10 +131,6 @@ def _collation(found: Sequence[Token]) -> str:
         return ""
     named = [token for token in found[at + 1 : at + 3] if token.text != "="]
     return named[0].name.lower() if named else ""
-
-
-def _is_primary(part: Sequence[Token]) -> bool:
-    return has_words(part[:4], "PRIMARY", "KEY") and part[0].kind == "word"
 
 
 def _is_unique(part: Sequence[Token]) -> bool:

@@ -26,7 +26,6 @@ from storage_consumer.exports.names import (
     METADATA,
     UNFINISHED,
     DataFiles,
-    ExportFile,
     Kind,
     Numbered,
     gaps_note,
@@ -202,7 +201,10 @@ def _sorted_out(listed: Sequence[StoredObject]) -> _Folder:
     folder = _Folder()
     named = [(read_name(stored.path), stored) for stored in listed]
     for file, stored in named:
-        _refuse_unknown(file, stored)
+        if file.kind is Kind.UNKNOWN:
+            raise ExportRefused(f"{stored.path} {_why_unknown(stored.path)}")
+        if not stored.size:
+            raise ExportRefused(f"{stored.path} is empty: it was cut, or the export failed while it was begun; {AGAIN}")
         if file.kind is Kind.DATA:
             folder.data.setdefault(file.name, []).append((file, stored))
         elif file.kind is not Kind.METADATA:
@@ -228,13 +230,6 @@ def _sorted_out(listed: Sequence[StoredObject]) -> _Folder:
     for kind, reason in _LEFT_OUT.items():
         folder.notes += [f"left out: {kind.value} {name}: {reason}" for name in sorted(folder.of(kind))]
     return folder
-
-
-def _refuse_unknown(file: ExportFile, stored: StoredObject) -> None:
-    if file.kind is Kind.UNKNOWN:
-        raise ExportRefused(f"{stored.path} {_why_unknown(stored.path)}")
-    if not stored.size:
-        raise ExportRefused(f"{stored.path} is empty: it was cut, or the export failed while it was begun; {AGAIN}")
 
 
 def _why_unknown(path: str) -> str:
@@ -530,7 +525,15 @@ def _look_at(storage: Storage, table: ExportTable, origin: Upstream, said: Colle
         return
     _refuse_header(head, table.carried, origin, part.path)
     if "csv-output-dialect" not in said and any(map(holds_bytes, table.carried)):
-        _refuse_digits(head, table, origin)
+        places = [place for place, column in enumerate(table.carried) if holds_bytes(column) and column.type != "BIT"]
+        found = [bytes.fromhex(row[place] or "") for row in _rows(head, table, origin) for place in places]
+        texts = [value.decode("latin-1") for value in found if value]
+        for form, dialect in ((_HEX, "redshift (or snowflake)"), (_BASE64, "bigquery")):
+            if texts and all(form.fullmatch(text) for text in texts):
+                raise ExportRefused(
+                    f"the bytes in {table.parts[0].path} look as Dumpling writes them with --csv-output-dialect={dialect}. Say what it was in the "
+                    f"URI: --dump 'URI?csv-output-dialect={dialect.partition(' ')[0]}', or csv-output-dialect=default if they are as they are"
+                )
 
 
 def _has_raw_texts(head: bytes) -> bool:
@@ -549,19 +552,6 @@ def _refuse_header(head: bytes, columns: tuple[TableColumn, ...], origin: Upstre
         raise ExportRefused(
             f"{path} begins with the names of its columns, so it was not written with --no-header: leave `no-header` out of the URI"
         )
-
-
-def _refuse_digits(head: bytes, table: ExportTable, origin: Upstream) -> None:
-    """Raise `ExportRefused` if all bytes of a file look as if they were written as digits."""
-    places = [place for place, column in enumerate(table.carried) if holds_bytes(column) and column.type != "BIT"]
-    found = [bytes.fromhex(row[place] or "") for row in _rows(head, table, origin) for place in places]
-    texts = [value.decode("latin-1") for value in found if value]
-    for form, dialect in ((_HEX, "redshift (or snowflake)"), (_BASE64, "bigquery")):
-        if texts and all(form.fullmatch(text) for text in texts):
-            raise ExportRefused(
-                f"the bytes in {table.parts[0].path} look as Dumpling writes them with --csv-output-dialect={dialect}. Say what it was in the "
-                f"URI: --dump 'URI?csv-output-dialect={dialect.partition(' ')[0]}', or csv-output-dialect=default if they are as they are"
-            )
 
 
 def _rows(head: bytes, table: ExportTable, origin: Upstream) -> Iterator[tuple[str | None, ...]]:

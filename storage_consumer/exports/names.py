@@ -361,7 +361,14 @@ class DataFiles:
         first = tuple(islice(heads, 2))
         self._check_beginnings(definition.name, first)
         if len(files) > 1 and _is_in_order(definition) and not is_mydumpers(files):
-            self._check_order(chain(first, heads))
+            before: tuple[int, StoredObject] | None = None
+            for part, key in self._keys(chain(first, heads)):
+                if before is not None and key <= before[0]:
+                    raise ExportRefused(
+                        f"{part.path} begins with key {key}, not after the {before[0]} with which {before[1].path} begins: files of two exports lie "
+                        f"in one folder, or this one was made with --order-by-primary-key=false, which looks the same; {AGAIN}, without that option"
+                    )
+                before = key, part
 
     def _check_end(self, stored: StoredObject) -> None:
         """Refuse a file that ends inside a statement; what is compressed shows that when it is read."""
@@ -388,17 +395,6 @@ class DataFiles:
         pattern = _FIRST_ROW if self.file_format == "sql" else _TWO_LINES
         found = pattern.match(head)
         return found[0] if found else None
-
-    def _check_order(self, beginnings: Iterable[Beginning]) -> None:
-        """Refuse files that begin with keys which do not grow."""
-        before: tuple[int, StoredObject] | None = None
-        for part, key in self._keys(beginnings):
-            if before is not None and key <= before[0]:
-                raise ExportRefused(
-                    f"{part.path} begins with key {key}, not after the {before[0]} with which {before[1].path} begins: files of two exports lie "
-                    f"in one folder, or this one was made with --order-by-primary-key=false, which looks the same; {AGAIN}, without that option"
-                )
-            before = key, part
 
     def _keys(self, beginnings: Iterable[Beginning]) -> Iterator[tuple[StoredObject, int]]:
         """Yield the first keys of the files in which they can be told."""

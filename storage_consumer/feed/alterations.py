@@ -51,7 +51,15 @@ def effect(definition: TableDefinition, name: TableName) -> str:
     if not own.table:
         return _effect_on_database(ddl) if own.schema == name.schema else ""
     if ddl.rename is not None:
-        return _effect_of_rename(ddl, name)
+        assert ddl.rename is not None
+        old, new = ddl.rename.folded
+        if ddl.rename.from_anywhere and old.table == name.table and new != name:
+            return "may have given the table another name: it does not say which database's table it renames"
+        if old == new and not ddl.rename.from_anywhere:
+            return ""
+        if name == old and name != new:
+            return f"gave the table the name {ddl.rename.new}"
+        return "gave another table's rows this name" if name == new else ""
     if ddl.exchanges_partition:
         return "put other rows in the place of the table's" if name in ddl.touched else ""
     return _effect_on_table(definition) if ddl.subject.folded() == name else ""
@@ -61,18 +69,6 @@ def _effect_on_database(ddl: ParsedDdl) -> str:
     if ddl.head[:1] == ("DROP",):
         return "dropped the table with its database"
     return "brought back rows" if brings_back(ddl) else ""
-
-
-def _effect_of_rename(ddl: ParsedDdl, name: TableName) -> str:
-    assert ddl.rename is not None
-    old, new = ddl.rename.folded
-    if ddl.rename.from_anywhere and old.table == name.table and new != name:
-        return "may have given the table another name: it does not say which database's table it renames"
-    if old == new and not ddl.rename.from_anywhere:
-        return ""
-    if name == old and name != new:
-        return f"gave the table the name {ddl.rename.new}"
-    return "gave another table's rows this name" if name == new else ""
 
 
 def _effect_on_table(definition: TableDefinition) -> str:
@@ -299,25 +295,21 @@ def _is_constant(column: TableColumn, value: str, kind: str) -> bool:
     `kind`: of the literal in the statement that it was taken from.
     """
     if column.type in _NUMBERS:
-        return _is_constant_number(column, value)
+        scale = column.scale or 0
+        if column.type in _WHOLE:
+            return re.fullmatch(r"-?\d+", value) is not None
+        found = re.fullmatch(r"[-+]?\d+(?:\.(\d+))?([eE][-+]?\d+)?", value)
+        if found is None:
+            return False
+        is_exact = not found[2] and len(found[1] or "") <= scale
+        # Those of a schema file are rounded, except decimals.
+        return is_exact or (column.type != "DECIMAL" and (column.default is not None or column.scale is None))
     if column.type in _TIMES:
         return _is_constant_time(column, value)
     # A number is shown by other rules as a text, and means the place of a member.
     if column.type in TEXTS:
         return kind != "number" or re.fullmatch(r"0|-?[1-9]\d*", value) is not None
     return column.type == "ENUM" and kind != "number" and value in column.elements
-
-
-def _is_constant_number(column: TableColumn, value: str) -> bool:
-    scale = column.scale or 0
-    if column.type in _WHOLE:
-        return re.fullmatch(r"-?\d+", value) is not None
-    found = re.fullmatch(r"[-+]?\d+(?:\.(\d+))?([eE][-+]?\d+)?", value)
-    if found is None:
-        return False
-    is_exact = not found[2] and len(found[1] or "") <= scale
-    # Those of a schema file are rounded, except decimals.
-    return is_exact or (column.type != "DECIMAL" and (column.default is not None or column.scale is None))
 
 
 def _is_constant_time(column: TableColumn, value: str) -> bool:
@@ -519,11 +511,9 @@ class _Table:
         if moved := effect(definition, self.name):
             return moved
         if not definition.is_ddl:
-            return self._of_structure(definition)
-        return self._of_statement(definition)
-
-    def _of_statement(self, definition: TableDefinition) -> str:
-        """Return the harm of a statement that neither moves rows nor names."""
+            before, after = ({_looks(column) for column in each} for each in (self.columns, definition.columns))
+            is_same = not before or not after or before == after
+            return "" if is_same else "shows another structure, and no statement says how it came about"
         ddl = parsed(definition)
         if ddl.creates_table:
             return "made the table"
@@ -534,12 +524,6 @@ class _Table:
             return _UNKNOWN
         harm = self._of_columns(definition, statement)
         return harm or next((why for part in statement.elements if (why := self._of_action(part))), "")
-
-    def _of_structure(self, definition: TableDefinition) -> str:
-        """Return the harm of a file that shows a structure alone."""
-        before, after = ({_looks(column) for column in each} for each in (self.columns, definition.columns))
-        is_same = not before or not after or before == after
-        return "" if is_same else "shows another structure, and no statement says how it came about"
 
     def _of_columns(self, definition: TableDefinition, statement: Statement) -> str:
         """Return the harm that shows in the columns before and after a statement."""

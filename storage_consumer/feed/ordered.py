@@ -15,7 +15,7 @@ from itertools import chain, groupby
 
 from storage_consumer.decode.decoder import Decoder, FileRead, Tally
 from storage_consumer.errors import FilesMissing, UndecodableRow
-from storage_consumer.feed.records import Change, Event, Statement
+from storage_consumer.feed.records import Change, Event
 from storage_consumer.feed.window import FeedFile, Window
 from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
 from storage_consumer.model import CommitRange, DataFile
@@ -125,7 +125,15 @@ class Ordered:
         """Yield all of them in order. Raises `UndecodableRow`, which names file and row, and what the storage raises."""
         statements = list(self.window.statements)
         for low, high, spans in self.parts():
-            yield from _merged(self._changes(spans, low, high), statements, high)
+            found = self._changes(spans, low, high)
+            found.sort(key=lambda each: (each[2].commit_ts, each[0]))
+            for (ts, _), group in groupby(found, key=lambda each: (each[2].commit_ts, each[0])):
+                # Rows at the commit-ts of a statement come before it.
+                while statements and statements[0].commit_ts < ts:
+                    yield statements.pop(0)
+                yield from once([(rank, change) for _, rank, change in group])
+            while statements and statements[0].commit_ts <= high:
+                yield statements.pop(0)
         yield from statements
 
     def parts(self) -> Iterator[tuple[int, int, list[Span]]]:
@@ -269,15 +277,3 @@ def _middle(spans: Sequence[Span], low: int, high: int) -> int:
         else:
             end = middle
     return min(end, high - 1)
-
-
-def _merged(found: list[_Taken], statements: list[Statement], high: int) -> Iterator[Event]:
-    """Yield changes in order, each after the statements before it, which are taken out of `statements`; also those up to `high`."""
-    found.sort(key=lambda each: (each[2].commit_ts, each[0]))
-    for (ts, _), group in groupby(found, key=lambda each: (each[2].commit_ts, each[0])):
-        # Rows at the commit-ts of a statement come before it.
-        while statements and statements[0].commit_ts < ts:
-            yield statements.pop(0)
-        yield from once([(rank, change) for _, rank, change in group])
-    while statements and statements[0].commit_ts <= high:
-        yield statements.pop(0)

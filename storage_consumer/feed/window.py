@@ -255,7 +255,18 @@ class Contents:
         self.warnings += poll.warnings
         placed = list(self._read(poll))
         definitions = [definition for _, definition in placed]
-        self._refuse_late(definitions)
+        late = [
+            each
+            for each in definitions
+            if each.is_ddl
+            and each.version <= self.given
+            and (not each.name.table or not self._filter.leaves_out(each.name))
+        ]
+        if late:
+            raise NotReplicable(
+                f"{late[0].name}: the statement in {late[0].path} came when everything up to commit-ts {self.given} had been given, which follows it: "
+                f"begin again at {late[0].version}"
+            )
         self._manager.new_round()
         self._manager.dispatch(
             definitions, {definition.path: table_dir for table_dir, definition in placed}, poll.data_files
@@ -266,18 +277,6 @@ class Contents:
             self.definitions, self._unclear = with_databases(in_running_order(self._stored))
             # A directory's owner, and which of its columns are virtual, may be another one now.
             self._structures.clear()
-
-    def _refuse_late(self, definitions: Iterable[TableDefinition]) -> None:
-        """Raise `NotReplicable` for a statement that comes after what followed it was given."""
-        late = [each for each in definitions if each.is_ddl and each.version <= self.given and self._is_wanted(each)]
-        if late:
-            raise NotReplicable(
-                f"{late[0].name}: the statement in {late[0].path} came when everything up to commit-ts {self.given} had been given, which follows it: "
-                f"begin again at {late[0].version}"
-            )
-
-    def _is_wanted(self, definition: TableDefinition) -> bool:
-        return not definition.name.table or not self._filter.leaves_out(definition.name)
 
     def _read(self, poll: Poll) -> Iterator[tuple[str, TableDefinition]]:
         """Yield table directory and content of the new schema files; raise what those of wanted tables cannot be read for."""

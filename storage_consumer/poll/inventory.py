@@ -187,7 +187,20 @@ class Inventory:
         if full:
             self._generation += 1
         for stored in listing:
-            self._see(stored, look)
+            folder, _, name = stored.path.rpartition("/")
+            data = parse_data_name(name)
+            if data is None:
+                self._see_other(stored, look)
+            # Classic TiCDC uses the number of an empty file again after a restart: such a file is only the beginning of one.
+            elif not stored.size:
+                look.ignored[EMPTY] += 1
+            elif directory := self._known.get(folder):
+                self._see_data(directory, folder, data, stored, look)
+            # Whose directory this is can depend on schema files that come later in the listing.
+            elif len(look.unplaced) < MOST_UNPLACED:
+                look.unplaced.append((folder, data, stored))
+            else:
+                look.overflow[folder] += 1
         self._place(look)
         # All schema files are known by now, so a directory that was placed by its path alone may turn out to be another table's.
         look.moved |= self._move() or look.overflown
@@ -223,22 +236,6 @@ class Inventory:
     def tables(self) -> AbstractSet[str]:
         """Return the table directories of which schema files were found."""
         return self._known.with_schema_files()
-
-    def _see(self, stored: StoredObject, look: Findings) -> None:
-        folder, _, name = stored.path.rpartition("/")
-        data = parse_data_name(name)
-        if data is None:
-            self._see_other(stored, look)
-        # Classic TiCDC uses the number of an empty file again after a restart: such a file is only the beginning of one.
-        elif not stored.size:
-            look.ignored[EMPTY] += 1
-        elif directory := self._known.get(folder):
-            self._see_data(directory, folder, data, stored, look)
-        # Whose directory this is can depend on schema files that come later in the listing.
-        elif len(look.unplaced) < MOST_UNPLACED:
-            look.unplaced.append((folder, data, stored))
-        else:
-            look.overflow[folder] += 1
 
     def _see_other(self, stored: StoredObject, look: Findings) -> None:
         if stored.path == "metadata":
@@ -280,7 +277,8 @@ class Inventory:
             return
         width = directory.width(data)
         sequence = directory.sequence(data.dispatcher, width)
-        tag = _compact(stored)
+        # 0 means "no file" in a `ListedSequence`.
+        tag = hash((stored.size, stored.tag)) & 0xFFFF_FFFF_FFFF_FFFF or 1
         before = sequence.put(data.number, tag, self._generation)
         # Almost every file of almost every listing ends here.
         if before == tag:
@@ -375,9 +373,3 @@ def _data_file(placed: DataDirectory, dispatcher: str, number: int, width: int, 
         number=number,
         width=width,
     )
-
-
-def _compact(stored: StoredObject) -> int:
-    """Return size and tag as 64 bits, never 0; valid in this process only, and quicker than `finished.digest_of`."""
-    # 0 means "no file" in a `ListedSequence`.
-    return hash((stored.size, stored.tag)) & 0xFFFF_FFFF_FFFF_FFFF or 1

@@ -89,7 +89,12 @@ class ListedSequence:
         # The marks of what a full listing shows are kept for that listing only.
         if generation != self._generation:
             self._generation, self._seen = generation, bytearray(len(self._tags))
-        before = self._put_apart(number, tag) if self._is_apart(number) else self._put_dense(number, tag)
+        # What was once kept apart stays there, however far the array grows since.
+        before = (
+            self._put_apart(number, tag)
+            if (number in self._apart or number >= len(self._tags) + _MAX_HOLE)
+            else self._put_dense(number, tag)
+        )
         if not before:
             self.count += 1
             self.highest = max(self.highest, number)
@@ -124,10 +129,6 @@ class ListedSequence:
         while self._run + 1 < len(tags) and tags[self._run + 1]:
             self._run += 1
         return self._run
-
-    def _is_apart(self, number: int) -> bool:
-        # What was once kept apart stays there, however far the array grows since.
-        return number in self._apart or number >= len(self._tags) + _MAX_HOLE
 
     def _put_apart(self, number: int, tag: int) -> int:
         before, _ = self._apart.get(number, (0, 0))
@@ -470,7 +471,19 @@ class NextListing:
         if self._oldest_open_date != (date := oldest_open_date(checkpoint)):
             self._oldest_open_date, changed = date, changed | self._known.tables()
         for table_dir in changed:
-            before, judged = self._closings.get(table_dir), self._closing(table_dir, checkpoint)
+            before, judged = (
+                self._closings.get(table_dir),
+                (
+                    closing(
+                        table_dir,
+                        own_versions(self._known.versions(table_dir), self._set_apart.get(table_dir, ())),
+                        self._known.of_table(table_dir),
+                        checkpoint=checkpoint,
+                        extension=self._extension,
+                        shared=self._partition_separator is False or table_dir in self._rewritten,
+                    )
+                ),
+            )
             self._closings[table_dir] = judged
             self.left_out.judged(before, judged, table_dir, self._known.of_table(table_dir))
             # Judged again next time though nothing of it has changed: the checkpoint may have risen by then.
@@ -485,17 +498,6 @@ class NextListing:
     def could_hide(self, folder: str, path: str) -> bool:
         """Return whether the latest listing that was not full could have left this file out."""
         return left_out(path, self.after) or not self.closed.isdisjoint(with_all_above(folder))
-
-    def _closing(self, table_dir: str, checkpoint: int) -> Closing:
-        """Return what the next listing may leave out of a table if this is the checkpoint."""
-        return closing(
-            table_dir,
-            own_versions(self._known.versions(table_dir), self._set_apart.get(table_dir, ())),
-            self._known.of_table(table_dir),
-            checkpoint=checkpoint,
-            extension=self._extension,
-            shared=self._partition_separator is False or table_dir in self._rewritten,
-        )
 
 
 class LeftOut:

@@ -69,16 +69,17 @@ class Metadata:
                 "is listed again, to see whether it is another changefeed's"
             )
         if ts < self.checkpoint and ts != known:
-            return _said(
+            said = (
                 f"metadata went back from {self.checkpoint} to {ts}: the changefeed was resumed from an older point or "
                 f"recreated. {self.checkpoint} stays in force, and repeated rows are expected"
             )
+            return (said,)
         self.checkpoint = max(self.checkpoint, ts)
         return ()
 
     def _refused(self, text: str) -> tuple[str, ...]:
         self.unreadable += 1
-        return _said(text)
+        return (text,)
 
     def _absent(self) -> tuple[str, ...]:
         if self.checkpoint:
@@ -91,14 +92,11 @@ class Metadata:
         known, self._last = self._last, None
         if known is None:
             return ()
-        return _said(
+        said = (
             "there is no metadata file yet: nothing is applied until TiCDC writes its first checkpoint. If the "
             "changefeed has been running for a while, the upstream URI names another folder than its sink URI"
         )
-
-
-def _said(text: str) -> tuple[str, ...]:
-    return (text,)
+        return (said,)
 
 
 def ahead_of_clock(ts: int, now: float) -> str:

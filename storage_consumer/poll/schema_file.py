@@ -67,15 +67,24 @@ def parse_schema_file(content: bytes, path: str, version: int, checksum: int | N
         document.fail(f"column {twice!r} is listed twice")
     name, name_warnings = _identity(document.text("Schema"), document.text("Table"), table_dir)
     # Here one table halts for it; the state, which cannot keep it, would refuse it for all.
-    _refuse_too_long(document, name, table_dir)
+    # Their key is as long as both together, and longer where they hold backquotes.
+    if max(len(name.schema), len(name.table)) > LONGEST_NAME or len(key_of(name)) > LONGEST_DIRECTORY:
+        document.fail(f"Schema or Table has more than {LONGEST_NAME} characters")
+    if len(table_dir) > LONGEST_DIRECTORY or len(document.path) > LONGEST_PATH:
+        document.fail(
+            f"its directory has more than {LONGEST_DIRECTORY} characters, or its path more than {LONGEST_PATH}"
+        )
     query = document.text("Query")
     computed = schema_checksum(document.content)
     verified = () if checksum is None else _checksum_warnings(computed, checksum)
+    # A plain integer, since the state stores it by a driver that knows no other.
     return TableDefinition(
         name=name,
         version=TableVersion(version),
         query=query,
-        ddl_type=document.integer("Type", most=LARGEST_TYPE) if "Type" in document.fields else _action(query),
+        ddl_type=document.integer("Type", most=LARGEST_TYPE)
+        if "Type" in document.fields
+        else int(_ACTIONS.get(tuple(token.upper for token in tokens(query)[:2]), 0)),
         columns=columns,
         path=path,
         # The one in the name stays the identity of the file, even where the content has another.
@@ -220,12 +229,6 @@ def _integer(value: Any) -> int | None:
     return value if is_one else None
 
 
-def _action(query: str) -> int:
-    """Return TiDB's action code of a statement whose file lacks it, where the code makes a difference; else 0."""
-    # A plain integer, since the state stores it by a driver that knows no other.
-    return int(_ACTIONS.get(tuple(token.upper for token in tokens(query)[:2]), 0))
-
-
 def _identity(schema: str, table: str, table_dir: str) -> tuple[TableName, tuple[str, ...]]:
     """Return the table's name: the pair in the file, unless it is exactly the swapped pair of the path."""
     stated = TableName(schema=schema, table=table)
@@ -236,16 +239,6 @@ def _identity(schema: str, table: str, table_dir: str) -> tuple[TableName, tuple
     if table and table_dir == directory_of(swapped):
         return swapped, (f"Schema {schema!r} and Table {table!r} are swapped relative to the path; read as {swapped}",)
     return stated, (f"the path says {table_dir!r}, Schema and Table say {stated}; the latter is used",)
-
-
-def _refuse_too_long(document: _Document, name: TableName, table_dir: str) -> None:
-    # Their key is as long as both together, and longer where they hold backquotes.
-    if max(len(name.schema), len(name.table)) > LONGEST_NAME or len(key_of(name)) > LONGEST_DIRECTORY:
-        document.fail(f"Schema or Table has more than {LONGEST_NAME} characters")
-    if len(table_dir) > LONGEST_DIRECTORY or len(document.path) > LONGEST_PATH:
-        document.fail(
-            f"its directory has more than {LONGEST_DIRECTORY} characters, or its path more than {LONGEST_PATH}"
-        )
 
 
 def directory_of(name: TableName) -> str:

@@ -146,17 +146,15 @@ def _fetched(items: Iterable[tuple[Place, Any]]) -> Iterator[tuple[Place, Any]]:
 def _read(stored: _Stored) -> bytes:
     file = os.open(stored.path, os.O_RDONLY)
     try:
-        return _read_piece(file, stored.start, stored.size)
+        piece = os.pread(file, stored.size, stored.start)
+        if len(piece) != stored.size:
+            raise OSError(
+                errno.EIO,
+                f"only {len(piece)} of the {stored.size} bytes written at offset {stored.start} of a file are left",
+            )
+        return piece
     finally:
         os.close(file)
-
-
-def _read_piece(file: int, start: int, size: int) -> bytes:
-    """Return `size` bytes of an open file, from `start` on. Raise `OSError` if they are not there."""
-    piece = os.pread(file, size, start)
-    if len(piece) != size:
-        raise OSError(errno.EIO, f"only {len(piece)} of the {size} bytes written at offset {start} of a file are left")
-    return piece
 
 
 def _spill_folder() -> str | None:

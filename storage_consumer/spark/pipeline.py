@@ -210,7 +210,9 @@ class SparkPipeline:
                 raise self._end() from fault
             if not isinstance(fault, (Py4JError, PySparkException)):
                 raise
-            self._let_end()
+            if self._owned and not is_one_process(self._context):
+                with suppress(Py4JError):
+                    let_end(self._context)
             raise meaning_of(fault) from fault
 
     def _end(self) -> StorageConsumerError:
@@ -277,12 +279,6 @@ class SparkPipeline:
         finally:
             # Or the copies on the executors would stay as long as the session.
             shared.destroy()
-
-    def _let_end(self) -> None:
-        """Wait for tasks after a failure; not in a session of others, whose own tasks would be waited for too."""
-        if self._owned and not is_one_process(self._context):
-            with suppress(Py4JError):
-                let_end(self._context)
 
 
 class _Reporter:

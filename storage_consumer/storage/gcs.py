@@ -50,10 +50,6 @@ class GcsErrors(StoreErrors):
             return self.replaced(path)
         if str(error).startswith("Forbidden") or code in map(str, _REFUSED):
             return self.refused(path, "403" if isinstance(error, OSError) else code, _RIGHTS)
-        return self._unasked(error, path, code)
-
-    def _unasked(self, error: Exception, path: str, code: str) -> Exception:
-        """Return the error for a request to which the store itself gave no answer."""
         name = type(error).__name__
         if name in {"DefaultCredentialsError", "MalformedError"} or (
             name == "RefreshError" and not getattr(error, "retryable", False)

@@ -52,7 +52,13 @@ class S3Errors(StoreErrors):
         if code in _ABSENT | _BEHIND_THE_END:
             return self.absent(path) if code in _ABSENT else self.unlisted(path)
         if code == _ARCHIVED:
-            return self.archived(path, code, self._restoring(path, answer["Error"].get("StorageClass", "")))
+            bucket, _, key = self.where(path).partition("://")[2].partition("/")
+            # S3 refuses a number of days for the class whose objects return to where they were.
+            request = "{}" if answer["Error"].get("StorageClass", "") == "INTELLIGENT_TIERING" else "Days=7"
+            words = ["aws", "s3api", "restore-object", "--bucket", bucket, "--key", key, "--restore-request", request]
+            return self.archived(
+                path, code, shlex.join(words if self.server == self.cloud else [*words, "--endpoint-url", self.server])
+            )
         if code in _EXPIRED:
             remedy = "renew the session token in the upstream URI, or what AWS's tools find, and start again"
             return CredentialsExpired(str(self.refused(path, code, remedy)))
@@ -61,14 +67,6 @@ class S3Errors(StoreErrors):
         if code in _WRONG:
             return self.no_bucket(code, "check the bucket's name, the endpoint and the region in the upstream URI")
         return self._unasked(error, path, code)
-
-    def _restoring(self, path: str, storage_class: str) -> str:
-        """Return the command that makes an archived object readable."""
-        bucket, _, key = self.where(path).partition("://")[2].partition("/")
-        # S3 refuses a number of days for the class whose objects return to where they were.
-        request = "{}" if storage_class == "INTELLIGENT_TIERING" else "Days=7"
-        words = ["aws", "s3api", "restore-object", "--bucket", bucket, "--key", key, "--restore-request", request]
-        return shlex.join(words if self.server == self.cloud else [*words, "--endpoint-url", self.server])
 
     def _unasked(self, error: Exception, path: str, code: str) -> Exception:
         """Return the error for a request to which the store itself gave no answer."""

@@ -150,13 +150,23 @@ def find(feed: Feed, loaded: Loaded, name: TableName, high: int | None, base: st
     if history.broken_at > low:
         raise NotReplicable(f"{name}: {history.broken}. Give a later export as base, or ask for before that statement")
     upstream = loaded.config.upstream
-    _refuse_left_out(history, name, upstream)
+    named = ((each.schema, each.table) for each in (*history.names, name))
+    found = (leaving_out(upstream.left_out, each, case=upstream.case_sensitive) for each in named)
+    if what := next(filter(None, found), ""):
+        raise NotReplicable(
+            f"{name}: TiCDC leaves out changes of this table by {what}, so its files do not show which rows it has. If the changefeed never had this "
+            "filter, take it out of config; if not, read the table from a changefeed without it"
+        )
     around = feed.of_tables(history.names)
     around.contents.base = below.shown if below else None
     window = around.window(low, max(low, high))
     _refuse_expired(window, checkpoint, name, upstream)
     last = around.contents.structure_of(replace(history.last, ddl_type=0, query=""))
-    _refuse_updates(last, upstream)
+    if not last.key and upstream.protocol == "csv" and not upstream.csv.output_old_value:
+        raise NotReplicable(
+            f"{last.table}: the table has no primary key, and its CSV files no old values, without which an update does not show its row: turn on "
+            "output-old-value under [sink.csv] in the changefeed"
+        )
     wanted = _wanted(last, columns, below, upstream)
     every = wanted if last.key else _wanted(last, _telling(last, columns, below), below, upstream)
     _refuse_reserved(last, every)
@@ -203,17 +213,6 @@ def _begin(history: TableHistory, below: _Base | None, name: TableName) -> int:
     return history.begin
 
 
-def _refuse_left_out(history: TableHistory, name: TableName, upstream: Upstream) -> None:
-    """Raise `NotReplicable` where the changefeed's filter leaves out changes of the table."""
-    named = ((each.schema, each.table) for each in (*history.names, name))
-    found = (leaving_out(upstream.left_out, each, case=upstream.case_sensitive) for each in named)
-    if what := next(filter(None, found), ""):
-        raise NotReplicable(
-            f"{name}: TiCDC leaves out changes of this table by {what}, so its files do not show which rows it has. If the changefeed never had this "
-            "filter, take it out of config; if not, read the table from a changefeed without it"
-        )
-
-
 def _refuse_expired(window: Window, checkpoint: int, name: TableName, upstream: Upstream) -> None:
     """Raise `NotReplicable` where TiCDC may have deleted files of a window: it deletes whole days, and nothing shows which there were."""
     days, dates = upstream.file_expiration_days, [each.file.date for each in window.files]
@@ -222,15 +221,6 @@ def _refuse_expired(window: Window, checkpoint: int, name: TableName, upstream: 
         raise NotReplicable(
             f"{name}: its rows are made of all changes since {tso_time(window.low)}, and TiCDC deletes files with file-expiration-days = {days}, so some "
             "of these may be gone: give a later export as base"
-        )
-
-
-def _refuse_updates(last: Structure, upstream: Upstream) -> None:
-    """Raise `NotReplicable` where an update does not show which row it changed."""
-    if not last.key and upstream.protocol == "csv" and not upstream.csv.output_old_value:
-        raise NotReplicable(
-            f"{last.table}: the table has no primary key, and its CSV files no old values, without which an update does not show its row: turn on "
-            "output-old-value under [sink.csv] in the changefeed"
         )
 
 
@@ -302,25 +292,22 @@ class _Rows:
             step = own.get((work.structure.version, work.structure.table.folded()))
             if step is None and work.structure.version > window.high:
                 # TiCDC noted the structure later than the rows.
-                mapped[work.structure.version] = self._mapped_later(work.structure, window.high)
+                shown = (
+                    [(folded_name(each.name), each.type) for each in columns]
+                    for columns in (work.structure.columns, self.last)
+                )
+                if next(shown) != next(shown):
+                    raise NotReplicable(
+                        f"{work.structure.table}: rows up to {window.high} may lie in the directory of table version {work.structure.version}, whose structure may be a later "
+                        f"one: ask for {work.structure.version} or later"
+                    )
+                mapped[work.structure.version] = self._mapped(work.structure, work.structure.version)
                 files.append(work)
             # Without a step they are of a table that had one of the names before.
             elif step is not None and not self._is_over(step.version, window.low):
                 mapped[work.structure.version] = self._mapped(work.structure, step.version)
                 files.append(work)
         return _parts(upstream, window, files, mapped)
-
-    def _mapped_later(self, structure: Structure, high: int) -> Mapping[str, Origin]:
-        """Return where the columns come from in rows of a later version. Raises `NotReplicable` unless that has the last structure too."""
-        shown = (
-            [(folded_name(each.name), each.type) for each in columns] for columns in (structure.columns, self.last)
-        )
-        if next(shown) != next(shown):
-            raise NotReplicable(
-                f"{structure.table}: rows up to {high} may lie in the directory of table version {structure.version}, whose structure may be a later "
-                f"one: ask for {structure.version} or later"
-            )
-        return self._mapped(structure, structure.version)
 
     def _is_over(self, version: int, low: int) -> bool:
         """Return whether the rows of a version all have commit-ts up to `low`: they end where the next version begins."""

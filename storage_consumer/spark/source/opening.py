@@ -114,7 +114,11 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
     uri = given.get("path", "")
     if not uri:
         raise ConfigError("the bucket is missing: give its URI to load(), such as .load('s3://bucket/prefix')")
-    _refuse_secrets(uri)
+    if secrets_in(uri):
+        raise ConfigError(
+            f"{mask_uri(uri)}: the path holds a secret, and paths stand in Spark's plans and on its pages. Give it in the environment of the "
+            "driver and of the workers, or by the cloud's own way"
+        )
     if "table" not in given and "columns" in given:
         raise ConfigError("option columns: these are columns of one table, so give the option table too")
     if "maxFilesPerTrigger" in given and "maxBytesPerTrigger" in given:
@@ -159,14 +163,6 @@ def _option(name: str) -> str:
             "driver and of the workers, as docs/cluster.md says, or by the cloud's own way"
         )
     raise ConfigError(f"option {name} is not known{did_you_mean(name, (*_OWN, *_BUCKET))}")
-
-
-def _refuse_secrets(uri: str) -> None:
-    if secrets_in(uri):
-        raise ConfigError(
-            f"{mask_uri(uri)}: the path holds a secret, and paths stand in Spark's plans and on its pages. Give it in the environment of the "
-            "driver and of the workers, or by the cloud's own way"
-        )
 
 
 def _table(text: str) -> TableName:
@@ -362,7 +358,8 @@ def look_at(options: SourceOptions) -> Opened:
             )
         every, keys = fields_of(structures), _keys(structures)
         if not options.over_statements:
-            moved = _last_move(options.table, low, high, feed)
+            found = list(moves(options.table, low, high, feed.contents.definitions))
+            moved = json.dumps(found[-1]) if found else ""
         known = frozenset(folded_name(field.name) for field in every)
         own = _chosen(every, options.columns)
         if options.evolution == "rescue":
@@ -391,12 +388,6 @@ def _keys(structures: Iterable[Structure]) -> str:
         # In the newest spelling, as the columns are.
         found[-1] = found[-1][0], names
     return json.dumps(found)
-
-
-def _last_move(name: TableName, low: int, high: int, feed: Feed) -> str:
-    """Return what stands in `Opened.moved`."""
-    found = list(moves(name, low, high, feed.contents.definitions))
-    return json.dumps(found[-1]) if found else ""
 
 
 def _chosen(fields: tuple[pa.Field, ...], columns: tuple[str, ...]) -> tuple[pa.Field, ...]:

@@ -215,100 +215,6 @@ class End(NamedTuple):
     why: str
 
 
-class Ends:
-    """Finds where a query has to end. One that begins again as the message says has all rows before that."""
-
-    def __init__(self, options: SourceOptions, opened: Opened, schema: pa.Schema) -> None:
-        """Judge by the columns of the query, and by its options."""
-        self._options = options
-        self._opened = opened
-        self._fields = {folded_name(field.name): field for field in own_fields(schema)}
-
-    def first(self, inventory: Inventory, rows: _Borders, statements: _Borders) -> End | None:
-        """Return the first end in windows of rows and of statements; one up to the low border of rows is there already.
-
-        Statements before the query's own startingVersion do not count: whoever gives it knows of them.
-        """
-        if self._options.table is None:
-            return None
-        low, high = statements
-        found = [*self._misfits(inventory, *rows), *self._moves(inventory, max(low, self._options.low), high)]
-        return min(found, default=None)
-
-    def within(self, inventory: Inventory, low: int, statements: int, high: int) -> End | None:
-        """Return the first end that a planned micro-batch goes beyond."""
-        if self._options.table is None:
-            return None
-        ends = [*self._misfits(inventory, low, high)]
-        ends += self._moves(inventory, statements, high - 1, low)
-        # An end after a later start was planned with columns that the start is beyond.
-        return min((end for end in ends if end.version < high or high < low), default=None)
-
-    def between(self, inventory: Inventory, low: int) -> list[int]:
-        """Return the versions above `low` and before the query's own startingVersion after which the table has other rows.
-
-        They are no ends, but no micro-batch spans one: what a query does at such a statement, it does between two of them.
-        """
-        table = self._options.table
-        if table is None or self._options.over_statements:
-            return []
-        return [move.version for move in moves(table, low, self._options.low, inventory.contents.definitions)]
-
-    def _misfits(self, inventory: Inventory, low: int, high: int) -> Iterator[End]:
-        found = sorted(inventory.contents.in_force(low, high), key=lambda each: each.version)
-        # The rows of a structure end where the next one begins.
-        for structure, later in zip_longest(found, found[1:]):
-            if why := self._misfit(structure, low, 0 if later is None else later.version):
-                yield End(structure.version, f"{structure.table}: since table version {structure.version} {why}")
-
-    def _misfit(self, structure: Structure, low: int, until: int) -> str:
-        """Return why rows of a structure do not fit the columns of the query; empty if they do. `until`: of the next structure, 0 for none."""
-        own = self._fields
-        again = f"begin it again with startingVersion = {structure.version + 1} and its old checkpointLocation"
-        if structure.version <= low and until:
-            again = f"read {_batch_before(low, until)}, and then begin it again with a {_ANEW.format(until + 1)}"
-        if structure.version > self._opened.high and _folded(structure.key_names) != _folded(self._key()):
-            return f"the primary key is ({', '.join(structure.key_names)}): stop the query, and {again}"
-        for column in structure.columns:
-            name, kind = folded_name(column.name), arrow_type(column)
-            if name in own and not holds(own[name].type, kind):
-                return f"column {column.name} is {kind}, and the query began with {own[name].type}: stop the query, and {again}"
-            if name not in self._opened.known and self._options.evolution == "fail" and not self._options.columns:
-                return (
-                    f"there is the new column {column.name}: begin the query again, with its old checkpointLocation, to have it; or set "
-                    "schemaEvolution to ignore, or to rescue. What the statement gave to the rows that were there, such as the column's "
-                    "default, no change of a row shows: do the same where the query's rows go"
-                )
-        return ""
-
-    def _moves(self, inventory: Inventory, low: int, high: int, start: int | None = None) -> Iterator[End]:
-        """Yield an end for each statement in a window after which the table has other rows.
-
-        `start`: where a micro-batch begins that goes over it; None: one can still end there.
-        """
-        if self._options.table is None or self._options.over_statements:
-            return
-        for move in moves(self._options.table, low, high, inventory.contents.definitions):
-            if start is None or start < move.version:
-                yield End(move.version, self._moved(move, start))
-            # All rows from before it were given: the query ends, unless it was begun again behind it.
-            elif move.version > self._options.low:
-                yield End(move.version, self._moved(move, None))
-
-    def _moved(self, move: Move, start: int | None) -> str:
-        first = "" if start is None else f"Read {_batch_before(start, move.version)}. "
-        place = (_AGAIN if start is None else f"a {_ANEW}").format(move.version + 1)
-        return (
-            f"{self._options.table}: {move.what}, and no change of a row shows that. {first}Do the same where the query's rows go. "
-            f"Begin it again with {place}. Or set statements to ignore, and the query goes on over all such statements"
-        )
-
-    def _key(self) -> list[str]:
-        """Return the primary key's columns when the query began."""
-        found: list[tuple[int, list[str]]] = json.loads(self._opened.keys)
-        return found[-1][1]
-
-
 _AGAIN = "startingVersion = {} and its old checkpointLocation"
 _ANEW = "new checkpointLocation and startingVersion = {}"
 
@@ -334,7 +240,7 @@ class MicroBatches(DataSourceStreamReader):
         self.options = options
         self.opened = opened
         self.schema = schema
-        self._ends = Ends(options, opened, schema)
+        self._fields = {folded_name(field.name): field for field in own_fields(schema)}
         self._inventory: Inventory | None = None
         self.most: int | None = None
         """Commit-ts up to which a query reads that takes what is there when it begins; None for any other."""
@@ -362,10 +268,10 @@ class MicroBatches(DataSourceStreamReader):
             inventory.missing.bear(fault)
             return start
         inventory.missing.end()
-        if border := next((v for v in self._ends.between(inventory, low) if any(s.first <= v for s in spans)), 0):
+        if border := next((v for v in self._moves_before(low) if any(s.first <= v for s in spans)), 0):
             high = min(high, border)
             spans = [span for span in spans if span.first <= high]
-        end = self._ends.first(inventory, (low, high), (statements, min(high, checkpoint - 1)))
+        end = self._first_end((low, high), (statements, min(high, checkpoint - 1)))
         if end is not None:
             high = min(high, end.version)
             spans = [span for span in spans if span.first <= high]
@@ -468,6 +374,92 @@ class MicroBatches(DataSourceStreamReader):
             )
         return offset
 
+    # where a stream of one table ends: before rows that its columns cannot hold, and before what no change of a row would show
+
+    def _first_end(self, rows: _Borders, statements: _Borders) -> End | None:
+        """Return the first end in windows of rows and of statements; one up to the low border of rows is there already.
+
+        Statements before the query's own startingVersion do not count: whoever gives it knows of them.
+        """
+        if self.options.table is None:
+            return None
+        low, high = statements
+        found = [*self._misfits(*rows), *self._moves(max(low, self.options.low), high)]
+        return min(found, default=None)
+
+    def _end_within(self, low: int, statements: int, high: int) -> End | None:
+        """Return the first end that a planned micro-batch goes beyond."""
+        if self.options.table is None:
+            return None
+        ends = [*self._misfits(low, high)]
+        ends += self._moves(statements, high - 1, low)
+        # An end after a later start was planned with columns that the start is beyond.
+        return min((end for end in ends if end.version < high or high < low), default=None)
+
+    def _moves_before(self, low: int) -> list[int]:
+        """Return the versions above `low` and before the query's own startingVersion after which the table has other rows.
+
+        They are no ends, but no micro-batch spans one: what a query does at such a statement, it does between two of them.
+        """
+        table = self.options.table
+        if table is None or self.options.over_statements:
+            return []
+        return [move.version for move in moves(table, low, self.options.low, self._looked().contents.definitions)]
+
+    def _misfits(self, low: int, high: int) -> Iterator[End]:
+        found = sorted(self._looked().contents.in_force(low, high), key=lambda each: each.version)
+        # The rows of a structure end where the next one begins.
+        for structure, later in zip_longest(found, found[1:]):
+            if why := self._misfit(structure, low, 0 if later is None else later.version):
+                yield End(structure.version, f"{structure.table}: since table version {structure.version} {why}")
+
+    def _misfit(self, structure: Structure, low: int, until: int) -> str:
+        """Return why rows of a structure do not fit the columns of the query; empty if they do. `until`: of the next structure, 0 for none."""
+        own = self._fields
+        again = f"begin it again with startingVersion = {structure.version + 1} and its old checkpointLocation"
+        if structure.version <= low and until:
+            again = f"read {_batch_before(low, until)}, and then begin it again with a {_ANEW.format(until + 1)}"
+        if structure.version > self.opened.high and _folded(structure.key_names) != _folded(self._key()):
+            return f"the primary key is ({', '.join(structure.key_names)}): stop the query, and {again}"
+        for column in structure.columns:
+            name, kind = folded_name(column.name), arrow_type(column)
+            if name in own and not holds(own[name].type, kind):
+                return f"column {column.name} is {kind}, and the query began with {own[name].type}: stop the query, and {again}"
+            if name not in self.opened.known and self.options.evolution == "fail" and not self.options.columns:
+                return (
+                    f"there is the new column {column.name}: begin the query again, with its old checkpointLocation, to have it; or set "
+                    "schemaEvolution to ignore, or to rescue. What the statement gave to the rows that were there, such as the column's "
+                    "default, no change of a row shows: do the same where the query's rows go"
+                )
+        return ""
+
+    def _moves(self, low: int, high: int, start: int | None = None) -> Iterator[End]:
+        """Yield an end for each statement in a window after which the table has other rows.
+
+        `start`: where a micro-batch begins that goes over it; None: one can still end there.
+        """
+        if self.options.table is None or self.options.over_statements:
+            return
+        for move in moves(self.options.table, low, high, self._looked().contents.definitions):
+            if start is None or start < move.version:
+                yield End(move.version, self._moved(move, start))
+            # All rows from before it were given: the query ends, unless it was begun again behind it.
+            elif move.version > self.options.low:
+                yield End(move.version, self._moved(move, None))
+
+    def _moved(self, move: Move, start: int | None) -> str:
+        first = "" if start is None else f"Read {_batch_before(start, move.version)}. "
+        place = (_AGAIN if start is None else f"a {_ANEW}").format(move.version + 1)
+        return (
+            f"{self.options.table}: {move.what}, and no change of a row shows that. {first}Do the same where the query's rows go. "
+            f"Begin it again with {place}. Or set statements to ignore, and the query goes on over all such statements"
+        )
+
+    def _key(self) -> list[str]:
+        """Return the primary key's columns when the query began."""
+        found: list[tuple[int, list[str]]] = json.loads(self.opened.keys)
+        return found[-1][1]
+
 
 def _tables(rules: Sequence[str]) -> str:
     return ", ".join(rules) or "every table"
@@ -489,7 +481,8 @@ class TicdcStreamReader(MicroBatches):
         """Return the tasks of a micro-batch; raise `NotReplicable` for one that goes beyond where the query has to end, planned without its start."""
         with told():
             low, high = self._checked(start)["commit_ts"], self._checked(end)["commit_ts"]
-            found = self._ends.within(self._looked(start), low, start["statements"], high)
+            self._looked(start)
+            found = self._end_within(low, start["statements"], high)
             if found is not None:
                 raise NotReplicable(found.why)
         return super().partitions(start, end)
@@ -498,6 +491,6 @@ class TicdcStreamReader(MicroBatches):
         """Return up to where the bucket is complete, whatever a query has read of it, but no end that came since it was loaded."""
         inventory, loaded = self._looked(), self.opened.high
         checkpoint = inventory.look()
-        end = self._ends.first(inventory, (loaded, checkpoint), (loaded - 1, checkpoint - 1))
+        end = self._first_end((loaded, checkpoint), (loaded - 1, checkpoint - 1))
         high = checkpoint if end is None else min(checkpoint, max(loaded, end.version))
         return self._offset(high, high - 1, {})

@@ -128,24 +128,20 @@ def test_files_that_an_earlier_run_may_not_have_seen() -> None:
 
 
 @pytest.mark.parametrize("most", [0, 100_000])
-@pytest.mark.parametrize(("checkpoint", "read"), [(V1, {V1, V2}), (V2, {V2})])
-def test_files_of_which_nothing_is_known(
-    checkpoint: int, read: set[int], most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A state without digests: files are read again, but for directories that were closed for good when that run looked last."""
+def test_files_of_which_nothing_is_known(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state without digests: files are read again."""
     monkeypatch.setattr(inventory, "MOST_UNPLACED", most)
     storage = MemoryStorage(objects(range(1, NEW + 1), tables=2))
     polls = reader(storage)
     done = {f"shop/t{t}/{version}/2024-01-01||20": Finished(upto=NEW) for t in (0, 1) for version in (V1, V2)}
-    polls.resume(checkpoint, done)
+    polls.resume(V2, done)
     first = polls.poll()
     again = [file for file in first.data_files if not file.finished]
     assert sorted((f.table_dir, f.version, f.number) for f in again) == sorted(
-        (f"shop/t{t}", version, n) for t in (0, 1) for version in read for n in range(1, NEW + 1)
+        (f"shop/t{t}", version, n) for t in (0, 1) for version in (V1, V2) for n in range(1, NEW + 1)
     )
-    assert {f.version for f in first.data_files} == {V1, V2}
-    assert (first.changed, first.overwritten) == (0, ())
-    assert first.finished + sum(f.finished for f in first.data_files) == 4 * NEW - len(again)
+    assert len(again) == len(first.data_files)
+    assert (first.changed, first.overwritten, first.finished) == (0, (), 0)
     assert not [f for f in polls.poll().data_files if f.finished]
 
 
