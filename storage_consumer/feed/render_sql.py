@@ -82,7 +82,12 @@ def taken_back(event: Change, protocol: Protocol) -> str:
         )
     if event.operation == INSERT:
         return f"{_deletion(structure, event.values, protocol, event.given())}; -- {_where(event.commit_ts)}"
-    lax, strict = (_LAX, _STRICT) if _has_no_member(structure, event.old or event.values, protocol) else ("", "")
+    pairs = zip(structure.columns, (event.old or event.values), strict=True)
+    lax, strict = (
+        (_LAX, _STRICT)
+        if (protocol == "canal-json" and any(column.type == "ENUM" and text == "0" for column, text in pairs))
+        else ("", "")
+    )
     if event.operation == UPDATE:
         if event.old is None:
             raise NotReplicable(
@@ -91,12 +96,6 @@ def taken_back(event: Change, protocol: Protocol) -> str:
             )
         return f"{lax}{_update(structure, event.values, event.old, protocol)};{strict} -- {_where(event.commit_ts)}"
     return f"{lax}{_insertion(structure, event.values, protocol)};{strict} -- {_where(event.commit_ts)}"
-
-
-def _has_no_member(structure: Structure, values: Values, protocol: Protocol) -> bool:
-    """Return whether a row has an ENUM's value that is no member, which only a session without strict mode writes; CSV never has it."""
-    pairs = zip(structure.columns, values, strict=True)
-    return protocol == "canal-json" and any(column.type == "ENUM" and text == "0" for column, text in pairs)
 
 
 def _redone(event: Change, protocol: Protocol) -> str:

@@ -184,6 +184,7 @@ def _column(document: _Document, entry: dict[str, Any], place: int) -> TableColu
     elements = entry.get("ColumnElems")
     if elements is not None and not (isinstance(elements, list) and all(isinstance(e, str) for e in elements)):
         document.fail(f"ColumnElems {where} must be an array of strings")
+    value = entry.get("ColumnDefault")
     return TableColumn(
         name=name,
         type=base.removesuffix(" UNSIGNED"),
@@ -192,7 +193,7 @@ def _column(document: _Document, entry: dict[str, Any], place: int) -> TableColu
         scale=_optional_integer(document, entry, "ColumnScale", where),
         nullable=_flag(document, entry, "ColumnNullable", where, default=True),
         is_pk=_flag(document, entry, "ColumnIsPk", where, default=False),
-        default=_default(entry.get("ColumnDefault")),
+        default=(value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)),
         elements=tuple(elements or ()),
     )
 
@@ -213,13 +214,6 @@ def _flag(document: _Document, entry: dict[str, Any], attribute: str, where: str
     if known is None:
         document.fail(f"{attribute} {where} must be true or false, but is {_shown(value)}")
     return known
-
-
-def _default(value: Any) -> str | None:
-    """Return a default as text; TiCDC writes strings, numbers occur in its own tests."""
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _integer(value: Any) -> int | None:

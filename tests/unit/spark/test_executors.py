@@ -13,7 +13,7 @@ import storage_consumer
 from storage_consumer.config.secrets import remove_secrets, write_secrets
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable, TargetBusy
-from storage_consumer.spark.executors import at_executor, misfit, opened, zipped
+from storage_consumer.spark.executors import at_executor, meaning_of, opened, zipped
 
 NOWHERE = "/no/such/file"
 
@@ -89,11 +89,12 @@ def test_folder_that_is_not_mounted(tmp_path: Path) -> None:
 )
 def test_what_executors_lack(text: str, said: str) -> None:
     """A Python that is missing, another one, or one without the packages is told as such, with the remedy."""
-    found = misfit(text)
-    assert found.startswith(said)
-    assert "PYSPARK_PYTHON" in found
+    found = meaning_of(RuntimeError(text))
+    assert isinstance(found, ConfigError)
+    assert str(found).startswith(said)
+    assert "PYSPARK_PYTHON" in str(found)
 
 
 def test_other_failures() -> None:
     """Any other failure is not taken for that."""
-    assert misfit("ValueError: no module") == ""
+    assert "PYSPARK_PYTHON" not in str(meaning_of(RuntimeError("ValueError: no module")))
