@@ -8,24 +8,25 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Literal, NoReturn, TypeVar
 
 from storage_consumer.config.settings import Compression, DumpOptions, Upstream
 from storage_consumer.decode.compression import decompressed
 from storage_consumer.decode.decoder import FileRead, RowLayout
+from storage_consumer.decode.dump.exported_rows import ExportDecoder
 from storage_consumer.decode.export_files import ExportDecoder
-from storage_consumer.decode.values import grammar, holds_bytes
+from storage_consumer.decode.values import BINARY_TYPES, INTEGER_TYPES, TEXT_TYPES, grammar, holds_bytes
 from storage_consumer.errors import ExportRefused, ExportUnfinished, UndecodableRow
 from storage_consumer.exports.create_table import is_temporary, read_create_table
 from storage_consumer.exports.names import (
     AGAIN,
     METADATA,
     UNFINISHED,
-    DataFiles,
     Kind,
     Numbered,
     gaps_note,
@@ -69,6 +70,15 @@ _THINGS = frozenset(("DATABASE", "SCHEMA", "TABLE", "VIEW"))
 _HEADS = {word: re.compile(rf"\s*(?:/\*.*?\*/\s*)*{word}\b", re.DOTALL) for word in ("CREATE", "SET", "DROP")}
 """What the statements of a schema file begin with: the DROP is that of a view's place among the tables."""
 _BLOCK = 1 << 20
+_Beginning = tuple[StoredObject, bytes]
+"""A data file and its first bytes."""
+_FIRST_ROW = re.compile(rb".*?\n?VALUES\s*\(.*?\)[,;]\r?\n", re.DOTALL)
+_TWO_LINES = re.compile(rb"[^\n]*\n[^\n]*\n")
+_SQL_KEY = re.compile(rb"VALUES\s*\('?(-?\d+)'?[,)]")
+_OF_NUMBERS = frozenset("-0123456789")
+_CSV_KEY = re.compile(rb"\"?(-?\d+)\"?(?:[^\d\w.]|\Z)")
+_TAIL_BYTES = 64
+"""How much of a data file is looked at, at its end."""
 _Value = TypeVar("_Value", bound=str)
 
 
@@ -125,14 +135,16 @@ def read_export(storage: Storage, *, wanted: Callable[[TableName], bool] = lambd
     listed = sorted(found_there, key=lambda stored: stored.path)
     metadata = _metadata_of(storage, listed)
     head = read_metadata(metadata, METADATA)
-    folder = _sorted_out(listed)
-    reading = _Reading(storage=storage, folder=folder, version=TableVersion(head.snapshot))
+    reading = _Reading(storage=storage, version=TableVersion(head.snapshot))
+    reading.sort_out(listed)
     refuse_other_runs(head, listed)
     # All names first: no file is read of an export that is refused for them.
-    _refuse_namesakes(folder)
-    tables = [name for name in sorted(folder.of(Kind.TABLE)) if name not in folder.of(Kind.VIEW) and wanted(name)]
+    reading.refuse_namesakes()
+    tables = [
+        name for name in sorted(reading.files[Kind.TABLE]) if name not in reading.files[Kind.VIEW] and wanted(name)
+    ]
     read = [reading.table(name) for name in tables]
-    views = [reading.view(name) for name in sorted(folder.of(Kind.VIEW)) if wanted(name)]
+    views = [reading.view(name) for name in sorted(reading.files[Kind.VIEW]) if wanted(name)]
     found = [table for table in read if table is not None]
     return Export(
         identity=_identity(metadata, listed),
@@ -140,13 +152,13 @@ def read_export(storage: Storage, *, wanted: Callable[[TableName], bool] = lambd
         snapshot_hint=head.snapshot_hint,
         started_at=head.started_at,
         finished_at=head.finished_at,
-        file_format=folder.file_format,
-        compression=folder.compression,
+        file_format=reading.file_format,
+        compression=reading.compression,
         time_zone=reading.time_zone(found),
-        databases=tuple(reading.database(name) for name in sorted(folder.of(Kind.DATABASE))),
+        databases=tuple(reading.database(name) for name in sorted(reading.files[Kind.DATABASE])),
         tables=tuple(found),
         views=tuple(_in_order(views)),
-        notes=(*folder.notes, *reading.notes),
+        notes=tuple(reading.notes),
     )
 
 
@@ -173,63 +185,6 @@ def _identity(metadata: bytes, listed: Iterable[StoredObject]) -> str:
 
 
 # names
-
-
-@dataclass(slots=True, kw_only=True)
-class _Folder:
-    """The files of an export, sorted out by their names."""
-
-    files: dict[Kind, dict[TableName, StoredObject]] = field(default_factory=dict)
-    """By kind, the one file of each name."""
-    data: dict[TableName, list[Numbered]] = field(default_factory=dict)
-    """Data files of each table, in the order of their numbers."""
-    file_format: Literal["sql", "csv"] = "sql"
-    compression: Compression = ""
-    notes: list[str] = field(default_factory=list)
-
-    def of(self, kind: Kind) -> dict[TableName, StoredObject]:
-        """Return the files of one kind."""
-        return self.files.get(kind, {})
-
-    def data_files(self, storage: Storage) -> DataFiles:
-        """Return what looks at the data files."""
-        return DataFiles(storage=storage, file_format=self.file_format, compression=self.compression)
-
-
-def _sorted_out(listed: Sequence[StoredObject]) -> _Folder:
-    """Sort the files out; raise `ExportRefused` where names or sizes show that they are not those of one whole export."""
-    folder = _Folder()
-    named = [(read_name(stored.path), stored) for stored in listed]
-    for file, stored in named:
-        if file.kind is Kind.UNKNOWN:
-            raise ExportRefused(f"{stored.path} {_why_unknown(stored.path)}")
-        if not stored.size:
-            raise ExportRefused(f"{stored.path} is empty: it was cut, or the export failed while it was begun; {AGAIN}")
-        if file.kind is Kind.DATA:
-            folder.data.setdefault(file.name, []).append((file, stored))
-        elif file.kind is not Kind.METADATA:
-            folder.files.setdefault(file.kind, {})[file.name] = stored
-    folder.compression = _only(
-        {file.compression: stored for file, stored in named if file.kind is not Kind.METADATA}, "compression", ""
-    )
-    folder.file_format = _only(
-        {file.file_format: stored for file, stored in named if file.kind is Kind.DATA}, "form", "sql"
-    )
-    for name, files in folder.data.items():
-        files.sort(key=lambda each: (each[0].number, each[1].path))
-        _check_data(folder, name, files)
-    for name in folder.of(Kind.VIEW):
-        if name in folder.data:
-            raise ExportRefused(f"{folder.of(Kind.VIEW)[name].path} defines a view, but it has rows: {AGAIN}")
-    if any(map(is_mydumpers, folder.data.values())):
-        folder.notes.append(
-            "mydumper finishes its export even where a table failed, which then lacks rows: its exit status has to be 0"
-        )
-    if note := gaps_note(folder.data):
-        folder.notes.append(note)
-    for kind, reason in _LEFT_OUT.items():
-        folder.notes += [f"left out: {kind.value} {name}: {reason}" for name in sorted(folder.of(kind))]
-    return folder
 
 
 def _why_unknown(path: str) -> str:
@@ -259,27 +214,6 @@ def _only(found: Mapping[_Value, StoredObject], what: str, default: _Value) -> _
     return next(iter(found), default)
 
 
-def _refuse_namesakes(folder: _Folder) -> None:
-    """Raise `ExportRefused` for two tables whose names TiDB does not tell apart: one of them is of another export."""
-    known: dict[TableName, TableName] = {}
-    for name, stored in sorted(folder.of(Kind.TABLE).items()):
-        other = known.setdefault(name.folded(), name)
-        if other != name:
-            raise ExportRefused(
-                f"{stored.path}: {name} and {other} are one table to TiDB, so files of two exports lie in one folder: {AGAIN}"
-            )
-
-
-def _check_data(folder: _Folder, name: TableName, files: Sequence[Numbered]) -> None:
-    first = files[0][1].path
-    if name not in folder.of(Kind.TABLE) and name not in folder.of(Kind.VIEW):
-        raise ExportRefused(
-            f"{first} has no schema file beside it, so the columns of {name} are not known: export without --no-schemas, "
-            "--sql and --output-filename-template, or copy the missing file"
-        )
-    refuse_numbers(name, files)
-
-
 # contents
 
 
@@ -288,15 +222,74 @@ class _Reading:
     """Reads the files of one export."""
 
     storage: Storage
-    folder: _Folder
     version: TableVersion
+    files: dict[Kind, dict[TableName, StoredObject]] = field(default_factory=lambda: defaultdict(dict))
+    """By kind, the one file of each name."""
+    data: dict[TableName, list[Numbered]] = field(default_factory=lambda: defaultdict(list))
+    """Data files of each table, in the order of their numbers."""
+    file_format: Literal["sql", "csv"] = "sql"
+    compression: Compression = ""
     notes: list[str] = field(default_factory=list)
     schema_zones: list[str] = field(default_factory=list)
     """The zones that schema files state, in the order in which they were read."""
 
+    def sort_out(self, listed: Sequence[StoredObject]) -> None:
+        """Sort the files out by their names; raise `ExportRefused` where names or sizes show that they are not those of one whole export."""
+        named = [(read_name(stored.path), stored) for stored in listed]
+        for file, stored in named:
+            if file.kind is Kind.UNKNOWN:
+                raise ExportRefused(f"{stored.path} {_why_unknown(stored.path)}")
+            if not stored.size:
+                raise ExportRefused(
+                    f"{stored.path} is empty: it was cut, or the export failed while it was begun; {AGAIN}"
+                )
+            if file.kind is Kind.DATA:
+                self.data[file.name].append((file, stored))
+            elif file.kind is not Kind.METADATA:
+                self.files[file.kind][file.name] = stored
+        self.compression = _only(
+            {file.compression: stored for file, stored in named if file.kind is not Kind.METADATA}, "compression", ""
+        )
+        self.file_format = _only(
+            {file.file_format: stored for file, stored in named if file.kind is Kind.DATA}, "form", "sql"
+        )
+        for name, files in self.data.items():
+            files.sort(key=lambda each: (each[0].number, each[1].path))
+            self._check_data(name, files)
+        for name in self.files[Kind.VIEW]:
+            if name in self.data:
+                raise ExportRefused(f"{self.files[Kind.VIEW][name].path} defines a view, but it has rows: {AGAIN}")
+        if any(map(is_mydumpers, self.data.values())):
+            self.notes.append(
+                "mydumper finishes its export even where a table failed, which then lacks rows: its exit status has to be 0"
+            )
+        if note := gaps_note(self.data):
+            self.notes.append(note)
+        for kind, reason in _LEFT_OUT.items():
+            self.notes += [f"left out: {kind.value} {name}: {reason}" for name in sorted(self.files[kind])]
+
+    def _check_data(self, name: TableName, files: Sequence[Numbered]) -> None:
+        first = files[0][1].path
+        if name not in self.files[Kind.TABLE] and name not in self.files[Kind.VIEW]:
+            raise ExportRefused(
+                f"{first} has no schema file beside it, so the columns of {name} are not known: export without --no-schemas, "
+                "--sql and --output-filename-template, or copy the missing file"
+            )
+        refuse_numbers(name, files)
+
+    def refuse_namesakes(self) -> None:
+        """Raise `ExportRefused` for two tables whose names TiDB does not tell apart: one of them is of another export."""
+        known: dict[TableName, TableName] = {}
+        for name, stored in sorted(self.files[Kind.TABLE].items()):
+            other = known.setdefault(name.folded(), name)
+            if other != name:
+                raise ExportRefused(
+                    f"{stored.path}: {name} and {other} are one table to TiDB, so files of two exports lie in one folder: {AGAIN}"
+                )
+
     def database(self, name: TableName) -> TableDefinition:
         """Return a CREATE DATABASE."""
-        stored = self.folder.of(Kind.DATABASE)[name]
+        stored = self.files[Kind.DATABASE][name]
         content, query = self.statement(stored, "DATABASE")
         found = tokens(query)
         at = 2 + 3 * (find_words(found[:5], "IF", "NOT", "EXISTS") == 2)  # noqa: PLR2004 - behind CREATE DATABASE
@@ -305,9 +298,9 @@ class _Reading:
 
     def table(self, name: TableName) -> ExportTable | None:
         """Return a table; None if it is left out, which is noted."""
-        stored = self.folder.of(Kind.TABLE)[name]
+        stored = self.files[Kind.TABLE][name]
         content, query = self.statement(stored, "TABLE")
-        parts = self.folder.data.get(name, [])
+        parts = self.data.get(name, [])
         if is_temporary(query):
             self.notes.append(f"left out: table {name}: it is temporary, so its rows are those of one session")
             return None
@@ -322,7 +315,7 @@ class _Reading:
             raise ExportRefused(f"{stored.path} cannot be read: {error}; copy it again, or {AGAIN}") from error
         _check_name(stored, name.table, created.name)
         definition = self.definition(name, stored, content, query, DdlKind.CREATE_TABLE, created.columns)
-        self.folder.data_files(self.storage).check(definition, created.carried, parts)
+        self.check_files(definition, created.carried, parts)
         return ExportTable(
             name=name,
             definition=definition,
@@ -332,7 +325,7 @@ class _Reading:
 
     def view(self, name: TableName) -> TableDefinition:
         """Return a CREATE VIEW; the file that holds its place among the tables is not read."""
-        stored = self.folder.of(Kind.VIEW)[name]
+        stored = self.files[Kind.VIEW][name]
         content, query = self.statement(stored, "VIEW")
         query = _by_current_user(query)
         found = tokens(query)
@@ -382,7 +375,7 @@ class _Reading:
         blocks = whole(self.storage.blocks(stored.path, _BLOCK), stored)
         content = bytearray()
         try:
-            for block in decompressed(blocks, self.folder.compression, stored.path):
+            for block in decompressed(blocks, self.compression, stored.path):
                 content += block
                 if len(content) > SCHEMA_FILE_BYTES:
                     _refuse_file(stored, f"it has more than {SCHEMA_FILE_BYTES} bytes")
@@ -394,9 +387,92 @@ class _Reading:
         """Return the zone that the head of the first SQL file with rows names, else the first one that a schema file that was read does."""
         first = next((table.parts[0] for table in tables if table.parts), None)
         stated: list[str] = []
-        if first is not None and self.folder.file_format == "sql":
-            stated = _zone_in(self.folder.data_files(self.storage).head(first).partition(b"INSERT INTO")[0])
+        if first is not None and self.file_format == "sql":
+            stated = _zone_in(head_of(self.storage, first, self.compression).partition(b"INSERT INTO")[0])
         return next(iter([*stated, *self.schema_zones]), "")
+
+    def check_files(
+        self, definition: TableDefinition, carried: Sequence[TableColumn], files: Sequence[Numbered]
+    ) -> None:
+        """Raise `ExportRefused` if a table's files, in the order of their numbers, are cut or of two exports.
+
+        `carried`: the columns of its rows, which lack the generated ones.
+        """
+        objects = [stored for _, stored in files]
+        for stored in objects:
+            self._check_end(stored)
+        if not _begins_with_key(definition.columns, carried):
+            return
+        heads = ((stored, head_of(self.storage, stored, self.compression)) for stored in objects)
+        first = tuple(islice(heads, 2))
+        self._check_beginnings(definition.name, first)
+        if len(files) > 1 and _is_in_order(definition) and not is_mydumpers(files):
+            before: tuple[int, StoredObject] | None = None
+            for part, key in self._keys(chain(first, heads)):
+                if before is not None and key <= before[0]:
+                    raise ExportRefused(
+                        f"{part.path} begins with key {key}, not after the {before[0]} with which {before[1].path} begins: files of two exports lie "
+                        f"in one folder, or this one was made with --order-by-primary-key=false, which looks the same; {AGAIN}, without that option"
+                    )
+                before = key, part
+
+    def _check_end(self, stored: StoredObject) -> None:
+        """Refuse a file that ends inside a statement; what is compressed shows that when it is read."""
+        if self.file_format != "sql" or self.compression:
+            return
+        start = max(stored.size - _TAIL_BYTES, 0)
+        tail = b"".join(whole(self.storage.blocks(stored.path, _TAIL_BYTES, start), stored, start))
+        if not tail.rstrip().endswith(b";"):
+            raise ExportRefused(
+                f"{stored.path} cannot be read: its last statement has no semicolon: it was cut; copy it again, or {AGAIN}"
+            )
+
+    def _check_beginnings(self, name: TableName, first: Sequence[_Beginning]) -> None:
+        """Refuse the first two files of a table whose rows begin with the primary key if they have the same first row."""
+        rows = [self._first_row(head) for _, head in first]
+        if len(rows) > 1 and rows[0] is not None and rows[0] == rows[1]:
+            raise ExportRefused(
+                f"{first[0][0].path} and {first[1][0].path} begin with the same row, although {name} has a primary key: files of "
+                f"two exports lie in one folder; {AGAIN}"
+            )
+
+    def _first_row(self, head: bytes) -> bytes | None:
+        """Return a data file up to the end of its first row, if that is a short one."""
+        pattern = _FIRST_ROW if self.file_format == "sql" else _TWO_LINES
+        found = pattern.match(head)
+        return found[0] if found else None
+
+    def _keys(self, beginnings: Iterable[_Beginning]) -> Iterator[tuple[StoredObject, int]]:
+        """Yield the first keys of the files in which they can be told."""
+        for part, head in beginnings:
+            if self.file_format == "sql":
+                found = _SQL_KEY.search(head)
+            else:
+                # Behind the names of the columns, if the file has them.
+                first, _, rest = head.partition(b"\n")
+                found = _CSV_KEY.match(first) or _CSV_KEY.match(rest)
+            if found is not None:
+                yield part, int(found[1])
+
+
+def _begins_with_key(columns: Sequence[TableColumn], carried: Sequence[TableColumn]) -> bool:
+    """Return whether the first values of a row are its primary key, and hold no ends of lines."""
+    key = [column for column in columns if column.is_pk]
+    # A text could hold what looks like the end of the row, and two rows be alike up to there.
+    return bool(key) and list(carried[: len(key)]) == key and not any(c.type in TEXT_TYPES | BINARY_TYPES for c in key)
+
+
+def _is_in_order(definition: TableDefinition) -> bool:
+    """Return whether Dumpling gives a table's rows in the order of the first column, a whole number of which each is there once.
+
+    It orders by a clustered primary key; by the hidden row id where there is none, and by partition where there are any.
+    """
+    keys = [column for column in definition.columns if column.is_pk]
+    first = definition.columns[0] if definition.columns else None
+    # A name that begins as a number does, at the beginning of a CSV file, could be a key.
+    is_key = first is not None and keys == [first] and first.type in INTEGER_TYPES and first.name[:1] not in _OF_NUMBERS
+    query = definition.query.upper()
+    return is_key and "[CLUSTERED_INDEX] CLUSTERED" in query and "PARTITION BY" not in query
 
 
 def _zone_in(head: bytes) -> list[str]:

@@ -23,19 +23,18 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import chain, groupby, islice
+from itertools import groupby
 from typing import Literal
 
 from storage_consumer.config.settings import Compression
 from storage_consumer.decode.compression import decompressed
-from storage_consumer.decode.values import BINARY_TYPES, INTEGER_TYPES, TEXT_TYPES
 from storage_consumer.errors import ExportRefused, ExportUnfinished, UndecodableRow
-from storage_consumer.model import MAX_TSO, StoredObject, TableColumn, TableDefinition, TableName, physical_ms, tso_of
+from storage_consumer.model import MAX_TSO, StoredObject, TableName, physical_ms, tso_of
 from storage_consumer.sql.tokens import pieces, quote, replace_spans
-from storage_consumer.storage.base import Storage, whole
+from storage_consumer.storage.base import Storage
 
 METADATA = "metadata"
 UNFINISHED = frozenset(("metadata.partial", ".metadata"))
@@ -272,20 +271,13 @@ AGAIN = "export again into an empty folder"
 """What remedies an export that cannot be used."""
 Numbered = tuple[ExportFile, StoredObject]
 """A data file: what its name says, and where it is."""
-Beginning = tuple[StoredObject, bytes]
-"""A data file and its first bytes."""
 _DUMPLINGS_WIDTH = 9
 """Digits that the numbers of Dumpling's files have at least; mydumper's have five, or there is none."""
 _CHUNKED_WIDTH = 13
 """Digits of a number that is a chunk's and, in the last four, a file's within it (``--rows`` with ``--filesize``)."""
 _FILES = 10_000
-_HEAD_BYTES, _TAIL_BYTES = 64 << 10, 64
-"""How much of a data file is looked at, at its beginning and at its end."""
-_FIRST_ROW = re.compile(rb".*?\n?VALUES\s*\(.*?\)[,;]\r?\n", re.DOTALL)
-_TWO_LINES = re.compile(rb"[^\n]*\n[^\n]*\n")
-_SQL_KEY = re.compile(rb"VALUES\s*\('?(-?\d+)'?[,)]")
-_OF_NUMBERS = frozenset("-0123456789")
-_CSV_KEY = re.compile(rb"\"?(-?\d+)\"?(?:[^\d\w.]|\Z)")
+_HEAD_BYTES = 64 << 10
+"""How much of a data file is looked at, at its beginning."""
 
 
 def is_mydumpers(files: Iterable[Numbered]) -> bool:
@@ -339,80 +331,6 @@ def _padded(number: int, file: ExportFile) -> str:
     return f"{number:0{file.width}d}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataFiles:
-    """Looks at the data files of an export, which all have one form."""
-
-    storage: Storage
-    file_format: Literal["sql", "csv"]
-    compression: Compression
-
-    def check(self, definition: TableDefinition, carried: Sequence[TableColumn], files: Sequence[Numbered]) -> None:
-        """Raise `ExportRefused` if a table's files, in the order of their numbers, are cut or of two exports.
-
-        `carried`: the columns of its rows, which lack the generated ones.
-        """
-        objects = [stored for _, stored in files]
-        for stored in objects:
-            self._check_end(stored)
-        if not _begins_with_key(definition.columns, carried):
-            return
-        heads = ((stored, self.head(stored)) for stored in objects)
-        first = tuple(islice(heads, 2))
-        self._check_beginnings(definition.name, first)
-        if len(files) > 1 and _is_in_order(definition) and not is_mydumpers(files):
-            before: tuple[int, StoredObject] | None = None
-            for part, key in self._keys(chain(first, heads)):
-                if before is not None and key <= before[0]:
-                    raise ExportRefused(
-                        f"{part.path} begins with key {key}, not after the {before[0]} with which {before[1].path} begins: files of two exports lie "
-                        f"in one folder, or this one was made with --order-by-primary-key=false, which looks the same; {AGAIN}, without that option"
-                    )
-                before = key, part
-
-    def _check_end(self, stored: StoredObject) -> None:
-        """Refuse a file that ends inside a statement; what is compressed shows that when it is read."""
-        if self.file_format != "sql" or self.compression:
-            return
-        start = max(stored.size - _TAIL_BYTES, 0)
-        tail = b"".join(whole(self.storage.blocks(stored.path, _TAIL_BYTES, start), stored, start))
-        if not tail.rstrip().endswith(b";"):
-            raise ExportRefused(
-                f"{stored.path} cannot be read: its last statement has no semicolon: it was cut; copy it again, or {AGAIN}"
-            )
-
-    def _check_beginnings(self, name: TableName, first: Sequence[Beginning]) -> None:
-        """Refuse the first two files of a table whose rows begin with the primary key if they have the same first row."""
-        rows = [self._first_row(head) for _, head in first]
-        if len(rows) > 1 and rows[0] is not None and rows[0] == rows[1]:
-            raise ExportRefused(
-                f"{first[0][0].path} and {first[1][0].path} begin with the same row, although {name} has a primary key: files of "
-                f"two exports lie in one folder; {AGAIN}"
-            )
-
-    def _first_row(self, head: bytes) -> bytes | None:
-        """Return a data file up to the end of its first row, if that is a short one."""
-        pattern = _FIRST_ROW if self.file_format == "sql" else _TWO_LINES
-        found = pattern.match(head)
-        return found[0] if found else None
-
-    def _keys(self, beginnings: Iterable[Beginning]) -> Iterator[tuple[StoredObject, int]]:
-        """Yield the first keys of the files in which they can be told."""
-        for part, head in beginnings:
-            if self.file_format == "sql":
-                found = _SQL_KEY.search(head)
-            else:
-                # Behind the names of the columns, if the file has them.
-                first, _, rest = head.partition(b"\n")
-                found = _CSV_KEY.match(first) or _CSV_KEY.match(rest)
-            if found is not None:
-                yield part, int(found[1])
-
-    def head(self, stored: StoredObject) -> bytes:
-        """Return the first bytes of a data file; see `head_of`."""
-        return head_of(self.storage, stored, self.compression)
-
-
 def head_of(storage: Storage, stored: StoredObject, compression: Compression) -> bytes:
     """Return the first bytes of a data file, decompressed; raise `ExportRefused` if they are damaged."""
     head = b""
@@ -424,26 +342,6 @@ def head_of(storage: Storage, stored: StoredObject, compression: Compression) ->
     except UndecodableRow as fault:
         raise ExportRefused(str(fault)) from fault
     return head
-
-
-def _begins_with_key(columns: Sequence[TableColumn], carried: Sequence[TableColumn]) -> bool:
-    """Return whether the first values of a row are its primary key, and hold no ends of lines."""
-    key = [column for column in columns if column.is_pk]
-    # A text could hold what looks like the end of the row, and two rows be alike up to there.
-    return bool(key) and list(carried[: len(key)]) == key and not any(c.type in TEXT_TYPES | BINARY_TYPES for c in key)
-
-
-def _is_in_order(definition: TableDefinition) -> bool:
-    """Return whether Dumpling gives a table's rows in the order of the first column, a whole number of which each is there once.
-
-    It orders by a clustered primary key; by the hidden row id where there is none, and by partition where there are any.
-    """
-    keys = [column for column in definition.columns if column.is_pk]
-    first = definition.columns[0] if definition.columns else None
-    # A name that begins as a number does, at the beginning of a CSV file, could be a key.
-    is_key = first is not None and keys == [first] and first.type in INTEGER_TYPES and first.name[:1] not in _OF_NUMBERS
-    query = definition.query.upper()
-    return is_key and "[CLUSTERED_INDEX] CLUSTERED" in query and "PARTITION BY" not in query
 
 
 _FARTHEST_ZONE = 14 * 3600

@@ -164,13 +164,15 @@ class Inventory:
 
     def __len__(self) -> int:
         """Return the number of known schema and data files."""
-        sequences = (sequence for _, directory in self._known.all() for sequence in directory.sequences.values())
+        sequences = (
+            sequence for directory in self._known.directories.values() for sequence in directory.sequences.values()
+        )
         return len(self._schema_tags) + sum(sequence.count for sequence in sequences)
 
     def versions(self) -> set[tuple[str, int]]:
         """Return table directory and version of all that is there, as the last full listing and those since show it."""
         parsed = map(parse_other, self._schema_tags)
-        placed = (directory.placed for _, directory in self._known.all())
+        placed = (directory.placed for directory in self._known.directories.values())
         found = {(path.table_dir, path.version) for path in parsed if isinstance(path, SchemaPath)}
         return found | {(each.table_dir, each.version) for each in placed}
 
@@ -194,7 +196,7 @@ class Inventory:
             # Classic TiCDC uses the number of an empty file again after a restart: such a file is only the beginning of one.
             elif not stored.size:
                 look.ignored[EMPTY] += 1
-            elif directory := self._known.get(folder):
+            elif directory := self._known.directories.get(folder):
                 self._see_data(directory, folder, data, stored, look)
             # Whose directory this is can depend on schema files that come later in the listing.
             elif len(look.unplaced) < MOST_UNPLACED:
@@ -235,7 +237,7 @@ class Inventory:
 
     def tables(self) -> AbstractSet[str]:
         """Return the table directories of which schema files were found."""
-        return self._known.with_schema_files()
+        return self._known.versions.keys()
 
     def _see_other(self, stored: StoredObject, look: Findings) -> None:
         if stored.path == "metadata":
@@ -345,7 +347,7 @@ class Inventory:
     def _sweep(self, look: Findings) -> tuple[DataFile, ...]:
         """Forget what a full listing did not show; return its data files, except those about to be handed out."""
         gone: list[DataFile] = []
-        for folder, directory in self._known.all():
+        for folder, directory in list(self._known.directories.items()):
             for dispatcher, number, width in directory.sweep(self._generation):
                 name = DataName(dispatcher=dispatcher, number=number, width=width, extension=self._extension)
                 # Only numbers are remembered, so the path is put together again from them.
