@@ -42,17 +42,6 @@ UNFINISHED = frozenset(("metadata.partial", ".metadata"))
 SUFFIXES: Mapping[str, Compression] = {".gz": "gzip", ".snappy": "snappy", ".zst": "zstd"}
 
 _ESCAPE = re.compile(r"%([0-9A-F]{2})")
-_ROUTINES = "-schema-post.sql"
-_KINDS = (
-    (re.compile(r"(?P<table>.+)-schema-view\.sql", re.DOTALL), "VIEW"),
-    (re.compile(r"(?P<table>.+)-schema-sequence\.sql", re.DOTALL), "SEQUENCE"),
-    (re.compile(r"(?P<table>.+)-schema-triggers\.sql", re.DOTALL), "TRIGGERS"),
-    (re.compile(r"(?P<table>.+)-schema\.sql", re.DOTALL), "TABLE"),
-    # Nine digits of a chunk or a file, or thirteen of both; five in mydumper's, which does without where there is one file.
-    (re.compile(r"(?P<table>.+)\.(?P<number>[0-9]{5,18})\.(?P<format>sql|csv)", re.DOTALL), "DATA"),
-    (re.compile(r"(?P<table>.+)\.(?P<format>sql|csv)", re.DOTALL), "DATA"),
-)
-"""Pattern of what follows the database's name and a dot → kind."""
 
 
 class Kind(enum.Enum):
@@ -87,58 +76,43 @@ class ExportFile:
 _NOBODY = TableName(schema="", table="")
 
 
+_KINDS = tuple(
+    (re.compile(pattern, re.DOTALL), kind)
+    for pattern, kind in (
+        (r"(?P<schema>[^.]+)-schema-create\.sql", Kind.DATABASE),
+        (r"(?P<schema>.+)-placement-policy-create\.sql", Kind.POLICY),
+        (r"(?P<schema>[^.]+)-schema-post\.sql", Kind.ROUTINES),
+        (r"(?P<schema>[^.]+)\.(?P<table>[^.]+)-schema-view\.sql", Kind.VIEW),
+        (r"(?P<schema>[^.]+)\.(?P<table>[^.]+)-schema-sequence\.sql", Kind.SEQUENCE),
+        (r"(?P<schema>[^.]+)\.(?P<table>[^.]+)-schema-triggers\.sql", Kind.TRIGGERS),
+        (r"(?P<schema>[^.]+)\.(?P<table>[^.]+)-schema\.sql", Kind.TABLE),
+        # Nine digits of a chunk or a file, or thirteen of both; five in mydumper's, which does without where there is one file.
+        (r"(?P<schema>[^.]+)\.(?P<table>[^.]+)(?:\.(?P<number>[0-9]{5,18}))?\.(?P<format>sql|csv)", Kind.DATA),
+    )
+)
+"""Pattern of a name, without what compression adds → kind. A dot inside a name is escaped."""
+
+
 def read_name(path: str) -> ExportFile:
     """Return what a path, relative to the export's folder, says."""
     if path == METADATA:
         return ExportFile(kind=Kind.METADATA, name=_NOBODY)
-    stem, compression = _uncompressed(path)
-    # Only templates make folders: a slash in a name is escaped.
-    found = None if "/" in path else _database_file(stem, compression) or _table_file(stem, compression)
-    return found or ExportFile(kind=Kind.UNKNOWN, name=_NOBODY, compression=compression)
-
-
-def _uncompressed(path: str) -> tuple[str, Compression]:
-    for suffix, compression in SUFFIXES.items():
-        if path.endswith(suffix):
-            return path.removesuffix(suffix), compression
-    return path, ""
-
-
-def _database_file(stem: str, compression: Compression) -> ExportFile | None:
-    endings = (
-        ("-schema-create.sql", Kind.DATABASE),
-        ("-placement-policy-create.sql", Kind.POLICY),
-        (_ROUTINES, Kind.ROUTINES),
-    )
-    for ending, kind in endings:
-        name = stem.removesuffix(ending)
-        # A dot would begin a table's name: those of a database's are escaped.
-        if stem.endswith(ending) and name and (kind is Kind.POLICY or "." not in name):
-            return ExportFile(
-                kind=kind, name=TableName(schema=unescaped(name) or name, table=""), compression=compression
-            )
-    return None
-
-
-def _table_file(stem: str, compression: Compression) -> ExportFile | None:
-    schema, _, rest = stem.partition(".")
+    suffix = next(filter(path.endswith, SUFFIXES), "")
+    compression = SUFFIXES.get(suffix, "")
     for pattern, kind in _KINDS:
-        if not (match := pattern.fullmatch(rest)):
-            continue
-        parts = match.groupdict()
-        table, number = parts["table"], parts.get("number") or ""
-        # A dot inside a table's name is escaped as well.
-        if not schema or "." in table:
-            return None
-        return ExportFile(
-            kind=Kind[kind],
-            name=TableName(schema=unescaped(schema), table=unescaped(table)),
-            compression=compression,
-            file_format="csv" if parts.get("format") == "csv" else "sql",
-            number=int(number or 0),
-            width=len(number),
-        )
-    return None
+        # Only templates make folders: a slash in a name is escaped.
+        if "/" not in path and (match := pattern.fullmatch(path.removesuffix(suffix))):
+            parts = match.groupdict("")
+            number = parts.get("number", "")
+            return ExportFile(
+                kind=kind,
+                name=TableName(schema=unescaped(parts["schema"]), table=unescaped(parts.get("table", ""))),
+                compression=compression,
+                file_format="csv" if parts.get("format") == "csv" else "sql",
+                number=int(number or 0),
+                width=len(number),
+            )
+    return ExportFile(kind=Kind.UNKNOWN, name=_NOBODY, compression=compression)
 
 
 def unescaped(text: str) -> str:

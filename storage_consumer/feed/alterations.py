@@ -399,7 +399,7 @@ def _add_step(definition: TableDefinition, subject: TableName, tables: dict[Tabl
     if definition.ddl_type == DdlKind.TRUNCATE_TABLE:
         table.begin, table.broken = version, ""
     elif why := _loss(definition, table):
-        table.broken, table.broken_at = f"{why} ({definition.query.strip()[:200]!r} at {version})", version
+        table.broken, table.broken_at = f"{why} ({_shown(definition)})", version
     table.steps.append(definition)
     # The table that gives its rows for those of a partition has no file of the statement.
     others = ddl.touched - {subject} if ddl.exchanges_partition else ()
@@ -415,7 +415,7 @@ def _rename_from_anywhere(
     ddl = parsed(definition)
     assert ddl.rename is not None
     old = ddl.rename.old.folded().table
-    why = f"a statement does not say which database's table it renames ({definition.query.strip()[:200]!r} at {definition.version})"
+    why = f"a statement does not say which database's table it renames ({_shown(definition)})"
     for name, table in tables.items():
         if name.table == old and name != subject:
             table.broken, table.broken_at = why, definition.version

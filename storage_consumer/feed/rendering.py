@@ -143,16 +143,12 @@ def json_lines(protocol: Protocol) -> Callable[[Event], str]:
 def dumped(document: Mapping[str, object]) -> str:
     """Return a document as one line."""
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-    # Lone surrogates, as invalid text has them, are written as escapes: no encoding could hold them.
-    return text if text.isascii() or _is_text(text) else json.dumps(document, separators=(",", ":"))
-
-
-def _is_text(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return False
-    return True
+        # Lone surrogates, as invalid text has them, are written as escapes: no encoding could hold them.
+        return json.dumps(document, separators=(",", ":"))
+    return text
 
 
 _CODES = {

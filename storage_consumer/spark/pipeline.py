@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -227,7 +228,7 @@ class SparkPipeline:
         if len(shifts) == 1:
             return reports.collect()
         # One turn after the other: `runJob` returns when all of its tasks have ended.
-        return [one for shift in shifts for one in self._context.runJob(reports, _as_they_are, list(shift))]
+        return [one for shift in shifts for one in self._context.runJob(reports, list, [*shift])]
 
     def _whole(self, spec: JobSpec, files: Sequence[JobFile], seen: _Seen) -> list[_Report]:
         """Run the job in one stage: each task reads and writes tables of its own, and gets only these."""
@@ -237,7 +238,7 @@ class SparkPipeline:
             for partition, share, works in shares:
                 with at_executor(share.secrets_file, secret_names) as secrets:
                     # One bucket, since this task writes all that it reads.
-                    items = sorted(_read(share, secrets, works, 1, seen), key=_by_place)
+                    items = sorted(_read(share, secrets, works, 1, seen), key=itemgetter(0))
                     yield from _write(share, secrets, partition, items)
 
         groups = by_tables(files, spec.partitions)
@@ -248,37 +249,33 @@ class SparkPipeline:
     def _shuffled(self, spec: JobSpec, files: Sequence[JobFile], seen: _Seen) -> list[_Report]:
         """Run the job in two stages: tasks that read groups of files, and tasks that write a bucket of keys each."""
         with between_halves(self._context) as folder:
-            return self._in_halves(spec, files, seen, folder)
+            # Every task needs the whole specification, so it goes to each machine once. The secrets' names alone travel.
+            shared, secret_names = self._context.broadcast(spec), self._secret_names
 
-    def _in_halves(self, spec: JobSpec, files: Sequence[JobFile], seen: _Seen, folder: str) -> list[_Report]:
-        """Run the same, with a folder for blocks; see `between_halves`."""
-        # Every task needs the whole specification, so it goes to each machine once. The secrets' names alone travel.
-        shared, secret_names = self._context.broadcast(spec), self._secret_names
+            def read(groups: Iterable[list[JobFile]]) -> Iterator[tuple[Place, Any]]:
+                spec = shared.value
+                with at_executor(spec.secrets_file, secret_names) as secrets:
+                    works = list(chain.from_iterable(groups))
+                    yield from sent(_read(spec, secrets, works, spec.partitions, seen), folder)
 
-        def read(groups: Iterable[list[JobFile]]) -> Iterator[tuple[Place, Any]]:
-            spec = shared.value
-            with at_executor(spec.secrets_file, secret_names) as secrets:
-                works = list(chain.from_iterable(groups))
-                yield from sent(_read(spec, secrets, works, spec.partitions, seen), folder)
+            def write(partition: int, items: Iterable[tuple[Place, Any]]) -> Iterator[_Report]:
+                spec = shared.value
+                with at_executor(spec.secrets_file, secret_names) as secrets:
+                    yield from _write(spec, secrets, partition, received(items, folder))
 
-        def write(partition: int, items: Iterable[tuple[Place, Any]]) -> Iterator[_Report]:
-            spec = shared.value
-            with at_executor(spec.secrets_file, secret_names) as secrets:
-                yield from _write(spec, secrets, partition, received(items, folder))
-
-        groups = in_groups(files, self.cores)
-        try:
-            written = (
-                # The key of an item is its place, which begins with its bucket.
-                self._context.parallelize(groups, len(groups))
-                .mapPartitions(read)
-                .partitionBy(spec.partitions, lambda place: place[0])
-                .mapPartitionsWithIndex(write)
-            )
-            return self._in_turns(written, spec.partitions)  # the first turn reads for all
-        finally:
-            # Or the copies on the executors would stay as long as the session.
-            shared.destroy()
+            groups = in_groups(files, self.cores)
+            try:
+                written = (
+                    # The key of an item is its place, which begins with its bucket.
+                    self._context.parallelize(groups, len(groups))
+                    .mapPartitions(read)
+                    .partitionBy(spec.partitions, lambda place: place[0])
+                    .mapPartitionsWithIndex(write)
+                )
+                return self._in_turns(written, spec.partitions)  # the first turn reads for all
+            finally:
+                # Or the copies on the executors would stay as long as the session.
+                shared.destroy()
 
 
 class _Reporter:
@@ -312,15 +309,6 @@ def _share(spec: JobSpec, files: Iterable[JobFile]) -> JobSpec:
     """Return what one task needs of a job."""
     wanted = {work.table for work in files}
     return replace(spec, tables=tuple(table for table in spec.tables if table.index in wanted))
-
-
-def _as_they_are(reports: Iterable[_Report]) -> Iterable[_Report]:
-    """Return the reports unchanged: a turn only passes them to the driver."""
-    return reports
-
-
-def _by_place(item: tuple[Place, Any]) -> Place:
-    return item[0]
 
 
 def _read(

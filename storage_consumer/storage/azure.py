@@ -25,7 +25,6 @@ from storage_consumer.storage.object_store import (
     Part,
     ReadInParts,
     StoreErrors,
-    missing_package,
 )
 from storage_consumer.storage.paths import folder_above, left_out
 
@@ -232,10 +231,8 @@ class AzureStorage(ReadInParts):
         return found
 
     def _open(self) -> Any:
-        try:
-            from adlfs import AzureBlobFileSystem  # noqa: PLC0415 - optional
-        except ImportError:
-            raise missing_package("adlfs") from None
+        from adlfs import AzureBlobFileSystem  # noqa: PLC0415 - optional
+
         return AzureBlobFileSystem(**driver_options(self._upstream, self._secrets, os.environ))
 
 

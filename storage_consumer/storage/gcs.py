@@ -18,7 +18,6 @@ from storage_consumer.storage.object_store import (
     Part,
     ReadInParts,
     StoreErrors,
-    missing_package,
 )
 
 _FIELDS = "kind,nextPageToken,prefixes,items(name,size,generation,timeCreated)"
@@ -135,10 +134,8 @@ class GcsStorage(ReadInParts, OrderedBucket):
         return found
 
     def _open(self) -> Any:
-        try:
-            from gcsfs.core import GCSFileSystem  # noqa: PLC0415 - optional
-        except ImportError:
-            raise missing_package("gcsfs") from None
+        from gcsfs.core import GCSFileSystem  # noqa: PLC0415 - optional
+
         # gcsfs logs a traceback for each error before it raises it.
         logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
         return GCSFileSystem(**driver_options(self._upstream, self._secrets))

@@ -107,13 +107,6 @@ class StoreErrors(ABC):
         return ConfigError(f"there is no bucket for {self.where('')} at {self.server} ({code}): {remedy}")
 
 
-def missing_package(name: str) -> ConfigError:
-    """Return the error for a store whose optional driver is not installed."""
-    return ConfigError(
-        f"the package {name} is missing, which this store needs: pip install {name} (on a cluster, on every worker)"
-    )
-
-
 CONNECT_TIMEOUT = 10
 READ_TIMEOUT = 60
 """Seconds, for this and the constant above."""
@@ -229,6 +222,10 @@ class Bucket(ABC):
                     self._drivers[os.getpid()] = self._open()
                 except StorageConsumerError:
                     raise
+                except ModuleNotFoundError as error:
+                    raise ConfigError(
+                        f"the package {error.name} is missing, which this store needs: pip install {error.name} (on a cluster, on every worker)"
+                    ) from None
                 except Exception as error:  # noqa: BLE001 - each driver has exceptions of its own
                     raise self._errors.translated(error, "") from None
             return self._drivers[os.getpid()]
