@@ -49,14 +49,6 @@ class FilesPartition(InputPartition):
     schema: pa.Schema
 
 
-def partitions_of(window: Window, schema: pa.Schema, most: int, cores: int) -> list[InputPartition]:
-    """Return a window in partitions; see `packed`."""
-    windows = [replace(window, files=tuple(files), statements=()) for files in packed(window.files, most, cores)]
-    if window.statements:
-        windows.append(replace(window, files=()))
-    return [FilesPartition(each, schema) for each in windows]
-
-
 def packed(files: Sequence[FeedFile], most: int, cores: int) -> Iterator[list[FeedFile]]:
     """Yield files that lie together: for each task at most about `most` bytes, and few enough that `cores` tasks share the work.
 
@@ -86,17 +78,36 @@ _STATEMENT = 2
 """The kind of a statement in `SEQUENCE`, after deletes and upserts."""
 
 
-def read_partition(found: Opened, options: SourceOptions, partition: FilesPartition) -> Iterator[pa.RecordBatch]:
-    """Yield the changes of a partition. Raises `UndecodableRow`, `ConfigError`, and what the storage raises."""
-    with told(), at_worker(found.upstream, found.held) as storage:
-        ordered = ordered_in(partition.window, storage, found.upstream)
-        if options.table is None:
-            batches = _documents(ordered, partition, found.upstream.protocol)
-        else:
-            batches = _rows(ordered, options, found.upstream.protocol, partition)
-        for batch in batches:
-            for start in range(0, batch.num_rows, _ROWS):
-                yield batch.slice(start, _ROWS)
+class Tasks:
+    """The tasks of a batch, or of a stream's micro-batches."""
+
+    def __init__(self, options: SourceOptions, opened: Opened, schema: pa.Schema) -> None:
+        """Read columns of what was complete when the bucket was `opened`, or in a stream of what comes."""
+        self.options = options
+        self.opened = opened
+        self.schema = schema
+
+    def tasks(self, window: Window) -> list[InputPartition]:
+        """Return a window in partitions; see `packed`."""
+        groups = packed(window.files, self.options.partition_bytes, self.options.cores)
+        windows = [replace(window, files=tuple(files), statements=()) for files in groups]
+        if window.statements:
+            windows.append(replace(window, files=()))
+        return [FilesPartition(each, self.schema) for each in windows]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of a partition. Raises `UndecodableRow`, `ConfigError`, and what the storage raises."""
+        assert isinstance(partition, FilesPartition)
+        upstream = self.opened.upstream
+        with told(), at_worker(upstream, self.opened.held) as storage:
+            ordered = ordered_in(partition.window, storage, upstream)
+            if self.options.table is None:
+                batches = _documents(ordered, partition, upstream.protocol)
+            else:
+                batches = _rows(ordered, self.options, upstream.protocol, partition)
+            for batch in batches:
+                for start in range(0, batch.num_rows, _ROWS):
+                    yield batch.slice(start, _ROWS)
 
 
 def _rows(

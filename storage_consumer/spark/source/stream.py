@@ -28,7 +28,7 @@ from storage_consumer.frames.pieces import arrow_type, holds
 from storage_consumer.model import DataFile, StoredObject, folded_name, folder_of
 from storage_consumer.poll.same_feed import Before
 from storage_consumer.spark.source.opening import Opened, SourceOptions, open_feed, own_fields, told
-from storage_consumer.spark.source.reading import FilesPartition, partitions_of, read_partition
+from storage_consumer.spark.source.reading import Tasks
 
 _AT_ONCE = 8
 """Files that are looked through at once: most of the time of a small one goes into waiting for the store."""
@@ -232,14 +232,12 @@ Offset = dict[str, Any]
 _FORMAT = 1
 
 
-class MicroBatches(DataSourceStreamReader):
+class MicroBatches(Tasks, DataSourceStreamReader):
     """What a streaming query reads, one window after the other."""
 
     def __init__(self, options: SourceOptions, opened: Opened, schema: pa.Schema) -> None:
         """Give what Spark asks for; what is known of the bucket comes with the first look."""
-        self.options = options
-        self.opened = opened
-        self.schema = schema
+        super().__init__(options, opened, schema)
         self._fields = {folded_name(field.name): field for field in own_fields(schema)}
         self._inventory: Inventory | None = None
         self.most: int | None = None
@@ -302,12 +300,7 @@ class MicroBatches(DataSourceStreamReader):
                 files=tuple(span.work for span in spans),
                 statements=self._statements(start["statements"], end["statements"]),
             )
-            return partitions_of(window, self.schema, self.options.partition_bytes, self.options.cores)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a task's files."""
-        assert isinstance(partition, FilesPartition)
-        return read_partition(self.opened, self.options, partition)
+            return self.tasks(window)
 
     def _refuse_behind(self, ts: int) -> None:
         """Raise `ConfigError` if the bucket is complete only to before a commit-ts to which the query has read; one may begin beyond it."""

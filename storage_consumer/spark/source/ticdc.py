@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 
@@ -14,7 +14,6 @@ from storage_consumer.errors import ConfigError
 from storage_consumer.feed.window import Window, beyond
 from storage_consumer.spark.source.opening import (
     Opened,
-    SourceOptions,
     chosen,
     look_at,
     open_feed,
@@ -22,18 +21,12 @@ from storage_consumer.spark.source.opening import (
     spark_schema,
     told,
 )
-from storage_consumer.spark.source.reading import FilesPartition, partitions_of, read_partition
+from storage_consumer.spark.source.reading import FilesPartition, Tasks
 from storage_consumer.spark.source.stream import TicdcStreamReader
 
 
-class TicdcReader(DataSourceReader):
+class TicdcReader(Tasks, DataSourceReader):
     """Reads a window."""
-
-    def __init__(self, options: SourceOptions, opened: Opened, schema: pa.Schema) -> None:
-        """Read what was complete when the bucket was `opened`."""
-        self.options = options
-        self.opened = opened
-        self.schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the tasks of a window."""
@@ -49,12 +42,7 @@ class TicdcReader(DataSourceReader):
             window = feed.window(low, high)
             if self.options.table is not None:
                 window = replace(window, statements=())
-            return partitions_of(window, self.schema, self.options.partition_bytes, self.options.cores) or [nothing]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a task's files."""
-        assert isinstance(partition, FilesPartition)
-        return read_partition(self.opened, self.options, partition)
+            return self.tasks(window) or [nothing]
 
 
 MOVED = "ticdc.moved"
