@@ -35,7 +35,6 @@ _CALL = {"retry_total": 0, "connection_timeout": CONNECT_TIMEOUT, "read_timeout"
 _REFUSED = 401, 403
 _ARCHIVED = {"BlobArchived", "BlobBeingRehydrated"}
 _ABSENT = 404
-_REPLACED = 412
 _BEHIND_THE_END = 416
 _NO_ACCOUNT = "no storage account is named: give account-name in the upstream URI, or set AZURE_STORAGE_ACCOUNT in the environment"
 
@@ -73,8 +72,6 @@ class AzureErrors(StoreErrors):
             if path and code != "ContainerNotFound":
                 return self.absent(path)
             return self.no_bucket(code, "check the container's name, the account and the endpoint in the upstream URI")
-        if status == _REPLACED:
-            return self.replaced(path)
         if code in _ARCHIVED:
             container, _, name = self.where(path).partition("://")[2].partition("/")
             words = [
@@ -205,13 +202,12 @@ class AzureStorage(ReadInParts):
             token=rest,
         )
 
-    def _part(self, path: str, offset: int, length: int, tag: str) -> Part:
+    def _part(self, path: str, offset: int, length: int) -> Part:
         how = _customer_key(self._secrets.encryption_key) | _CALL
 
         async def ask(driver: Any) -> Part:
             blob = driver.service_client.get_blob_client(self._bucket, self._absolute(path))
-            headers = {"headers": {"If-Match": f'"{tag}"'}} if tag else {}
-            stream = await blob.download_blob(offset, length, max_concurrency=1, **headers, **how)
+            stream = await blob.download_blob(offset, length, max_concurrency=1, **how)
             content = await stream.readall()
             # The answer names the whole blob's size behind the range; without a range all of it was sent.
             total = (stream.properties.content_range or "").rpartition("/")[2]

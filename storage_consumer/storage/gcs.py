@@ -25,7 +25,6 @@ _LISTING = "storage#objects"
 """The kind of an answer that is a page of a listing."""
 _REFUSED = 401, 403
 _ABSENT = 404
-_REPLACED = 412
 _BEHIND_THE_END = 416
 _RIGHTS = (
     "check the credentials, and that they may storage.objects.list and storage.objects.get (roles/storage.objectViewer)"
@@ -45,8 +44,6 @@ class GcsErrors(StoreErrors):
             if path:
                 return self.absent(path)
             return self.no_bucket(str(_ABSENT), "check the bucket's name and the endpoint in the upstream URI")
-        if isinstance(error, FileExistsError) or code == str(_REPLACED):
-            return self.replaced(path)
         if str(error).startswith("Forbidden") or code in map(str, _REFUSED):
             return self.refused(path, "403" if isinstance(error, OSError) else code, _RIGHTS)
         name = type(error).__name__
@@ -103,10 +100,9 @@ class GcsStorage(ReadInParts, OrderedBucket):
             token=answer.get("nextPageToken", ""),
         )
 
-    def _part(self, path: str, offset: int, length: int, tag: str) -> Part:
+    def _part(self, path: str, offset: int, length: int) -> Part:
         arguments: dict[str, Any] = {
             "headers": {"Range": f"bytes={offset}-{offset + length - 1}"},
-            "ifGenerationMatch": tag or None,
             "alt": "media",
         }
         headers, content = self._ask(path, lambda driver: self._download(driver, path, arguments))

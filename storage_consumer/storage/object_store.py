@@ -284,8 +284,8 @@ class ReadInParts(Bucket):
 
     def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
         """Yield the content of an object in pieces of up to `size` bytes; an object that is replaced meanwhile raises an error."""
-        # Requested without the tag: an object replaced since the listing counts as absent, not as changed during the read.
-        part = self._part(path, start, _PART, "")
+        # An object replaced since the listing counts as absent, not as changed during the read.
+        part = self._part(path, start, _PART)
         if tag not in {"", part.tag}:
             raise self._errors.unlisted(path)
         sent = start
@@ -295,14 +295,14 @@ class ReadInParts(Bucket):
             sent += len(part.content)
             if sent >= part.size:
                 return
-            # From the second part on with the tag: pieces of two versions must not be joined.
-            before, part = part.tag, self._part(path, sent, _PART, part.tag)
+            # Pieces of two versions must not be joined.
+            before, part = part.tag, self._part(path, sent, _PART)
             if part.tag != before or not part.content:
                 raise self._errors.replaced(path)
 
     @abstractmethod
-    def _part(self, path: str, offset: int, length: int, tag: str) -> Part:
-        """Return up to `length` bytes of an object, if `tag` is empty or still the object's."""
+    def _part(self, path: str, offset: int, length: int) -> Part:
+        """Return up to `length` bytes of an object."""
 
 
 def _sync(loop: Any, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -148,10 +148,10 @@ def _documents(ordered: Ordered, partition: FilesPartition, protocol: Protocol) 
         for change in ordered.changes_of(work, work.between(partition.window.low, partition.window.high)):
             held.append(_document(change, images))
             if len(held) >= _ROWS:
-                yield _of_documents(held, partition.schema)
+                yield pa.RecordBatch.from_pylist(held, schema=partition.schema)
                 held = []
     if held:
-        yield _of_documents(held, partition.schema)
+        yield pa.RecordBatch.from_pylist(held, schema=partition.schema)
 
 
 def _document(change: Change, images: Images) -> dict[str, object]:
@@ -194,12 +194,6 @@ def _place(commit_ts: int, kind: int, file: str, row: int) -> dict[str, object]:
         "_row": row,
         "_sequence": {"version": commit_ts, "kind": kind, "place": file, "row": row},
     }
-
-
-def _of_documents(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [pa.array([row[field.name] for row in rows], field.type) for field in schema], schema=schema
-    )
 
 
 _OPERATIONS = {"delete": DELETE, "insert": INSERT, "update_postimage": UPDATE}
