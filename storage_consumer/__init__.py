@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from storage_consumer.monitoring.snapshot import Statement as StoredStatement
     from storage_consumer.monitoring.snapshot import Table as StoredTable
     from storage_consumer.monitoring.status import Status, TableStatus
-    from storage_consumer.operating.verification import VerifyReport
-    from storage_consumer.operating.verified_table import VerifyOptions
+    from storage_consumer.operating.verification import VerifyOptions, VerifyReport
     from storage_consumer.plan.loads import Load, LoadPhase
     from storage_consumer.plan.table_state import TableState
     from storage_consumer.signals import Stop, StopSignal

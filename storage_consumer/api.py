@@ -51,8 +51,7 @@ from storage_consumer.operating.looking import status_now, status_site
 from storage_consumer.operating.opened_export import opened_export
 from storage_consumer.operating.requested_load import request_load
 from storage_consumer.operating.retries import QuarantineRetries
-from storage_consumer.operating.verification import VerifyReport, live, verified
-from storage_consumer.operating.verified_table import VerifyOptions, Wishes
+from storage_consumer.operating.verification import VerifyOptions, VerifyReport, Wishes, live, verified
 from storage_consumer.plan.loads import Load
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.selection import Selection

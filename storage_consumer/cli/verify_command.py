@@ -13,8 +13,7 @@ from storage_consumer.config.load import load_carried, load_source
 from storage_consumer.errors import ConfigError
 from storage_consumer.monitoring.wording import moment
 from storage_consumer.operating.session import Session
-from storage_consumer.operating.verification import VerifyReport, live, verified
-from storage_consumer.operating.verified_table import Wishes
+from storage_consumer.operating.verification import VerifyReport, Wishes, live, verified
 from storage_consumer.telemetry import json_text
 from storage_consumer.verifying.result import Outcome, RowDifference, TableResult
 

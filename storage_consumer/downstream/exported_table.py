@@ -9,8 +9,7 @@ from storage_consumer.downstream.reading import Reading
 from storage_consumer.errors import ConfigError, TableError
 from storage_consumer.model import TableColumn, TableName
 from storage_consumer.sql.tokens import qualified, quote
-from storage_consumer.verifying.forms import Form
-from storage_consumer.verifying.layout import SideColumn, layout_of
+from storage_consumer.verifying.layout import Form, SideColumn, layout_of
 from storage_consumer.verifying.side import KeyRange, Row
 
 _LOOKED_AT = 200
@@ -48,7 +47,7 @@ class ExportedTable:
             self._reading.rows(f"SELECT {quote(_ROW_ID.name)} FROM {self._from()} LIMIT %s", (1,))
         except TableError:
             shape = ComparedTable(self._reading, self.name).structure()
-            layout = layout_of(shape, shape).source if shape is not None else None
+            layout = layout_of(shape, shape).sides[0] if shape is not None else None
             self.key = tuple(layout.columns[place] for place in layout.key) if layout is not None else ()
         else:
             self.key = (_ROW_ID,)

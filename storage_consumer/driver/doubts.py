@@ -15,8 +15,7 @@ from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import DdlKind, TableDefinition, TableName
 from storage_consumer.plan.quarantined import changes_nothing_to_compare
 from storage_consumer.plan.steps import DdlStep, key_of
-from storage_consumer.verifying.healing import heal_command
-from storage_consumer.verifying.result import Outcome, TableResult
+from storage_consumer.verifying.result import Outcome, TableResult, heal_command
 
 _ALTERED = (
     "The target's table {}: if somebody changed it there, what was cut or dropped is lost, and does not come back with the structure. Give the table a "

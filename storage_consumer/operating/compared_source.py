@@ -10,7 +10,6 @@ from storage_consumer.errors import SnapshotLost
 from storage_consumer.model import TableName
 from storage_consumer.sql.tokens import qualified
 from storage_consumer.verifying.cut import TableLook
-from storage_consumer.verifying.layout import LaidOutSide
 from storage_consumer.verifying.side import TableShape
 
 
@@ -27,7 +26,7 @@ class ComparedSource:
         self.shows_early = not is_frozen
         """Whether it may show the effect of a statement before its version, so that another cut may find fewer differences."""
 
-    def opened(self, look: TableLook) -> tuple[LaidOutSide, TableShape] | None:
+    def opened(self, look: TableLook) -> tuple[ComparedTable, TableShape] | None:
         """Return a table as of the checkpoint of a look, and its structure there; None if there is none.
 
         Raises `NotComparable`, and what reading raises.

@@ -1,33 +1,90 @@
-"""A run of `verify`: all tables of the state that are meant, several at a time, each with two connections of its own."""
+"""A run of `verify`: all tables of the state that are meant, several at a time, each with two connections of its own.
+
+Of each table a cut is taken, held for as long as nothing has to wait for it, and taken anew where it is lost.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import Literal, TypedDict
 
 from storage_consumer.checkpoint.store import StateStore, operated
+from storage_consumer.checkpoint.verified import SnapshotState
 from storage_consumer.config.commands import reaching
 from storage_consumer.config.settings import Server
-from storage_consumer.config.table_filter import ALL_COLUMNS, CarriedColumns, TableRules, table_rules
+from storage_consumer.config.table_filter import ALL_COLUMNS, CarriedColumns, table_rules
+from storage_consumer.downstream.compared_table import ComparedTable
 from storage_consumer.downstream.reading import Pace, Reading
-from storage_consumer.errors import Abandoned, ConfigError, StorageConsumerError, TransientError
-from storage_consumer.model import TableName
-from storage_consumer.operating.compared_source import ComparedSource
-from storage_consumer.operating.verified_table import JUDGED_EVERY, Desk, Ends, TableVerification, Wishes
+from storage_consumer.errors import Abandoned, ConfigError, TableError, TransientError
+from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, folded_name, physical_ms
+from storage_consumer.operating.compared_source import ComparedSource, NotComparable
 from storage_consumer.plan.steps import key_of
-from storage_consumer.verifying.cut import TableLook, is_compared
-from storage_consumer.verifying.healing import heal_command
-from storage_consumer.verifying.result import Outcome, TableResult
+from storage_consumer.verifying.comparing import Comparison, Found
+from storage_consumer.verifying.cut import TableLook, is_compared, moves_on, obstacle
+from storage_consumer.verifying.layout import TableLayout, layout_of, without
+from storage_consumer.verifying.result import NOT_AT_SOURCE, Outcome, Span, TableResult, heal_command
+from storage_consumer.verifying.side import Key, TableShape
+from storage_consumer.verifying.structure import StructureFound, compared
 
-_AGAIN = 2
-T = TypeVar("T")
+_PAUSE = 0.03
+"""Seconds between two looks for a moment at which a table is at rest."""
+_LOOK = 1.0
+"""Seconds between two looks whether a statement waits for the snapshot."""
+_SETTLING = 10_000
+"""Milliseconds that the consumer has to come further before a difference counts: a statement that explains it would be known by then."""
+_EARLY = 600_000
+"""Milliseconds for which the source may show the effect of a statement before its version; TiDB's own transactions hold it up."""
+_PATIENCE = 60.0
+"""Seconds to wait for that."""
+_TRIES = 20
+"""How often a cut that was lost is taken anew."""
+_JUDGED_EVERY = 0.5
+"""Seconds between two looks whether the differences of a table count."""
+_STORED_EVERY = 2.0
+_RESTARTS = 3
+Verdict = Literal["final", "again", "later"]
+"""Of a table that was compared: its result is there, it has to be compared again, or that is not known yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What is to be compared, and how."""
+
+    tables: str = ""
+    """Rules in the filter's language; empty for all tables."""
+    how: Literal["full", "quick"] = "full"
+    workers: int = 2
+    """How many tables are compared at a time."""
+    rows_per_second: float = 50_000.0
+    """The most rows that all workers together read on each side; 0 for any number."""
+    chunk_rows: int = 50_000
+    resume: bool = False
+    """Whether to go on with the run that was broken off last, which has to be one of the same mode (`how`)."""
+    wait: float = 300.0
+    """Seconds to wait for a moment at which a table is at rest."""
+
+
+class VerifyOptions(TypedDict, total=False):
+    """The fields of `Wishes`, as keywords."""
+
+    tables: str
+    how: Literal["full", "quick"]
+    workers: int
+    rows_per_second: float
+    chunk_rows: int
+    resume: bool
+    wait: float
+
+
 OpensSource = Callable[[Pace], ComparedSource]
 """Makes what a worker compares with; it keeps the pace."""
 
@@ -58,98 +115,8 @@ def live(source: Server, *, is_frozen: bool) -> OpensSource:
     return lambda pace: ComparedSource(Reading(source.settings, source.password, "source", pace), is_frozen=is_frozen)
 
 
-class _SharedDesk(Desk):
-    """The state beside the snapshots, on one connection that all workers share; it is opened again after a loss."""
-
-    def __init__(self, target: Server) -> None:
-        self._target = target
-        self._lock = threading.Lock()
-        self._desk: StateStore | None = None
-
-    def _ask(self, question: Callable[[StateStore], T]) -> T:
-        with self._lock:
-            for _ in range(_AGAIN):
-                with suppress(TransientError):
-                    return self._answer(question)
-                time.sleep(0.2)
-            return self._answer(question)
-
-    def _answer(self, question: Callable[[StateStore], T]) -> T:
-        self._desk = self._desk or operated(self._target.settings, self._target.password)
-        try:
-            return question(self._desk)
-        except TransientError:
-            self._forget()
-            raise
-
-    def _forget(self) -> None:
-        if self._desk is not None:
-            with suppress(StorageConsumerError, OSError):
-                self._desk.close()
-        self._desk = None
-
-    def now(self, table_key: str) -> TableLook | None:
-        """Return what the state says of a table now."""
-        return self._ask(lambda desk: desk.verified.now(table_key))
-
-    def put(self, table_key: str, result: TableResult) -> None:
-        """Store the result of a table."""
-        self._ask(lambda desk: desk.verified.put(table_key, result))
-
-    def next_statement(self, table: TableName, low: int, high: int) -> int:
-        """Return the version of the first known statement from `low` to `high` that may touch a table; 0 for none."""
-        return self._ask(lambda desk: desk.verified.next_statement(table, low, high))
-
-    def begun(self, wishes: Wishes) -> tuple[str, dict[str, TableResult], dict[str, TableResult]]:
-        """Return the name of the run, the tables that are meant by key, and what an interrupted run left of them."""
-        tables = self._ask(lambda desk: desk.decisions.tables())
-        rules = _rules(wishes)
-        run, before = uuid.uuid4().hex, dict[str, TableResult]()
-        if wishes.resume:
-            run, before = _interrupted(self._ask(lambda desk: desk.verified.all()), wishes.how)
-        meant = {
-            row.stored.table_key: TableResult(
-                table=row.stored.name, target=row.stored.name, outcome=Outcome.UNFINISHED, how=wishes.how, run=run
-            )
-            for row in tables
-            if row.stored.name.table
-            and is_compared(row.stored.state, row.stored.error)
-            and rules.matches(row.stored.name.schema, row.stored.name.table)
-        }
-        return run, meant, before
-
-    def known(self) -> frozenset[str]:
-        """Return the keys of all tables that the state knows, in whatever state they are."""
-        return frozenset(row.stored.table_key for row in self._ask(lambda desk: desk.decisions.tables()))
-
-    def close(self) -> None:
-        """Close the connection."""
-        with self._lock:
-            self._forget()
-
-
-def _rules(wishes: Wishes) -> TableRules:
-    """Return the rules of the tables that are meant; raise `ConfigError` where they cannot be read."""
-    try:
-        return table_rules((wishes.tables or "*.*",))
-    except ValueError as fault:
-        raise ConfigError(f"--table: {fault}; a rule such as 'shop.orders' or 'shop.*' is expected") from None
-
-
-def _interrupted(results: Iterable[TableResult], how: str) -> tuple[str, dict[str, TableResult]]:
-    """Return the name of the run of a mode that was broken off, and its results by name of the table; raise `ConfigError` if none was."""
-    found = list(results)
-    broken_off = [result for result in found if result.outcome is Outcome.UNFINISHED]
-    if not broken_off:
-        raise ConfigError("--resume: no comparison was broken off; leave it out")
-    run = next((result.run for result in broken_off if result.how == how), None)
-    if run is None:
-        first = broken_off[0]
-        raise ConfigError(
-            f"--resume: the comparison that was broken off in {first.table} was of another mode, {first.how}. To go on with it, "
-            f"{'add' if first.how == 'quick' else 'leave out'} --quick (in Python, how={first.how!r}); to begin a new comparison, leave out --resume"
-        )
-    return run, {str(result.table): result for result in found if result.run == run}
+_Ends = tuple[ComparedSource, Reading]
+"""What a worker reads on."""
 
 
 def verified(
@@ -167,37 +134,64 @@ def verified(
     `heard` is called with each result as soon as it is there, from any thread. Raises `ConfigError` and `TransientError`; what is known
     by then is stored. Once `stop` is set, it raises `Abandoned`, and the run can be resumed.
     """
-    began, stop = time.monotonic(), stop or threading.Event()
-    with closing(_SharedDesk(target)) as desk:
-        run, meant, before = desk.begun(wishes)
+    began = time.monotonic()
+    try:
+        rules = table_rules((wishes.tables or "*.*",))
+    except ValueError as fault:
+        raise ConfigError(f"--table: {fault}; a rule such as 'shop.orders' or 'shop.*' is expected") from None
+    with closing(operated(target.settings, target.password)) as state:
+        tables = [row.stored for row in state.decisions.tables()]
+        name, before = uuid.uuid4().hex, dict[str, TableResult]()
+        if wishes.resume:
+            name, before = _interrupted(state.verified.all(), wishes.how)
+        meant = {
+            table.table_key: before.get(
+                str(table.name),
+                TableResult(table=table.name, target=table.name, outcome=Outcome.UNFINISHED, how=wishes.how, run=name),
+            )
+            for table in tables
+            if table.name.table
+            and is_compared(table.state, table.error)
+            and rules.matches(table.name.schema, table.name.table)
+        }
         if not meant:
             raise ConfigError(
                 "the state knows no table that is meant" + (f" by --table {wishes.tables}" if wishes.tables else "")
             )
-        known = {key: before[str(result.table)] for key, result in meant.items() if str(result.table) in before}
-        done = [result for result in known.values() if result.outcome is not Outcome.UNFINISHED]
-        open_tables = {
-            key: known.get(key, result)
-            for key, result in meant.items()
-            if known.get(key, result).outcome is Outcome.UNFINISHED
-        }
+        done = [result for result in meant.values() if result.outcome is not Outcome.UNFINISHED]
+        open_tables = {key: result for key, result in meant.items() if result.outcome is Outcome.UNFINISHED}
         # Known from the start, so that a run that is killed can be resumed wherever it was.
         for key, result in open_tables.items():
-            desk.put(key, result)
-        done += _all(_Run(target, source, wishes, carried, desk, stop, heard), open_tables)
+            state.verified.put(key, result)
+        done += _all(_Run(target, source, wishes, carried, state, stop or threading.Event(), heard), open_tables)
         # The newest cut: what was created until then has come to the state, or comes at once. None if no table could be compared.
         newest, there = max(result.checkpoint for result in done), frozenset[TableName]()
         if newest:
             with closing(source(Pace())) as one:
                 there = one.tables(newest)
-        known_now, rules = desk.known(), _rules(wishes)
-        unknown = (name for name in there if key_of(name) not in known_now and rules.matches(name.schema, name.table))
+        known = {row.stored.table_key for row in state.decisions.tables()}
+        unknown = (each for each in there if key_of(each) not in known and rules.matches(each.schema, each.table))
         return VerifyReport(
-            run=run,
+            run=name,
             tables=tuple(sorted(done, key=lambda each: str(each.table))),
             seconds=round(time.monotonic() - began, 3),
             unknown=tuple(sorted(unknown)),
         )
+
+
+def _interrupted(found: Collection[TableResult], how: str) -> tuple[str, dict[str, TableResult]]:
+    """Return the name of the run of a mode that was broken off, and its results by name of the table; raise `ConfigError` if none was."""
+    broken_off = [result for result in found if result.outcome is Outcome.UNFINISHED]
+    if not broken_off:
+        raise ConfigError("--resume: no comparison was broken off; leave it out")
+    run = next((result.run for result in broken_off if result.how == how), None)
+    if run is None:
+        first = broken_off[0]
+        raise ConfigError(
+            f"--resume: the comparison that was broken off in {first.table} was of another mode, {first.how}. To go on with it, "
+            f"{'add' if first.how == 'quick' else 'leave out'} --quick (in Python, how={first.how!r}); to begin a new comparison, leave out --resume"
+        )
+    return run, {str(result.table): result for result in found if result.run == run}
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,28 +202,26 @@ class _Run:
     source: OpensSource
     wishes: Wishes
     carried: CarriedColumns
-    desk: Desk
+    state: StateStore
     stop: threading.Event
     heard: Callable[[TableResult], None]
 
 
 def _all(run: _Run, tables: Mapping[str, TableResult]) -> list[TableResult]:
     """Compare these tables, several at a time."""
-    free: SimpleQueue[Ends] = SimpleQueue()
-    paces = [Pace(run.wishes.rows_per_second) for _ in range(2)]
-    everyone = []
-    for _ in range(min(run.wishes.workers, len(tables))):
-        ends = Ends(
-            run.source(paces[0]),
-            Reading(run.target.settings, run.target.password, "target", paces[1]),
-        )
-        everyone.append(ends)
+    free: SimpleQueue[_Ends] = SimpleQueue()
+    source_pace, target_pace = (Pace(run.wishes.rows_per_second) for _ in range(2))
+    everyone = [
+        (run.source(source_pace), Reading(run.target.settings, run.target.password, "target", target_pace))
+        for _ in range(min(run.wishes.workers, len(tables)))
+    ]
+    for ends in everyone:
         free.put(ends)
 
     def compared(work: TableVerification) -> TableVerification:
         ends = free.get()
         try:
-            work.run(ends)
+            work.run(*ends)
         finally:
             free.put(ends)
         return work
@@ -244,37 +236,25 @@ def _all(run: _Run, tables: Mapping[str, TableResult]) -> list[TableResult]:
             raise
         finally:
             pool.shutdown()
-            for ends in everyone:
-                ends.close()
+            for source, target in everyone:
+                source.close()
+                target.close()
 
 
 def _results(
     run: _Run, tables: Mapping[str, TableResult], begin: Callable[[TableVerification], Future[TableVerification]]
 ) -> Iterator[TableResult]:
     """Yield the results of these tables. One whose differences do not count yet keeps no worker from another table."""
-    running = {
-        begin(
-            TableVerification(
-                table_key=key,
-                wishes=run.wishes,
-                desk=run.desk,
-                schema=run.target.settings.state_schema,
-                stop=run.stop,
-                carried=run.carried,
-                result=result,
-            )
-        )
-        for key, result in tables.items()
-    }
+    running = {begin(TableVerification(shared=run, table_key=key, result=result)) for key, result in tables.items()}
     aside: list[TableVerification] = []
     while running or aside:
-        ended, running = wait(running, timeout=JUDGED_EVERY if aside else None, return_when=FIRST_COMPLETED)
+        ended, running = wait(running, timeout=_JUDGED_EVERY if aside else None, return_when=FIRST_COMPLETED)
         aside += [each.result() for each in ended]
         verdicts = [(work, work.judge()) for work in aside]
         yield from (_told(run, work) for work, verdict in verdicts if verdict == "final")
         running |= {begin(work) for work, verdict in verdicts if verdict == "again"}
         aside = [work for work, verdict in verdicts if verdict == "later"]
-        if aside and not running and run.stop.wait(JUDGED_EVERY):
+        if aside and not running and run.stop.wait(_JUDGED_EVERY):
             raise Abandoned("the comparison was broken off")
 
 
@@ -283,6 +263,348 @@ def _told(run: _Run, work: TableVerification) -> TableResult:
     found = work.result
     if found.outcome is Outcome.DIFFERENT:
         found = replace(found, heal=heal_command(found, reaching(run.target.settings)))
-        run.desk.put(work.table_key, found)
+        run.state.verified.put(work.table_key, found)
     run.heard(found)
     return found
+
+
+class _GivesWay(Exception):
+    """A statement waits for the snapshot, or the table has another structure now."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A table at one commit-ts."""
+
+    look: TableLook
+    structure: StructureFound
+    sides: tuple[ComparedTable, ...] = ()
+    """Source and target; none where one of them has no such table."""
+    shapes: tuple[TableShape, ...] = ()
+    """Their structures."""
+    left_out: tuple[str, ...] = ()
+    """Columns that the feed does not carry."""
+
+
+@dataclass(slots=True)
+class _SetAside:
+    """A table that differs, while the consumer may not know a statement yet that explains it."""
+
+    look: TableLook
+    result: TableResult
+    until: float
+    """When its differences count without the consumer."""
+    next: float = 0.0
+
+
+@dataclass(slots=True, kw_only=True)
+class TableVerification:
+    """The comparison of one table, with what was found so far."""
+
+    shared: _Run
+    table_key: str
+    result: TableResult
+    """What is known so far; of an interrupted run if it is resumed."""
+    source: ComparedSource = field(init=False)
+    target: Reading = field(init=False)
+    _aside: _SetAside | None = None
+    _restarts: int = 0
+    _found: Found = field(default_factory=Found)
+    _deadline: float = 0.0
+    _stored: float = 0.0
+    _looked: float = 0.0
+
+    def run(self, source: ComparedSource, target: Reading) -> None:
+        """Compare the table on these connections, and store what is known; `judge` says whether that is its result."""
+        self.source, self.target, began = source, target, time.monotonic()
+        self._take_up()
+        try:
+            self._run()
+        # What a server refuses about one table says nothing of the others.
+        except (NotComparable, TableError) as why:
+            self.result = replace(self.result, outcome=Outcome.NOT_COMPARED, reason=str(why))
+        finally:
+            self._end_snapshots()
+            self.result = replace(self.result, seconds=round(self.result.seconds + time.monotonic() - began, 3))
+            self.shared.state.verified.put(self.table_key, self.result)
+
+    def _take_up(self) -> None:
+        """Go on from what is noted: whole chunks count, and nothing that was found behind the last one."""
+        if self.result.after is None:
+            self._begin_anew()
+            return
+        counts = {"differs": self.result.differing, "missing": self.result.missing, "extra": self.result.extra}
+        self._found = Found(counts=Counter(counts), kept=list(self.result.differences))
+
+    def _begin_anew(self) -> None:
+        """Forget what was compared so far."""
+        self._found = Found()
+        before = self.result
+        self.result = TableResult(
+            table=before.table,
+            target=before.target,
+            outcome=Outcome.UNFINISHED,
+            checkpoint=before.checkpoint,
+            how=before.how,
+            run=before.run,
+            seconds=before.seconds,
+        )
+
+    def _run(self) -> None:
+        """Compare until the end of the table, in as many cuts as it takes."""
+        lost = 0
+        while True:
+            try:
+                cut = self._cut()
+                self._follow(cut)
+                self._compare(cut)
+            except _GivesWay:
+                self._end_snapshots()
+                self._take_up()
+            except TransientError as fault:
+                lost += 1
+                self._lost(fault, lost)
+            else:
+                break
+        if self.result.outcome is Outcome.DIFFERENT and self.source.shows_early:
+            self._aside = _SetAside(cut.look, self.result, time.monotonic() + min(_PATIENCE, self.shared.wishes.wait))
+            # A difference that does not count yet is none for whoever resumes this.
+            self.result = replace(self.result, outcome=Outcome.UNFINISHED)
+
+    def _lost(self, fault: TransientError, lost: int) -> None:
+        """Prepare another cut after one that was lost; raise what is wrong after too many."""
+        if lost >= _TRIES:
+            raise fault
+        self.source.close()
+        self.target.close()
+        self._take_up()
+        self._rest(min(5.0, 0.1 * 2**lost))
+
+    def _follow(self, cut: _Cut) -> None:
+        """Begin anew in this cut where a side has another structure than in the chunks so far."""
+        # The same while nothing of either structure changes.
+        text = repr(cut.shapes).encode("utf-8", "surrogatepass")
+        shapes = hashlib.sha256(text).hexdigest() if cut.sides else ""
+        if self.result.after is not None and self.result.shapes != shapes:
+            if self._restarts >= _RESTARTS:
+                raise NotComparable("its structure changed again and again meanwhile: verify it later")
+            self._restarts += 1
+            self._begin_anew()
+        self.result = replace(self.result, shapes=shapes)
+
+    def judge(self) -> Verdict:
+        """Say whether what `run` found is the table's result; it is then in `result`. It takes no snapshot, and does not wait.
+
+        TiDB shows the effect of some statements before their version, and a table that has come to exactly the version of one has not run it.
+        So a difference counts only once a statement that explains it would be known; if one is, another cut is worth taking.
+        """
+        if (aside := self._aside) is None or time.monotonic() < aside.next:
+            return "final" if aside is None else "later"
+        aside.next, is_over = time.monotonic() + _JUDGED_EVERY, time.monotonic() >= aside.until
+        look, last = aside.look, aside.look.checkpoint + (_EARLY << TSO_PHYSICAL_SHIFT)
+        try:
+            now = self.shared.state.verified.now(self.table_key)
+            # From which version on a statement may explain what differs, also one that was run between two cuts. One at exactly the
+            # first cut may have been run after it; a finished one at the lower border does not count.
+            spans, first = aside.result.spans, look.checkpoint
+            first = first if not spans or spans[0].checkpoint == first else spans[0].checkpoint - 1
+            version = self.shared.state.verified.next_statement(look.table, first, last)
+        except TransientError:
+            if is_over:
+                raise
+            return "later"
+        moves = now is not None and moves_on(now)
+        # One that was run between two cuts: whatever becomes of the table, one cut after it shows what is equal.
+        has_run = 0 < version < look.checkpoint
+        if version and now is not None and (moves or has_run) and self._restarts < _RESTARTS:
+            # Another cut before the statement has moved anything would find the same.
+            if not (has_run or is_over or now.statements != look.statements or now.checkpoint > look.checkpoint):
+                return "later"
+            self._restarts += 1
+            self._aside = None
+            return "again"
+        if not (version or now is None or not moves or is_over or _is_settled_since(look, now)):
+            return "later"
+        note = (
+            f"the statement of version {version} was run while the table was compared"
+            if has_run
+            else f"the statement of version {version} follows at the source, which may show its effect before"
+        )
+        notes = (*aside.result.notes, *([note] if version else ()))
+        self.result = replace(aside.result, notes=notes, seconds=self.result.seconds)
+        return "final"
+
+    # the cut
+
+    def _cut(self) -> _Cut:
+        """Take a cut, waiting for a moment at which the table is at rest."""
+        self._deadline = self._deadline or time.monotonic() + self.shared.wishes.wait
+        while True:
+            look, passes = self._look()
+            if not passes:
+                cut = self._opened(look)
+                if cut is not None:
+                    # From here on the time counts anew: this cut was had.
+                    self._deadline = 0.0
+                    return cut
+            self.target.end()
+            if time.monotonic() >= self._deadline:
+                why = passes or "statements run on it one after the other"
+                raise NotComparable(f"it was not at rest for {self.shared.wishes.wait:g} s (--wait): {why}")
+            self._rest(_PAUSE)
+
+    def _look(self) -> tuple[TableLook, str]:
+        """Take a snapshot of the target; return what it says of the table, and what stands in the way for now; empty if nothing."""
+        self.target.begin()
+        look = SnapshotState(self.target, self.shared.target.settings.state_schema).look(self.table_key)
+        if look is None:
+            raise NotComparable("the state does not know it any more")
+        if not is_compared(look.state, look.error):
+            raise NotComparable(f"it is {look.state}")
+        self.result = replace(self.result, table=look.table, target=look.target, checkpoint=look.checkpoint)
+        found = obstacle(look)
+        if found is not None and not found.passes:
+            raise NotComparable(found.why)
+        return look, "" if found is None else found.why
+
+    def _opened(self, look: TableLook) -> _Cut | None:
+        """Return both sides at the checkpoint of a snapshot; None if a statement began meanwhile."""
+        target = ComparedTable(self.target, look.target)
+        there = target.structure()
+        # Statements are not part of a snapshot. Looking at the table took its lock, so whatever changes it from now on waits; what
+        # was begun between the snapshot and the lock shows in the state by now.
+        now = self.shared.state.verified.now(self.table_key)
+        if now is None or now.statements != look.statements:
+            return None
+        opened = self.source.opened(look)
+        if opened is None or there is None:
+            found = StructureFound()
+            if (opened is None) != (there is None):
+                found.differences.append(NOT_AT_SOURCE if opened is None else "the target lacks the table")
+            return _Cut(look, found)
+        source, here = opened
+        left_out = self.shared.carried.lacking(look.table, [column.name for column in here.columns])
+        folded = {*map(folded_name, left_out)}
+        # Statements reach the target whole, so it may have these columns, without the source's values.
+        lacking = folded - {folded_name(column.name) for column in there.columns}
+        structure = compared(without(here, lacking), there)
+        shapes = (without(here, folded), without(there, folded))
+        return _Cut(look, structure, (source, target), shapes, tuple(left_out))
+
+    def _rest(self, seconds: float) -> None:
+        if self.shared.stop.wait(seconds):
+            raise Abandoned("the comparison was broken off")
+
+    def _end_snapshots(self) -> None:
+        self.target.end()
+        self.source.end()
+
+    # the comparison
+
+    def _compare(self, cut: _Cut) -> None:
+        """Compare what the table's structures have in common, and its rows behind the last key that was compared."""
+        self.result = replace(
+            self.result,
+            structure=tuple(cut.structure.differences),
+            alike=tuple(sorted(cut.structure.used)),
+            notes=tuple(_notes(cut)),
+        )
+        layout = self._layout(cut)
+        if layout is None:
+            is_all = all(shape.is_view for shape in cut.shapes)
+            same = Outcome.EQUAL if is_all else Outcome.NOT_COMPARED
+            self._finish(Outcome.DIFFERENT if self.result.structure else same)
+            return
+        source, target = cut.sides
+        source.layout, target.layout = layout.sides
+        # Its thread asks the target while this one asks the source.
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="verify") as pool:
+            comparison = Comparison((source, target), layout, self._found, pool)
+            if self.shared.wishes.how == "quick":
+                here, there = comparison.counts()
+                self.result = replace(self.result, rows=here, missing=max(0, here - there), extra=max(0, there - here))
+            else:
+                self._compare_rows(cut.look, comparison)
+        equal = not (self._found.counts.total() or self.result.structure or self.result.different_rows)
+        self._finish(Outcome.EQUAL if equal else Outcome.DIFFERENT)
+
+    def _layout(self, cut: _Cut) -> TableLayout | None:
+        """Return what is compared; None if there are no rows to compare."""
+        if not cut.sides:
+            if not cut.structure.differences:
+                # As one that the source has dropped before the copy with which the feed began.
+                self.result = replace(self.result, notes=("neither side has the table",))
+            return None
+        views = [shape.is_view for shape in cut.shapes]
+        if all(views):
+            self.result = replace(self.result, notes=(*self.result.notes, "it is a view, which has no rows of its own"))
+            return None
+        if any(views):
+            only = f"it is a view only {'at the source' if views[0] else 'in the target'}"
+            self.result = replace(self.result, structure=(*self.result.structure, only))
+            return None
+        layout = layout_of(*cut.shapes)
+        return layout if layout.names else None
+
+    def _compare_rows(self, look: TableLook, comparison: Comparison) -> None:
+        after = None if self.result.after is None else tuple(map(bytes.fromhex, self.result.after))
+        self._looked = time.monotonic()
+        for rows, last in comparison.run(self.shared.wishes.chunk_rows, after):
+            self._note(look.checkpoint, rows, last)
+            if last is None:
+                return
+            self._may_go_on(look)
+
+    def _note(self, checkpoint: int, rows: int, after: Key | None) -> None:
+        """Note a chunk that was compared."""
+        *before, last = self.result.spans or (Span(checkpoint=checkpoint),)
+        if last.checkpoint != checkpoint:
+            before, last = [*before, last], Span(checkpoint=checkpoint)
+        counts = self._found.counts
+        self.result = replace(
+            self.result,
+            outcome=Outcome.UNFINISHED,
+            spans=(*before, replace(last, chunks=last.chunks + 1, rows=last.rows + rows)),
+            rows=self.result.rows + rows,
+            differing=counts["differs"],
+            missing=counts["missing"],
+            extra=counts["extra"],
+            differences=tuple(self._found.kept),
+            after=None if after is None else tuple(value.hex() for value in after),
+        )
+        if after is not None and time.monotonic() - self._stored >= _STORED_EVERY:
+            self._stored = time.monotonic()
+            self.shared.state.verified.put(self.table_key, self.result)
+
+    def _may_go_on(self, look: TableLook) -> None:
+        """Raise where the comparison is to end, or has to let a statement pass that waits for the table."""
+        self._rest(0)
+        if time.monotonic() - self._looked < _LOOK:
+            return
+        self._looked = time.monotonic()
+        now = self.shared.state.verified.now(self.table_key)
+        if now is None or (now.statement and now.statements != look.statements):
+            raise _GivesWay
+
+    def _finish(self, outcome: Outcome) -> None:
+        spans = self.result.spans if len(self.result.spans) > 1 else ()
+        self.result = replace(self.result, outcome=outcome, after=None, spans=spans)
+
+
+def _is_settled_since(look: TableLook, now: TableLook) -> bool:
+    """Return whether the table has come so far that a statement which could explain differences would be known."""
+    return physical_ms(now.checkpoint) - physical_ms(look.checkpoint) >= _SETTLING
+
+
+def _notes(cut: _Cut) -> list[str]:
+    """Return what should be known of a table beside what is compared."""
+    look, notes = cut.look, list[str]()
+    if cut.left_out:
+        notes.append(f"left out by the changefeed's column-selectors: {', '.join(cut.left_out)}")
+    if look.state not in ("running", "waiting"):
+        notes.append(f"it is {look.state}, and was compared at its own checkpoint")
+    if look.quarantined:
+        notes.append(
+            f"{look.quarantined} of its rows are in the quarantine, and differ for that reason: see `storage-consumer quarantine`"
+        )
+    return notes

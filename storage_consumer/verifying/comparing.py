@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from storage_consumer.verifying.layout import TableLayout
 from storage_consumer.verifying.result import KEPT_ROWS, RowDifference
@@ -25,10 +25,6 @@ _FALSE_ALARMS = 3
 _LOOKUP = 200
 _BUCKETS_AT_A_TIME = 16
 T = TypeVar("T")
-Bag = dict[Row, tuple[Row, int]]
-"""Row in the compared form → the row as it was fetched, and how often it is there."""
-Counted = list[tuple[Row, int]]
-"""Rows as they were fetched, and how many of each."""
 
 
 @dataclass(slots=True)
@@ -45,16 +41,6 @@ class Found:
             self.kept.append(difference)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A chunk was compared."""
-
-    after: Key | None
-    """Its last key; None at the end of the table."""
-    rows: int
-    """Rows of the source in it."""
-
-
 class Comparison:
     """Compares the two sides of one table."""
 
@@ -69,20 +55,24 @@ class Comparison:
         self._extra: set[Key] = set()
         """Keys that only the target has: where it sorts otherwise than the source, it may show a row in several chunks."""
 
-    def run(self, chunk_rows: int, after: Key | None = None) -> Iterator[Step]:
-        """Compare the rows behind a key; yield after each chunk."""
+    def run(self, chunk_rows: int, after: Key | None = None) -> Iterator[tuple[int, Key | None]]:
+        """Compare the rows behind a key; yield after each chunk its rows at the source, and its last key, None at the end of the table."""
         if not self._layout.is_ranged:
-            yield Step(None, self._as_bag())
+            yield self._as_bag(), None
             return
         low = after
         while True:
             rest = KeyRange(above=() if low is None else (low,))
             high = self._source.boundary(rest, chunk_rows)
             chunk = rest if high is None else rest.before(high)
-            yield Step(high, self._chunk(chunk))
+            yield self._chunk(chunk), high
             if high is None:
                 return
             low = high
+
+    def counts(self) -> tuple[int, int]:
+        """Return the numbers of rows of source and target."""
+        return self._both(lambda side: side.count())
 
     # chunks
 
@@ -167,11 +157,8 @@ class Comparison:
         if row == other:
             return
         layout = self._layout
-        differ = [
-            column.source.name
-            for column, one, two in zip(layout.columns, layout.normal(row), layout.normal(other), strict=True)
-            if one != two
-        ]
+        values = zip(layout.names, layout.normal(row), layout.normal(other), strict=True)
+        differ = [name for name, one, two in values if one != two]
         if differ:
             source, target = layout.shown(row), layout.shown(other)
             self._found.add(
@@ -183,17 +170,14 @@ class Comparison:
                 )
             )
 
-    def _only(self, rows: Iterable[Row], kind: str, count: int = 1) -> None:
+    def _only(self, rows: Iterable[Row], kind: Literal["missing", "extra"], count: int = 1) -> None:
         """Note rows that one side lacks."""
         layout = self._layout
         for row in rows:
             key = layout.shown_key(layout.key_of(row)) if layout.key else {}
             shown = layout.shown(row)
-            self._found.add(
-                RowDifference(kind="missing", key=key, source=shown, count=count)
-                if kind == "missing"
-                else RowDifference(kind="extra", key=key, target=shown, count=count)
-            )
+            source, target = (shown, None) if kind == "missing" else (None, shown)
+            self._found.add(RowDifference(kind=kind, key=key, source=source, target=target, count=count))
 
     # tables whose rows cannot be found by ranges of a key
 
@@ -212,38 +196,28 @@ class Comparison:
 
     def _compare_bags(self, numbers: Sequence[int]) -> None:
         """Compare the rows of some buckets as bags."""
-        source, target = self._both(lambda side: self._bag(side.bucket(numbers)))
-        missing, extra = _without(source, target), _without(target, source)
+        (here, source), (there, target) = self._both(lambda side: self._bag(side.bucket(numbers)))
+        missing, extra = source - target, target - source
         if self._layout.key:
-            missing, extra = self._paired(missing, extra)
-        for row, count in missing:
-            self._only([row], "missing", count)
-        for row, count in extra:
-            self._only([row], "extra", count)
+            others = self._by_key(extra.elements())
+            for row in [*missing.elements()]:
+                if rows := others.get(self._layout.key_of(row)):
+                    self._pair(here[row], there[rows[-1]])
+                    missing[row] -= 1
+                    extra[rows.pop()] -= 1
+        for row, count in (+missing).items():
+            self._only([here[row]], "missing", count)
+        for row, count in (+extra).items():
+            self._only([there[row]], "extra", count)
 
-    def _bag(self, rows: Iterable[Row]) -> Bag:
-        bag: Bag = {}
+    def _bag(self, rows: Iterable[Row]) -> tuple[dict[Row, Row], Counter[Row]]:
+        """Return rows in the compared form → as they were fetched, and how often each is there."""
+        fetched, counts = dict[Row, Row](), Counter[Row]()
         for row in rows:
             normal = self._layout.normal(row)
-            bag[normal] = (row, bag[normal][1] + 1 if normal in bag else 1)
-        return bag
-
-    def _paired(self, missing: Counted, extra: Counted) -> tuple[Counted, Counted]:
-        """Pair rows of one key, and return the others."""
-        others: dict[Key, list[Row]] = {}
-        for row in (row for row, count in extra for _ in range(count)):
-            others.setdefault(self._normal_key(row), []).append(row)
-        alone: Counted = []
-        for row in (row for row, count in missing for _ in range(count)):
-            if rows := others.get(self._normal_key(row)):
-                self._pair(row, rows.pop())
-            else:
-                alone.append((row, 1))
-        return alone, [(row, 1) for rows in others.values() for row in rows]
-
-    def _normal_key(self, row: Row) -> Key:
-        """Return the key of a row in a form that both sides share."""
-        return self._layout.key_of(self._layout.normal(row))
+            fetched[normal] = row
+            counts[normal] += 1
+        return fetched, counts
 
     def _both(self, ask: Callable[[Side], T]) -> tuple[T, T]:
         """Ask both sides at a time."""
@@ -255,12 +229,6 @@ class Comparison:
             other.exception()
             raise
         return mine, other.result()
-
-
-def _without(bag: Bag, other: Bag) -> Counted:
-    """Return the rows of a bag that the other one lacks."""
-    lacking = ((row, count - other.get(normal, (row, 0))[1]) for normal, (row, count) in bag.items())
-    return [(row, count) for row, count in lacking if count > 0]
 
 
 def _batches(items: Sequence[T]) -> Iterator[list[T]]:

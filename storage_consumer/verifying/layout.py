@@ -1,14 +1,208 @@
-"""What of a table is compared: the columns that both sides have, and the key by which rows are told apart and cut into chunks."""
+"""What of a table is compared: the columns that both sides have, the form of each, and the key by which rows are told apart and cut into chunks.
+
+A form is the SQL expression that shows a value of a type in the same way on every kind of server. Each is injective: two values that differ have different texts on one server. So checksums over forms never hide a difference.
+Where two kinds of servers show one value differently all the same, rows are fetched and `Form.normal` brings both to one form.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import json
+import struct
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Any, Literal
 
 from storage_consumer.model import folded_name
-from storage_consumer.verifying.forms import BYTES, NUMBERS, ORDERLY, Form, PairedColumn, no_text, paired
-from storage_consumer.verifying.side import ColumnShape, IndexShape, Key, Row, Side, TableShape
+from storage_consumer.verifying.side import ColumnShape, IndexShape, Key, Row, TableShape
+
+Normal = Callable[[bytes], bytes]
+FEW_BYTES = 256
+"""Bytes of a wide value that are fetched as they are; of a longer one its beginning, its length and its hash."""
+BEGINNING = 64
+"""Characters of a longer one, or its bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """How the values of a column are compared; ``{}`` stands for the column."""
+
+    summed: str
+    """Expression for checksums: a text in utf8mb4, or bytes."""
+    fetched: str
+    """Expression for rows that are fetched."""
+    normal: Normal | None = None
+    """Brings a fetched value to the form in which it is compared; None where it is in that."""
+    is_plain: bool = False
+    """Whether its texts are of digits, signs and blanks alone, so that a semicolon can end them."""
+    is_wide: bool = False
+    """Whether a value may be large: then its hash is compared, and its beginning is fetched to be shown."""
+    beginning: str = ""
+    """Expression for the text whose beginning is shown of a longer value; empty where that is `fetched`."""
+    charset: str = ""
+    """The character set, where its bytes may be no character: then `no_text` reads what is shown in their place."""
+
+
+def _form(shown: str, **more: Any) -> Form:
+    """Return a form that fetches what it sums."""
+    return Form(summed=shown, fetched=shown, **more)
+
+
+_TEXT = "CONVERT({} USING utf8mb4)"
+_OTHER = _form("CAST({} AS CHAR)")
+# TiDB shows no ZEROFILL, and MySQL and MariaDB do.
+_SIGNED = Form(summed="CAST({} AS SIGNED)", fetched="CONCAT(CAST({} AS SIGNED))", is_plain=True)
+_UNSIGNED = Form(summed="CAST({} AS UNSIGNED)", fetched="CONCAT(CAST({} AS UNSIGNED))", is_plain=True)
+_BYTES = _form("{}")
+_CHARACTERS = _form(_TEXT)
+# What a server stores behind the last character of a CHAR is not part of the value.
+_PADDED = _form(f"TRIM(TRAILING ' ' FROM {_TEXT})")
+_LONG = replace(_CHARACTERS, is_wide=True)
+_BLOB = replace(_BYTES, is_wide=True)
+_TEXTS = (_CHARACTERS, _PADDED, _LONG)
+
+# Servers write large and small numbers differently (1e15, 1000000000000000), and not each of them writes -0. So: the sign, the digits
+# without zeros around them, and the power of ten, rounded. Of the same digits two powers of ten differ by one at least.
+_ZERO = "IF(ATAN2({}, -1) < 0, '-0', '0')"
+_DIGITS = (
+    "TRIM(BOTH '0' FROM REPLACE(REPLACE(SUBSTRING_INDEX(LOWER(CAST({shown} AS CHAR)), 'e', 1), '.', ''), '-', ''))"
+)
+_NUMBER = f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CONCAT(IF({{}} < 0, '-', ''), {_DIGITS}, 'e', ROUND(LOG10(ABS({{}}))) + 0) END"
+_NUMBER_IN_FULL = f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CAST({{shown}} AS CHAR) END"
+# MySQL shows all digits of a DOUBLE column, but of an expression only what has room in 22 characters, which a sign may take.
+# Of a FLOAT column it shows six, and MariaDB as well.
+_OF_DOUBLE, _OF_FLOAT = "{}", "ABS({}) + 0e0"
+
+
+def _double(value: bytes) -> bytes:
+    return struct.pack(">d", float(value))
+
+
+def _single(value: bytes) -> bytes:
+    try:
+        return struct.pack(">f", float(value))
+    except OverflowError:
+        return struct.pack(">d", float(value))
+
+
+def _floating(shown: str, normal: Normal) -> Form:
+    """Return the form of a floating-point column; `shown`: the expression that shows its digits."""
+    signed = shown.replace("ABS({})", "{}")
+    summed, fetched = _NUMBER.replace("{shown}", shown), _NUMBER_IN_FULL.replace("{shown}", signed)
+    return Form(summed=summed, fetched=fetched, normal=normal, is_plain=True)
+
+
+def _json(value: bytes) -> bytes:
+    try:
+        document = _plain(json.loads(value, object_pairs_hook=_members))
+        return json.dumps(document, sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    except (ValueError, RecursionError):  # no JSON that TiDB or MySQL holds: MariaDB may hold any text
+        return b"?" + value
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object; raise `ValueError` if it has a member twice: MariaDB keeps both, and which one counts is up to who reads it."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a member twice")
+    return members
+
+
+def _plain(value: Any) -> Any:
+    """Return a JSON value with one kind of number: 1.0 is 1."""
+    match value:
+        case dict():
+            return {key: _plain(member) for key, member in value.items()}
+        case list():
+            return [_plain(member) for member in value]
+        case float() if value.is_integer():
+            # JSON does not tell -0 from 0, and a server may keep either.
+            return int(value)
+    return value
+
+
+def _vector(value: bytes) -> bytes:
+    try:
+        numbers = json.loads(value)
+        return b"".join(_single(str(number).encode()) for number in numbers)
+    except (ValueError, TypeError):
+        return b"?" + value
+
+
+# Servers order the members of an object differently, so a text of JSON proves that two values are equal, and never that they differ.
+_JSON = Form(summed="CAST({} AS CHAR)", fetched=_TEXT.replace("{}", "CAST({} AS CHAR)"), normal=_json)
+_VECTOR = Form(summed="CAST({} AS CHAR)", fetched=_TEXT.replace("{}", "CAST({} AS CHAR)"), normal=_vector)
+
+# A server shows '?', or NULL, for bytes that are no character of Unicode, and may show two of them as one character. So where a text
+# does not become the same bytes again, the bytes are shown. No text in UTF-8 begins as they do.
+_NO_TEXT = b"\xff"
+_EXACT = (
+    "IF(CAST(CONVERT({text} USING {charset}) AS BINARY) = CAST({bytes} AS BINARY), CAST({text} AS BINARY), "
+    f"CONCAT(x'{_NO_TEXT.hex()}', '{{charset}} ', CAST({{bytes}} AS BINARY)))"
+)
+_EVERY_BYTES = frozenset(
+    (
+        *("utf8mb4", "utf8mb3", "utf8", "utf16", "utf16le", "utf32", "latin1", "latin2", "latin5", "latin7", "cp850", "cp852"),
+        *("cp866", "keybcs2", "koi8r", "koi8u", "macce", "macroman", "binary"),
+    )
+)  # fmt: skip
+"""Character sets of MySQL and MariaDB in which all bytes that a column takes are characters, each another one."""
+_SOME_BYTES_OF_TIDB = frozenset(("latin1", "ascii"))
+"""Character sets in which TiDB keeps bytes as they come. It keeps the others as UTF-8."""
+
+
+def no_text(value: bytes) -> tuple[str, bytes] | None:
+    """Return the character set and the bytes of a value of a text's column, as it is fetched, that is no text; None for a text."""
+    if not value.startswith(_NO_TEXT):
+        return None
+    charset, _, content = value.removeprefix(_NO_TEXT).partition(b" ")
+    return charset.decode(), content
+
+
+_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
+_MOMENTS = ("date", "datetime", "timestamp", "time")
+_BYTE_TEXTS = ("binary", "varbinary")
+_LONG_TEXTS = ("tinytext", "text", "mediumtext", "longtext")
+_BLOBS = ("tinyblob", "blob", "mediumblob", "longblob")
+_FORMS: dict[str, Form] = {
+    **dict.fromkeys(_INTEGERS, _SIGNED),
+    **dict.fromkeys(("bit", "year"), _UNSIGNED),
+    "double": _floating(_OF_DOUBLE, _double),
+    "float": _floating(_OF_FLOAT, _single),
+    "char": _PADDED,
+    **dict.fromkeys(("varchar", "enum", "set"), _CHARACTERS),
+    **dict.fromkeys(_LONG_TEXTS, _LONG),
+    **dict.fromkeys(_BYTE_TEXTS, _BYTES),
+    **dict.fromkeys(_BLOBS, _BLOB),
+    "json": _JSON,
+    "vector": _VECTOR,
+    **dict.fromkeys(_MOMENTS, replace(_OTHER, is_plain=True)),
+}
+"""Base type → form."""
+_NUMBERS = (*_INTEGERS, "decimal")
+_ORDERLY = (*_NUMBERS, "char", "varchar", *_BYTE_TEXTS, *_MOMENTS)
+"""Types of key columns whose ranges a server can find by an index."""
+
+
+def _form_of(column: ColumnShape, kind: str) -> Form:
+    """Return the form of a column by itself, on a kind of server."""
+    charset = column.charset
+    if column.data_type in _INTEGERS and "unsigned" in column.column_type:
+        return _UNSIGNED
+    if column.data_type == "decimal":
+        # Without ZEROFILL, and with its own digits.
+        plain = column.column_type.partition(" ")[0]
+        return Form(summed=f"CAST({{}} AS {plain})", fetched=f"CONCAT(CAST({{}} AS {plain}))", is_plain=True)
+    form = _FORMS.get(column.data_type, _OTHER)
+    if charset == "utf8mb4" and form is not _VECTOR and form is not _JSON:
+        return replace(form, summed=form.summed.replace(_TEXT, "{}"), fetched=form.fetched.replace(_TEXT, "{}"))
+    # Whether it may hold bytes that are no character. An export has texts only.
+    has_others = charset in _SOME_BYTES_OF_TIDB if kind == "tidb" else charset not in ("", *_EVERY_BYTES)
+    if form not in _TEXTS or not has_others:
+        return form
+    shown = form.summed
+    exact = _EXACT.replace("{text}", shown).replace("{bytes}", shown.replace(_TEXT, "{}")).replace("{charset}", charset)
+    return replace(form, summed=exact, fetched=exact, beginning=f"IFNULL({shown}, '')", charset=charset)
+
 
 _LONGEST = 1_000
 """Characters of a value that are kept."""
@@ -23,7 +217,7 @@ class SideColumn:
     literal: Literal["number", "bytes", "text"] = "text"
     """How a value of it is given to the server."""
     agrees: bool = True
-    """See `PairedColumn.sums_agree`."""
+    """Whether equal values have equal texts on both sides, so that their checksums can be compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,45 +229,28 @@ class SideLayout:
     """Indexes of the key columns; empty for a table that is compared as a bag of rows."""
 
 
-class LaidOutSide(Side, Protocol):
-    """A side that has to be told what is compared, before rows are asked for."""
-
-    layout: SideLayout
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLayout:
     """What is compared of a table."""
 
-    columns: tuple[PairedColumn, ...]
+    sides: tuple[SideLayout, SideLayout]
+    """Source and target."""
+    normals: tuple[Normal | None, ...]
+    """By column: brings a fetched value of either side to the form in which both are compared."""
     key: tuple[int, ...]
     """Indexes of the columns that tell rows apart; empty for a table without a key."""
     is_ranged: bool
     """Whether ranges of the key can be read."""
 
     @property
+    def names(self) -> list[str]:
+        """The names of the columns at the source."""
+        return [column.name for column in self.sides[0].columns]
+
+    @property
     def sums_agree(self) -> bool:
         """Whether equal rows have equal checksums on both sides."""
-        return all(column.sums_agree for column in self.columns)
-
-    @property
-    def source(self) -> SideLayout:
-        """What the source shows."""
-        return self._side([(each.source, each.of_source, each.sums_agree) for each in self.columns])
-
-    @property
-    def target(self) -> SideLayout:
-        """What the target shows."""
-        return self._side([(each.target, each.of_target, each.sums_agree) for each in self.columns])
-
-    def _side(self, columns: Sequence[tuple[ColumnShape, Form, bool]]) -> SideLayout:
-        return SideLayout(
-            columns=tuple(
-                SideColumn(name=column.name, form=form, literal=_literal(column), agrees=agrees)
-                for column, form, agrees in columns
-            ),
-            key=self.key if self.is_ranged else (),
-        )
+        return all(column.agrees for column in self.sides[0].columns)
 
     def key_of(self, row: Row) -> Key:
         """Return the key of a row."""
@@ -81,38 +258,29 @@ class TableLayout:
 
     def normal(self, row: Row) -> Row:
         """Return a row in the form in which both sides are compared."""
-        return tuple(
-            None if value is None else column.normal(value) for value, column in zip(row, self.columns, strict=True)
-        )
+        pairs = zip(row, self.normals, strict=True)
+        return tuple(value if value is None or normal is None else normal(value) for value, normal in pairs)
 
     def shown(self, row: Row) -> dict[str, str | None]:
         """Return a row as it is reported: column → text."""
-        return {
+        found = {}
+        for place, (column, value) in enumerate(zip(self.sides[0].columns, row, strict=True)):
             # The mark before a wide value is of its form.
-            column.source.name: None if value is None else _cut(_shown_of(column, value[column.of_source.is_wide :]))
-            for value, column in zip(row, self.columns, strict=True)
-        }
+            text = None if value is None else self._shown(place, value[column.form.is_wide :])
+            is_long = text is not None and len(text) > _LONGEST
+            found[column.name] = f"{text[:_LONGEST]}… ({len(text)} characters)" if text and is_long else text
+        return found
 
     def shown_key(self, key: Key) -> dict[str, str]:
         """Return a key as it is reported."""
-        columns = [self.columns[place] for place in self.key]
-        return {column.source.name: _shown_of(column, value) for column, value in zip(columns, key, strict=True)}
+        names = self.names
+        return {names[place]: self._shown(place, value) for place, value in zip(self.key, key, strict=True)}
 
-
-def _literal(column: ColumnShape) -> Literal["number", "bytes", "text"]:
-    if column.data_type in NUMBERS:
-        return "number"
-    return "bytes" if column.data_type in BYTES else "text"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text)} characters)"
-
-
-def _shown_of(column: PairedColumn, value: bytes) -> str:
-    """Return a value of a column as text."""
-    found = no_text(value) if column.of_source.charset or column.of_target.charset else None
-    return shown_value(value) if found is None else f"_{found[0]} 0x{found[1].hex()}"
+    def _shown(self, place: int, value: bytes) -> str:
+        """Return a value of a column as text."""
+        has_others = any(side.columns[place].form.charset for side in self.sides)
+        found = no_text(value) if has_others else None
+        return shown_value(value) if found is None else f"_{found[0]} 0x{found[1].hex()}"
 
 
 def shown_value(value: bytes) -> str:
@@ -133,17 +301,49 @@ def without(shape: TableShape, names: Collection[str]) -> TableShape:
 def layout_of(source: TableShape, target: TableShape) -> TableLayout:
     """Return what is compared of a table: the columns that both sides have, in the source's order."""
     there = {folded_name(column.name): column for column in target.columns}
-    columns = tuple(
-        paired(column, source.kind, there[folded_name(column.name)], target.kind)
-        for column in source.columns
-        if folded_name(column.name) in there
+    pairs = [
+        (column, there[folded_name(column.name)]) for column in source.columns if folded_name(column.name) in there
+    ]
+    columns = [_paired(pair, (source.kind, target.kind)) for pair in pairs]
+    key = _key(source, {folded_name(column.name): place for place, (column, _) in enumerate(pairs)})
+    is_ranged = bool(key) and all(column.data_type in _ORDERLY for place in key for column in pairs[place])
+    here, there_too = (tuple(each[side] for each in columns) for side in (0, 1))
+    ranged = key if is_ranged else ()
+    return TableLayout(
+        sides=(SideLayout(columns=here, key=ranged), SideLayout(columns=there_too, key=ranged)),
+        normals=tuple(column.form.normal for column in here),
+        key=key,
+        is_ranged=is_ranged,
     )
-    places = {folded_name(column.source.name): place for place, column in enumerate(columns)}
-    key = _key(source, places)
-    ranged = bool(key) and all(
-        columns[place].source.data_type in ORDERLY and columns[place].target.data_type in ORDERLY for place in key
+
+
+def _paired(pair: tuple[ColumnShape, ColumnShape], kinds: tuple[str, str]) -> tuple[SideColumn, SideColumn]:
+    """Return how one column of both sides is compared; `kinds`: of the servers."""
+    source, target = pair
+    kind, forms = source.data_type, list(map(_form_of, pair, kinds))
+    is_document, types = kind in ("json", "vector"), {kind, target.data_type}
+    if is_document and target.data_type != kind:
+        # MySQL and MariaDB keep it in a column of text; as a whole, since a hash of its text says nothing.
+        forms[1] = _JSON
+    is_wide = any(form.is_wide for form in forms)
+    agrees = len(types) == 1 or types <= {*_LONG_TEXTS} or types <= {*_BLOBS}
+    agrees = agrees and (not is_document or kinds[0] == kinds[1])
+    if kind == "decimal" and source.column_type.partition(" ")[0] != target.column_type.partition(" ")[0]:
+        agrees = False
+    here, there = (
+        SideColumn(
+            name=column.name,
+            form=replace(form, is_wide=is_wide),
+            literal="number"
+            if column.data_type in _NUMBERS
+            else "bytes"
+            if column.data_type in _BYTE_TEXTS
+            else "text",
+            agrees=agrees,
+        )
+        for column, form in zip(pair, forms, strict=True)
     )
-    return TableLayout(columns=columns, key=key, is_ranged=ranged)
+    return here, there
 
 
 def _key(source: TableShape, places: dict[str, int]) -> tuple[int, ...]:

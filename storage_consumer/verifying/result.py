@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Literal
 
+import msgspec
+
 from storage_consumer.model import TableName
+from storage_consumer.plan.table_words import copy_commands, table_flag
 
 KEPT_ROWS = 100
 """Most differing rows of a table that are kept with both images; the rest is counted."""
@@ -120,18 +124,41 @@ def says_more(doubt: TableResult, known: TableResult) -> bool:
 
 def result_from(document: Mapping[str, Any]) -> TableResult:
     """Return the result that `TableResult.document` made; what a newer program added is passed over."""
-    known = {name: document[name] for name in TableResult.__dataclass_fields__ if name in document}
-    table, target = (TableName(**name) for name in document["names"])
-    after = known.get("after")
-    made = TableResult(
-        **{
-            **known,
-            "table": table,
-            "target": target,
-            "outcome": Outcome(known["outcome"]),
-            "differences": tuple(RowDifference(**each) for each in known.get("differences", ())),
-            "spans": tuple(Span(**each) for each in known.get("spans", ())),
-            "after": None if after is None else tuple(after),
-        }
-    )
-    return replace(made, structure=tuple(made.structure), alike=tuple(made.alike), notes=tuple(made.notes))
+    table, target = document["names"]
+    return msgspec.convert({**document, "table": table, "target": target}, TableResult)
+
+
+NOT_AT_SOURCE = "the source does not have the table"
+"""What is said of the structure of a table that only the target has."""
+
+
+def heal_command(result: TableResult, reaching: Sequence[str]) -> str:
+    """Return what to do about a table that differs, as lines for a shell; empty if nothing is to be done.
+
+    `reaching`: the flags that lead to the target. What a person has to decide or to do stands in comments.
+    """
+    if not result.different_rows and not result.structure:
+        return ""
+    return "\n".join(_lines(result, shlex.join(reaching)))
+
+
+def renamed(result: TableResult, new: TableName) -> TableResult:
+    """Return what was found of a table, now that it has another name."""
+    old, flag = table_flag(result.table), table_flag(new)
+    return replace(result, table=new, target=new, heal=result.heal.replace(f" {old} ", f" {flag} "))
+
+
+def _lines(result: TableResult, reach: str) -> Iterator[str]:
+    flag = table_flag(result.table)
+    if NOT_AT_SOURCE in result.structure:
+        yield "# Is this the right source? If it is, drop the table in the target, and leave it out:"
+        yield f"storage-consumer table skip {flag} {reach}".rstrip()
+        return
+    load, done = copy_commands(result.table)
+    yield f"storage-consumer table pause {flag} {reach}".rstrip()
+    yield "# When it is paused, export the table to URI, and load it:"
+    if result.structure:
+        yield "# (what of the structure differs: first change it in the target as the source has it, or drop the target's table)"
+    yield f"{load} {reach}".rstrip()
+    yield f"# Or have it exported, to the empty folder URI: {load} --source SOURCE --upstream-uri BUCKET {reach}".rstrip()
+    yield f"# Or, after a copy that you made yourself, with its TSO: {done} {reach}".rstrip()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,7 +9,7 @@ from typing import Protocol
 Key = tuple[bytes, ...]
 """The key of a row: its key columns as they are fetched."""
 Row = tuple[bytes | None, ...]
-"""A row: each compared column as it is fetched, see `forms.Form.fetched`; None for NULL."""
+"""A row: each compared column as it is fetched, see `layout.Form.fetched`; None for NULL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +61,6 @@ class TableShape:
     is_view: bool = False
 
 
-def fingerprint(shapes: tuple[TableShape, TableShape]) -> str:
-    """Return a text that is the same for the structures of both sides while nothing of them changes."""
-    return hashlib.sha256(repr(shapes).encode("utf-8", "surrogatepass")).hexdigest()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRange:
     """The rows whose keys lie behind some keys and not behind others, in the order in which the side itself sorts keys.
@@ -100,10 +94,6 @@ class Digest:
 
 class Side(Protocol):
     """One side of a table, at one moment."""
-
-    def structure(self) -> TableShape | None:
-        """Return what the table looks like; None if there is none."""
-        ...
 
     def count(self) -> int:
         """Return the number of rows."""

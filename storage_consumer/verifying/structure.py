@@ -7,7 +7,6 @@ is no difference.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 
@@ -145,30 +144,29 @@ class _Column:
     def compare(self) -> None:
         """Note each property that differs."""
         source, target = self.source, self.target
-        where = f"column {source.name}"
-        self.found.judge(f"{where}: type", source.column_type, target.column_type, self._type())
         is_relaxed = self.of_target == "mariadb" and source.is_generated and target.is_generated and target.nullable
-        generated = "generated NOT NULL" if is_relaxed else ""
-        self.found.judge(f"{where}: NULL", source.nullable, target.nullable, generated)
-        self.found.judge(f"{where}: generated", _generated(source), _generated(target))
-        self._judge_default(f"{where}: default")
-        self.found.judge(f"{where}: counts by itself", _counts(source), _counts(target), self._counter())
-        self.found.judge(f"{where}: on update", _on_update(source), _on_update(target))
-        if not self._is_other_type():
-            self.found.judge(
-                f"{where}: collation",
-                source.collation,
-                target.collation,
-                _collation(source.collation, target.collation),
-            )
-
-    def _is_other_type(self) -> bool:
-        """Whether the target keeps the values in a column of text, which has a collation of its own."""
-        return self.source.data_type in ("json", "vector") and self.target.data_type != self.source.data_type
+        is_uncounted = _counts(source) and not self.is_led and self.of_target != "tidb"
+        properties: list[tuple[str, object, object, str]] = [
+            ("type", source.column_type, target.column_type, self._type()),
+            ("NULL", source.nullable, target.nullable, "generated NOT NULL" if is_relaxed else ""),
+            ("generated", _generated(source), _generated(target), ""),
+            ("counts by itself", _counts(source), _counts(target), "counter without index" if is_uncounted else ""),
+            ("on update", "on update" in source.extra.lower(), "on update" in target.extra.lower(), ""),
+        ]
+        # Where the target keeps the values in a column of text, that has a collation of its own.
+        if source.data_type not in ("json", "vector") or target.data_type == source.data_type:
+            collations = source.collation, target.collation
+            properties.append(("collation", *collations, _collation(*collations)))
+        for name, here, there, equivalence in properties:
+            self.found.judge(f"column {source.name}: {name}", here, there, equivalence)
+        self._judge_default(f"column {source.name}: default")
 
     def _type(self) -> str:
         source, target = self.source.data_type, self.target.data_type
-        if self._is_shown_otherwise():
+        shown = self.source.column_type, self.target.column_type
+        # A boolean is a TINYINT(1). Of another width it is none, where a server shows that.
+        are_booleans = {text[8:10] == "1)" for text in shown if text.startswith("tinyint(")}
+        if are_booleans != {True, False} and len(set(map(_without_display, shown))) == 1:
             return "display width"
         if source == "json" and target == "longtext" and self.of_target == "mariadb":
             return "json"
@@ -176,15 +174,6 @@ class _Column:
             return "vector type"
         # Servers write members of ENUM and SET with other escapes.
         return self._members() if source == target and source in ("enum", "set") else ""
-
-    def _is_shown_otherwise(self) -> bool:
-        """Return whether the types are the same but for what means nothing for values."""
-        shown = self.source.column_type, self.target.column_type
-        # A boolean is a TINYINT(1). Of another width it is none, where a server shows that.
-        is_other = (
-            all(text.startswith("tinyint(") for text in shown) and len({text[8:10] == "1)" for text in shown}) > 1
-        )
-        return not is_other and len(set(map(_without_display, shown))) == 1
 
     def _members(self) -> str:
         here, there = (
@@ -198,10 +187,6 @@ class _Column:
             exact, shown = (here, there) if self.of_source == "tidb" else (there, here)
             return "member characters" if _BEYOND.sub("?", exact) == shown else ""
         return ""
-
-    def _counter(self) -> str:
-        is_lost = _counts(self.source) and not self.is_led and self.of_target != "tidb"
-        return "counter without index" if is_lost else ""
 
     def _judge_default(self, where: str) -> None:
         """Note another default; servers may show one default in two ways, and two defaults in one."""
@@ -243,10 +228,6 @@ def _generated(column: ColumnShape) -> str:
 
 def _counts(column: ColumnShape) -> bool:
     return "auto_increment" in column.extra.lower()
-
-
-def _on_update(column: ColumnShape) -> bool:
-    return "on update" in column.extra.lower()
 
 
 def _shown_default(column: ColumnShape) -> str:
@@ -332,7 +313,9 @@ class _Indexes:
         """Note indexes that only one side has."""
         there = [_over(each) for each in self.target.indexes]
         for index in self.source.indexes:
-            over = _over(self._kept(index))
+            # In the place of a partial one the target has an index of all rows, which keeps none unique.
+            is_other = index.condition and self.target.kind != "tidb"
+            over = _over(replace(index, unique=False, condition="") if is_other else index)
             if over in there:
                 there.remove(over)
                 self.found.used.update({"partial index"} if over != _over(index) else ())
@@ -340,16 +323,15 @@ class _Indexes:
                 self.found.used.add(equivalence)
             else:
                 self.found.differences.append(f"{_named(index)}: the target lacks it")
+        columns = {folded_name(column.name) for column in self.source.columns}
         for index in self.target.indexes:
             over = _over(index)
             if over in there:
                 there.remove(over)
-                self._extra(index)
-
-    def _kept(self, index: IndexShape) -> IndexShape:
-        """Return what the target has in the place of an index: for a partial one an index of all rows, which keeps none unique."""
-        is_other = index.condition and self.target.kind != "tidb"
-        return replace(index, unique=False, condition="") if is_other else index
+                if self._is_own(index):
+                    self.found.used.add("foreign key index")
+                elif {folded_name(name) for name in index.columns if name} <= columns:
+                    self.found.differences.append(f"{_named(index)}: the source does not have it")
 
     def _covered(self, index: IndexShape, there: list[tuple[object, ...]]) -> str:
         """Return the equivalence under which the target may lack an index; one that stands for it is taken out of `there`."""
@@ -370,14 +352,6 @@ class _Indexes:
             there.remove(unique)
             return "generated primary key"
         return "foreign key index" if self._is_own(index) else ""
-
-    def _extra(self, index: IndexShape) -> None:
-        """Judge an index that only the target has."""
-        columns = {folded_name(column.name): column for column in self.source.columns}
-        if self._is_own(index):
-            self.found.used.add("foreign key index")
-        elif all(folded_name(name) in columns for name in index.columns if name):
-            self.found.differences.append(f"{_named(index)}: the source does not have it")
 
     def _is_own(self, index: IndexShape) -> bool:
         """Return whether a server made an index for a foreign key: over its columns, and called like it or like the first of them."""
@@ -401,9 +375,6 @@ def _over(index: IndexShape) -> tuple[object, ...]:
 
 def _named(index: IndexShape) -> str:
     kind = "primary key" if index.name == "PRIMARY" else f"{'unique ' if index.unique else ''}index {index.name}"
-    return f"{kind} ({', '.join(_parts(index))})"
-
-
-def _parts(index: IndexShape) -> Iterator[str]:
-    for name, prefix in zip(index.columns, index.prefixes, strict=True):
-        yield (name or "an expression") + ("" if prefix is None else f"({prefix})")
+    pairs = zip(index.columns, index.prefixes, strict=True)
+    parts = ((name or "an expression") + ("" if prefix is None else f"({prefix})") for name, prefix in pairs)
+    return f"{kind} ({', '.join(parts)})"

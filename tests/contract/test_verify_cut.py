@@ -17,8 +17,7 @@ from storage_consumer.config.settings import Server
 from storage_consumer.downstream.compared_table import ComparedTable
 from storage_consumer.errors import Abandoned, ConfigError, TargetUnavailable, TransientError
 from storage_consumer.model import TableName
-from storage_consumer.operating.verification import live, verified
-from storage_consumer.operating.verified_table import TableVerification, Wishes
+from storage_consumer.operating.verification import TableVerification, Wishes, live, verified
 from storage_consumer.plan.journal import DONE, STARTED, Sent
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.verifying.result import Outcome

@@ -144,7 +144,7 @@ def test_forms_of_every_type(request: pytest.FixtureRequest) -> None:
             assert here is not None
             assert there is not None
             layout = layout_of(here, there)
-            side.layout = layout.target
+            side.layout = layout.sides[1]
             rows[kind], digests[kind] = normal(layout, side), sums(side)
     first = rows[KINDS[-1]]
     for kind, found in rows.items():
@@ -207,7 +207,7 @@ def test_bytes_without_a_character(kind: str, charset: str, request: pytest.Fixt
         side = ComparedTable(reading, TableName(schema="forms", table="t"))
         shape = side.structure()
         assert shape is not None
-        whole = side.layout = layout_of(shape, shape).target
+        whole = side.layout = layout_of(shape, shape).sides[1]
         fetched = list(side.rows(KeyRange()))
         assert len(fetched) > 1
         for place in (1, 2, 3):

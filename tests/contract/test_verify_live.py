@@ -14,7 +14,7 @@ from storage_consumer.checkpoint.store import operated
 from storage_consumer.downstream.reading import Reading
 from storage_consumer.errors import Abandoned, ConfigError
 from storage_consumer.model import TSO_PHYSICAL_SHIFT
-from storage_consumer.operating.verified_table import TableVerification
+from storage_consumer.operating.verification import TableVerification
 from storage_consumer.plan.journal import DONE, STARTED, Sent
 from storage_consumer.verifying.cut import TableLook
 from storage_consumer.verifying.result import Outcome, TableResult

@@ -12,8 +12,7 @@ from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream, Server
 from storage_consumer.config.table_filter import ALL_COLUMNS, CarriedColumns
 from storage_consumer.model import TableName
-from storage_consumer.operating.verification import VerifyReport, live, verified
-from storage_consumer.operating.verified_table import Wishes
+from storage_consumer.operating.verification import VerifyReport, Wishes, live, verified
 from storage_consumer.plan.steps import key_of
 from storage_consumer.ports import TableProgress
 from storage_consumer.verifying.result import TableResult

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from storage_consumer.config.settings import Downstream, Server
-from storage_consumer.operating.verification import live, verified
-from storage_consumer.operating.verified_table import Wishes
+from storage_consumer.operating.verification import Wishes, live, verified
 from storage_consumer.verifying.result import Outcome, TableResult
 from tests.harness import servers
 from tests.harness.corpora import CorpusSource, available, chosen

@@ -18,8 +18,7 @@ from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table_decisions import Foreseen, Obeyed, TableDecision
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import Decision, TableProgress
-from storage_consumer.verifying.healing import renamed
-from storage_consumer.verifying.result import result_from, says_more
+from storage_consumer.verifying.result import renamed, result_from, says_more
 from tests.harness.twins.operator import (
     apply_decisions,
     follow,

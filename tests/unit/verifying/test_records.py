@@ -15,8 +15,15 @@ from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
 from storage_consumer.telemetry import redact
 from storage_consumer.verifying.cut import TableLook, obstacle
-from storage_consumer.verifying.healing import NOT_AT_SOURCE, heal_command
-from storage_consumer.verifying.result import Outcome, RowDifference, Span, TableResult, result_from
+from storage_consumer.verifying.result import (
+    NOT_AT_SOURCE,
+    Outcome,
+    RowDifference,
+    Span,
+    TableResult,
+    heal_command,
+    result_from,
+)
 from storage_consumer.verifying.structure import EQUIVALENCES
 
 NAME = TableName(schema="shop", table="o`r.ders")
