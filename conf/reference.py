@@ -28,7 +28,6 @@ from storage_consumer.doctor.findings import GROUPS as CHECK_GROUPS
 from storage_consumer.doctor.findings import group_of
 from storage_consumer.errors import Abandoned, StorageConsumerError
 from storage_consumer.monitoring.collector import METRICS, PREFIX
-from storage_consumer.telemetry import EVENTS, TSO_FIELDS, Event
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 _CODE_SPAN = re.compile(r"(`[^`]*`)")
@@ -58,7 +57,6 @@ def pages() -> Iterator[tuple[str, str]]:
     makers: tuple[tuple[str, Callable[[], Iterator[str]]], ...] = (
         ("options.md", options),
         ("differences.md", differences),
-        ("log-events.md", log_events),
         ("errors.md", errors_and_codes),
         ("metrics.md", metrics),
         ("checks.md", checks),
@@ -150,35 +148,6 @@ def differences() -> Iterator[str]:
         "MariaDB, or the one that the text names."
     )
     yield "\n".join(f"* {name}: {_escaped(text)}" for name, text in DIFFERENCES.items())
-
-
-def log_events() -> Iterator[str]:
-    """Yield the blocks of the page about log events."""
-    yield _title("Log events", "storage_consumer/telemetry.py")
-    yield (
-        "A line of the log is one event with its fields. `--log-format text` writes logfmt, `time=… level=… event=… key=value …`; `--log-format json` "
-        "writes an object with `time`, `level`, `event`, `component` (the part of the program that speaks) and the fields. A line may lack "
-        "fields that do not apply."
-    )
-    fields = ", ".join(
-        f"`{name}`" for name in sorted(TSO_FIELDS & {name for e in EVENTS.values() for name in e.fields})
-    )
-    yield (
-        f"Where {fields} hold a number it is a TSO, and a second field has its time, as `checkpoint_time` does. In logfmt a value is in "
-        "quotes, with the escapes of JSON, unless it is one word; lists and maps are JSON. Secrets are shown as `***`."
-    )
-    yield (
-        "Messages of libraries are events `log` with the fields `logger` and `text`. At `--log-level debug` an event of level ERROR "
-        "that comes of an exception has its traceback too. In brackets stand level and fields."
-    )
-    yield "\n".join(_event(name, event) for name, event in EVENTS.items())
-
-
-def _event(name: str, event: Event) -> str:
-    """Return the line of an event: its name, levels, meaning and fields."""
-    levels = ", ".join("WARN" if level == "warning" else level.upper() for level in event.levels)
-    fields = "".join(f", `{field}`" for field in event.fields)
-    return f"* `{name}` ({levels}{fields}): {_escaped(event.meaning)}"
 
 
 def metrics() -> Iterator[str]:

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from types import TracebackType
 from typing import Self, Unpack
 from weakref import finalize
@@ -40,11 +41,8 @@ from storage_consumer.errors import TransientError
 from storage_consumer.inspection.inspector import completed, inspect
 from storage_consumer.inspection.result import Bucket
 from storage_consumer.model import TableName
-from storage_consumer.monitoring.collector import MetricSources
-from storage_consumer.monitoring.processes import ProcessLook
-from storage_consumer.monitoring.recorder import Recorder
-from storage_consumer.monitoring.reporting import Reporting
-from storage_consumer.monitoring.showing import Showing
+from storage_consumer.monitoring.collector import MetricSources, Showing, processes
+from storage_consumer.monitoring.recorder import Recorder, Reporting
 from storage_consumer.monitoring.status import Status
 from storage_consumer.operating.exporting import export_of_feed
 from storage_consumer.operating.looking import status_now, status_site
@@ -106,7 +104,7 @@ class Consumer:
             facts=self._recorder.facts,
             is_writer=lambda: self.is_writer,
             statements=self.running_statements,
-            processes=ProcessLook(self._loaded.config.downstream.port),
+            processes=partial(processes, self._loaded.config.downstream.port),
             silent_seconds=lambda: self.silent_seconds,
             expiration_days=self._loaded.config.upstream.file_expiration_days,
         )

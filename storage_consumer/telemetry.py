@@ -1,57 +1,196 @@
-"""What the program logs: every event with its meaning and fields, where the lines go, and who else hears of them.
+"""What the program logs: how an event becomes a line, where the lines go, and who else hears of them.
 
-Registered secrets are blanked in all values, messages and tracebacks, those of foreign loggers included.
+``docs/reference/log-events.md`` declares every event with its meaning and fields. Registered secrets are blanked in all values, messages and tracebacks, those of foreign loggers
+included, and characters that a terminal would interpret are escaped.
 """
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import logging
 import logging.handlers
+import re
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import Literal
+from urllib.parse import quote, quote_plus
 
 from storage_consumer.errors import ConfigError
-from storage_consumer.log_lines import ROOT, TSO_FIELDS, JsonFormatter, Said, TextFormatter, tso_time, utc_time
-from storage_consumer.redaction import (
-    HIDDEN,
-    UNSEEN,
-    escaped,
-    forget_secrets,
-    json_text,
-    lines_escaped,
-    redact,
-    register_secret,
-)
+from storage_consumer.model import TSO_PHYSICAL_SHIFT
 
-__all__ = [
-    "EVENTS",
-    "HIDDEN",
-    "LEVELS",
-    "ROOT",
-    "TSO_FIELDS",
-    "UNSEEN",
-    "Event",
-    "JsonFormatter",
-    "Level",
-    "Listener",
-    "Log",
-    "TextFormatter",
-    "around_writes",
-    "configure",
-    "escaped",
-    "forget_secrets",
-    "json_text",
-    "lines_escaped",
-    "listen",
-    "redact",
-    "register_secret",
-    "tso_time",
-    "utc_time",
-]
+HIDDEN = "***"
+_SHORT_SECRET = 4
+# The scheme is not looked at: a search for its beginning takes time that grows with the square of a long word.
+_USERINFO = re.compile(r"(://[^\s:/?#@\"']*):[^\s/@\"']+@")
+_SIGNED = re.compile(
+    r"([?&;][\w%.-]{0,40}?(?:signature|token|credential|accesskeyid|accessid|\bsig)=)[^\s&;\"'<>]+", re.IGNORECASE
+)
+"""A secret among the parameters of a URL that somebody else signed."""
+
+UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a terminal interprets instead of showing: control characters, line ends, and characters that change the writing direction."""
+
+_secrets: dict[str, re.Pattern[str]] = {}
+
+
+def register_secret(secret: str) -> None:
+    """Blank `secret` wherever it would appear, also percent-encoded; a secret under 4 characters only as a whole word."""
+    # A secret may appear as given, percent-encoded in a URI, or escaped in the repr of a foreign error.
+    for spelling in {secret, quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1]} - {""} - _secrets.keys():
+        found = re.escape(spelling)
+        # Blanking a secret like "a" inside of words would make every line unreadable.
+        if len(spelling) < _SHORT_SECRET:
+            found = rf"(?<!\w){found}(?!\w)"
+        _secrets[spelling] = re.compile(found)
+
+
+def forget_secrets() -> None:
+    """Stop blanking all registered secrets."""
+    _secrets.clear()
+
+
+def redact(text: str) -> str:
+    """Return the text without registered secrets, and without passwords and signatures in URIs."""
+    for spelling in sorted(_secrets, key=len, reverse=True):  # longest first: a short one may be part of a long one
+        text = _secrets[spelling].sub(HIDDEN, text)
+    # Secrets that nobody registered may be in a URI that a foreign library quotes.
+    return _SIGNED.sub(rf"\1{HIDDEN}", _USERINFO.sub(rf"\1:{HIDDEN}@", text))
+
+
+def escaped(text: str) -> str:
+    r"""Return the text with each character of `UNSEEN` written as ``\u`` and its number; valid in JSON as well."""
+    return UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def lines_escaped(text: str) -> str:
+    """Return the text as `escaped` does, but keep its line ends."""
+    return "\n".join(map(escaped, text.split("\n")))
+
+
+def json_text(document: object) -> str:
+    """Return a document for another program, with secrets blanked in its texts; numbers and member names are unchanged."""
+    return lines_escaped(json.dumps(_redacted(document), ensure_ascii=False, indent=2)) + "\n"
+
+
+def _redacted(value: object) -> object:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        return {key: _redacted(item) for key, item in value.items()}
+    return [_redacted(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+ROOT = "storage_consumer"
+_LEVEL_NAMES = {logging.WARNING: "WARN", logging.CRITICAL: "FATAL"}
+_WORD = re.compile(r"[^\s\"=]+")
+
+TSO_FIELDS = frozenset({"checkpoint", "checkpoint_running", "storage_checkpoint", "commit_ts", "version"})
+"""Fields whose numbers are TSOs: shown as number and time."""
+
+
+def tso_time(ts: int) -> str:
+    """Return the time of a TSO, in UTC to the millisecond: ``2026-01-31T10:00:00.123Z``."""
+    return utc_time((ts >> TSO_PHYSICAL_SHIFT) / 1000)
+
+
+def utc_time(seconds: float) -> str:
+    """Return a time, given in seconds since 1970, as `tso_time` shows it."""
+    moment = dt.datetime.fromtimestamp(seconds, tz=dt.UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class Said:
+    """An event with its fields; its text is the line without time and level, for other formatters."""
+
+    def __init__(self, event: str, fields: Mapping[str, object]) -> None:
+        """Keep the event's name, and its fields as they were given."""
+        self.event = event
+        self.fields = fields
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.event, _logfmt(self.shown()))))
+
+    def shown(self) -> dict[str, object]:
+        """Return the fields as JSON takes them, without secrets; each TSO is followed by its time."""
+        shown: dict[str, object] = {}
+        for name, value in self.fields.items():
+            shown[name] = _plain(value)
+            if _is_tso(name, value):
+                shown[f"{name}_time"] = tso_time(value)  # type: ignore[arg-type]  # _is_tso has looked
+        return shown
+
+
+class TextFormatter(logging.Formatter):
+    """One line of logfmt per event: ``time=2026-01-31T10:00:00.123Z level=INFO event=round_finished rows=3 …``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        trace = _trace(record)
+        return f"{_logfmt(_head(record))} event={_said(record)}" + (
+            f" {_logfmt({'traceback': trace})}" if trace else ""
+        )
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per event; each TSO field has a second field with its time."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        said = _said(record)
+        component = record.name.removeprefix(f"{ROOT}.")
+        line = {**_head(record), "event": said.event, "component": component, **said.shown()}
+        trace = _trace(record)
+        if trace:
+            line["traceback"] = trace
+        return escaped(json.dumps(line, ensure_ascii=False))
+
+
+def _head(record: logging.LogRecord) -> dict[str, object]:
+    return {"time": utc_time(record.created), "level": _LEVEL_NAMES.get(record.levelno, record.levelname)}
+
+
+def _said(record: logging.LogRecord) -> Said:
+    """Return event and fields; the message of a foreign logger becomes the text of a `log` event."""
+    said = record.args[0] if isinstance(record.args, tuple) and record.args else None
+    return said if isinstance(said, Said) else Said("log", {"logger": record.name, "text": record.getMessage()})
+
+
+def _is_tso(name: str, value: object) -> bool:
+    return name in TSO_FIELDS and isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 64
+
+
+def _plain(value: object) -> object:
+    """Return a value as JSON takes it, without secrets; floats have three decimals."""
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, float):
+        return round(value, 3)
+    if isinstance(value, dict):
+        return {redact(str(key)): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item) for item in value]
+    return redact(str(value))
+
+
+def _logfmt(fields: Mapping[str, object]) -> str:
+    return " ".join(f"{name}={_as_text(value)}" for name, value in fields.items())
+
+
+def _as_text(value: object) -> str:
+    """Return a value as logfmt has it: as JSON, and in quotes unless it is one word."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    is_word = _WORD.fullmatch(text) and not UNSEEN.search(text)
+    return text if is_word else escaped(json.dumps(text, ensure_ascii=False))
+
+
+def _trace(record: logging.LogRecord) -> str:
+    if not record.exc_info or record.exc_info[0] is None:
+        return ""
+    return redact("".join(traceback.format_exception(*record.exc_info)).rstrip())
+
 
 LEVELS = {
     "debug": logging.DEBUG,
@@ -66,317 +205,6 @@ _NOISY = (
     *("gcsfs", "google", "adlfs", "azure", "aiohttp"),
 )
 
-
-Level = Literal["debug", "info", "warning", "error"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """One kind of log line."""
-
-    meaning: str
-    """When it is logged, and what to do about it if anything."""
-    fields: tuple[str, ...] = ()
-    """Names of the fields that its line may carry."""
-    levels: tuple[Level, ...] = ("info",)
-    """Levels at which it is logged."""
-
-
-EVENTS: dict[str, Event] = {
-    "started": Event(
-        meaning="The settings are valid and work begins.",
-        fields=("version", "upstream", "downstream", "protocol", "time_zone", "once", "state_schema"),
-    ),
-    "notice": Event(
-        meaning="A setting was assumed, or was accepted but has no effect. Read it once.",
-        fields=("text",),
-        levels=("info", "warning"),
-    ),
-    "doctor_finding": Event(
-        meaning="Something about the target is worth a warning; `check` names it as `storage-consumer doctor` does, which looks at much more.",
-        fields=("check", "text", "remedy", "statement"),
-        levels=("warning",),
-    ),
-    "doctor_failed": Event(
-        meaning="The target's settings could not be looked at; the work goes on.", fields=("error",), levels=("debug",)
-    ),
-    "inferred": Event(
-        meaning="This setting was not given; the file named in `source` shows it.", fields=("option", "value", "source")
-    ),
-    "go_on": Event(
-        meaning="Tables stopped. Fix what stopped them, then run this command: each table continues where it stopped.",
-        fields=("command",),
-        levels=("warning",),
-    ),
-    "stopped": Event(meaning="The program ends.", fields=("exit_code", "reason"), levels=("info", "warning")),
-    "stop_requested": Event(
-        meaning="First signal: the program finishes its transaction, then ends.", fields=("reason",)
-    ),
-    "stop_abandoned": Event(
-        meaning="Second signal: the program abandons its transaction; the next start repeats it.",
-        fields=("reason",),
-        levels=("warning",),
-    ),
-    "abandon_callback_failed": Event(
-        meaning="Something could not be cancelled; this is harmless.", fields=("error",), levels=("warning",)
-    ),
-    "failed": Event(
-        meaning="The program ends because of this error. At level debug where it is reported on standard error as well.",
-        fields=("error", "kind", "exit_code"),
-        levels=("debug", "error"),
-    ),
-    "notify_failed": Event(
-        meaning="systemd could not be told how the service is; the work goes on. Logged once.",
-        fields=("error",),
-        levels=("warning",),
-    ),
-    "thread_failed": Event(
-        meaning="A thread beside the work ended with an error that nobody expected. The work goes on; please report it.",
-        fields=("thread", "error"),
-        levels=("warning",),
-    ),
-    "listener_failed": Event(
-        meaning="A part that only watches failed, such as one that counts. The work goes on; this is said once.",
-        fields=("listener", "error"),
-        levels=("warning",),
-    ),
-    "alert_failed": Event(
-        meaning="The command of --on-halt failed; nobody was told of the event `alert`. Fix the command.",
-        fields=("hook", "alert", "error"),
-        levels=("error",),
-    ),
-    "spark_started": Event(meaning="The Spark session is ready.", fields=("version", "master", "seconds", "reused")),
-    "executors_ready": Event(
-        meaning="The executors of a cluster have what they need: `cores` of all that have joined so far, `hosts` "
-        "that were checked.",
-        fields=("hosts", "cores", "seconds"),
-    ),
-    "cache_refused": Event(
-        meaning="Other users could change this folder, so compiled code is not kept there. The error says how to fix "
-        "that.",
-        fields=("folder", "error"),
-        levels=("warning",),
-    ),
-    "spark_said": Event(
-        meaning="A line that Spark's JVM or a worker wrote to standard error; a warning if it reports an error.",
-        fields=("text",),
-        levels=("debug", "warning"),
-    ),
-    "lease_acquired": Event(
-        meaning="This process is the one writer. `former`: whom it waited for, or found dead.",
-        fields=("holder", "epoch", "former"),
-    ),
-    "lease_waiting": Event(
-        meaning="Another process, named as `holder`, is the writer; this one is on standby.",
-        fields=("holder",),
-        levels=("warning",),
-    ),
-    "connections_ended": Event(
-        meaning="A former owner that is paused or cut off held locks on the state; its connections were ended.",
-        fields=("connections", "state_schema"),
-        levels=("warning",),
-    ),
-    "storage_warning": Event(
-        meaning="Something in the bucket is odd, but stops nothing.", fields=("text", "path"), levels=("warning",)
-    ),
-    "checkpoint_missing": Event(
-        meaning="The bucket has no checkpoint yet: nothing can be applied.",
-        fields=("path", "text"),
-        levels=("warning",),
-    ),
-    "schema_warning": Event(
-        meaning="Something in a schema file is odd, but stops nothing.",
-        fields=("text", "path", "version"),
-        levels=("warning",),
-    ),
-    "ddl_started": Event(meaning="A statement is about to run.", fields=("table", "version", "query")),
-    "ddl_finished": Event(meaning="A statement ran.", fields=("table", "version", "query", "seconds", "note")),
-    "ddl_near_copy": Event(
-        meaning="A partition is emptied so soon after the table's copy that the copy may have rows from after it.",
-        fields=("table", "version", "text"),
-        levels=("warning",),
-    ),
-    "view_left_out": Event(
-        meaning="A view could not be made; nothing waits for it.",
-        fields=("table", "version", "error"),
-        levels=("warning",),
-    ),
-    "ddl_foreign_key": Event(
-        meaning="A foreign key held a statement up, so it was dropped or left out; no row needs one in the target.",
-        fields=("table", "version", "text"),
-        levels=("warning",),
-    ),
-    "ddl_waits": Event(
-        meaning="Other sessions hold a lock that a statement needs. Its tables wait; the others go on.",
-        fields=("table", "version", "error"),
-        levels=("warning",),
-    ),
-    "ddl_blocked": Event(
-        meaning="Other sessions hold locks that a statement needs. It is tried again; kill these connections if they "
-        "do not end.",
-        fields=("table", "version", "error", "blockers"),
-        levels=("warning",),
-    ),
-    "ddl_lost": Event(
-        meaning="The connection broke during a statement, or the target refused writes. The program first finds out "
-        "whether the statement ran.",
-        fields=("table", "version", "error"),
-        levels=("warning",),
-    ),
-    "ddl_running": Event(
-        meaning="The target still runs a statement whose connection is gone. The program waits for it, up to "
-        "--ddl-patience.",
-        fields=("table", "version", "query", "seconds", "blockers"),
-        levels=("warning",),
-    ),
-    "ddl_settled": Event(
-        meaning="A statement that came late was decided by an operator; its table goes on where it stopped.",
-        fields=("table", "version", "query"),
-    ),
-    "row_quarantined": Event(
-        meaning="The target refused rows of this table for what they hold; they are in the quarantine, and the table goes on without them. "
-        "The fields after `rows`, their number, are those of the first one.",
-        fields=("table", "rows", "key", "path", "row", "commit_ts", "error"),
-        levels=("error",),
-    ),
-    "export_waiting": Event(
-        meaning="The export that a new feed begins with is not finished; it is looked at again in each round.",
-        fields=("text",),
-        levels=("warning",),
-    ),
-    "export_started": Event(
-        meaning="A new feed exports the tables of --source into the folder `path`; what follows is loaded from there.",
-        fields=("path",),
-    ),
-    "export_goes_on": Event(
-        meaning="So many rows of --source are exported by now; said every 10 s.",
-        fields=("rows",),
-    ),
-    "export_finished": Event(
-        meaning="The export of --source is complete, as of `checkpoint`.",
-        fields=("path", "checkpoint", "rows", "files"),
-    ),
-    "load_started": Event(
-        meaning="A table is loaded from a copy as of `checkpoint`; nothing else of it is done meanwhile.",
-        fields=("table", "checkpoint", "files", "bytes"),
-    ),
-    "load_refused": Event(
-        meaning="A copy that an operator wants to be loaded cannot be used, or no longer; the error says why.",
-        fields=("table", "error"),
-        levels=("error",),
-    ),
-    "load_waits": Event(
-        meaning="A load has to wait, for a statement or for the store of its copy. The other tables go on.",
-        fields=("table", "text"),
-    ),
-    "load_finished": Event(
-        meaning="A table has all rows of its copy, and goes on with the changes after it.",
-        fields=("table", "checkpoint", "files"),
-    ),
-    "row_retried": Event(
-        meaning="A quarantined row was tried again, and is in its table now.",
-        fields=("table", "key", "commit_ts"),
-    ),
-    "retry_refused": Event(
-        meaning="A quarantined row was tried again, and stays in the quarantine; the error says why.",
-        fields=("table", "key", "commit_ts", "error"),
-        levels=("error",),
-    ),
-    "table_halted": Event(
-        meaning="This table stops, the others go on; the error says what to do. `kind` is what stopped it: ddl, gate, file, gap, row, "
-        "schema or name.",
-        fields=("table", "checkpoint", "kind", "error"),
-        levels=("error",),
-    ),
-    "report_failed": Event(
-        meaning="What `status` shows could not be stored. Rounds go on; the next report is tried in a few seconds.",
-        fields=("error",),
-        levels=("warning",),
-    ),
-    "listening": Event(
-        meaning="The HTTP server of --metrics-listen answers at this address.", fields=("address", "paths")
-    ),
-    "textfile_failed": Event(
-        meaning="The file of --metrics-textfile could not be written; this is said once until it can be again. Rounds go on.",
-        fields=("path", "error"),
-        levels=("warning",),
-    ),
-    "page_failed": Event(
-        meaning="A page of --metrics-listen could not be made; this is said once until it can be again. Rounds go on.",
-        fields=("path", "error"),
-        levels=("warning",),
-    ),
-    "decision_obeyed": Event(
-        meaning="An operator's decision about a table took effect. Only after a reload: `checkpoint`, the TSO of the "
-        "copy.",
-        fields=("table", "verb", "decided_by", "checkpoint"),
-    ),
-    "decision_refused": Event(
-        meaning="An operator's decision about a table has no effect; the error says why.",
-        fields=("table", "verb", "decided_by", "error"),
-        levels=("error",),
-    ),
-    "tables_halted": Event(
-        meaning="Tables are halted; the first of them are named, with the error of the first. Repeated every ten "
-        "minutes while it lasts.",
-        fields=("halted", "halted_tables", "checkpoint", "checkpoint_running", "lag_seconds", "error"),
-        levels=("error",),
-    ),
-    "table_waiting": Event(
-        meaning="This table waits for something that should arrive.",
-        fields=("table", "checkpoint", "error"),
-        levels=("warning",),
-    ),
-    "table_resumed": Event(meaning="This table goes on.", fields=("table", "checkpoint")),
-    "retry": Event(
-        meaning="Storage or target did not answer; the program tries again after `wait` seconds. `since`: when this trouble "
-        "began; --retry-limit counts from there.",
-        fields=("what", "since", "wait", "error"),
-        levels=("warning",),
-    ),
-    "round_started": Event(meaning="The next round begins to poll the bucket.", fields=("number",), levels=("debug",)),
-    "round_progress": Event(
-        meaning="A round, or a statement beside it, takes long; said every 30 seconds. `phase`: whether it lists the "
-        "bucket (`poll`), applies rows, or waits for a statement. `bytes` are those of all `files`; `ddls` "
-        "are the statements that it has to run; `expected_end` goes by the files and statements that are left. `query` is the longest-running of the `statements` that run.",
-        fields=(
-            *("phase", "seconds", "files_done", "files", "bytes", "rows", "rows_per_second", "storage_checkpoint"),
-            *(
-                "ddls_done",
-                "ddls",
-                "seconds_left",
-                "expected_end",
-                "statements",
-                "table",
-                "version",
-                "query",
-                "statement_seconds",
-            ),
-        ),
-    ),
-    "until_reached": Event(
-        meaning="Every table that is not stopped has all changes up to `--until`; the run is over.",
-        fields=("checkpoint", "storage_checkpoint"),
-    ),
-    "idle": Event(
-        meaning="The last `rounds` had nothing to do, and nothing changed. Said every ten minutes while that lasts.",
-        fields=(
-            *("rounds", "checkpoint", "storage_checkpoint", "lag_seconds", "source_lag_seconds"),
-            *("halted", "waiting"),
-        ),
-    ),
-    "round_finished": Event(
-        meaning="The bucket was polled, and everything that could be applied was applied. This is the line to watch. "
-        "Rounds that had nothing to do are at level debug; see `idle`.",
-        fields=(
-            *("rows", "written", "files", "ddls", "seconds", "rows_per_second", "checkpoint", "storage_checkpoint"),
-            *("checkpoint_running", "lag_seconds", "source_lag_seconds", "pending_files", "finished_files"),
-            *("halted", "halted_tables", "paused", "waiting", "skipped", "ended_early"),
-        ),
-        levels=("debug", "info"),
-    ),
-}
-"""All events. A test compares this table with the calls in the package."""
 
 Listener = Callable[[str, int, Mapping[str, object]], None]
 """Gets an event's name, its level as a number of `logging`, and its fields, which may hold secrets and must not be changed."""

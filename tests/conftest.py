@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from storage_consumer.redaction import forget_secrets
+from storage_consumer.telemetry import forget_secrets
 from tests.harness import servers
 from tests.harness.azure_server import AzureServer, azure_server
 from tests.harness.class_archive import use_class_archive

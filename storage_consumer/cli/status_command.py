@@ -14,11 +14,10 @@ from storage_consumer.cli.verbs import StatusFlags
 from storage_consumer.clock import span
 from storage_consumer.errors import ConfigError, StorageConsumerError
 from storage_consumer.monitoring import wording
-from storage_consumer.monitoring.document import document
 from storage_consumer.monitoring.health import Health, lag_of
 from storage_consumer.monitoring.snapshot import Statement, Table
 from storage_consumer.monitoring.status import Status, TableStatus
-from storage_consumer.monitoring.wording import moment
+from storage_consumer.monitoring.wording import document, moment
 from storage_consumer.operating.looking import status_now
 from storage_consumer.operating.session import Session
 from storage_consumer.plan.finished_files import Finished

@@ -18,7 +18,6 @@ from typing import Literal, NoReturn, TypeVar
 from storage_consumer.config.settings import Compression, DumpOptions, Upstream
 from storage_consumer.decode.compression import decompressed
 from storage_consumer.decode.decoder import FileRead, RowLayout
-from storage_consumer.decode.dump.exported_rows import ExportDecoder
 from storage_consumer.decode.export_files import ExportDecoder
 from storage_consumer.decode.values import BINARY_TYPES, INTEGER_TYPES, TEXT_TYPES, grammar, holds_bytes
 from storage_consumer.errors import ExportRefused, ExportUnfinished, UndecodableRow

@@ -19,7 +19,7 @@ from storage_consumer.decode.values import Spelling, WireKind
 from storage_consumer.job.fitting import Limit
 from storage_consumer.model import MAX_TSO, CommitRange, DataFile, TableName, VersionKey
 from storage_consumer.plan.steps import RowStep
-from storage_consumer.redaction import escaped, redact
+from storage_consumer.telemetry import escaped, redact
 
 
 class Mode(Enum):

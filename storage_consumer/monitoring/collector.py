@@ -1,29 +1,45 @@
-"""The collector: makes metrics of what the recorder knows, when they are asked for. The rounds do nothing for it."""
+"""What a running consumer shows to those that watch it: metrics and probes over HTTP, and metrics in a file for node_exporter.
+
+Metrics are made of what the recorder knows, when they are asked for. The rounds do nothing for it.
+"""
 
 from __future__ import annotations
 
+import os
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from heapq import nlargest
+from http import HTTPStatus
 from itertools import accumulate
+from pathlib import Path
 from typing import Literal
 
+from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, write_to_textfile
 from prometheus_client import Metric as Family
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from storage_consumer.config.settings import Monitoring
+from storage_consumer.errors import ConfigError
 from storage_consumer.model import physical_ms
-from storage_consumer.monitoring.health import Health, lag_of
-from storage_consumer.monitoring.processes import Processes
+from storage_consumer.monitoring.health import Health, is_late, lag_of
+from storage_consumer.monitoring.http_server import Handler, HttpServer, Request, Response, said
 from storage_consumer.monitoring.recorder import ROUND_BUCKETS, Facts
 from storage_consumer.monitoring.report import Phase, Work
+from storage_consumer.monitoring.ticker import Ticker
 from storage_consumer.plan.table_state import TableState
-from storage_consumer.redaction import escaped, redact
-from storage_consumer.summary import RoundSummary, RunningStatement, TableSummary
+from storage_consumer.summary import RoundSummary, RunningStatement
+from storage_consumer.telemetry import Log, escaped, redact
 
+_log = Log("monitoring")
+SILENCE = 180.0
+"""Seconds without any wait of the consumer after which it counts as hanging. Each attempt to reach something ends much sooner."""
+EVERY = 15.0
+"""Seconds between two versions of the file."""
 _STATES = (
     *(TableState.RUNNING, TableState.WAITING, TableState.LOADING),
     *(TableState.HALTED, TableState.PAUSED, TableState.DROPPED),
@@ -161,8 +177,8 @@ METRICS: dict[str, Metric] = {
     "statements_running": _gauge("DDL statements that run on the target now."),
     "statement_seconds": _gauge("For how long the oldest of them has been running; 0 if there is none."),
     "memory_bytes": _gauge(
-        "Resident memory of the `driver` (this process), the `jvm`, Spark's Python `worker` processes and `other` children, as of at "
-        "most 5 s ago. Pages that processes share count in each. Linux only.",
+        "Resident memory of the `driver` (this process), the `jvm`, Spark's Python `worker` processes and `other` children. "
+        "Pages that processes share count in each. Linux only.",
         "process",
     ),
     "processes": _gauge("Number of these processes.", "process"),
@@ -190,7 +206,7 @@ class TableSeries:
 
     def values(self, facts: Facts) -> dict[str, Mapping[str, float]]:
         """Return name of a metric → label → value."""
-        last, rows = facts.last, facts.tally.table_rows
+        last, rows = facts.done, facts.tally.table_rows
         # Nothing of this changes between rounds, and to choose among thousands of tables is most of the work.
         if last is not self._last:
             first = {table.table: _FIRST.get(table.state, 0) for table in last.tables}
@@ -225,18 +241,76 @@ def _by_label(rows: Mapping[str, int], named: frozenset[str]) -> Counter[str]:
 
 def _times(last: RoundSummary, named: frozenset[str]) -> dict[str, float]:
     """Return label → time of the checkpoint; a table that did nothing in the last round is as far as the running ones."""
-    by_name: dict[str, TableSummary] = {table.table: table for table in last.tables}
-    found = {}
-    for name in named:
-        tso = by_name[name].checkpoint if name in by_name else last.checkpoint_running
-        if tso:
-            found[name] = physical_ms(tso) / 1000
+    own = {table.table: table.checkpoint for table in last.tables}
+    checkpoints = {name: own.get(name, last.checkpoint_running) for name in named}
+    found = {name: physical_ms(tso) / 1000 for name, tso in checkpoints.items() if tso}
     rest = [table.checkpoint for table in last.tables if table.table not in named and table.checkpoint]
     if not rest and sum(last.states.values()) <= len(named):
         return found
     if lowest := min(rest, default=last.checkpoint_running):
         found[OTHERS] = physical_ms(lowest) / 1000
     return found
+
+
+_PROC = Path("/proc")
+_ESTABLISHED = "01"
+_REMOTE, _STATE, _INODE = 2, 3, 9
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_PARENT, _RESIDENT = 1, 21
+"""Columns of /proc/PID/stat behind the name of the program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processes:
+    """What was found."""
+
+    memory: dict[str, int]
+    """``driver``, ``jvm``, ``worker`` and ``other`` → resident bytes. Pages that processes share count in each of them."""
+    counts: dict[str, int]
+    """The same → number of processes."""
+    connections: int
+    """TCP connections to the target's port."""
+
+
+def processes(port: int) -> Processes:
+    """Return this process and all that it started; `port` is that of the target. From /proc, so only on Linux."""
+    own, children, found = os.getpid(), defaultdict[int, list[int]](list), dict[int, tuple[str, int]]()
+    for file in _PROC.glob("[0-9]*/stat"):
+        # A process may end meanwhile.
+        with suppress(OSError):
+            # The name of a program may hold spaces and brackets; the columns begin behind its last bracket.
+            head, _, rest = file.read_text(encoding="utf-8", errors="replace").rpartition(")")
+            pid, columns = int(file.parent.name), rest.split()
+            children[int(columns[_PARENT])].append(pid)
+            found[pid] = head.partition("(")[2], int(columns[_RESIDENT])
+    memory, counts, links, waiting = Counter[str](), Counter[str](), set[str](), [own]
+    while waiting:
+        pid = waiting.pop()
+        waiting += children[pid]
+        name, resident = found.get(pid, ("", 0))
+        kind = "jvm" if name == "java" else "worker" if name.startswith(("python", "pyspark")) else "other"
+        kind = "driver" if pid == own else kind
+        memory[kind] += resident * _PAGE
+        counts[kind] += 1
+        # It may be gone by now.
+        with suppress(OSError):
+            for file in (_PROC / str(pid) / "fd").iterdir():
+                with suppress(OSError):
+                    links.add(str(file.readlink()))
+    return Processes(memory=dict(memory), counts=dict(counts), connections=len(links & _sockets(port)))
+
+
+def _sockets(port: int) -> set[str]:
+    """Return the links of all established TCP connections of this machine to a port of another socket."""
+    lines = list[str]()
+    for table in ("tcp", "tcp6"):
+        with suppress(OSError):
+            lines += (_PROC / "self" / "net" / table).read_text(encoding="ascii").splitlines()[1:]
+    return {
+        f"socket:[{columns[_INODE]}]"
+        for columns in map(str.split, lines)
+        if columns[_STATE] == _ESTABLISHED and int(columns[_REMOTE].rpartition(":")[2], 16) == port
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,10 +356,10 @@ class ConsumerCollector(Collector):
         name, counts = "round_duration_seconds", accumulate(facts.tally.rounds_by_bucket)
         buckets = list(zip([*map(str, ROUND_BUCKETS), "+Inf"], counts, strict=True))
         meaning = METRICS[name].meaning
-        yield HistogramMetricFamily(PREFIX + name, meaning, buckets=buckets, sum_value=facts.tally.round_seconds)
+        yield HistogramMetricFamily(PREFIX + name, meaning, buckets=buckets, sum_value=facts.done.seconds)
 
     def _values(self, facts: Facts, *, is_writer: bool) -> dict[str, _Values]:
-        report, tally, last = facts.report, facts.tally, facts.last
+        report, tally, done = facts.report, facts.tally, facts.done
         work = report.work or Work(seconds=0, files=0, bytes=0)
         running, found, days = self._sources.statements(), self._sources.processes(), self._sources.expiration_days
         return {
@@ -299,18 +373,18 @@ class ConsumerCollector(Collector):
             "retries_total": _with_zeros(tally.retries, _RETRIES),
             **({"source_file_expiration_seconds": days * _DAY} if days else {}),
             "rows_read_total": tally.rows,
-            "rows_written_total": report.totals.written,
+            "rows_written_total": done.written,
             "files_read_total": tally.files,
-            "read_bytes_total": tally.bytes,
-            "ddl_statements_total": report.totals.ddls,
-            "skipped_total": _with_zeros(report.skipped),
-            "pending_files": report.pending_files,
-            "pending_bytes": report.pending_bytes,
-            "load_files": last.load_files,
-            "load_files_done": last.load_files_done,
+            "read_bytes_total": done.bytes,
+            "ddl_statements_total": done.ddls,
+            "skipped_total": _with_zeros(done.skipped),
+            "pending_files": done.pending_files,
+            "pending_bytes": done.pending_bytes,
+            "load_files": done.load_files,
+            "load_files_done": done.load_files_done,
             "verified_tables": _with_zeros(tally.compared),
-            "rounds_total": report.totals.rounds,
-            "stage_seconds_total": _with_zeros(tally.stages, _STAGES),
+            "rounds_total": sum(tally.rounds_by_bucket),
+            "stage_seconds_total": _with_zeros(done.stages, _STAGES),
             "last_round_timestamp_seconds": report.last_round_at,
             "round_running": float(report.work is not None),
             "round_seconds": work.seconds,
@@ -318,8 +392,8 @@ class ConsumerCollector(Collector):
             "round_files_done": work.files_done,
             "round_statements": work.statements,
             "round_statements_done": work.statements_done,
-            "tables": _with_zeros(last.states, _STATES),
-            "tables_waiting": _with_zeros(Counter(table.waits_for for table in last.waiting), _WAITS),
+            "tables": _with_zeros(done.states, _STATES),
+            "tables_waiting": _with_zeros(Counter(table.waits_for for table in done.waiting), _WAITS),
             "table_halts_total": _with_zeros(tally.halts, _HALTS),
             "statements_running": len(running),
             "statement_seconds": max((each.seconds for each in running), default=0.0),
@@ -330,10 +404,10 @@ class ConsumerCollector(Collector):
 
 
 def _checkpoints(facts: Facts) -> dict[str, _Values]:
-    last, report, found = facts.last, facts.report, dict[str, _Values]()
+    done, report, found = facts.done, facts.report, dict[str, _Values]()
     for prefix, tso in (
-        ("", last.checkpoint),
-        ("running_", last.checkpoint_running),
+        ("", done.checkpoint),
+        ("running_", done.checkpoint_running),
         ("source_", report.source_checkpoint),
     ):
         # 0 is no time: a lag of fifty years would wake somebody.
@@ -361,3 +435,88 @@ def _family(name: str, value: _Values) -> Family:
         # A label may be the name of a table, which is a text from outside: what no UTF-8 has would spoil the whole scrape.
         family.add_metric([] if label is None else [escaped(redact(label))], number)
     return family
+
+
+class Showing:
+    """Shows what the settings ask for, from `start` to `close`."""
+
+    def __init__(self, wanted: Monitoring, sources: MetricSources, more: Mapping[str, Handler] | None = None) -> None:
+        """Touch nothing yet. `more`: further routes of the server."""
+        self._wanted = wanted
+        self._sources = sources
+        # In a registry of its own: those of the program around it are left alone.
+        self._registry = CollectorRegistry()
+        self._registry.register(ConsumerCollector(sources, wanted))
+        ProcessCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+        own = {"/metrics": self.metrics, "/healthz": self.health, "/readyz": self.readiness}
+        self._routes: dict[str, Handler] = {**(more or {}), **own}
+        self._http_server: HttpServer | None = None
+        self._ticker: Ticker | None = None
+        self._has_failed = False
+
+    def start(self) -> None:
+        """Begin, unless it has begun. Raises `ConfigError` if the port or the file cannot be had."""
+        if self._wanted.metrics_listen and self._http_server is None:
+            self._http_server = HttpServer(self._wanted.metrics_listen, self._routes)
+        if (path := self._wanted.metrics_textfile) and self._ticker is None:
+            try:
+                write_to_textfile(path, self._registry)
+            except OSError as fault:
+                raise ConfigError(
+                    f"--metrics-textfile {path}: it cannot be written: {fault.strerror or fault}"
+                ) from fault
+            self._ticker = Ticker(self._write, EVERY)
+            self._ticker.start()
+
+    def close(self) -> None:
+        """End; calling it again is safe."""
+        if self._ticker is not None:
+            self._ticker.stop()
+            self._ticker = None
+        if self._http_server is not None:
+            self._http_server.close()
+            self._http_server = None
+
+    def metrics(self, request: Request) -> Response:
+        """Return all metrics, as OpenMetrics for whoever asks for that, else as Prometheus' text."""
+        encode, content_type = choose_encoder(request.accept)
+        return Response(body=encode(self._registry), content_type=content_type)
+
+    def health(self, _request: Request) -> Response:
+        """Return 200 while the consumer works or knowingly waits; 503 once it hangs."""
+        silent = self._sources.silent_seconds()
+        if silent is not None and silent > SILENCE:
+            return said(f"the consumer has not moved for {silent:.0f} s", HTTPStatus.SERVICE_UNAVAILABLE)
+        return said(f"alive: {self._sources.facts().report.phase}")
+
+    def readiness(self, _request: Request) -> Response:
+        """Return 200 if this process is the writer, has finished a round, retries nothing and is near enough; else 503 with the reason."""
+        facts = self._sources.facts()
+        report, limit, lag = facts.report, self._wanted.ready_lag, lag_of(facts.done.slowest, facts.now)
+        if not self._sources.is_writer():
+            if report.phase == Phase.STANDBY:
+                reason = "standby: another process is the writer"
+            else:
+                reason = f"not the writer yet: {report.phase} {report.retry}".strip()
+        elif not report.totals.rounds:
+            reason = f"no round has ended yet: {report.phase} {report.retry}".strip()
+        elif report.phase == Phase.RETRYING:
+            reason = f"retrying: {report.retry}"
+        elif is_late(facts.done.slowest, facts.now, limit):
+            reason = "there is no checkpoint yet" if lag is None else f"the lag is {lag:.0f} s, more than {limit:g} s"
+        else:
+            return said("ready")
+        return said(reason, HTTPStatus.SERVICE_UNAVAILABLE)
+
+    def _write(self) -> None:
+        path = self._wanted.metrics_textfile
+        try:
+            # Beside the file under another name, then renamed: readers never see half of it.
+            write_to_textfile(path, self._registry)
+            self._has_failed = False
+        except OSError as fault:
+            # Once: a full disk stays full for a while.
+            if not self._has_failed:
+                _log.warning("textfile_failed", path=path, error=str(fault))
+            self._has_failed = True

@@ -20,11 +20,9 @@ from time import monotonic, sleep
 
 from storage_consumer.clock import Clock
 from storage_consumer.errors import ConfigError
-from storage_consumer.log_lines import tso_time, utc_time
 from storage_consumer.monitoring.status import given_commands
-from storage_consumer.redaction import json_text, redact
 from storage_consumer.summary import RoundSummary, TableSummary
-from storage_consumer.telemetry import Log, listen
+from storage_consumer.telemetry import Log, json_text, listen, redact, tso_time, utc_time
 
 TIME_LIMIT = 30.0
 """Seconds that the command may take; then it is killed, with all that it started in its session."""

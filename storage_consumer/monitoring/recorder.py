@@ -1,4 +1,4 @@
-"""The recorder: counts what the rounds of a process do, and says at any time how far they are.
+"""The recorder: counts what the rounds of a process do, and says at any time how far they are. What it says is stored every few seconds.
 
 It is the one record of a round: log, bar, metrics, status, page and service manager read it. It is a `Progress`, and hears the events of
 the log. Calls come from several threads.
@@ -11,15 +11,21 @@ import threading
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from storage_consumer.clock import Clock
+from storage_consumer.errors import StorageConsumerError
 from storage_consumer.monitoring.health import OVERDUE, Health, beyond_source, is_late, seconds_ahead, verdict
 from storage_consumer.monitoring.report import SHOWN_TABLES, Minute, Phase, Report, Totals, Work
+from storage_consumer.monitoring.ticker import Ticker
 from storage_consumer.plan.table_state import STOPPED, TableState
-from storage_consumer.redaction import redact
 from storage_consumer.summary import Progress, RoundSummary, Silent
+from storage_consumer.telemetry import Log, redact
 from storage_consumer.verifying.result import Outcome
+
+_log = Log("monitoring")
 
 WINDOW = 60.0
 """Seconds over which a rate is taken."""
@@ -50,57 +56,20 @@ class Tally:
     """Row changes read, those of the running round included."""
     files: int = 0
     """Data files read, the same."""
-    bytes: int = 0
     epoch: int = 0
     """Of the lease; 0 for a process that never had it."""
     leases: int = 0
     """How often the lease was acquired."""
-    round_seconds: float = 0.0
     rounds_by_bucket: list[int] = field(default_factory=lambda: [0] * (len(ROUND_BUCKETS) + 1))
     """The last one is for longer rounds."""
-    stages: Counter[str] = field(default_factory=Counter)
-    """Stage → seconds."""
     retries: Counter[str] = field(default_factory=Counter)
     """What is tried again → how often."""
     halts: Counter[str] = field(default_factory=Counter)
     """Kind → how often a table halted."""
-    table_rows: dict[str, int] = field(default_factory=dict)
+    table_rows: Counter[str] = field(default_factory=Counter)
     """Table → row changes."""
     compared: Mapping[str, int] = field(default_factory=dict)
     """Outcome of the last comparison with the source → number of tables."""
-
-    def copy(self) -> Tally:
-        """Return what is counted so far, to be read while counting goes on."""
-        return replace(
-            self,
-            rounds_by_bucket=list(self.rounds_by_bucket),
-            stages=Counter(self.stages),
-            retries=Counter(self.retries),
-            halts=Counter(self.halts),
-            table_rows=dict(self.table_rows),
-        )
-
-    def round_finished(self, summary: RoundSummary) -> None:
-        """Count a round."""
-        self.bytes += summary.bytes
-        self.round_seconds += summary.seconds
-        self.rounds_by_bucket[bisect_left(ROUND_BUCKETS, summary.seconds)] += 1
-        self.stages.update(summary.stages)
-        rows = self.table_rows
-        for table in summary.tables:
-            if table.rows:
-                rows[table.table] = rows.get(table.table, 0) + table.rows
-
-    def heard(self, event: str, fields: Mapping[str, object]) -> None:
-        """Count an event of the log."""
-        if event == "lease_acquired":
-            epoch = fields.get("epoch")
-            self.epoch = epoch if isinstance(epoch, int) else self.epoch
-            self.leases += 1
-        elif event == "retry":
-            self.retries[str(fields.get("what", ""))] += 1
-        elif event == "table_halted":
-            self.halts[str(fields.get("kind", ""))] += 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +81,8 @@ class Facts:
     report: Report
     tally: Tally
     """A copy."""
-    last: RoundSummary
-    """The last round."""
+    done: RoundSummary
+    """All rounds together, and where the last one ended."""
 
     @property
     def ahead(self) -> float:
@@ -122,14 +91,14 @@ class Facts:
 
     def health(self, *, is_writer: bool, max_lag: float | None) -> Health:
         """Return the word for the feed, as this process knows it. `max_lag`: the most seconds that the checkpoint may lie back."""
-        beyond = beyond_source(self.last.checkpoint_running, self.now, self.report.source_lag(self.now))
+        beyond = beyond_source(self.done.checkpoint_running, self.now, self.report.source_lag(self.now))
         return verdict(
             is_alone=not is_writer,
             is_retrying=self.report.phase == Phase.RETRYING,
-            has_stopped=any(self.last.states.get(state, 0) for state in STOPPED),
-            is_unequal=bool(self.tally.compared.get(Outcome.DIFFERENT, 0) or self.last.quarantined),
+            has_stopped=any(self.done.states.get(state, 0) for state in STOPPED),
+            is_unequal=bool(self.tally.compared.get(Outcome.DIFFERENT, 0) or self.done.quarantined),
             ahead=self.ahead,
-            is_late=(beyond or 0.0) > OVERDUE if max_lag is None else is_late(self.last.slowest, self.now, max_lag),
+            is_late=(beyond or 0.0) > OVERDUE if max_lag is None else is_late(self.done.slowest, self.now, max_lag),
         )
 
 
@@ -149,28 +118,6 @@ class TableRows:
     """Read since the process started."""
     per_second: float | None
     """Over the last `RATED` minutes; None for a table of which no minutes are kept."""
-
-
-@dataclass(slots=True)
-class _Rate:
-    """Row changes a second, over the last `WINDOW` in which there were any."""
-
-    _read: deque[tuple[float, float, int]] = field(default_factory=deque)
-    """From, until and rows of each piece of work."""
-
-    def add(self, began: float, ended: float, rows: int) -> None:
-        """Count rows that were read between two moments of a clock that only grows."""
-        if rows <= 0:
-            return
-        self._read.append((began, ended, rows))
-        while self._read[0][1] < ended - WINDOW:
-            self._read.popleft()
-
-    def per_second(self) -> float:
-        """Return the rate; 0 before the first row."""
-        # Only the time of the work counts: a program that polls every two seconds is no slower for that.
-        seconds = sum(ended - began for began, ended, _ in self._read)
-        return sum(rows for _, _, rows in self._read) / seconds if seconds > 0 else 0.0
 
 
 class Recorder:
@@ -196,10 +143,10 @@ class Recorder:
         """When the running round began to poll; None between rounds."""
         self._worked_at = self._moved_at = 0.0
         """When it knew what it has to do, and when it moved last."""
-        self._rate = _Rate()
-        self._totals = Totals()
-        self._skipped: Counter[str] = Counter()
-        self._last = RoundSummary()
+        self._read: deque[tuple[float, float, int]] = deque()
+        """From, until and rows of each piece of work, over the last `WINDOW` in which there were any."""
+        self._done = RoundSummary()
+        """All rounds together, and where the last one ended."""
         self._last_round_at = 0.0
         self._table_minutes: dict[str, dict[int, int]] = {}
         """Table → minute since 1970 → row changes that were read, of up to `MOST_TABLES` tables in the last hour."""
@@ -208,7 +155,7 @@ class Recorder:
         self._source = (0, 0.0)
         """The bucket's checkpoint-ts, and when it was read."""
         self._minute = 0
-        self._minute_began = self._asked = Totals()
+        self._minute_began = self._asked = (0, 0)
 
     # what happens
 
@@ -237,7 +184,10 @@ class Recorder:
                     self._enter(Phase.APPLYING)
             self._tally.rows += rows
             self._tally.files += files
-            self._rate.add(self._moved_at, now, rows)
+            if rows > 0:
+                self._read.append((self._moved_at, now, rows))
+                while self._read[0][1] < now - WINDOW:
+                    self._read.popleft()
             self._moved_at = now
         self._inner.advanced(files=files, rows=rows, statements=statements)
 
@@ -248,18 +198,8 @@ class Recorder:
     def round_finished(self, summary: RoundSummary) -> None:
         """End a round."""
         with self._lock:
-            totals = self._totals
-            self._totals = replace(
-                totals,
-                rounds=totals.rounds + 1,
-                rows=totals.rows + summary.rows,
-                written=totals.written + summary.written,
-                files=totals.files + summary.files,
-                ddls=totals.ddls + summary.ddls,
-            )
-            self._skipped.update(summary.skipped)
-            self._tally.round_finished(summary)
-            self._last, self._last_round_at = summary, self._clock.now()
+            self._done, self._last_round_at = summary.following(self._done), self._clock.now()
+            self._tally.rounds_by_bucket[bisect_left(ROUND_BUCKETS, summary.seconds)] += 1
             self._count_minute(summary)
             self._work = self._polled_at = None
             self._enter(Phase.IDLE)
@@ -269,18 +209,23 @@ class Recorder:
     def heard(self, event: str, fields: Mapping[str, object]) -> None:
         """Take note of an event of the log."""
         with self._lock:
-            self._tally.heard(event, fields)
             if event == "lease_waiting":
                 self._enter(Phase.STANDBY)
             elif event == "lease_acquired":
+                epoch = fields.get("epoch")
+                self._tally.epoch = epoch if isinstance(epoch, int) else self._tally.epoch
+                self._tally.leases += 1
                 self._begin(Phase.LOADING)
             elif event == "round_started":
                 self._polled_at = self._clock.monotonic()
             elif event == "decision_obeyed" and fields.get("verb") in _ENDING_A_STOP:
-                self._last = _without_stop(self._last, str(fields.get("table", "")))
+                self._done = _without_stop(self._done, str(fields.get("table", "")))
+            elif event == "table_halted":
+                self._tally.halts[str(fields.get("kind", ""))] += 1
             elif event == "retry":
-                self._totals = replace(self._totals, retries=self._totals.retries + 1)
-                if fields.get("what") == "round":
+                what = str(fields.get("what", ""))
+                self._tally.retries[what] += 1
+                if what == "round":
                     self._retry = str(fields.get("error", ""))
                     self._least_left = min(self._least_left, self._left())
                     self._work = self._polled_at = None
@@ -310,9 +255,9 @@ class Recorder:
     # what is known
 
     def summary(self) -> RoundSummary:
-        """Return the summary of the last round; an empty one before the first."""
+        """Return the summary of all rounds together; an empty one before the first."""
         with self._lock:
-            return self._last
+            return self._done
 
     def compared(self, outcomes: Mapping[str, int]) -> None:
         """Take over how many tables comparisons with the source have found in each outcome."""
@@ -323,7 +268,7 @@ class Recorder:
         """Return what a scrape shows."""
         report = self.report()
         with self._lock:
-            return Facts(now=self._clock.now(), report=report, tally=self._tally.copy(), last=self._last)
+            return Facts(now=self._clock.now(), report=report, tally=deepcopy(self._tally), done=self._done)
 
     @property
     def round_seconds(self) -> float | None:
@@ -334,8 +279,9 @@ class Recorder:
     def report(self) -> Report:
         """Return what there is to say now."""
         with self._lock:
-            waiting = self._last.waiting[:SHOWN_TABLES]
-            work = self._work
+            done, tally, work = self._done, self._tally, self._work
+            # Only the time of the work counts: a program that polls every two seconds is no slower for that.
+            seconds = sum(ended - began for began, ended, _ in self._read)
             if work is not None:
                 work = replace(work, seconds=round(self._clock.monotonic() - self._worked_at, 3))
             return Report(
@@ -346,16 +292,23 @@ class Recorder:
                 phase_seconds=round(self._clock.monotonic() - self._entered, 3),
                 retry=redact(self._retry),
                 work=work,
-                rows_per_second=round(self._rate.per_second(), 1),
-                pending_files=self._last.pending_files,
-                pending_bytes=self._last.pending_bytes,
-                refused_checkpoint=self._last.refused_checkpoint,
+                rows_per_second=round(sum(rows for _, _, rows in self._read) / seconds, 1) if seconds else 0.0,
+                pending_files=done.pending_files,
+                pending_bytes=done.pending_bytes,
+                refused_checkpoint=done.refused_checkpoint,
                 source_checkpoint=self._source[0],
                 source_age=round(max(0.0, self._clock.now() - self._source[1]), 3) if self._source[0] else 0.0,
                 last_round_at=self._last_round_at,
-                totals=self._totals,
-                skipped=dict(self._skipped),
-                waiting={table.table: table.error for table in waiting},
+                totals=Totals(
+                    rounds=sum(tally.rounds_by_bucket),
+                    rows=done.rows,
+                    written=done.written,
+                    files=done.files,
+                    ddls=done.ddls,
+                    retries=tally.retries.total(),
+                ),
+                skipped=done.skipped,
+                waiting={table.table: table.error for table in done.waiting[:SHOWN_TABLES]},
             )
 
     def table_minutes(self, table: str) -> dict[int, int]:
@@ -386,24 +339,78 @@ class Recorder:
                 if not kept[name]:
                     del kept[name]
         for table in summary.tables:
-            if table.rows and (table.table in kept or len(kept) < MOST_TABLES):
-                minutes = kept.setdefault(table.table, {})
-                minutes[minute] = minutes.get(minute, 0) + table.rows
+            if table.rows:
+                self._tally.table_rows[table.table] += table.rows
+                if table.table in kept or len(kept) < MOST_TABLES:
+                    minutes = kept.setdefault(table.table, {})
+                    minutes[minute] = minutes.get(minute, 0) + table.rows
 
     def minute(self) -> Minute:
         """Return what was done in the current minute. Only one thread may ask: it is who tells one minute from the next."""
         with self._lock:
             now = int(self._clock.now()) // _MINUTE
-            done = replace(self._totals, rows=self._tally.rows)
+            done = (self._tally.rows, self._done.ddls)
             if now != self._minute:
                 # What was done since the last call belongs to no minute yet.
                 self._minute, self._minute_began = now, self._asked
             self._asked = done
             return Minute(
                 minute=now,
-                checkpoint=self._last.checkpoint,
-                checkpoint_running=self._last.checkpoint_running,
-                storage_checkpoint=self._last.storage_checkpoint,
-                row_changes=done.rows - self._minute_began.rows,
-                statements=done.ddls - self._minute_began.ddls,
+                checkpoint=self._done.checkpoint,
+                checkpoint_running=self._done.checkpoint_running,
+                storage_checkpoint=self._done.storage_checkpoint,
+                row_changes=done[0] - self._minute_began[0],
+                statements=done[1] - self._minute_began[1],
             )
+
+
+EVERY = 5.0
+"""Seconds between two reports."""
+_SOON = 1.0
+"""Seconds until a report says that something is retried, or no more, and until one that could not be stored is tried again."""
+
+
+class Reports(Protocol):
+    """Where reports are stored; see `checkpoint.reports`."""
+
+    def save(self, document: str, minute: Minute) -> Mapping[str, int]:
+        """Store a report and what was done in its minute; does nothing while another process is the writer.
+
+        Return how many tables `verify` has found in each outcome.
+        """
+        ...
+
+
+class Reporting:
+    """Stores reports until it is stopped. A report that cannot be stored is no reason to stop anything else."""
+
+    def __init__(self, recorder: Recorder, reports: Reports, clock: Clock) -> None:
+        """Start the thread."""
+        self._recorder = recorder
+        self._reports = reports
+        self._clock = clock
+        self._due = clock.monotonic() + EVERY
+        self._was_retrying = self._has_failed = False
+        self._ticker = Ticker(self._look, _SOON, clock)
+        self._ticker.start()
+
+    def stop(self) -> None:
+        """Store a last report, which says that the program has ended, and end the thread."""
+        self._ticker.stop()
+
+    def _look(self) -> None:
+        report, now, has_ended = self._recorder.report(), self._clock.monotonic(), self._ticker.ends.is_set()
+        is_retrying = report.phase == Phase.RETRYING
+        if has_ended:
+            report = replace(report, phase=Phase.ENDED, since=self._clock.now(), phase_seconds=0.0, work=None)
+        elif not self._has_failed and is_retrying == self._was_retrying and now < self._due:
+            return
+        self._due, self._was_retrying = now + EVERY, is_retrying
+        try:
+            self._recorder.compared(self._reports.save(report.to_json(), self._recorder.minute()))
+            self._has_failed = False
+        except StorageConsumerError as fault:
+            # Once: what keeps reports from being stored usually keeps the rounds from working, and they say so.
+            if not self._has_failed:
+                _log.warning("report_failed", error=str(fault))
+            self._has_failed = True

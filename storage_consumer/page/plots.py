@@ -58,12 +58,8 @@ class Plot:
     """Where statements ended, in units from the left."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Point:
-    """A value of a stretch of minutes, which begins at `minute`."""
-
-    minute: int
-    value: float
+_Point = tuple[int, float]
+"""A minute, with which a stretch begins, and the value of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +68,6 @@ class _Window:
 
     now: float
     seconds: float
-
-    @classmethod
-    def of(cls, now: float, hours: float, first: float | None) -> _Window:
-        """Return the last `hours`, or what there is since `first`; a minute at least."""
-        most = hours * 3600
-        return cls(now, most if first is None else min(most, max(float(_MINUTE), now - first)))
 
     @property
     def step(self) -> int:
@@ -95,13 +85,18 @@ class _Window:
         return tuple(utc_time(each)[11:end] for each in moments)
 
 
-def _window(minutes: Sequence[Minute], now: float, hours: int) -> _Window:
-    return _Window.of(now, hours, minutes[0].minute * _MINUTE if minutes else None)
+def _window(now: float, seconds: float, first: float | None) -> _Window:
+    """Return the last `seconds`, or what there is since `first`; a minute at least."""
+    return _Window(now, seconds if first is None else min(seconds, max(float(_MINUTE), now - first)))
+
+
+def _hours(minutes: Sequence[Minute], now: float, hours: int) -> _Window:
+    return _window(now, hours * 3600.0, minutes[0].minute * _MINUTE if minutes else None)
 
 
 def lag_plot(minutes: Sequence[Minute], now: float, hours: int) -> Plot:
     """Return how far checkpoints lay back over the last `hours`, or as long as is known; of several minutes in one point the worst counts."""
-    window = _window(minutes, now, hours)
+    window = _hours(minutes, now, hours)
 
     def points(of: Callable[[Minute], int]) -> list[_Point]:
         lags = ((each.minute, lag_of(of(each), min(now, (each.minute + 1) * _MINUTE))) for each in minutes)
@@ -112,7 +107,7 @@ def lag_plot(minutes: Sequence[Minute], now: float, hours: int) -> Plot:
         ("running", "without stopped tables"): points(lambda each: each.checkpoint_running),
         ("source", "at source"): points(lambda each: each.storage_checkpoint),
     }
-    top = _top_of_time(max((point.value for line in found.values() for point in line), default=0))
+    top = _top_of_time(max((value for line in found.values() for _, value in line), default=0))
     return Plot(
         name="lag",
         title="Lag",
@@ -127,7 +122,7 @@ def lag_plot(minutes: Sequence[Minute], now: float, hours: int) -> Plot:
 
 def rate_plot(minutes: Sequence[Minute], now: float, hours: int) -> Plot:
     """Return the row changes a second over the last `hours`, or as long as is known."""
-    window = _window(minutes, now, hours)
+    window = _hours(minutes, now, hours)
     rates = [(each.minute, each.row_changes / min(_MINUTE, max(1, now - each.minute * _MINUTE))) for each in minutes]
     bars = _joined(rates, window.step, lambda values: sum(values) / len(values))
     return _bar_plot("rate", "Row changes per second", bars, window)
@@ -138,15 +133,14 @@ def table_plot(minutes: Mapping[int, int], statements: Sequence[JournalEntry], n
 
     `since`: when the process started, which knows of no minute before that.
     """
-    window = _Window.of(now, KEPT / 60, since)
-    bars = [_Point(minute=minute, value=rows) for minute, rows in sorted(minutes.items())]
+    window = _window(now, KEPT * 60.0, since)
     ended = (WIDTH * (1 - each.ended_ago / window.seconds) for each in statements if each.ended_ago is not None)
     marks = tuple(round(place, 1) for place in ended if 0 <= place <= WIDTH)
-    return replace(_bar_plot("table", "Row changes per minute", bars, window), marks=marks)
+    return replace(_bar_plot("table", "Row changes per minute", sorted(minutes.items()), window), marks=marks)
 
 
 def _bar_plot(name: str, title: str, bars: Sequence[_Point], window: _Window) -> Plot:
-    top = _top(max((bar.value for bar in bars), default=0))
+    top = _top(max((value for _, value in bars), default=0))
     return Plot(
         name=name,
         title=title,
@@ -174,31 +168,31 @@ def _joined(
     together: dict[int, list[float]] = {}
     for minute, value in values:
         together.setdefault(minute // step * step, []).append(value)
-    return [_Point(minute=minute, value=of(found)) for minute, found in sorted(together.items())]
+    return [(minute, of(found)) for minute, found in sorted(together.items())]
 
 
 def _line(points: Sequence[_Point], window: _Window, top: float) -> str:
     """Return a line that is interrupted where minutes are missing."""
     path, before, step = [], None, window.step
-    for point in points:
-        left, right = window.across(point.minute), window.across(point.minute + step)
+    for minute, value in points:
+        left, right = window.across(minute), window.across(minute + step)
         if right <= 0:
             continue
-        begins = before is None or point.minute - before > step
-        high = _up(point.value, top)
+        begins = before is None or minute - before > step
+        high = _up(value, top)
         # A point of its own would not be seen, so that each has a piece as wide as its minutes.
         path.append(f"M{left:.1f} {high:.1f}H{right:.1f}" if begins else f"L{right:.1f} {high:.1f}")
-        before = point.minute
+        before = minute
     return "".join(path)
 
 
 def _bars(points: Sequence[_Point], window: _Window, top: float) -> str:
     """Return a bar for each point above zero."""
     step, path = window.step, []
-    for point in points:
-        left, right = window.across(point.minute), window.across(point.minute + step)
-        if right > 0 and point.value > 0:
-            path.append(f"M{left:.1f} {HEIGHT}V{_up(point.value, top):.1f}H{right:.1f}V{HEIGHT}Z")
+    for minute, value in points:
+        left, right = window.across(minute), window.across(minute + step)
+        if right > 0 and value > 0:
+            path.append(f"M{left:.1f} {HEIGHT}V{_up(value, top):.1f}H{right:.1f}V{HEIGHT}Z")
     return "".join(path)
 
 
@@ -225,5 +219,5 @@ def _said(what: str, points: Sequence[_Point], shown: Callable[[float], str], wi
     over = f"the last {span(window.seconds)}"
     if not points:
         return f"{what} over {over}: nothing is known."
-    values = [point.value for point in points]
+    values = [value for _, value in points]
     return f"{what} over {over}: {shown(values[-1])} at last, {shown(min(values))} to {shown(max(values))}."

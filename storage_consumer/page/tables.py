@@ -1,18 +1,93 @@
-"""The list of tables: all that the state knows, filtered, sorted and cut into pages; pure."""
+"""The list of tables: all that the state knows, filtered, sorted and cut into pages as the address of the page chooses; pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, get_args
+from urllib.parse import quote, urlencode
 
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.health import lag_of
 from storage_consumer.monitoring.recorder import TableRows
 from storage_consumer.monitoring.snapshot import Table
 from storage_consumer.monitoring.status import Status, TableStatus
-from storage_consumer.page.query import STATES, Query
 from storage_consumer.plan.table_state import TableState
+
+Sort = Literal["state", "table", "checkpoint", "lag", "rows", "rate"]
+SORTS: tuple[Sort, ...] = get_args(Sort)
+RANGES = (1, 6, 24)
+"""Hours that the plots can show."""
+STATES = (
+    *(TableState.HALTED, TableState.PAUSED, TableState.WAITING, TableState.LOADING, TableState.RUNNING),
+    *(TableState.SKIPPED, TableState.EXCLUDED, TableState.DROPPED),
+)
+"""States by which tables are filtered, in their order on the page."""
+_HOURS = 6
+_LONGEST = 200
+"""Characters of a search that are used."""
+_MANY = 1_000_000
+RELOAD = 10
+"""Seconds between two loads of a page that reloads itself without JavaScript."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """The choice of a viewer."""
+
+    state: str = ""
+    """A member of `STATES`; empty for all but dropped tables."""
+    q: str = ""
+    """Part of a table's name."""
+    sort: Sort = "state"
+    desc: bool = False
+    page: int = 1
+    hours: int = _HOURS
+    reload: bool = False
+    """Whether a browser without JavaScript is to load the page again and again."""
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, str]) -> Query:
+        """Return the choice in an address. Anything that is none counts as not given."""
+        sort, state, hours = (parameters.get(name, "") for name in ("sort", "state", "hours"))
+        return cls(
+            state=state if state in STATES else "",
+            q=parameters.get("q", "").strip()[:_LONGEST],
+            sort=next((each for each in SORTS if each == sort), "state"),
+            desc=parameters.get("desc") == "1",
+            page=_number(parameters.get("page", "")),
+            hours=int(hours) if hours in map(str, RANGES) else _HOURS,
+            reload=parameters.get("reload") == "1",
+        )
+
+    def changed(self, **chosen: Any) -> Query:
+        """Return another choice; it begins on its first page, unless that is what is chosen."""
+        return replace(self, **{"page": 1, **chosen})
+
+    def parameters(self) -> dict[str, str]:
+        """Return name → value of what is not as it is by itself."""
+        plain = Query()
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {
+            name: str(int(value) if isinstance(value, bool) else value)
+            for name, value in found.items()
+            if value != getattr(plain, name)
+        }
+
+    def link(self, **chosen: Any) -> str:
+        """Return the address of the same page with another choice."""
+        return f"?{urlencode(self.changed(**chosen).parameters())}"
+
+
+def table_path(name: TableName) -> str:
+    """Return the path of a table's page, as a route below ``/`` takes it."""
+    return f"tables/{quote(str(name), safe='')}"
+
+
+def _number(text: str) -> int:
+    return min(_MANY, max(1, int(text))) if text.isascii() and text.isdigit() and len(text) < len(str(_MANY)) else 1
+
 
 PAGE = 200
 """Tables on one page of the list."""
@@ -63,8 +138,22 @@ class Listing:
 
 def rows_of(status: Status, read: Mapping[str, TableRows]) -> tuple[Row, ...]:
     """Return all tables, by name; `read`: name → row changes that were read of it."""
-    told = {table.name: table for table in status.tables}
-    found = (_row(table, told.get(table.name), status, read.get(str(table.name))) for table in status.snapshot.tables)
+    told, snapshot, found = {table.name: table for table in status.tables}, status.snapshot, []
+    for table in snapshot.tables:
+        said = told.get(table.name)
+        state, checkpoint = (said.state, said.checkpoint) if said else (snapshot.shown(table), snapshot.reached(table))
+        found.append(
+            Row(
+                name=table.name,
+                shown=str(table.name),
+                state=state,
+                checkpoint=checkpoint,
+                lag=lag_of(checkpoint, snapshot.now),
+                stored=table,
+                read=read.get(str(table.name)),
+                status=said,
+            )
+        )
     return tuple(sorted(found, key=lambda row: row.shown))
 
 
@@ -92,11 +181,6 @@ def listed(rows: Sequence[Row], query: Query) -> Listing:
     )
 
 
-def table_called(rows: Sequence[Row], name: str) -> Row | None:
-    """Return the table that is shown by a name."""
-    return next((row for row in rows if row.shown == name), None)
-
-
 _KEYS = {
     "state": lambda row: _ORDER[row.state],
     "table": lambda row: row.shown,
@@ -106,17 +190,3 @@ _KEYS = {
     "rows": lambda row: row.read.rows if row.read else 0,
     "rate": lambda row: (row.read.per_second or 0.0) if row.read else 0.0,
 }
-
-
-def _row(table: Table, told: TableStatus | None, status: Status, read: TableRows | None) -> Row:
-    checkpoint = told.checkpoint if told is not None else status.snapshot.reached(table)
-    return Row(
-        name=table.name,
-        shown=str(table.name),
-        state=told.state if told is not None else status.snapshot.shown(table),
-        checkpoint=checkpoint,
-        lag=lag_of(checkpoint, status.snapshot.now),
-        stored=table,
-        read=read,
-        status=told,
-    )

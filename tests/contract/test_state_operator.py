@@ -11,7 +11,7 @@ import pytest
 
 from storage_consumer.checkpoint.store import operated
 from storage_consumer.config.settings import Downstream
-from storage_consumer.dry_run.state import decided
+from storage_consumer.dry_run.planning import decided
 from storage_consumer.model import TableName
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.journal import DONE, SKIPPED, STARTED

@@ -18,10 +18,10 @@ from storage_consumer.clock import SystemClock
 from storage_consumer.config.settings import Downstream
 from storage_consumer.driver.lease_holder import identity, readable
 from storage_consumer.model import TableName
-from storage_consumer.monitoring.document import document
 from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.monitoring.report import Minute
 from storage_consumer.monitoring.status import judged
+from storage_consumer.monitoring.wording import document
 from storage_consumer.plan.journal import DONE, FAILED, STARTED, Sent
 from storage_consumer.summary import RoundSummary, TableSummary
 from tests.contract.served_page import served

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from storage_consumer import Consumer
 from storage_consumer.downstream.state_tables import as_text, state_tables
+from storage_consumer.dry_run.planning import reasons_of
 from storage_consumer.dry_run.result import Outcome, Plan
-from storage_consumer.dry_run.target import reasons_of
 from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED
 from storage_consumer.summary import RoundSummary
 from tests.harness.servers import DatabaseServer

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from storage_consumer.config.settings import Monitoring
-from storage_consumer.monitoring.collector import MetricSources
+from storage_consumer.monitoring.collector import MetricSources, Showing, processes
 from storage_consumer.monitoring.http_server import Request
-from storage_consumer.monitoring.processes import ProcessLook
 from storage_consumer.monitoring.recorder import Recorder
-from storage_consumer.monitoring.showing import Showing
 from storage_consumer.summary import RoundSummary, TableSummary
 from tests.harness.program import ROOT
 from tests.harness.twins.storage import FakeClock
@@ -49,7 +48,7 @@ def test_a_scrape_has_nothing_to_complain_of() -> None:
         facts=recorder.facts,
         is_writer=lambda: True,
         statements=lambda: (),
-        processes=ProcessLook(3306),
+        processes=partial(processes, 3306),
         silent_seconds=lambda: None,
         expiration_days=1,
     )

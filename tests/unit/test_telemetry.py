@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from storage_consumer import telemetry
 from storage_consumer.errors import ConfigError
-from storage_consumer.log_lines import Said
-from storage_consumer.telemetry import EVENTS, TSO_FIELDS, UNSEEN, JsonFormatter, Log, TextFormatter
+from storage_consumer.telemetry import TSO_FIELDS, UNSEEN, JsonFormatter, Log, Said, TextFormatter
+from tests.harness.log_events import EVENTS
 
 PACKAGE = Path(telemetry.__file__).parent
 TSO = 449_000_000_000_000_001
@@ -105,7 +105,7 @@ def _given(path: Path, call: ast.Call) -> set[str]:
 
 
 def test_every_event_is_declared() -> None:
-    """Each event said anywhere in the package, and each of its fields, is in the table of events."""
+    """Each event said anywhere in the package, and each of its fields, is declared in the page of events."""
     undeclared: list[str] = []
     for path, call in _calls():
         name, place = _name(call), f"{path.relative_to(PACKAGE)}:{call.lineno}"
@@ -118,7 +118,7 @@ def test_every_event_is_declared() -> None:
 
 
 def test_every_declared_event_is_said() -> None:
-    """The table holds no event that no part of the package says, and no field that no call gives."""
+    """The page holds no event that no part of the package says, and no field that no call gives."""
     given: dict[str, set[str]] = {}
     for path, call in _calls():
         given.setdefault(_name(call), set()).update(_given(path, call))
@@ -127,7 +127,7 @@ def test_every_declared_event_is_said() -> None:
 
 
 def test_every_event_has_its_levels() -> None:
-    """The table gives the levels at which each event is said."""
+    """The page gives the levels at which each event is said."""
     said: dict[str, set[str]] = {}
     for _, call in _calls():
         said.setdefault(_name(call), set()).update(_levels(call.func))

@@ -32,7 +32,6 @@ from storage_consumer.feed.records import Structure
 from storage_consumer.feed.window import FeedFile, Window, structure_under
 from storage_consumer.frames.pieces import META, Asked, Piece, array_of, arrow_type, digits_of, pieces
 from storage_consumer.instants import Instant, tso_of_instant
-from storage_consumer.log_lines import tso_time
 from storage_consumer.model import (
     DataFile,
     DdlKind,
@@ -65,6 +64,7 @@ from storage_consumer.spark.source.opening import (
 from storage_consumer.spark.source.reading import null_key, packed, without_repeats
 from storage_consumer.spark.source.ticdc import MOVED, TicdcDataSource
 from storage_consumer.sql.parse import parsed
+from storage_consumer.telemetry import tso_time
 from storage_consumer.tso import may_have_expired
 
 _EVERYTHING = Window(low=-1, high=(1 << 63) - 1, files=(), statements=())

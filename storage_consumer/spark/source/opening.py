@@ -33,10 +33,10 @@ from storage_consumer.kernels.arrays import DELETE
 from storage_consumer.model import TableName, folded_name
 from storage_consumer.operating.session import Session
 from storage_consumer.plan.table_words import parsed
-from storage_consumer.redaction import redact
 from storage_consumer.spark.executors import at_executor, opened
 from storage_consumer.sql.tokens import qualified
 from storage_consumer.storage.base import Storage
+from storage_consumer.telemetry import redact
 
 Evolution = Literal["fail", "ignore", "rescue"]
 """What a stream does when its table gets another column: end, leave the column out, or give it in a column of JSON."""

@@ -13,7 +13,7 @@ from storage_consumer.clock import span
 from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.monitoring.ticker import Ticker
 from storage_consumer.summary import RoundSummary, RunningStatement, TableSummary
-from storage_consumer.telemetry import EVENTS
+from tests.harness.log_events import EVENTS
 from tests.harness.twins.storage import FakeClock
 
 QUERY = "ALTER TABLE `orders` ADD INDEX (`a`)"

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from storage_consumer.monitoring.document import document
 from storage_consumer.monitoring.snapshot import Table
+from storage_consumer.monitoring.wording import document
 from tests.unit.monitoring.test_status import at, report, snapshot, status, table
 
 SKIPPED = "skipped by root since 2026-01-31 10:00:00 UTC, until `storage-consumer table reload-done`"

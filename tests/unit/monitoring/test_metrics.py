@@ -15,15 +15,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from storage_consumer.config.settings import Monitoring
 from storage_consumer.errors import ConfigError
-from storage_consumer.monitoring.collector import METRICS, OTHERS, PREFIX, MetricSources
+from storage_consumer.monitoring.collector import METRICS, OTHERS, PREFIX, MetricSources, Processes, Showing, processes
 from storage_consumer.monitoring.health import AHEAD, OVERDUE
 from storage_consumer.monitoring.http_server import Request
-from storage_consumer.monitoring.processes import Processes, ProcessLook
 from storage_consumer.monitoring.recorder import Recorder
-from storage_consumer.monitoring.showing import Showing
 from storage_consumer.monitoring.status import STALLED
-from storage_consumer.redaction import forget_secrets, register_secret
 from storage_consumer.summary import RoundSummary, RunningStatement, TableSummary
+from storage_consumer.telemetry import forget_secrets, register_secret
 from tests.harness.twins.storage import FakeClock
 
 _CONF = Path(__file__).resolve().parents[3] / "conf"
@@ -342,12 +340,10 @@ def test_a_file_that_cannot_be_written_is_refused(recorder: Recorder, tmp_path: 
 
 
 def test_the_process_itself_is_seen() -> None:
-    """The driver's memory is that of this process, and what was found is kept for a few seconds."""
-    look = ProcessLook(1)
-    found = look()
+    """The driver's memory is that of this process."""
+    found = processes(1)
     assert found.memory["driver"] > 1 << 20
     assert found.counts["driver"] == 1
-    assert look() is found
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from storage_consumer.config.settings import Monitoring
-from storage_consumer.monitoring.collector import MetricSources
+from storage_consumer.monitoring.collector import SILENCE, MetricSources, Showing, processes
 from storage_consumer.monitoring.http_server import Request
-from storage_consumer.monitoring.processes import ProcessLook
 from storage_consumer.monitoring.recorder import Recorder
-from storage_consumer.monitoring.showing import SILENCE, Showing
 from storage_consumer.summary import RoundSummary
 from tests.harness.twins.storage import FakeClock
 
@@ -30,7 +30,7 @@ class Rig:
             facts=self.recorder.facts,
             is_writer=lambda: self.is_writer,
             statements=tuple,
-            processes=ProcessLook(1),
+            processes=partial(processes, 1),
             silent_seconds=lambda: self.silent,
         )
         self.probes = Showing(Monitoring(ready_lag=ready_lag), sources)

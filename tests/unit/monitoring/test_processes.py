@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.monitoring import processes
+from storage_consumer.monitoring import collector
 
 
 def _process(proc: Path, pid: int, name: str, parent: int) -> None:
@@ -31,7 +31,7 @@ def test_a_process_that_ends_meanwhile_spoils_no_scrape(tmp_path: Path, monkeypa
     """A worker may be gone by the time that its connections are looked at; the others count."""
     _process(tmp_path, os.getpid(), "python", 1)
     _process(tmp_path, 7, "java", os.getpid())
-    monkeypatch.setattr(processes, "_PROC", tmp_path)
+    monkeypatch.setattr(collector, "_PROC", tmp_path)
     for name in ("scandir", "listdir"):
         monkeypatch.setattr(os, name, _unless_ended(getattr(os, name)))
-    assert processes.ProcessLook(3306)().counts == {"driver": 1, "jvm": 1}
+    assert collector.processes(3306).counts == {"driver": 1, "jvm": 1}

@@ -6,9 +6,8 @@ import threading
 from collections.abc import Callable, Mapping
 
 from storage_consumer.errors import TargetUnavailable
-from storage_consumer.monitoring.recorder import Recorder
+from storage_consumer.monitoring.recorder import EVERY, Recorder, Reporting
 from storage_consumer.monitoring.report import Minute, Phase, Report
-from storage_consumer.monitoring.reporting import EVERY, Reporting
 from storage_consumer.summary import RoundSummary
 from tests.harness.twins.storage import FakeClock
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from storage_consumer.clock import SystemClock
 from storage_consumer.errors import TargetUnavailable
-from storage_consumer.page.sharing import FIRST_PATIENCE, KEPT, PATIENCE, Shared
+from storage_consumer.page.site import FIRST_PATIENCE, KEPT, PATIENCE, Shared
 from tests.harness.twins.storage import FakeClock
 
 
