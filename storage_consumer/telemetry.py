@@ -223,8 +223,19 @@ def listen(listener: Listener) -> Callable[[], None]:
     that it says itself are logged, but no listener is called for them.
     """
     global _listeners  # noqa: PLW0603 - there is one log
-    # An object of its own for each call: a listener that was added twice is removed once at a time.
-    guarded = _Guarded(listener)
+    has_failed = False
+
+    # A function of its own for each call: a listener that was added twice is removed once at a time.
+    def guarded(name: str, level: int, fields: Mapping[str, object]) -> None:
+        nonlocal has_failed
+        try:
+            listener(name, level, fields)
+        except Exception as error:  # noqa: BLE001 - a fault of an observer is none of the observed
+            # Once: it would fail the same way again, and perhaps for each event.
+            if not has_failed:
+                has_failed = True
+                _log.warning("listener_failed", listener=repr(listener), error=f"{type(error).__name__}: {error}")
+
     with _listening:
         _listeners = (*_listeners, guarded)
 
@@ -247,23 +258,6 @@ def heard_by(listener: Listener) -> Iterator[None]:
         _telling.alone = before
 
 
-class _Guarded:
-    """A listener that cannot disturb whoever says an event."""
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-        self._has_failed = False
-
-    def __call__(self, name: str, level: int, fields: Mapping[str, object]) -> None:
-        try:
-            self._listener(name, level, fields)
-        except Exception as error:  # noqa: BLE001 - a fault of an observer is none of the observed
-            # Once: it would fail the same way again, and perhaps for each event.
-            if not self._has_failed:
-                self._has_failed = True
-                _log.warning("listener_failed", listener=repr(self._listener), error=f"{type(error).__name__}: {error}")
-
-
 def _tell(name: str, level: int, fields: Mapping[str, object]) -> None:
     """Call all listeners, unless it is one of them that says the event: it would be called without end."""
     if getattr(_telling, "busy", False):
@@ -277,16 +271,11 @@ def _tell(name: str, level: int, fields: Mapping[str, object]) -> None:
 
 
 class Log:
-    """Logs the events of one component. Fields bound with `bind` are on each of its lines."""
+    """Logs the events of one component."""
 
-    def __init__(self, component: str, **bound: object) -> None:
+    def __init__(self, component: str) -> None:
         """Log for `component`, the module or part that speaks."""
         self._logger = logging.getLogger(f"{ROOT}.{component}")
-        self._bound = bound
-
-    def bind(self, **fields: object) -> Log:
-        """Return a log of the same component with more fields on each line."""
-        return Log(self._logger.name.removeprefix(f"{ROOT}."), **{**self._bound, **fields})
 
     def debug(self, event: str, **fields: object) -> None:
         """Log an event for someone who looks for a fault."""
@@ -306,17 +295,17 @@ class Log:
 
     def _say(self, level: int, event: str, fields: dict[str, object]) -> None:
         if (alone := getattr(_telling, "alone", None)) is not None:
-            alone(event, level, {**self._bound, **fields})
+            alone(event, level, fields)
             return
         # Before the filter: what is worth a line is another question than what happened.
         if _listeners:
-            _tell(event, level, {**self._bound, **fields})
+            _tell(event, level, fields)
         if not self._logger.isEnabledFor(level):
             return
         # Not for each error: most name file, row and remedy, and a traceback adds nothing for an operator.
         trace = level >= logging.ERROR and self._logger.isEnabledFor(logging.DEBUG) and sys.exc_info()[0] is not None
         # The record carries event and fields as they are: our formatters take them from it, those of other programs get the text.
-        self._logger.log(level, "%s", Said(event, {**self._bound, **fields}), exc_info=trace)
+        self._logger.log(level, "%s", Said(event, fields), exc_info=trace)
 
 
 _log = Log("telemetry")

@@ -30,8 +30,7 @@ from storage_consumer.plan.quarantined import gone_by
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table_decisions import may_touch
 from storage_consumer.plan.table_state import TableState
-from storage_consumer.verifying.cut import TableLook
-from storage_consumer.verifying.result import Outcome, TableResult, counting, renamed, result_from, says_more
+from storage_consumer.verifying.result import Outcome, TableLook, TableResult, counting, renamed, result_from, says_more
 
 _BEFORE = "before"
 """In the document of a comparison that is not finished: that of what was known to be different before."""

@@ -21,7 +21,8 @@ from storage_consumer.config.load import load_source
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.report import Phase
-from storage_consumer.monitoring.wording import load_document, load_progress
+from storage_consumer.monitoring.status import load_progress
+from storage_consumer.monitoring.wording import load_document
 from storage_consumer.operating.exporting import Exported, ExportWishes, exported
 from storage_consumer.operating.requested_load import meant_table, refuse_running, request_load
 from storage_consumer.operating.session import Session

@@ -16,8 +16,20 @@ from storage_consumer.downstream.structure import ColumnFacts, columns_of, index
 from storage_consumer.errors import TableError
 from storage_consumer.model import TableName
 from storage_consumer.sql.tokens import qualified, quote
-from storage_consumer.verifying.layout import BEGINNING, FEW_BYTES, SideColumn, SideLayout, no_text
-from storage_consumer.verifying.side import ColumnShape, Digest, IndexShape, Key, KeyRange, Row, TableShape
+from storage_consumer.verifying.layout import (
+    BEGINNING,
+    FEW_BYTES,
+    ColumnShape,
+    Digest,
+    IndexShape,
+    Key,
+    KeyRange,
+    Row,
+    SideColumn,
+    SideLayout,
+    TableShape,
+    no_text,
+)
 
 _SUM = "BIT_XOR(CAST(CONV({}, 16, 10) AS UNSIGNED))"
 _TOTAL = "SUM(CAST(CONV({}, 16, 10) AS UNSIGNED))"

@@ -9,8 +9,7 @@ from storage_consumer.downstream.reading import Reading
 from storage_consumer.errors import ConfigError, TableError
 from storage_consumer.model import TableColumn, TableName
 from storage_consumer.sql.tokens import qualified, quote
-from storage_consumer.verifying.layout import Form, SideColumn, layout_of
-from storage_consumer.verifying.side import KeyRange, Row
+from storage_consumer.verifying.layout import Form, KeyRange, Row, SideColumn, layout_of
 
 _LOOKED_AT = 200
 """Rows from which the size of a row is estimated."""

@@ -1,5 +1,7 @@
-"""A planned round: the engine's own round over doubles that write nothing: the stored state with the round's writes in memory over it, the
-target's structure as it stands, statements of which the text is noted, and rows that are counted.
+"""A planned round: the engine's own round over doubles that write nothing.
+
+They are the stored state with the round's writes in memory over it, the target's structure as it stands, statements of which the text is
+noted, and rows that are counted.
 """
 
 from __future__ import annotations
@@ -273,7 +275,6 @@ class PlannedStructure:
         """Tables and databases (empty table name) by folded name; None if it is gone."""
         self._emptied: set[str] = set()
         """Folded databases whose tables of now are gone."""
-        self._forgotten: set[TableName] = set()
         self.keys_taken: frozenset[TableName] = frozenset()
         """Tables by folded name whose keys are taken as they are, whatever is noted of them."""
         self.created: list[str] = []
@@ -348,12 +349,11 @@ class PlannedStructure:
     # notes of keys
 
     def noted(self, names: Iterable[TableName]) -> Mapping[TableName, Sequence[str]]:
-        """Return the stored notes of tables for which no planned statement replaces them."""
-        return self._notes.noted([name for name in names if name.folded() not in self._forgotten])
+        """Return the stored notes; where a planned statement changes the table, there is nothing to compare them with."""
+        return self._notes.noted(names)
 
     def forget(self, names: Iterable[TableName]) -> None:
-        """Pass over these tables from now on."""
-        self._forgotten |= {name.folded() for name in names}
+        """Forget nothing."""
 
     def remember(self, tables: Iterable[TargetTable]) -> None:
         """Note nothing."""

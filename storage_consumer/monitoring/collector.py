@@ -327,82 +327,6 @@ class MetricSources:
     """Days after which TiCDC deletes files; 0 if that is not known."""
 
 
-class ConsumerCollector(Collector):
-    """Everything in `METRICS`."""
-
-    def __init__(self, sources: MetricSources, wanted: Monitoring) -> None:
-        """Ask nobody before the first scrape."""
-        self._sources = sources
-        self._max_lag = wanted.ready_lag
-        self._tables = TableSeries(wanted.metrics_tables)
-        self._lock = threading.Lock()
-
-    def describe(self) -> Iterable[Family]:
-        """Return nothing: the registry would else collect all metrics once when it is made."""
-        return ()
-
-    def collect(self) -> Iterator[Family]:
-        """Yield all metrics that have a value."""
-        facts, is_writer = self._sources.facts(), self._sources.is_writer()
-        found = self._values(facts, is_writer=is_writer) | _checkpoints(facts)
-        if is_writer and facts.report.totals.rounds:
-            health = facts.health(is_writer=True, max_lag=self._max_lag)
-            found["health"] = {each: float(each == health) for each in Health if each != Health.UNKNOWN}
-        # Two scrapers at once must not count the same rows twice.
-        with self._lock:
-            found |= self._tables.values(facts)
-        for name, value in found.items():
-            yield _family(name, value)
-        name, counts = "round_duration_seconds", accumulate(facts.tally.rounds_by_bucket)
-        buckets = list(zip([*map(str, ROUND_BUCKETS), "+Inf"], counts, strict=True))
-        meaning = METRICS[name].meaning
-        yield HistogramMetricFamily(PREFIX + name, meaning, buckets=buckets, sum_value=facts.done.seconds)
-
-    def _values(self, facts: Facts, *, is_writer: bool) -> dict[str, _Values]:
-        report, tally, done = facts.report, facts.tally, facts.done
-        work = report.work or Work(seconds=0, files=0, bytes=0)
-        running, found, days = self._sources.statements(), self._sources.processes(), self._sources.expiration_days
-        return {
-            "build_info": {report.version: 1},
-            "start_time_seconds": report.started_at,
-            "phase": {phase: float(phase == report.phase) for phase in Phase},
-            "writer": float(is_writer),
-            "lease_epoch": tally.epoch,
-            "leases_acquired_total": tally.leases,
-            "retrying_seconds": report.lasted(facts.now) if report.phase == Phase.RETRYING else 0.0,
-            "retries_total": _with_zeros(tally.retries, _RETRIES),
-            **({"source_file_expiration_seconds": days * _DAY} if days else {}),
-            "rows_read_total": tally.rows,
-            "rows_written_total": done.written,
-            "files_read_total": tally.files,
-            "read_bytes_total": done.bytes,
-            "ddl_statements_total": done.ddls,
-            "skipped_total": _with_zeros(done.skipped),
-            "pending_files": done.pending_files,
-            "pending_bytes": done.pending_bytes,
-            "load_files": done.load_files,
-            "load_files_done": done.load_files_done,
-            "verified_tables": _with_zeros(tally.compared),
-            "rounds_total": sum(tally.rounds_by_bucket),
-            "stage_seconds_total": _with_zeros(done.stages, _STAGES),
-            "last_round_timestamp_seconds": report.last_round_at,
-            "round_running": float(report.work is not None),
-            "round_seconds": work.seconds,
-            "round_files": work.files,
-            "round_files_done": work.files_done,
-            "round_statements": work.statements,
-            "round_statements_done": work.statements_done,
-            "tables": _with_zeros(done.states, _STATES),
-            "tables_waiting": _with_zeros(Counter(table.waits_for for table in done.waiting), _WAITS),
-            "table_halts_total": _with_zeros(tally.halts, _HALTS),
-            "statements_running": len(running),
-            "statement_seconds": max((each.seconds for each in running), default=0.0),
-            "memory_bytes": found.memory,
-            "processes": found.counts,
-            "target_connections": found.connections,
-        }
-
-
 def _checkpoints(facts: Facts) -> dict[str, _Values]:
     done, report, found = facts.done, facts.report, dict[str, _Values]()
     for prefix, tso in (
@@ -437,16 +361,18 @@ def _family(name: str, value: _Values) -> Family:
     return family
 
 
-class Showing:
+class Showing(Collector):
     """Shows what the settings ask for, from `start` to `close`."""
 
     def __init__(self, wanted: Monitoring, sources: MetricSources, more: Mapping[str, Handler] | None = None) -> None:
         """Touch nothing yet. `more`: further routes of the server."""
         self._wanted = wanted
         self._sources = sources
+        self._tables = TableSeries(wanted.metrics_tables)
+        self._lock = threading.Lock()
         # In a registry of its own: those of the program around it are left alone.
         self._registry = CollectorRegistry()
-        self._registry.register(ConsumerCollector(sources, wanted))
+        self._registry.register(self)
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)
         own = {"/metrics": self.metrics, "/healthz": self.health, "/readyz": self.readiness}
@@ -477,6 +403,71 @@ class Showing:
         if self._http_server is not None:
             self._http_server.close()
             self._http_server = None
+
+    def describe(self) -> Iterable[Family]:
+        """Return nothing: the registry would else collect all metrics once when it is made."""
+        return ()
+
+    def collect(self) -> Iterator[Family]:
+        """Yield all metrics that have a value."""
+        facts, is_writer = self._sources.facts(), self._sources.is_writer()
+        found = self._values(facts, is_writer=is_writer) | _checkpoints(facts)
+        if is_writer and facts.report.totals.rounds:
+            health = facts.health(is_writer=True, max_lag=self._wanted.ready_lag)
+            found["health"] = {each: float(each == health) for each in Health if each != Health.UNKNOWN}
+        # Two scrapers at once must not count the same rows twice.
+        with self._lock:
+            found |= self._tables.values(facts)
+        for name, value in found.items():
+            yield _family(name, value)
+        name, counts = "round_duration_seconds", accumulate(facts.tally.rounds_by_bucket)
+        buckets = list(zip([*map(str, ROUND_BUCKETS), "+Inf"], counts, strict=True))
+        meaning = METRICS[name].meaning
+        yield HistogramMetricFamily(PREFIX + name, meaning, buckets=buckets, sum_value=facts.done.seconds)
+
+    def _values(self, facts: Facts, *, is_writer: bool) -> dict[str, _Values]:
+        report, tally, done = facts.report, facts.tally, facts.done
+        work = report.work or Work(seconds=0, files=0, bytes=0)
+        running, found, days = self._sources.statements(), self._sources.processes(), self._sources.expiration_days
+        return {
+            "build_info": {report.version: 1},
+            "start_time_seconds": report.started_at,
+            "phase": {phase: float(phase == report.phase) for phase in Phase},
+            "writer": float(is_writer),
+            "lease_epoch": tally.epoch,
+            "leases_acquired_total": tally.leases,
+            "retrying_seconds": report.phase_seconds if report.phase == Phase.RETRYING else 0.0,
+            "retries_total": _with_zeros(tally.retries, _RETRIES),
+            **({"source_file_expiration_seconds": days * _DAY} if days else {}),
+            "rows_read_total": tally.rows,
+            "rows_written_total": done.written,
+            "files_read_total": tally.files,
+            "read_bytes_total": done.bytes,
+            "ddl_statements_total": done.ddls,
+            "skipped_total": _with_zeros(done.skipped),
+            "pending_files": done.pending_files,
+            "pending_bytes": done.pending_bytes,
+            "load_files": done.load_files,
+            "load_files_done": done.load_files_done,
+            "verified_tables": _with_zeros(tally.compared),
+            "rounds_total": sum(tally.rounds_by_bucket),
+            "stage_seconds_total": _with_zeros(done.stages, _STAGES),
+            "last_round_timestamp_seconds": report.last_round_at,
+            "round_running": float(report.work is not None),
+            "round_seconds": work.seconds,
+            "round_files": work.files,
+            "round_files_done": work.files_done,
+            "round_statements": work.statements,
+            "round_statements_done": work.statements_done,
+            "tables": _with_zeros(done.states, _STATES),
+            "tables_waiting": _with_zeros(Counter(table.waits_for for table in done.waiting), _WAITS),
+            "table_halts_total": _with_zeros(tally.halts, _HALTS),
+            "statements_running": len(running),
+            "statement_seconds": max((each.seconds for each in running), default=0.0),
+            "memory_bytes": found.memory,
+            "processes": found.counts,
+            "target_connections": found.connections,
+        }
 
     def metrics(self, request: Request) -> Response:
         """Return all metrics, as OpenMetrics for whoever asks for that, else as Prometheus' text."""

@@ -93,8 +93,8 @@ class Report:
     phase: Phase
     since: float
     """When the phase began."""
-    phase_seconds: float | None = None
-    """For how long the phase had lasted when the report was made; None from an older program."""
+    phase_seconds: float = 0.0
+    """For how long the phase had lasted when the report was made."""
     retry: str = ""
     """What did not answer last, while the phase is `RETRYING`; with `ENDED` the error with which the program ended, or an empty text."""
     work: Work | None = None
@@ -117,13 +117,6 @@ class Report:
     """Reason → rows and objects skipped since the start."""
     waiting: dict[str, str] = field(default_factory=dict)
     """Table → what it waited for at the end of the last round; at most `SHOWN_TABLES`."""
-
-    def lasted(self, now: float, age: float = 0.0) -> float:
-        """Return for how many seconds the phase has lasted now, `age` seconds after the report was stored.
-
-        `now` may be of another clock than the report's times. It is used only for a report of an older program.
-        """
-        return max(0.0, now - self.since) if self.phase_seconds is None else self.phase_seconds + age
 
     def source_lag(self, now: float, age: float = 0.0) -> float | None:
         """Return how old the bucket's checkpoint was when it was read: in a long round nobody reads it, and TiCDC is not behind for that."""

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from storage_consumer.amounts import some_of
+from storage_consumer.amounts import data_size, some_of
 from storage_consumer.clock import span
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.health import (
@@ -149,7 +149,8 @@ def judged(
     `command` returns the command for a verb on a table, `max_lag` is the most seconds that the checkpoint may lie back, and without
     `needs_writer` it is no fault that nobody writes at the moment.
     """
-    different = _different(snapshot)
+    # By folded name what comparisons found of the tables that are not equal to the source.
+    different = {each.table.folded(): each for each in snapshot.verified if each.outcome is Outcome.DIFFERENT}
     tables = tuple(_tables(snapshot, command, different))
     stopped = [each for each in tables if each.state in STOPPED]
     late = _late(snapshot, max_lag)
@@ -195,7 +196,7 @@ def _reasons(
         do = _WRITABLE if snapshot.read_only else "start `storage-consumer run`"
         yield f"nobody writes{last}{how}: {do}{error}"
     if (now := snapshot.reported) is not None and now.phase == Phase.RETRYING:
-        yield f"the writer has been retrying for {span(now.lasted(snapshot.now, snapshot.report_age))}: {now.retry}"
+        yield f"the writer has been retrying for {span(now.phase_seconds + snapshot.report_age)}: {now.retry}"
     if stopped:
         paused = sum(each.state == TableState.PAUSED for each in stopped)
         by_itself, of = len(stopped) - paused, f"of {total:,} tables"
@@ -207,7 +208,12 @@ def _reasons(
         yield f"{_some(rows, 'row')} of {_some(len(unequal), 'table')} in the quarantine: the target is not equal to the source there"
     yield from found
     if snapshot.writer and snapshot.reported is None:
-        yield _silence(snapshot)
+        yield (
+            f"the writer has the lease, but has said nothing of itself for {span(snapshot.report_age)}"
+            if report is not None
+            else f"the writer has the lease, but {snapshot.state_schema} holds no report of it that this program can read: it has just "
+            "started, or is of another version; whether it gets ahead shows only in the checkpoint"
+        )
     stalled = _source_lag(snapshot)
     if stalled is not None and stalled > STALLED and snapshot.writer:
         yield (
@@ -216,11 +222,6 @@ def _reasons(
         )
     if snapshot.writer and not snapshot.checkpoint:
         yield "no round has ended yet"
-
-
-def _different(snapshot: Snapshot) -> dict[TableName, TableResult]:
-    """Return, by folded name, what comparisons found of the tables that are not equal to the source."""
-    return {each.table.folded(): each for each in snapshot.verified if each.outcome is Outcome.DIFFERENT}
 
 
 def _found_by_verify(different: Mapping[TableName, TableResult]) -> str:
@@ -276,16 +277,6 @@ def _skew(snapshot: Snapshot) -> str:
     )
 
 
-def _silence(snapshot: Snapshot) -> str:
-    """Return that what the writer does is not known."""
-    if snapshot.report is not None:
-        return f"the writer has the lease, but has said nothing of itself for {span(snapshot.report_age)}"
-    return (
-        f"the writer has the lease, but {snapshot.state_schema} holds no report of it that this program can read: it has just "
-        "started, or is of another version; whether it gets ahead shows only in the checkpoint"
-    )
-
-
 def _some(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
@@ -301,8 +292,10 @@ def _tables(
     for table in snapshot.tables:
         load = loads.get(table.name.folded())
         result = different.get(table.name.folded())
-        said = filter(None, (table.error or waiting.get(str(table.name), ""), _of_load(load)))
-        reason = "; ".join(said) or _unequal(table, result)
+        said = [table.error or waiting.get(str(table.name), "")]
+        if load is not None and load.is_pending:
+            said += [f"the load from {load.source}: {load_progress(load)}", load.error]
+        reason = "; ".join(filter(None, said)) or _unequal(table, result)
         state = snapshot.shown(table)
         is_open = bool(table.decision) and (not table.obeyed or bool(table.refusal))
         # A view that is left out runs, for it has no rows that could be behind.
@@ -311,6 +304,7 @@ def _tables(
         if state not in _BEHIND and not is_odd:
             continue
         checkpoint = snapshot.checkpoint_running if table.follows and state not in STOPPED else table.checkpoint
+        outcome = f"refused: {table.refusal}" if table.refusal else "no consumer has seen it yet"
         found.append(
             TableStatus(
                 name=table.name,
@@ -318,7 +312,9 @@ def _tables(
                 checkpoint=checkpoint,
                 lag=lag_of(checkpoint, snapshot.now),
                 reason=reason,
-                decision=_decision(table) if is_open else "",
+                decision=f"{table.decision} by {table.decided_by} at {table.decided_at} UTC; {outcome}"
+                if is_open
+                else "",
                 next_steps=(*_next_steps(table, state, reason, command), *_healing(result, state)),
             )
         )
@@ -345,17 +341,18 @@ def _next_steps(
     return named if named and (again in named or _AGAIN not in reason) else (again, *named)
 
 
-def _of_load(load: Load | None) -> str:
-    """Return what is to be said of a table's load; empty for nothing."""
-    if load is None or not load.is_pending:
-        return ""
+def load_progress(load: Load) -> str:
+    """Return how far a load is."""
     if load.phase == LoadPhase.LOADING:
-        return f"{load.parts_done:,} of {load.parts:,} files of {load.source} are written"
-    if load.phase == LoadPhase.JOINING:
-        return f"its copy as of {load.low} is written, and it catches up with the other tables"
-    waits = f" waits: {load.error}" if load.error else " waits for a consumer"
-    why = f" was refused: {load.error}" if load.phase == LoadPhase.REFUSED else waits
-    return f"the load from {load.source}{why}"
+        return f"{load.parts_done:,} of {load.parts:,} files ({data_size(load.size)})"
+    words = {
+        LoadPhase.REQUESTED: "the copy does not answer" if load.error else "no consumer has looked at the copy yet",
+        LoadPhase.JOINING: "the copy is written; the changes since then are being applied",
+        LoadPhase.DONE: "it has caught up with the other tables",
+        LoadPhase.REFUSED: "nothing was written",
+        LoadPhase.CANCELLED: "an operator decided otherwise",
+    }
+    return words[load.phase]
 
 
 def _unequal(table: Table, result: TableResult | None) -> str:
@@ -378,8 +375,3 @@ def _healing(result: TableResult | None, state: TableState) -> tuple[str, ...]:
     if result is None or (state in STOPPED and not result.checkpoint):
         return ()
     return tuple(line for line in result.heal.split("\n") if line and not line.startswith("#"))
-
-
-def _decision(table: Table) -> str:
-    outcome = f"refused: {table.refusal}" if table.refusal else "no consumer has seen it yet"
-    return f"{table.decision} by {table.decided_by} at {table.decided_at} UTC; {outcome}"

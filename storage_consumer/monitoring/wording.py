@@ -49,7 +49,7 @@ def doing(status: Status) -> str:
     if not status.is_reported:
         ended = "ended" if report.phase == Phase.ENDED else f"last heard of while {report.phase}"
         return f"{ended} {span(snapshot.report_age)} ago"
-    words = f"{report.phase} for {span(report.lasted(snapshot.now, snapshot.report_age))}"
+    words = f"{report.phase} for {span(report.phase_seconds + snapshot.report_age)}"
     # A statement that waits is in each round anew; how long it has been running is said beside it.
     runs = sum(each.seconds is not None for each in status.statements)
     if (work := report.work) is not None and (work.files or work.statements_done or work.statements > runs):
@@ -93,20 +93,6 @@ def verified(results: Sequence[TableResult]) -> str:
         f"{count:,} {outcome}{named if outcome == Outcome.DIFFERENT else ''}" for outcome, count in counts.items()
     )
     return f"{words}; the oldest as of {moment(oldest, None)}"
-
-
-def load_progress(load: Load) -> str:
-    """Return how far a load is."""
-    if load.phase == LoadPhase.LOADING:
-        return f"{load.parts_done:,} of {load.parts:,} files ({data_size(load.size)})"
-    words = {
-        LoadPhase.REQUESTED: "the copy does not answer" if load.error else "no consumer has looked at the copy yet",
-        LoadPhase.JOINING: "the copy is written; the changes since then are being applied",
-        LoadPhase.DONE: "it has caught up with the other tables",
-        LoadPhase.REFUSED: "nothing was written",
-        LoadPhase.CANCELLED: "an operator decided otherwise",
-    }
-    return words[load.phase]
 
 
 def loading(loads: Sequence[Load]) -> str:

@@ -9,8 +9,8 @@ from storage_consumer.downstream.reading import Reading
 from storage_consumer.errors import SnapshotLost
 from storage_consumer.model import TableName
 from storage_consumer.sql.tokens import qualified
-from storage_consumer.verifying.cut import TableLook
-from storage_consumer.verifying.side import TableShape
+from storage_consumer.verifying.layout import TableShape
+from storage_consumer.verifying.result import TableLook
 
 
 class NotComparable(Exception):

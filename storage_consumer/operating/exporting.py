@@ -33,7 +33,7 @@ from storage_consumer.sql.tokens import qualified, tokens
 from storage_consumer.storage.base import Folder
 from storage_consumer.storage.open import open_folder
 from storage_consumer.telemetry import Log
-from storage_consumer.verifying.side import KeyRange
+from storage_consumer.verifying.layout import KeyRange
 
 _log = Log("export")
 _KEYLESS = (

@@ -10,7 +10,7 @@ from storage_consumer.config.commands import command
 from storage_consumer.driver.lease_holder import user
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
-from storage_consumer.monitoring.wording import load_progress
+from storage_consumer.monitoring.status import load_progress
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_words import meant, parsed, table_flag

@@ -29,10 +29,18 @@ from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, folded_name, p
 from storage_consumer.operating.compared_source import ComparedSource, NotComparable
 from storage_consumer.plan.steps import key_of
 from storage_consumer.verifying.comparing import Comparison, Found
-from storage_consumer.verifying.cut import TableLook, is_compared, moves_on, obstacle
-from storage_consumer.verifying.layout import TableLayout, layout_of, without
-from storage_consumer.verifying.result import NOT_AT_SOURCE, Outcome, Span, TableResult, heal_command
-from storage_consumer.verifying.side import Key, TableShape
+from storage_consumer.verifying.layout import Key, TableLayout, TableShape, layout_of, without
+from storage_consumer.verifying.result import (
+    NOT_AT_SOURCE,
+    Outcome,
+    Span,
+    TableLook,
+    TableResult,
+    heal_command,
+    is_compared,
+    moves_on,
+    obstacle,
+)
 from storage_consumer.verifying.structure import StructureFound, compared
 
 _PAUSE = 0.03

@@ -259,7 +259,7 @@ class Site:
             retry = f": {process.retry}" if process.phase == Phase.RETRYING else ""
             rounds = process.totals.rounds
             own = {
-                "this process": f"{process.phase} for {span(process.lasted(now))}{retry}",
+                "this process": f"{process.phase} for {span(process.phase_seconds)}{retry}",
                 "its rounds": f"{rounds:,}, with {process.totals.rows:,} row changes" if rounds else "",
                 "pending": pending(process),
                 "skipped": skipped(process),

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal, TypeVar
 
-from storage_consumer.verifying.layout import TableLayout
+from storage_consumer.verifying.layout import Key, KeyRange, Row, Side, TableLayout
 from storage_consumer.verifying.result import KEPT_ROWS, RowDifference
-from storage_consumer.verifying.side import Key, KeyRange, Row, Side
 
 FEW_ROWS = 1_000
 """Rows that are compared one by one where their checksums differ."""

@@ -1,4 +1,4 @@
-"""The structures of both sides: what differs, and what is the same under a named equivalence.
+"""The structures of both sides: what differs, and what is the same under a named equivalence (``docs/operations/verify.md`` has them).
 
 What a statement of TiDB loses on its way to MySQL or MariaDB on purpose (`ddl.rules.catalogue`), and what servers only show differently,
 is no difference.
@@ -11,32 +11,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 
 from storage_consumer.model import folded_name
-from storage_consumer.verifying.layout import shown_value
-from storage_consumer.verifying.side import ColumnShape, IndexShape, TableShape
-
-EQUIVALENCES = {
-    "display width": "Some servers show no width of integers and years, and TiDB shows no ZEROFILL; neither means anything for values.",
-    "json": "MariaDB's JSON is a LONGTEXT.",
-    "vector type": "TiDB's VECTOR goes to a LONGTEXT column.",
-    "generated NOT NULL": "MariaDB takes no NOT NULL on a generated column.",
-    "generated primary key": "MariaDB takes no primary key on a generated column; a unique one stands in.",
-    "default expression": (
-        "Servers write expressions in defaults, and dates and numbers, each in its own way, and TiDB a byte that is no text as U+FFFD."
-    ),
-    "member characters": "MySQL and MariaDB show '?' for a character beyond U+FFFF in a member of an ENUM or SET.",
-    "timestamp default": "A TIMESTAMP default is one moment, shown in the time zone of the session that made it, or that looks.",
-    "text default": "MySQL forgets an empty default of a TEXT, BLOB or JSON.",
-    "sequence default": "Sequences are not replicated.",
-    "newer collation": "MariaDB has no utf8mb4_0900_ai_ci and utf8mb4_0900_bin; its own collations replace them.",
-    "search index": "FULLTEXT, VECTOR, HYBRID and COLUMNAR indexes of TiDB mean nothing for rows.",
-    "expression index": "MariaDB has no indexes over expressions.",
-    "global index": "Only TiDB has unique indexes over all partitions of a table.",
-    "partial index": "MySQL and MariaDB have no WHERE for indexes; a unique one becomes one that is not unique.",
-    "counter without index": "MySQL and MariaDB require an index that begins with an AUTO_INCREMENT column, TiDB does not.",
-    "foreign key index": "A server makes the index that a foreign key needs by itself, if it keeps the key at all.",
-    "name of the character set": "utf8 and utf8mb3 are one character set.",
-}
-"""Name → what may differ, and why."""
+from storage_consumer.verifying.layout import ColumnShape, IndexShape, TableShape, shown_value
 
 _WIDTH = re.compile(r"^((?:tiny|small|medium|big)?int|year)\(\d+\)")
 _NUMERIC = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "year"))

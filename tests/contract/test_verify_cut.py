@@ -20,8 +20,8 @@ from storage_consumer.model import TableName
 from storage_consumer.operating.verification import TableVerification, Wishes, live, verified
 from storage_consumer.plan.journal import DONE, STARTED, Sent
 from storage_consumer.plan.loads import Load, LoadPhase
+from storage_consumer.verifying.layout import KeyRange
 from storage_consumer.verifying.result import Outcome
-from storage_consumer.verifying.side import KeyRange
 from tests.contract.state_rigs import statement
 from tests.contract.verify_rigs import SOURCE, Running, VerifyRig
 from tests.harness.servers import KINDS, DatabaseServer

@@ -17,8 +17,7 @@ from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream.compared_table import ComparedTable
 from storage_consumer.downstream.reading import Reading
 from storage_consumer.model import TableName
-from storage_consumer.verifying.layout import TableLayout, layout_of
-from storage_consumer.verifying.side import Digest, KeyRange, Row
+from storage_consumer.verifying.layout import Digest, KeyRange, Row, TableLayout, layout_of
 from tests.harness.servers import KINDS, DatabaseServer
 
 pytestmark = pytest.mark.server

@@ -16,8 +16,7 @@ from storage_consumer.errors import Abandoned, ConfigError
 from storage_consumer.model import TSO_PHYSICAL_SHIFT
 from storage_consumer.operating.verification import TableVerification
 from storage_consumer.plan.journal import DONE, STARTED, Sent
-from storage_consumer.verifying.cut import TableLook
-from storage_consumer.verifying.result import Outcome, TableResult
+from storage_consumer.verifying.result import Outcome, TableLook, TableResult
 from tests.contract.state_rigs import statement
 from tests.contract.verify_rigs import SOURCE, Running, VerifyRig
 from tests.harness.servers import KINDS

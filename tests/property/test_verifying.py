@@ -13,8 +13,18 @@ from hypothesis import strategies as st
 
 from storage_consumer.verifying import comparing
 from storage_consumer.verifying.comparing import Comparison, Found
-from storage_consumer.verifying.layout import TableLayout, layout_of
-from storage_consumer.verifying.side import ColumnShape, Digest, IndexShape, Key, KeyRange, Row, Side, TableShape
+from storage_consumer.verifying.layout import (
+    ColumnShape,
+    Digest,
+    IndexShape,
+    Key,
+    KeyRange,
+    Row,
+    Side,
+    TableLayout,
+    TableShape,
+    layout_of,
+)
 
 Order = Callable[[bytes], bytes]
 ORDERS: tuple[Order, ...] = (

@@ -204,7 +204,7 @@ def test_a_traceback_is_a_field(stderr: Written) -> None:
 def test_a_line_of_json_has_the_same(stderr: Written) -> None:
     """JSON keeps numbers as numbers and gives a TSO's time a field of its own."""
     telemetry.configure(style="json")
-    Log("test").bind(table="a.b").warning("table_halted", checkpoint=TSO, error="x\ny", skipped={"late": 2}, empty=[])
+    Log("test").warning("table_halted", table="a.b", checkpoint=TSO, error="x\ny", skipped={"late": 2}, empty=[])
     line = json.loads(stderr.getvalue())
     assert line.pop("time").endswith("Z")
     assert line == {

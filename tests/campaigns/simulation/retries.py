@@ -44,6 +44,6 @@ class Retries(Silent):
             return
         facts, failing = self.recorder.facts(), self._clock.monotonic() - self._since
         health = facts.health(is_writer=True, max_lag=None)
-        lasted = facts.report.lasted(facts.now)
+        lasted = facts.report.phase_seconds
         if health is not Health.RETRYING or lasted < failing - 0.001:
             raise Differs(f"rounds have been failing for {failing} s, but it is {health} for {lasted} s")

@@ -121,7 +121,7 @@ def test_a_retry_lasts_until_work_succeeds(recorder: Recorder, clock: FakeClock)
         report = recorder.report()
         if fails:
             recorder.heard("retry", {"what": "round", "error": "the disk is full"})
-        return report.phase, report.lasted(clock.now()), report.retry
+        return report.phase, report.phase_seconds, report.retry
 
     assert attempt(2)[0] == Phase.APPLYING
     assert [attempt(2), attempt(1)] == [

@@ -41,7 +41,13 @@ def table(name: str, state: str = "running", **more: object) -> Table:
 
 def report(phase: Phase = Phase.IDLE, **more: object) -> Report:
     """A report of a writer."""
-    values: dict[str, object] = {"version": "1", "started_at": NOW - 100, "since": NOW - 12, **more}
+    values: dict[str, object] = {
+        "version": "1",
+        "started_at": NOW - 100,
+        "since": NOW - 12,
+        "phase_seconds": 12.0,
+        **more,
+    }
     return Report(phase=phase, **values)  # type: ignore[arg-type] # as given
 
 
@@ -59,7 +65,7 @@ def snapshot(*tables: Table, **more: object) -> Snapshot:
         "writer": "host h, pid 1",
         "last_writer": "host h, pid 1",
         "report": report(),
-        "report_age": 1.0,
+        "report_age": 0.0,
         **more,
     }
     return Snapshot(tables=tables, **values)  # type: ignore[arg-type] # as given
@@ -459,9 +465,9 @@ def test_loads() -> None:
     found = status(snapshot(*tables, loads=loads))
     reasons = {str(each.name): each.reason for each in found.tables}
     assert reasons == {
-        "d.a": "1 of 4 files of file:///e are written",
-        "d.b": "the load from file:///e was refused: too old",
-        "d.c": "the load from file:///e waits for a consumer",
+        "d.a": "the load from file:///e: 1 of 4 files (0 B)",
+        "d.b": "the load from file:///e: nothing was written; too old",
+        "d.c": "the load from file:///e: no consumer has looked at the copy yet",
     }
     assert (found.health, found.counts) == (Health.HEALTHY, {"loading": 1, "running": 4})
 
@@ -472,8 +478,8 @@ def test_loads_of_tables_that_stand_still() -> None:
     loads = (load_of("a", LoadPhase.REFUSED, error="too old"), load_of("b", LoadPhase.REQUESTED, error="no route"))
     reasons = {str(each.name): each.reason for each in status(snapshot(*tables, loads=loads)).tables}
     assert reasons == {
-        "d.a": "paused by me; the load from file:///e was refused: too old",
-        "d.b": "no such column; the load from file:///e waits: no route",
+        "d.a": "paused by me; the load from file:///e: nothing was written; too old",
+        "d.b": "no such column; the load from file:///e: the copy does not answer; no route",
     }
 
 
