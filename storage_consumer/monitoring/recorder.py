@@ -105,7 +105,7 @@ class Facts:
 KEPT = 60
 """Minutes that are kept of a table."""
 MOST_TABLES = 500
-"""Tables of which minutes are kept. A further one gets a place once another has had nothing to do for `KEPT` minutes."""
+"""Tables that are kept of a minute."""
 RATED = 5
 """Minutes over which the rate of a table is taken, the running one included."""
 
@@ -148,9 +148,8 @@ class Recorder:
         self._done = RoundSummary()
         """All rounds together, and where the last one ended."""
         self._last_round_at = 0.0
-        self._table_minutes: dict[str, dict[int, int]] = {}
-        """Table → minute since 1970 → row changes that were read, of up to `MOST_TABLES` tables in the last hour."""
-        self._cleared = 0
+        self._table_minutes: deque[tuple[int, Counter[str]]] = deque(maxlen=KEPT)
+        """Minutes since 1970, each with the row changes that were read in it, by table."""
         self._tally = Tally()
         self._source = (0, 0.0)
         """The bucket's checkpoint-ts, and when it was read."""
@@ -200,7 +199,15 @@ class Recorder:
         with self._lock:
             self._done, self._last_round_at = summary.following(self._done), self._clock.now()
             self._tally.rounds_by_bucket[bisect_left(ROUND_BUCKETS, summary.seconds)] += 1
-            self._count_minute(summary)
+            minute = int(self._last_round_at) // _MINUTE
+            if not self._table_minutes or self._table_minutes[-1][0] != minute:
+                self._table_minutes.append((minute, Counter()))
+            kept = self._table_minutes[-1][1]
+            for table in summary.tables:
+                if table.rows:
+                    self._tally.table_rows[table.table] += table.rows
+                    if table.table in kept or len(kept) < MOST_TABLES:
+                        kept[table.table] += table.rows
             self._work = self._polled_at = None
             self._enter(Phase.IDLE)
         for observe in (*self.observers, self._inner.round_finished):
@@ -315,7 +322,7 @@ class Recorder:
         """Return minute → row changes of a table in the last hour; of minutes without any, and of tables beyond `MOST_TABLES`, nothing."""
         with self._lock:
             first = int(self._clock.now()) // _MINUTE - KEPT
-            return {at: rows for at, rows in self._table_minutes.get(table, {}).items() if at > first}
+            return {at: rows[table] for at, rows in self._table_minutes if at > first and table in rows}
 
     def table_rows(self) -> dict[str, TableRows]:
         """Return the row changes of all tables that had any, by name."""
@@ -323,27 +330,14 @@ class Recorder:
             now = self._clock.now()
             first = int(now) // _MINUTE - RATED + 1
             seconds = max(1.0, now - max(self._started_at, first * _MINUTE))
-            rates = {
-                name: sum(rows for at, rows in minutes.items() if at >= first) / seconds
-                for name, minutes in self._table_minutes.items()
+            recent, known = Counter[str](), set[str]()
+            for at, rows in self._table_minutes:
+                known |= rows.keys()
+                recent.update(rows if at >= first else {})
+            return {
+                name: TableRows(rows=count, per_second=recent[name] / seconds if name in known else None)
+                for name, count in self._tally.table_rows.items()
             }
-            rows = self._tally.table_rows
-            return {name: TableRows(rows=count, per_second=rates.get(name)) for name, count in rows.items()}
-
-    def _count_minute(self, summary: RoundSummary) -> None:
-        minute, kept = int(self._last_round_at) // _MINUTE, self._table_minutes
-        if minute != self._cleared:
-            self._cleared = minute
-            for name in list(kept):
-                kept[name] = {at: rows for at, rows in kept[name].items() if at > minute - KEPT}
-                if not kept[name]:
-                    del kept[name]
-        for table in summary.tables:
-            if table.rows:
-                self._tally.table_rows[table.table] += table.rows
-                if table.table in kept or len(kept) < MOST_TABLES:
-                    minutes = kept.setdefault(table.table, {})
-                    minutes[minute] = minutes.get(minute, 0) + table.rows
 
     def minute(self) -> Minute:
         """Return what was done in the current minute. Only one thread may ask: it is who tells one minute from the next."""

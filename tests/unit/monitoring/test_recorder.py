@@ -299,10 +299,11 @@ def test_minutes_of_a_table(recorder: Recorder, clock: FakeClock) -> None:
 
 
 def test_bounded_number_of_tables(recorder: Recorder, clock: FakeClock) -> None:
-    """Tables beyond the bound have no minutes, until others have had nothing to do for an hour."""
+    """A minute has no more tables than the bound, whatever comes in it; each minute begins anew."""
     begin = clock.now() // 60 * 60 + 60
     _ends(recorder, clock, begin, *(f"d.t{n}" for n in range(MOST_TABLES)))
-    _ends(recorder, clock, begin + 60, "d.new", "d.t1")
-    assert (recorder.table_minutes("d.new"), len(recorder.table_minutes("d.t1"))) == ({}, 2)
-    _ends(recorder, clock, begin + 60 * KEPT, "d.new")
-    assert [len(recorder.table_minutes(name)) for name in ("d.new", "d.t0", "d.t1")] == [1, 0, 1]
+    _ends(recorder, clock, begin + 30, "d.new", "d.t1")
+    assert (recorder.table_minutes("d.new"), [*recorder.table_minutes("d.t1").values()]) == ({}, [2])
+    assert (recorder.table_rows()["d.new"].rows, recorder.table_rows()["d.new"].per_second) == (1, None)
+    _ends(recorder, clock, begin + 60, "d.new")
+    assert [len(recorder.table_minutes(name)) for name in ("d.new", "d.t0", "d.t1")] == [1, 1, 1]
