@@ -204,15 +204,15 @@ def test_clocks_that_differ(ahead: float) -> None:
 @pytest.mark.parametrize(
     ("work", "words"),
     [
-        (Work(seconds=0.1, files=0, bytes=0, statements=1), "applying for 13s"),
+        (Work(seconds=0.1, files=0, bytes=0, statements=1), "applying for 12s"),
         (
             Work(seconds=9.0, files=0, bytes=0, statements=3, statements_done=1),
-            "applying for 13s: 1 of 3 statements, 18s left",
+            "applying for 12s: 1 of 3 statements, 18s left",
         ),
-        (Work(seconds=0.1, files=0, bytes=0, statements=2), "applying for 13s: 0 of 2 statements"),
+        (Work(seconds=0.1, files=0, bytes=0, statements=2), "applying for 12s: 0 of 2 statements"),
         (
             Work(seconds=4.0, files=4, bytes=1024, files_done=1, rows=8, statements=1),
-            "applying for 13s: 0 of 1 statements, 1 of 4 files (1.0 KiB), 8 rows, 2 rows/s, 12s left",
+            "applying for 12s: 0 of 1 statements, 1 of 4 files (1.0 KiB), 8 rows, 2 rows/s, 12s left",
         ),
     ],
 )
