@@ -25,10 +25,9 @@ from storage_consumer.decode import decoder_for
 from storage_consumer.decode.csv_dialect import caveat
 from storage_consumer.decode.time_zone import zone_caveat
 from storage_consumer.doctor.examination import warn_at_start
+from storage_consumer.downstream.connection import unverified
 from storage_consumer.downstream.database import TargetDatabase
-from storage_consumer.downstream.key_drift import KeyDriftGuard
 from storage_consumer.downstream.opening import hurry, no_hurry
-from storage_consumer.downstream.tls import unverified
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.copies import Loading, OpenCopy
 from storage_consumer.driver.ddl_workers import WORKERS, DdlWorkers
@@ -99,7 +98,7 @@ class Consumer:
         self._pipeline: SparkPipeline | None = None
         self._service: ConsumerService | None = None
         self._ddl_workers: DdlWorkers | None = None
-        self._copy_ddl: KeyDriftGuard | None = None
+        self._copy_ddl: DdlRunner | None = None
         sources = MetricSources(
             facts=self._recorder.facts,
             is_writer=lambda: self.is_writer,
@@ -315,7 +314,7 @@ class Consumer:
             config, secrets = self._loaded.config, self._loaded.secrets
             for check in (
                 open_storage(config.upstream, secrets).check,
-                TargetDatabase(config.downstream, secrets.password).session.check,
+                TargetDatabase(config.downstream, secrets.password).check,
             ):
                 with suppress(TransientError):  # no answer yet: the first round tries again, up to the retry limit
                     check()
@@ -349,10 +348,10 @@ class Consumer:
         """Return what rounds work with; the Spark pipeline and the DDL workers are kept while they are usable."""
         config, secrets = self._loaded.config, self._loaded.secrets
         database = TargetDatabase(config.downstream, secrets.password)
-        server_info = database.session.server_info()
+        server_info = database.server_info()
         if not self._has_warned:
             self._has_warned = True
-            warn_at_start(database.session.rows, wants_local_infile=config.tuning.local_infile)
+            warn_at_start(database.rows, wants_local_infile=config.tuning.local_infile)
         # A Spark context that died cannot be revived; a new one is opened below.
         if self._pipeline is not None and self._pipeline.lost:
             self._pipeline.close()
@@ -376,7 +375,7 @@ class Consumer:
             ),
             manager=manager,
             state=state,
-            target=database.structure,
+            target=database,
             ddl_workers=self._ddl_workers,
             pipeline=self._pipeline,
             server_info=server_info,
@@ -401,21 +400,18 @@ def _looked_at(loaded: Loaded, clock: Clock, stop: StopSignal) -> Bucket:
                 raise
 
 
-def _ddl_runner(loaded: Loaded, worker: int, journal: Journal, server_type: str, clock: Clock) -> KeyDriftGuard:
+def _ddl_runner(loaded: Loaded, worker: int, journal: Journal, server_type: str, clock: Clock) -> DdlRunner:
     """Return what runs the statements of one worker, on a connection of its own."""
     config = loaded.config
     database = TargetDatabase(config.downstream, loaded.secrets.password, worker)
-    runner = DdlRunner(
-        database.structure, database.ddl, journal, server_type, clock=clock, patience=config.tuning.ddl_patience
-    )
-    return KeyDriftGuard(runner, database.structure, database.key_notes)
+    return DdlRunner(database, journal, server_type, clock=clock, patience=config.tuning.ddl_patience)
 
 
 def _loading(loaded: Loaded, database: TargetDatabase, ddl: Ddl, ended: Callable[[], bool]) -> Loading:
     """Return what loads tables from copies. `ddl` runs the statements of copies; `ended`: whether the run has been asked to end."""
 
     def is_ours(name: TableName) -> bool:
-        return bool(database.key_notes.noted([name]))
+        return bool(database.noted([name]))
 
     def is_taken(name: TableName) -> bool:
         return not selection.filter.leaves_out(name)
@@ -428,7 +424,7 @@ def _loading(loaded: Loaded, database: TargetDatabase, ddl: Ddl, ended: Callable
     return Loading(
         open_copy=opened_copy,
         ddl=ddl,
-        has_rows=database.structure.has_rows,
+        has_rows=database.has_rows,
         is_ours=is_ours,
         make_copy=(lambda judge: export_of_feed(loaded, is_taken, ended, judge)) if loaded.source is not None else None,
     )

@@ -63,7 +63,7 @@ class ServerInfo:
 
 
 class Lease(Protocol):
-    """The right to write: one owner at a time, and within its time one window after the other; see `checkpoint.lease`."""
+    """The right to write: one owner at a time, and within its time one window after the other; see `checkpoint.transactions`."""
 
     task_statements: TaskStatements
     """What the tasks of a window run on the state tables."""
@@ -144,7 +144,7 @@ class Journal(Protocol):
 
 
 class SchemaHistory(Protocol):
-    """The content of every schema file that was ever read; see `checkpoint.schema_history`."""
+    """The content of every schema file that was ever read; see `checkpoint.journal`."""
 
     def keep(self, read: Iterable[tuple[str, TableDefinition]]) -> None:
         """Store the content of schema files, with the table directory of each; what is stored already costs nothing."""
@@ -163,7 +163,7 @@ class SchemaHistory(Protocol):
 
 
 class Decisions(Protocol):
-    """What operators decide; see `checkpoint.decisions`."""
+    """What operators decide; see `checkpoint.tables`."""
 
     def on_statements(self) -> Mapping[DdlId, Decision]:
         """Return decisions on statements that are neither done nor skipped, by `DdlStep.identity`."""
@@ -182,7 +182,7 @@ class Decisions(Protocol):
 
 
 class Loads(Protocol):
-    """Which tables are loaded from a copy; see `checkpoint.loads`. `ProgressStore.load` returns those that are not ended."""
+    """Which tables are loaded from a copy; see `checkpoint.tables`. `ProgressStore.load` returns those that are not ended."""
 
     def requested(self) -> list[Load]:
         """Return the loads that no consumer has looked at, by table."""
@@ -228,7 +228,7 @@ class Loads(Protocol):
 
 
 class QuarantineStore(Protocol):
-    """Rows that the target refused; see `checkpoint.quarantine`."""
+    """Rows that the target refused; see `checkpoint.findings`."""
 
     def entries(self) -> Mapping[str, TableEntries]:
         """Return what the quarantine holds, by table key."""
@@ -236,7 +236,7 @@ class QuarantineStore(Protocol):
 
 
 class VerifiedStore(Protocol):
-    """What is known of tables that may not be equal to the source; see `checkpoint.verified`."""
+    """What is known of tables that may not be equal to the source; see `checkpoint.findings`."""
 
     def doubt(self, table_key: str, document: Mapping[str, object]) -> None:
         """Store that a table may not be equal to the source, which holds until it is compared or has a copy.

@@ -1,4 +1,4 @@
-"""StoredProgress: how far tables and files are. It never runs ahead of rows.
+"""How far tables and files are, which never runs ahead of rows; the bucket that a state belongs to, and what is known of its files.
 
 Files: how far each sequence is finished, and digests of finished files, many to a row. Tables: how far each is and, of a routed one,
 where its rows are (the state table ``table_targets``), which keeps a changed route from passing for another table.
@@ -7,43 +7,51 @@ where its rows are (the state table ``table_targets``), which keeps a changed ro
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, false, func, literal_column, select, true, update
+from sqlalchemy import Executable, delete, false, func, insert, literal_column, select, true, update
 from sqlalchemy.engine import Connection, Row
 from sqlalchemy.sql.elements import ColumnElement
 
-from storage_consumer.checkpoint.copies import copies_of, put_copies
-from storage_consumer.checkpoint.decisions import held_tables, paused_tables
-from storage_consumer.checkpoint.loads import loads_in, put_joined
-from storage_consumer.checkpoint.transactions import CHUNK, StateTransactions, exists, larger, name_in, put_all
+from storage_consumer.checkpoint.tables import copies_of, held_tables, loads_in, paused_tables, put_copies, put_joined
+from storage_consumer.checkpoint.transactions import (
+    CHUNK,
+    StateTransactions,
+    Stored,
+    exists,
+    larger,
+    name_in,
+    put_all,
+)
 from storage_consumer.downstream.batches import batched
 from storage_consumer.downstream.state_tables import StateTables
+from storage_consumer.driver.lease_holder import readable
+from storage_consumer.errors import ConfigError, LeaseHeld
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.directories import Restart
-from storage_consumer.plan.finished_files import Finished
+from storage_consumer.plan.finished_files import Digests, Finished
 from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED
 from storage_consumer.plan.table_decisions import is_skipped
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import TableProgress
 
 
-class StoredProgress:
+class StoredProgress(Stored):
     """The progress of one feed."""
 
     def __init__(self, transactions: StateTransactions) -> None:
         """Read and store it in `transactions`."""
-        self._transactions = transactions
-        self._tables = transactions.tables
+        super().__init__(transactions)
         self._copies: dict[str, Copies] = {}
         """Table key → what the state has of its copies: most rounds change nothing of it."""
 
     def load(self) -> tuple[Restart, int]:
         """Return what an earlier run left, and the highest storage checkpoint that it saw."""
         tables = self._tables
-        with self._transactions.owned("reading the state") as connection:
+        with self._owned("reading the state") as connection:
             # Several reads see one state: only the owner writes it, and the window that was opened before keeps out late tasks,
             # which move the checkpoints of keyless tables.
             feed = connection.execute(select(tables.feed)).one()
@@ -88,7 +96,7 @@ class StoredProgress:
 
     def sequences(self) -> Mapping[str, Finished]:
         """Return file sequence (see `DataFile.sequence`) → how far it is finished."""
-        with self._transactions.shared("reading the state") as connection:
+        with self._shared("reading the state") as connection:
             return _known_files(connection, self._tables)
 
     def save(
@@ -113,10 +121,22 @@ class StoredProgress:
             for table in tables
             if table.copies is not None and table.copies != self._copies.get(table.table_key)
         }
-        with self._transactions.owned("storing the progress") as connection:
+        with self._owned("storing the progress") as connection:
             put_tables(connection, self._tables, tables)
             put_copies(connection, self._tables, copies)
-            _put_known_files(connection, self._tables, sequences)
+            known = self._tables
+            rows = ({"stream": key, "done_upto": it.upto, "left_out": it.left_out} for key, it in sequences.items())
+            put_all(connection, known.files, rows)
+            # Where the chunks to store are all that there is, the stored ones go first.
+            for names in batched((name for name, done in sequences.items() if done.replaces), CHUNK):
+                connection.execute(delete(known.digests).where(known.digests.c.stream.in_(names)))
+            # Only those that changed.
+            chunks = (
+                {"stream": name, "chunk": chunk, "digests": digests}
+                for name, done in sequences.items()
+                for chunk, digests in done.digests.items()
+            )
+            put_all(connection, known.digests, chunks)
             if joined:
                 put_joined(connection, self._tables, joined)
             if checkpoint or storage_checkpoint or lowest is not None:
@@ -196,21 +216,6 @@ def _known_files(connection: Connection, tables: StateTables) -> Mapping[str, Fi
     }
 
 
-def _put_known_files(connection: Connection, tables: StateTables, sequences: Mapping[str, Finished]) -> None:
-    """Store the sequences that moved, and those chunks of their digests that changed."""
-    rows = ({"stream": name, "done_upto": done.upto, "left_out": done.left_out} for name, done in sequences.items())
-    put_all(connection, tables.files, rows)
-    # Where the chunks to store are all that there is, the stored ones go first.
-    for names in batched((name for name, done in sequences.items() if done.replaces), CHUNK):
-        connection.execute(delete(tables.digests).where(tables.digests.c.stream.in_(names)))
-    chunks = (
-        {"stream": name, "chunk": chunk, "digests": digests}
-        for name, done in sequences.items()
-        for chunk, digests in done.digests.items()
-    )
-    put_all(connection, tables.digests, chunks)
-
-
 def _places(
     connection: Connection, tables: StateTables, progress: Sequence[Row[Any]]
 ) -> Mapping[str, tuple[TableName, TableName]]:
@@ -238,9 +243,115 @@ def _put_places(connection: Connection, tables: StateTables, progress: Sequence[
         for table in progress
         if table.target is not None
     )
-    kept = dict.fromkeys(("target_schema", "target_table"), _old) if stays else {}
+    kept = dict.fromkeys(("target_schema", "target_table"), lambda old, _: old) if stays else {}
     put_all(connection, tables.targets, placed, **kept)
 
 
-def _old(old: ColumnElement[Any], _: ColumnElement[Any]) -> ColumnElement[Any]:
-    return old
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedRow:
+    """What is stored of the feed, and who writes."""
+
+    upstream: str
+    """The bucket; see `Upstream.identity`."""
+    checkpoint: int
+    storage_checkpoint: int
+    """Highest checkpoint-ts of ``metadata`` that was read."""
+    holder: str
+    """The lease's holder, whether or not the lease has run out; empty for nobody."""
+    is_held: bool
+    """Whether the lease has not run out."""
+    epoch: int
+    """The lease's epoch: another value shows that a writer has begun since."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptFile:
+    """A schema file that was read."""
+
+    table_dir: str
+    version: int
+    path: str
+    digest: str
+
+
+class StoredFeed(Stored):
+    """Reads what is known of the bucket, and binds the state to another place of the same files.
+
+    It also reads a state of an older version. `run` would migrate that, but only once it is bound.
+    """
+
+    def __init__(self, transactions: StateTransactions) -> None:
+        """Work in `transactions`."""
+        super().__init__(transactions)
+        lease = self._tables.lease.c
+        is_held = (lease.holder != "") & (lease.expires_at >= func.utc_timestamp(6))
+        self._holder = (lease.holder, is_held.label("is_held"), lease.epoch)
+
+    def one(self, query: Executable) -> Any:
+        """Return the row of a query of the feed; raise `ConfigError` if the state is bound to no bucket yet."""
+        for row in self._read(query):
+            return row
+        raise ConfigError(
+            f"the state schema {self._transactions.schema} is not bound to a bucket yet: `storage-consumer run` binds it"
+        )
+
+    def row(self) -> FeedRow:
+        """Return the feed's row; raise `ConfigError` if the state is bound to no bucket yet."""
+        feed, lease = self._tables.feed, self._tables.lease
+        query = select(feed.c.upstream, feed.c.checkpoint, feed.c.storage_checkpoint, *self._holder)
+        row = self.one(query.join_from(feed, lease, true()))
+        return FeedRow(**row._asdict() | {"is_held": bool(row.is_held)})
+
+    def schema_files(self) -> list[KeptFile]:
+        """Return all schema files that were read, the newest first."""
+        kept = self._tables.structures.c
+        if not self._transactions.has(self._tables.structures):
+            return []
+        query = select(kept.table_dir, kept.version, kept.path, kept.digest).order_by(kept.version.desc())
+        return [KeptFile(**row._asdict()) for row in self._read(query)]
+
+    def rebind(
+        self, feed: FeedRow, new: str, other: Mapping[str, Collection[int]], is_gone: Callable[[str], bool]
+    ) -> None:
+        """Bind the state to another place, or again to its own, unless a writer holds the lease.
+
+        `feed` is what was read before the places were compared. `other` maps a sequence to the numbers of the files that have changed.
+        `is_gone` tells whether a holder is known not to run any more. The lease gets a new epoch, so a former writer that was only
+        paused can write no more. Raise `LeaseHeld` and `ConfigError`.
+        """
+        lease, bound = self._tables.lease, self._tables.feed
+        with self._shared("storing a decision") as connection:
+            # The lease before the feed, as in the owner's transactions, so that the two cannot deadlock.
+            now = connection.execute(select(*self._holder).with_for_update()).one()
+            if now.is_held and not is_gone(now.holder):
+                raise LeaseHeld(busy(now.holder))
+            # Both are looked at again under their locks: comparing the places may have taken hours.
+            upstream = connection.execute(select(bound.c.upstream).with_for_update()).scalar_one()
+            if upstream != feed.upstream:
+                raise ConfigError(f"the state has just been bound to {upstream}; nothing was changed")
+            if now.epoch != feed.epoch:
+                raise ConfigError(
+                    f"a consumer of {upstream} ran while its files were compared; nothing was changed. Stop it, and "
+                    "run the same command again"
+                )
+            # The new epoch keeps out a writer that was only paused, and whose memory has the files of the former place.
+            connection.execute(update(lease).values(holder="", epoch=lease.c.epoch + 1))
+            connection.execute(update(bound).values(upstream=new))
+            # All other files have another tag now: their digests, and the marks of files to read again, are forgotten.
+            digests = self._tables.digests
+            kept = stored_digests(connection, self._tables)
+            if kept:
+                connection.execute(delete(digests))
+            for sequence, chunks in kept.items():
+                left = Digests(chunks)
+                left.forget(but=frozenset(other.get(sequence, ())))
+                for chunk, content in left.moved()[0].items():
+                    connection.execute(insert(digests).values(stream=sequence, chunk=chunk, digests=content))
+
+
+def busy(holder: str) -> str:
+    """Return why nothing can be bound while a writer runs."""
+    return (
+        f"{readable(holder)} is the writer of this target: stop it first (its lease expires a few seconds after it "
+        "has ended)"
+    )

@@ -11,18 +11,11 @@ from collections.abc import Collection
 
 from sqlalchemy import select, text, true
 
-from storage_consumer.checkpoint.decisions import StoredDecisions, TableRow
-from storage_consumer.checkpoint.feed import StoredFeed
-from storage_consumer.checkpoint.journal import StoredJournal
-from storage_consumer.checkpoint.lease import StoredLease
-from storage_consumer.checkpoint.loads import StoredLoads
-from storage_consumer.checkpoint.progress import StoredProgress
-from storage_consumer.checkpoint.quarantine import StoredQuarantine
-from storage_consumer.checkpoint.reports import StoredReports, seconds_between
-from storage_consumer.checkpoint.schema_history import StoredHistory
-from storage_consumer.checkpoint.state_schema import StateSchema
-from storage_consumer.checkpoint.transactions import Role, StateTransactions
-from storage_consumer.checkpoint.verified import StoredVerified
+from storage_consumer.checkpoint.findings import StoredQuarantine, StoredReports, StoredVerified
+from storage_consumer.checkpoint.journal import StoredHistory, StoredJournal
+from storage_consumer.checkpoint.progress import StoredFeed, StoredProgress
+from storage_consumer.checkpoint.tables import StoredDecisions, StoredLoads, TableRow
+from storage_consumer.checkpoint.transactions import Role, StateSchema, StateTransactions, StoredLease, seconds_between
 from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream.session import kind_of
 from storage_consumer.downstream.state_tables import MIGRATED, STATE_VERSION
@@ -43,13 +36,13 @@ class StateStore:
         self.downstream = downstream
         self.transactions = StateTransactions(downstream, password, role)
         self.schema = StateSchema(self.transactions)
-        self.lease = StoredLease(self.transactions, self.schema)
+        self.lease = StoredLease(self.transactions)
         self.progress = StoredProgress(self.transactions)
         self.journal = StoredJournal(self.transactions)
         self.history = StoredHistory(self.transactions)
         self.reports = StoredReports(self.transactions)
-        self.decisions = StoredDecisions(self.transactions, self.reports)
-        self.loads = StoredLoads(self.transactions, self.decisions)
+        self.decisions = StoredDecisions(self.transactions)
+        self.loads = StoredLoads(self.transactions)
         self.quarantine = StoredQuarantine(self.transactions)
         self.verified = StoredVerified(self.transactions)
         self.feed = StoredFeed(self.transactions)

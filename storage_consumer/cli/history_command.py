@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 
-from storage_consumer.checkpoint.journal import JournalRow
-from storage_consumer.checkpoint.schema_history import KeptTable, KeptVersion, StoredHistory
+from storage_consumer.checkpoint.journal import JournalRow, KeptTable, KeptVersion, StoredHistory
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.layout import columns, cut, wrapped

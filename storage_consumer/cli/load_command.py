@@ -9,8 +9,8 @@ from dataclasses import asdict
 
 from tqdm import tqdm
 
-from storage_consumer.checkpoint.loads import LoadRow
 from storage_consumer.checkpoint.store import StateStore
+from storage_consumer.checkpoint.tables import LoadRow
 from storage_consumer.cli import table_command
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.layout import message, table, wrapped

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storage_consumer.checkpoint.quarantine import QuarantinedEntry
+from storage_consumer.checkpoint.findings import QuarantinedEntry
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.verbs_of_operators import QuarantineFlags
 from storage_consumer.driver.lease_holder import user

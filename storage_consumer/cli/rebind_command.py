@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from storage_consumer.checkpoint.feed import FeedRow, busy
+from storage_consumer.checkpoint.progress import FeedRow, busy
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.verbs import RebindFlags
 from storage_consumer.clock import SystemClock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storage_consumer.checkpoint.decisions import TableRow
+from storage_consumer.checkpoint.tables import TableRow
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.layout import message, table, wrapped
 from storage_consumer.cli.verbs_of_operators import TableFlags

@@ -10,8 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from storage_consumer.ddl.rules.indexes import defines_index
-from storage_consumer.ddl.rules.names import foreign_key_dropped
+from storage_consumer.ddl.rules.indexes import defines_index, foreign_key_dropped
 from storage_consumer.ddl.statement import index_columns, outermost, spans
 from storage_consumer.downstream.existing_names import ForeignKey
 from storage_consumer.model import TableName, folded_name
@@ -61,12 +60,20 @@ def next_attempt(
     `own`: the statement's table. `there`: the keys on the target that it may meet; none if the answer is about something else.
     """
     statement = statement_of(tried.whole)
-    parts = {number: name for number, name in _parts(statement).items() if number not in tried.left_out}
+    # The key's name, if it has one, of each part that defines or drops a foreign key.
+    elements = enumerate(statement.elements) if "TABLE" in statement.head else ()
+    parts = {at: _name(part) for at, part in elements if _at(part) >= 0 and at not in tried.left_out}
     named = {number for number, name in parts.items() if name and _is_named(name, answer)}
     others = [key for key in there if key.name not in parts.values() or key.table.folded() != own.folded()]
     in_the_way = [key for key in others if _is_named(key.name, answer)]
     if answer.startswith(_NO_TABLE):
-        in_the_way = [key for key in others if key.table.folded() == own.folded() and _names_parent(key, own, answer)]
+        # The server misses the table that a key refers to.
+        in_the_way = [
+            key
+            for key in others
+            if key.table.folded() == own.folded()
+            and any(f"'{table}'" in folded_name(answer) for table, _ in key.columns if table != own.folded())
+        ]
     if answer.startswith(_DUPLICATE_INDEX) and (moves := _renamings(own, in_the_way, indexes)):
         notes = tuple(f"{IN_THE_WAY}: its own index {name} was given another name" for name in moves)
         return replace(tried, first=tuple(moves.values()), notes=(*tried.notes, *notes))
@@ -93,13 +100,6 @@ def next_attempt(
     return None
 
 
-def _parts(statement: Statement) -> dict[int, str]:
-    """Return the number and the key's name, if it has one, of each part that defines or drops a foreign key."""
-    if "TABLE" not in statement.head:
-        return {}
-    return {number: _name(part) for number, part in enumerate(statement.elements) if _at(part) >= 0}
-
-
 def _at(part: Sequence[Token]) -> int:
     """Return where FOREIGN KEY is in a part of a statement, or -1."""
     return find_words(part, "FOREIGN", "KEY", depth=part[0].depth) if part else -1
@@ -114,11 +114,6 @@ def _name(part: Sequence[Token]) -> str:
 def _is_named(name: str, answer: str) -> bool:
     """Return whether the server's answer names a key, with or without its database in front."""
     return re.search(rf"['`\"/.]{re.escape(name)}['`\"]", answer, re.IGNORECASE) is not None
-
-
-def _names_parent(key: ForeignKey, own: TableName, answer: str) -> bool:
-    """Return whether the server misses the table that a key refers to."""
-    return any(f"'{table}'" in folded_name(answer) for table, _ in key.columns if table != own.folded())
 
 
 def _is_touched(key: ForeignKey, own: TableName, found: Sequence[Token], indexes: Mapping[str, Sequence[str]]) -> bool:

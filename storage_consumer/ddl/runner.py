@@ -16,25 +16,24 @@ waits for it first. Then the structure of the tables that it names shows what be
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from storage_consumer.clock import Clock, SystemClock
 from storage_consumer.ddl.foreign_keys import IN_THE_WAY, LEFT_OUT, Attempt, next_attempt
-from storage_consumer.ddl.ports import Execution, Structure
 from storage_consumer.ddl.rules.arrangement import unfolded
-from storage_consumer.ddl.rules.collations import source_collation
-from storage_consumer.ddl.time_literals import refuse_uncertain_moments
+from storage_consumer.ddl.rules.columns import source_collation
 from storage_consumer.ddl.translate import (
     DdlAction,
+    action_for,
     create_from_columns,
+    refuse_uncertain_moments,
     refuse_what_may_not_run,
-    safe_action,
     stored_text,
 )
 from storage_consumer.downstream.connection import escape
-from storage_consumer.downstream.existing_names import matters_for
+from storage_consumer.downstream.existing_names import ForeignKey, PartNames, matters_for
 from storage_consumer.downstream.mysql_errors import ALREADY_DONE
 from storage_consumer.errors import (
     Abandoned,
@@ -46,6 +45,7 @@ from storage_consumer.errors import (
     TargetUnavailable,
 )
 from storage_consumer.gate.judging import refuse_unsafe
+from storage_consumer.job.match import refuse_changes
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import DdlKind, TableDefinition, TableName, folded_name
 from storage_consumer.plan.barriers import DROPS
@@ -63,11 +63,10 @@ from storage_consumer.plan.journal import (
 )
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_words import table_flag
-from storage_consumer.ports import DdlContext, Decision, Journal, TableProgress
-from storage_consumer.sql.parse import parsed
+from storage_consumer.ports import DdlContext, Journal, TableProgress, Target
+from storage_consumer.sql.parse import parsed, reads_all_columns
 from storage_consumer.sql.statement import copied_table
 from storage_consumer.sql.tokens import Token, has_words, quote, tokens
-from storage_consumer.sql.view_columns import reads_all_columns
 from storage_consumer.telemetry import Log
 
 _log = Log("ddl")
@@ -102,13 +101,73 @@ class _Started:
     """What became of foreign keys that held it up."""
 
 
+class DdlTarget(Target, Protocol):
+    """The target on the connection of one runner; see `downstream.database`."""
+
+    @property
+    def zone(self) -> str:
+        """The time zone of the feed, in which statements run if the server knows it."""
+        ...
+
+    def read(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
+        """Return the same as `describe`, without comparing noted keys."""
+        ...
+
+    def noted(self, names: Iterable[TableName]) -> Mapping[TableName, Sequence[str]]:
+        """Return the noted keys of those tables that have a note, by folded name."""
+        ...
+
+    def forget(self, names: Iterable[TableName]) -> None:
+        """Delete the notes of these tables."""
+
+    def remember(self, names: Iterable[TableName]) -> None:
+        """Note the keys that these tables have."""
+
+    def database_collation(self, schema: str) -> str | None:
+        """Return the default collation of a database: "" if it is the source's, None if it does not exist."""
+        ...
+
+    def part_names(self, name: TableName, found: Sequence[Token] = ()) -> PartNames | None:
+        """Return the names of a table's parts; None if nobody knows them before the statement runs."""
+        ...
+
+    def foreign_keys(self, names: Sequence[TableName]) -> tuple[list[ForeignKey], dict[str, list[str]]]:
+        """Return the foreign keys of these tables and those that refer to them; and the first table's indexes with their columns, folded."""
+        ...
+
+    def fingerprint(self, names: Iterable[TableName]) -> str:
+        """Return a digest that differs for two different structures of these tables."""
+        ...
+
+    def statement_zone(self, version: int) -> str:
+        """Return the time zone of the session in which a statement of this version runs."""
+        ...
+
+    def is_running(self, statement: str) -> bool:
+        """Return whether the server is executing the statement right now."""
+        ...
+
+    def fence_ddl(self) -> bool:
+        """Stop every other owner's connection from beginning a DDL. Return False while one is running a DDL, which is left alone."""
+        ...
+
+    def execute_ddl(
+        self, statement: str, schema: str, version: int, ignorable: frozenset[int] = frozenset()
+    ) -> DdlAnswer:
+        """Run one statement."""
+        ...
+
+
 class DdlRunner:
-    """Runs statements on the target with a journal around each."""
+    """Runs statements on the target with a journal around each, and notes the keys that they leave.
+
+    A table that somebody else changed gets no note. If the process ends between the statement and the note, there is nothing to compare
+    with until the next statement.
+    """
 
     def __init__(
         self,
-        structure: Structure,
-        execution: Execution,
+        target: DdlTarget,
         journal: Journal,
         server_type: str,
         *,
@@ -119,8 +178,7 @@ class DdlRunner:
 
         `patience` is how many seconds to wait for a statement that lost its connection while the server still runs it.
         """
-        self._structure = structure
-        self._execution = execution
+        self._target = target
         self._journal = journal
         self._server_type = server_type
         self._clock = clock or SystemClock()
@@ -130,42 +188,72 @@ class DdlRunner:
         """Run `step`, or find out that it took effect; the transaction that records this also stores `moved`.
 
         Return what was changed or found, or "". Raise `DdlFailed` if the target refuses the statement, `TargetBusy` if others keep it
-        from running, and `TargetUnavailable` if its outcome is not known yet.
+        from running, `TargetUnavailable` if its outcome is not known yet, and `TableError` if somebody changed the table's keys.
         """
+        names = sorted(step.ddl.mentioned)
+        # A table that goes away needs no keys; and an operator who decided has looked at the table.
+        if step.definition.ddl_type not in DROPS and context.decision is None and not step.skip:
+            try:
+                noted = self._target.noted(names)  # a new table has none, and searching for it takes a while
+                for table in self._target.describe(name for name in names if name.folded() in noted).values():
+                    refuse_changes(table.name, table)
+            except TableError as fault:
+                self._journal.refused(step, str(fault))
+                raise
+        # Before the statement: if the process ends after it, a former note would take the statement's own keys for somebody else's.
+        self._target.forget(names)
+        try:
+            note = self._run(step, context, moved)
+        except TableError as fault:
+            if not step.makes_view or isinstance(fault, StatementRefused):
+                raise
+            # What keeps a view from being made stops nothing: `moved` is stored all the same, and it is said that the view is left out.
+            self._journal.record(step, FAILED, note=str(fault), tables=moved)
+            raise DdlFailed(str(fault), left_out=True) from fault
+        # Whatever they are now is what the source's statement made of them, and what jobs are compared with.
+        self._target.remember(names)
+        return note
+
+    def _run(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> str:
         entry = self._journal.entry(step)
         # It may have run though its tables were not advanced: the entry is stored again, together with them.
         if entry and entry.state in (DONE, SKIPPED):
             self._journal.record(step, entry.state, note=entry.note, tables=moved)
             return "done before"
-        decision = context.decision
-        if decision is not None and decision.verb != "replace":
-            state, what = (
-                (DONE, "it took effect manually") if decision.verb == "done" else (SKIPPED, "it is not to run")
-            )
-            note = f"{what}, decided by {decision.decided_by} at {decision.decided_at} UTC"
-            self._let_end(step, context, entry)
-            self._journal.record(step, state, note=note, tables=moved)
-            return note
-        with _leaving_views_out(step, self._journal, moved):
+        state = SKIPPED
+        if (decision := context.decision) is None:
             try:
-                action = self._action(step, context) if decision is None else _replaced(step, decision)
+                action = self._action(step, context)
             except TableError as fault:
                 self._journal.refused(step, str(fault))
                 raise
-            # Skipped rather than done, so that a later DROP of what this would have made knows that it need not exist.
-            if not action.statement:
-                self._let_end(step, context, entry)
-                self._journal.record(step, SKIPPED, note="; ".join(action.notes), tables=moved)
-                return "; ".join(action.notes)
-            started = _Started(step=step, action=action, context=context, names=_names(step, action))
-            # Keys that went before an earlier run was killed.
-            kept = entry.note if entry and (LEFT_OUT in entry.note or IN_THE_WAY in entry.note) else ""
-            note, outcome = self._once(started, entry)
-            if decision is None:
-                self._refuse_other_columns(started)
-            note = "; ".join(dict.fromkeys(filter(None, (*action.notes, kept, note))))
-            self._journal.record(step, DONE, note=note, run=outcome, tables=moved)
-            return note
+        else:
+            state, what, statement = {
+                "done": (DONE, "it took effect manually", ""),
+                "skip": (SKIPPED, "it is not to run", ""),
+                "replace": (SKIPPED, "another statement ran instead", decision.statement),
+            }[decision.verb]
+            note = f"{what}, decided by {decision.decided_by} at {decision.decided_at} UTC"
+            action = DdlAction(statement=statement, schema=step.definition.session_database, notes=(note,))
+        # Skipped rather than done, so that a later DROP of what this would have made knows that it need not exist.
+        if not action.statement:
+            if entry is not None and entry.state == STARTED:
+                # An earlier run started it: neither rows after it nor a copy of its table may be written before it ends.
+                sent = DdlAction(statement=entry.statement, schema="")
+                began = _Started(step=step, action=sent, context=context, names=(step.name,))
+                self._wait_while_running(began, entry.statement)
+                self._fence(began)
+            self._journal.record(step, state, note="; ".join(action.notes), tables=moved)
+            return "; ".join(action.notes)
+        started = _Started(step=step, action=action, context=context, names=_names(step, action))
+        # Keys that went before an earlier run was killed.
+        kept = entry.note if entry and (LEFT_OUT in entry.note or IN_THE_WAY in entry.note) else ""
+        note, outcome = self._once(started, entry)
+        if decision is None:
+            self._refuse_other_columns(started)
+        note = "; ".join(dict.fromkeys(filter(None, (*action.notes, kept, note))))
+        self._journal.record(step, DONE, note=note, run=outcome, tables=moved)
+        return note
 
     def refused(self, step: DdlStep, error: str) -> None:
         """Note why a statement stops its table."""
@@ -173,11 +261,11 @@ class DdlRunner:
 
     def fence(self) -> None:
         """Stop a former owner from beginning a statement under this runner's lock; leave alone what it is running already."""
-        self._execution.fence_ddl()
+        self._target.fence_ddl()
 
     def close(self) -> None:
         """Close the connection."""
-        self._execution.close()
+        self._target.close()
 
     def _action(self, step: DdlStep, context: DdlContext) -> DdlAction:
         """Return what to run; create a database first that the source had before its changefeed."""
@@ -189,18 +277,29 @@ class DdlRunner:
         name, text = step.name, unfolded(step.definition.query)
         found = tokens(text)
         collation = self._collation(step, context, found)
-        why_not_copied = _why_not_copied(step, self._structure)
+        why_not_copied = ""
+        # TiCDC passes a statement LIKE another table though it leaves that out: the target may have another one of its name, or none.
+        if step.ddl.creates_table and not step.ensure and (copied := copied_table(step.definition.query)) is not None:
+            original = TableName(schema=copied[0] or name.schema, table=copied[1])
+            if why := self._unlike(step.definition, original):
+                why_not_copied = f", since it is a copy of {original}, and in the target {why}"
         if not (step.ensure or why_not_copied):
             # Names are asked for only where they can matter: each costs several queries on information_schema.
-            names = self._structure.part_names(name, found) if matters_for(found) else None
+            names = self._target.part_names(name, found) if matters_for(found) else None
             # A server without the zone's name gets the offset in force at the statement's version, so this differs between statements.
-            zone, feed_zone = self._execution.statement_zone(step.version), self._execution.zone
+            zone, feed_zone = self._target.statement_zone(step.version), self._target.zone
             if zone != feed_zone:
-                refuse_uncertain_moments(step.definition, text, feed_zone, self._structure.describe)
+                refuse_uncertain_moments(step.definition, text, feed_zone, self._target.describe)
             source = source_collation(context.database_statements, self._server_type)
-            return safe_action(step.definition, self._server_type, collation, names, zone=zone, source_collation=source)
+            action = action_for(
+                step.definition, self._server_type, collation, names, zone=zone, source_collation=source
+            )
+            if action.statement:
+                # The text that is sent is judged again, not only the stored one: an edit must not open a way around the gate.
+                refuse_unsafe(step.definition, action.statement, self._server_type)
+            return action
         # A table that is only to exist may have been there before the changefeed; whether it fits shows with its first rows.
-        if step.ensure and self._structure.describe([name]):
+        if step.ensure and self._target.describe([name]):
             return DdlAction(statement="", schema="", notes=("the table already exists",))
         statement = create_from_columns(step.definition, escape)
         note = f"created from the columns of the schema file, which has no indexes, defaults, charsets or generated columns{why_not_copied}"
@@ -214,7 +313,7 @@ class DdlRunner:
         ours, name = context.database_is_ours, step.name
         if ours and not has_words(found[:2], "CREATE", "TABLE"):
             return None
-        collation = self._structure.database_collation(name.schema)
+        collation = self._target.database_collation(name.schema)
         if collation is None and not ours and (name.table or step.definition.ddl_type == DdlKind.ALTER_SCHEMA):
             defaults = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
             statement = f"CREATE DATABASE IF NOT EXISTS {quote(name.schema)} {defaults}"
@@ -232,15 +331,15 @@ class DdlRunner:
         """
         # Each turn begins as a restart would: with the journal's entry, and with a look at the target.
         for _ in range(_LOSSES):
-            interrupted = entry is not None and entry.state == STARTED
+            begun = entry if entry is not None and entry.state == STARTED else None
             # First wait, then fence, then look: otherwise the structure could still change after the look.
-            if interrupted and entry is not None:
-                self._wait_while_running(started, entry.statement or started.action.statement)
+            if begun is not None:
+                self._wait_while_running(started, begun.statement or started.action.statement)
             self._fence(started)
-            if interrupted and entry is not None and (found := self._resolved(started, entry)) is not None:
+            if begun is not None and (found := self._resolved(started, begun)) is not None:
                 return found
             try:
-                return self._execute(started, interrupted=interrupted)
+                return self._execute(started, interrupted=begun is not None)
             # Not a loss, though it is a TargetUnavailable too: the journal already has the statement as planned again.
             except TargetBusy:
                 raise
@@ -250,32 +349,20 @@ class DdlRunner:
                 lost, entry = fault, self._journal.entry(step)
         raise lost
 
-    def _let_end(self, step: DdlStep, context: DdlContext, entry: JournalEntry | None) -> None:
-        """Wait for the end of a statement that an earlier run started and that is not to run now.
-
-        Neither rows after it nor a copy of its table may be written before that.
-        """
-        if entry is None or entry.state != STARTED:
-            return
-        sent = DdlAction(statement=entry.statement, schema="")
-        started = _Started(step=step, action=sent, context=context, names=(step.name,))
-        self._wait_while_running(started, entry.statement)
-        self._fence(started)
-
     def _wait_while_running(self, started: _Started, statement: str) -> None:
         """Let the server finish an interrupted statement; raise as `_wait_while` does."""
-        self._wait_while(started, statement, lambda: self._execution.is_running(statement))
+        self._wait_while(started, statement, lambda: self._target.is_running(statement))
 
     def _fence(self, started: _Started) -> None:
         """Stop former owners from running anything under this lock. If one is running a statement, wait for it rather than kill it."""
-        self._wait_while(started, "a statement of a former owner", lambda: not self._execution.fence_ddl())
+        self._wait_while(started, "a statement of a former owner", lambda: not self._target.fence_ddl())
 
     def _run_beside(self, started: _Started, statement: str, ignorable: frozenset[int] = frozenset()) -> None:
         """Run another statement than the step's own. Raise `LeaseLost` before it if another process has the lease."""
         self._fence(started)
         # After the fence, which took the lock even from the next owner: what that one has made since is not to be touched.
         self._journal.entry(started.step)
-        self._execution.execute_ddl(statement, "", started.step.version, ignorable)
+        self._target.execute_ddl(statement, "", started.step.version, ignorable)
 
     def _wait_while(self, started: _Started, statement: str, is_so: Callable[[], bool]) -> None:
         """Wait while `is_so`. Raise `TargetUnavailable` if that takes longer than the patience, `Abandoned` if asked to end."""
@@ -296,7 +383,7 @@ class DdlRunner:
                     version=step.version,
                     query=statement,
                     seconds=waited,
-                    blockers="; ".join(self._structure.blockers(started.names)),
+                    blockers="; ".join(self._target.blockers(started.names)),
                 )
                 logged_at = waited
             if not started.context.should_continue():
@@ -309,18 +396,24 @@ class DdlRunner:
         step = started.step
         if started.context.decision is not None and entry.statement != started.action.statement:
             return None  # the operator has replaced the text since, and so has judged this one
-        now = self._structure.fingerprint(started.names)
-        # The same structure: it had no effect, or its effect cannot be seen. `_refuse_if_unknowable` knows the one kind that matters.
-        if now == entry.structure_before:
-            _refuse_if_unknowable(step, self._journal)
+        now = self._target.fingerprint(started.names)
+        # The same structure: it had no effect, or its effect cannot be seen.
+        if now == entry.structure_before and not step.ddl.exchanges_partition:
             return None
-        there = self._structure.describe([step.name])
-        if why := _unlike(step.definition, there.get(step.name.folded())):
+        message = ""
+        if now == entry.structure_before:
+            # Neither looking nor repeating is right.
+            message = (
+                f"{step.name}: EXCHANGE PARTITION with version {step.version} was interrupted and the target does not "
+                "show whether it took effect. Compare the rows, and exchange the partition manually if it did not"
+            )
+        elif why := self._unlike(step.definition, step.name):
             message = (
                 f"{step.name}: the DDL with version {step.version} ({step.definition.path}) was interrupted, and the "
                 f"table now has neither its former structure nor the one that the statement produces: {why}. Somebody "
                 "else changed it; change it to what the statement produces"
             )
+        if message:
             self._journal.refused(step, message)
             raise DdlFailed(message)
         return "it had taken effect when an earlier run was interrupted", Outcome(structure_after=now)
@@ -334,9 +427,13 @@ class DdlRunner:
         wanted = [folded_name(column.name) for column in step.definition.columns]
         if not step.creates_view or not wanted or not reads_all_columns(step.definition.query):
             return
-        there = self._structure.describe([step.name]).get(step.name.folded())
+        there = self._target.describe([step.name]).get(step.name.folded())
         found = [] if there is None else [folded_name(column.name) for column in there.columns]
-        if len(found) == len(wanted) and not _misplaced(found, wanted):
+        # Servers name an expression without a name in their own ways: what counts is a column in another's place.
+        if len(found) == len(wanted) and not any(
+            has != it and (it in found or has in wanted or (has.isidentifier() and it.isidentifier()))
+            for has, it in zip(found, wanted, strict=True)
+        ):
             return
         # It is not there where an earlier run was killed right after this.
         if there is not None:
@@ -349,40 +446,24 @@ class DdlRunner:
         )
 
     def _execute(self, started: _Started, *, interrupted: bool) -> tuple[str, Outcome]:
-        """Send the statement; return a note about the answer, and how the statement ended."""
-        step = started.step
-        unmade = _why_unmade(step, started.context, self._journal)
+        """Send the statement, and again past the foreign keys that hold it up; return a note about the answer, and how it ended."""
+        step, first = started.step, None
+        unmade = self._why_unmade(step, started.context)
         early = bool(started.context.after_copy) and step.definition.ddl_type in SHOWS_EARLY
         # Only a statement that may have been sent before can meet its own effect, or one whose effect a copy may hold.
         ignorable = ALREADY_DONE if interrupted else _NOTHING_THERE if unmade else frozenset[int]()
         ignorable |= _EARLY if early else frozenset()
         if doubt := near_copy(step.definition, started.context.after_copy):
             _log.warning("ddl_near_copy", table=str(step.name), version=step.version, text=doubt)
-        answer, seconds, eased = self._tried(started, ignorable, checked=not (unmade or early), early=early)
-        after = self._structure.fingerprint(started.names)
-        why = unmade or ("the table's copy holds its effect already" if early else "")
-        note = f"nothing to do, because {why}: {answer.ignored}" if why and answer.ignored else answer.ignored
-        note = "; ".join(filter(None, (*eased, note, doubt)))
-        return note, Outcome(structure_after=after, seconds=seconds, answer=str(answer))
-
-    def _tried(
-        self, started: _Started, ignorable: frozenset[int], *, checked: bool, early: bool
-    ) -> tuple[DdlAnswer, float, tuple[str, ...]]:
-        """Send the statement, and again past the foreign keys that hold it up; return answer, seconds, and what became of these keys.
-
-        `checked`: refuse an "already done" of what is not its own work. `early`: accept one only if the table is as it leaves it.
-        """
-        step, first = started.step, None
-        attempt = Attempt(whole=started.action.statement)
-        while True:
+        attempt, answer = Attempt(whole=started.action.statement), None
+        while answer is None:
             # After the fence, so no other statement of ours changes this until the statement is sent.
-            before = self._structure.fingerprint(started.names)
+            before = self._target.fingerprint(started.names)
             try:
-                answer, seconds = self._sent(started, before, ignorable)
+                sent, seconds = self._sent(started, before, ignorable)
                 # No fingerprint is empty, so "" accepts the answer whatever the structure.
-                _refuse_if_not_ours(answer.ignored, started.names, before if checked else "", self._structure)
-                if early and answer.ignored:
-                    _refuse_if_unlike(step, answer.ignored, self._structure)
+                self._refuse_others_work(started, sent.ignored, "" if unmade or early else before, early=early)
+                answer = sent
             except DdlFailed as fault:
                 first = first or fault
                 following = self._past_foreign_keys(started, attempt, fault)
@@ -393,8 +474,22 @@ class DdlRunner:
                 attempt, started = following
                 # What dropped keys brought to light is the reason now. An answer without the statement's own keys says less than the first.
                 first = None if attempt.first else first
-            else:
-                return answer, seconds, started.notes
+        after = self._target.fingerprint(started.names)
+        why = unmade or ("the table's copy holds its effect already" if early else "")
+        note = f"nothing to do, because {why}: {answer.ignored}" if why and answer.ignored else answer.ignored
+        note = "; ".join(filter(None, (*started.notes, note, doubt)))
+        return note, Outcome(structure_after=after, seconds=seconds, answer=str(answer))
+
+    def _refuse_others_work(self, started: _Started, answer: str, before: str, *, early: bool) -> None:
+        """Refuse an "already done" from the server unless the structure has changed since the interrupted statement began.
+
+        What was there `before` is not that statement's work, and the rest of the statement has not been done. `early`: accept the answer
+        only if the table is as the statement leaves it: of several changes a copy may hold only some.
+        """
+        if answer and self._target.fingerprint(started.names) == before:
+            raise DdlFailed(answer)
+        if answer and early and (why := self._unlike(started.step.definition, started.step.name)):
+            raise DdlFailed(f"{answer}. The table's copy may hold a part of the statement's effect: {why}")
 
     def _past_foreign_keys(
         self, started: _Started, tried: Attempt, fault: DdlFailed
@@ -406,7 +501,7 @@ class DdlRunner:
         step, name = started.step, started.step.name
         # Not those that it only reads: a parent's keys are not in the way of its child.
         tables = [name, *(one.within(name.schema) for one in step.ddl.names if not one.reads)]
-        there, indexes = self._structure.foreign_keys(tables)
+        there, indexes = self._target.foreign_keys(tables)
         following = next_attempt(tried, str(fault), name, there if fault.of_foreign_key else (), indexes)
         if following is None and fault.of_foreign_key and tried.unfound != str(fault):
             # A statement on the other table of a key, which runs beside this one, may have removed it since.
@@ -418,7 +513,7 @@ class DdlRunner:
             refuse_unsafe(step.definition, text, self._server_type)
         started = replace(started, action=replace(started.action, statement=text), notes=following.notes)
         _log.warning("ddl_foreign_key", table=str(name), version=step.version, text=following.notes[-1])
-        sent = Sent(statement=text, structure_before=self._structure.fingerprint(started.names))
+        sent = Sent(statement=text, structure_before=self._target.fingerprint(started.names))
         self._journal.record(step, PLANNED, run=sent, note="; ".join(following.notes))
         for statement in following.first:
             try:
@@ -440,9 +535,20 @@ class DdlRunner:
             self._journal.record(step, STARTED, run=sent, note="; ".join(started.notes))
             began = self._clock.monotonic()
             try:
-                answer = self._execution.execute_ddl(action.statement, action.schema, step.version, ignorable)
+                answer = self._target.execute_ddl(action.statement, action.schema, step.version, ignorable)
             except TargetBusy as fault:
-                busy = self._blocked(started, before, fault)
+                # Asked right now: a moment later the holders may be gone, and nobody could say who they were.
+                blockers = "; ".join(self._target.blockers(started.names))
+                who = (
+                    blockers
+                    or "the target does not show who holds them: look for long transactions in its process list"
+                )
+                busy = TargetBusy(
+                    f"{step.name}: the DDL with version {step.version} waits for locks that others hold ({fault}): {who}"
+                )
+                # No longer started: it did nothing, so no restart has to look for its effect.
+                self._journal.record(step, PLANNED, run=sent, note=str(busy))
+                _log.warning("ddl_blocked", table=str(step.name), version=step.version, error=str(fault), blockers=who)
             else:
                 return answer, self._clock.monotonic() - began
             if not left or not started.context.should_continue():
@@ -453,90 +559,43 @@ class DdlRunner:
             self._fence(started)
         raise busy
 
-    def _blocked(self, started: _Started, before: str, fault: TargetBusy) -> TargetBusy:
-        """Journal and log that others keep a statement from running, and who they are; return the error."""
-        step = started.step
-        # Asked right now: a moment later the holders may be gone, and nobody could say who they were.
-        blockers = "; ".join(self._structure.blockers(started.names))
-        who = blockers or "the target does not show who holds them: look for long transactions in its process list"
-        message = f"{step.name}: the DDL with version {step.version} waits for locks that others hold ({fault}): {who}"
-        # No longer started: it did nothing, so no restart has to look for its effect.
-        self._journal.record(
-            step, PLANNED, run=Sent(statement=started.action.statement, structure_before=before), note=message
+    def _why_unmade(self, step: DdlStep, context: DdlContext) -> str:
+        """Return why the object of a DROP need not exist; "" if it should, and for all other statements."""
+        if step.definition.ddl_type not in DROPS:
+            return ""
+        # It has no rows, so that nothing is lost with it, whoever dropped it.
+        if step.definition.ddl_type == DdlKind.DROP_VIEW:
+            return "there is no such view"
+        # Nothing that was read ever made the object, so there may be nothing to drop.
+        if not context.table_was_seen:
+            return "it never appeared in the bucket"
+        entry = self._journal.entry(context.made_by) if context.made_by is not None else None
+        return (
+            "the statement that creates it was not run"
+            if entry is not None and entry.state in (SKIPPED, FAILED)
+            else ""
         )
-        _log.warning("ddl_blocked", table=str(step.name), version=step.version, error=str(fault), blockers=who)
-        return TargetBusy(message)
 
+    def _unlike(self, definition: TableDefinition, name: TableName) -> str:
+        """Return how a table differs from what a statement leads to, or "" if it may be its result.
 
-def _refuse_if_unknowable(step: DdlStep, journal: Journal) -> None:
-    """Stop the table if neither looking nor repeating is right."""
-    if step.ddl.exchanges_partition:
-        message = (
-            f"{step.name}: EXCHANGE PARTITION with version {step.version} was interrupted and the target does not "
-            "show whether it took effect. Compare the rows, and exchange the partition manually if it did not"
-        )
-        journal.refused(step, message)
-        raise DdlFailed(message)
-
-
-def _why_unmade(step: DdlStep, context: DdlContext, journal: Journal) -> str:
-    """Return why the object of a DROP need not exist; "" if it should, and for all other statements."""
-    if step.definition.ddl_type not in DROPS:
-        return ""
-    # It has no rows, so that nothing is lost with it, whoever dropped it.
-    if step.definition.ddl_type == DdlKind.DROP_VIEW:
-        return "there is no such view"
-    # Nothing that was read ever made the object, so there may be nothing to drop.
-    if not context.table_was_seen:
-        return "it never appeared in the bucket"
-    entry = journal.entry(context.made_by) if context.made_by is not None else None
-    return "the statement that creates it was not run" if entry is not None and entry.state in (SKIPPED, FAILED) else ""
-
-
-def _refuse_if_not_ours(answer: str, names: Sequence[TableName], before: str, structure: Structure) -> None:
-    """Refuse an "already done" from the server unless the structure has changed since the interrupted statement began.
-
-    What was there before is not that statement's work, and the rest of the statement has not been done.
-    """
-    if answer and structure.fingerprint(names) == before:
-        raise DdlFailed(answer)
-
-
-def _refuse_if_unlike(step: DdlStep, answer: str, structure: Structure) -> None:
-    """Refuse an "already done" unless the table is as the statement leaves it: of several changes a copy may hold only some."""
-    there = structure.describe([step.name])
-    if why := _unlike(step.definition, there.get(step.name.folded())):
-        raise DdlFailed(f"{answer}. The table's copy may hold a part of the statement's effect: {why}")
-
-
-def _why_not_copied(step: DdlStep, structure: Structure) -> str:
-    """Return why a table is not made LIKE the one that its statement names, as the end of a note; empty if it is.
-
-    TiCDC passes such a statement though it leaves out the other table, of which the target may have another one, or none.
-    """
-    if step.ensure or not step.ddl.creates_table or (copied := copied_table(step.definition.query)) is None:
-        return ""
-    source = TableName(schema=copied[0] or step.name.schema, table=copied[1])
-    why = _unlike(step.definition, structure.describe([source]).get(source.folded()))
-    return f", since it is a copy of {source}, and in the target {why}" if why else ""
-
-
-@contextmanager
-def _leaving_views_out(step: DdlStep, journal: Journal, moved: Sequence[TableProgress]) -> Iterator[None]:
-    """Let what keeps a view from being made stop nothing: store `moved` all the same, and say that it is left out."""
-    try:
-        yield
-    except TableError as fault:
-        if not step.makes_view or isinstance(fault, StatementRefused):
-            raise
-        journal.record(step, FAILED, note=str(fault), tables=moved)
-        raise DdlFailed(str(fault), left_out=True) from fault
-
-
-def _replaced(step: DdlStep, decision: Decision) -> DdlAction:
-    """Return what an operator wants to run instead of a statement."""
-    note = f"another statement ran instead, decided by {decision.decided_by} at {decision.decided_at} UTC"
-    return DdlAction(statement=decision.statement, schema=step.definition.session_database, notes=(note,))
+        Only the names of the columns are compared: every server shows those in the same way. Views, databases and statements about another
+        table than the file's own tell nothing.
+        """
+        is_view = definition.ddl_type in (DdlKind.CREATE_VIEW, DdlKind.DROP_VIEW)
+        if is_view or not definition.columns or parsed(definition).is_astray:
+            return ""
+        there = self._target.describe([name]).get(name.folded())
+        if definition.ddl_type == DdlKind.DROP_TABLE:
+            return "" if there is None else "it exists"
+        if there is None:
+            return "it does not exist"
+        wanted = {folded_name(c.name): c.name for c in definition.columns if not c.name.startswith(_HIDDEN)}
+        found = {folded_name(column.name): column.name for column in there.columns}
+        lacking = ", ".join(name for folded, name in wanted.items() if folded not in found)
+        beyond = ", ".join(name for folded, name in found.items() if folded not in wanted)
+        parts = (lacking and f"it lacks the columns {lacking}", beyond and f"it has the extra columns {beyond}")
+        return " and ".join(part for part in parts if part)
 
 
 def _names(step: DdlStep, action: DdlAction) -> tuple[TableName, ...]:
@@ -549,35 +608,6 @@ def _names(step: DdlStep, action: DdlAction) -> tuple[TableName, ...]:
     # The operator's text may name other tables than the original, and its effect may show only there.
     run = replace(step.definition, query=action.statement)
     return tuple(sorted(step.ddl.mentioned | parsed(run).mentioned))
-
-
-def _misplaced(found: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Return whether a view has a column in another's place. Servers name an expression without a name in their own ways."""
-    return any(
-        has != it and (it in found or has in wanted or (has.isidentifier() and it.isidentifier()))
-        for has, it in zip(found, wanted, strict=True)
-    )
-
-
-def _unlike(definition: TableDefinition, there: TargetTable | None) -> str:
-    """Return how a table differs from what a statement leads to, or "" if it may be its result; `there` is None if it does not exist.
-
-    Only the names of the columns are compared: every server shows those in the same way. Views, databases and statements about another
-    table than the file's own tell nothing.
-    """
-    is_view = definition.ddl_type in (DdlKind.CREATE_VIEW, DdlKind.DROP_VIEW)
-    if is_view or not definition.columns or parsed(definition).is_astray:
-        return ""
-    if definition.ddl_type == DdlKind.DROP_TABLE:
-        return "" if there is None else "it exists"
-    if there is None:
-        return "it does not exist"
-    wanted = {folded_name(c.name): c.name for c in definition.columns if not c.name.startswith(_HIDDEN)}
-    found = {folded_name(column.name): column.name for column in there.columns}
-    lacking = ", ".join(name for folded, name in wanted.items() if folded not in found)
-    beyond = ", ".join(name for folded, name in found.items() if folded not in wanted)
-    parts = (lacking and f"it lacks the columns {lacking}", beyond and f"it has the extra columns {beyond}")
-    return " and ".join(part for part in parts if part)
 
 
 def _refusal(step: DdlStep, statement: str, fault: DdlFailed, context: DdlContext) -> DdlFailed:

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from storage_consumer.downstream.existing_names import PartNames
 from storage_consumer.model import TableColumn
-from storage_consumer.sql.statement import NAMES, Column, Edit, Statement
-from storage_consumer.sql.tokens import Token, find_words
+from storage_consumer.sql.statement import Column, Edit, Statement
+from storage_consumer.sql.tokens import NAMES, Token, find_words
 
 
 @dataclass(frozen=True, kw_only=True)

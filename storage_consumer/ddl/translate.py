@@ -5,23 +5,65 @@ The original text runs whenever it can. `DIFFERENCES` lists what is added or lef
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from storage_consumer.ddl.rules.arrangement import arranged
-from storage_consumer.ddl.rules.backslashes import escaped
+from storage_consumer.ddl.rules.arrangement import arranged, escaped
 from storage_consumer.ddl.rules.catalogue import all_edits
 from storage_consumer.ddl.rules.tables import turns_on_soft_delete, without_soft_delete
 from storage_consumer.ddl.statement import Targeted
+from storage_consumer.decode.time_zone import zone_caveat
 from storage_consumer.decode.values import is_known
-from storage_consumer.downstream.existing_names import PartNames
-from storage_consumer.downstream.identifier_case import is_far
+from storage_consumer.downstream.existing_names import PartNames, is_far
 from storage_consumer.errors import NotReplicable
-from storage_consumer.gate.judging import refuse_foreign, refuse_unsafe
-from storage_consumer.model import TableColumn, TableDefinition
+from storage_consumer.gate.judging import refuse_foreign
+from storage_consumer.job.target_table import TargetTable
+from storage_consumer.model import TableColumn, TableDefinition, TableName, folded_name
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.sql.parse import parsed
-from storage_consumer.sql.tokens import Token, heeded, heeds_comment, quote, replace_spans, tokens
+from storage_consumer.sql.statement import statement_of
+from storage_consumer.sql.tokens import NAMES, Token, heeded, heeds_comment, quote, replace_spans, tokens
+
+_TIMESTAMP = "TIMESTAMP"
+
+
+def refuse_uncertain_moments(
+    definition: TableDefinition,
+    query: str,
+    zone: str,
+    describe: Callable[[Iterable[TableName]], Mapping[TableName, TargetTable]],
+) -> None:
+    """Raise `NotReplicable` if a statement holds times of a zone with daylight saving time, for which one offset is not enough.
+
+    These are texts in calls of UNIX_TIMESTAMP, as in the borders of partitions, and the values of a column that becomes a TIMESTAMP or
+    stops being one. Defaults of columns are not among them: the schema file has them in UTC (see `rules.columns.timestamps`). `describe`
+    returns the target's tables. One recent year decides whether a zone has daylight saving time.
+    """
+    if not zone_caveat(zone):
+        return
+    statement = statement_of(query)
+    found = [
+        f"UNIX_TIMESTAMP({value.text})"
+        for _, last in statement.find("UNIX_TIMESTAMP (")
+        for value in statement.tokens[last : last + 1]
+        if value.kind == "string"
+    ]
+    # Only these convert values that are there.
+    changed = [each for each in statement.columns if each.verb in ("MODIFY", "CHANGE") and not found]
+    there = describe([definition.name]).get(definition.name.folded()) if changed else None
+    before = {folded_name(c.name): c.data_type.upper() for c in there.columns} if there else {}
+    after = {folded_name(column.name): column.type for column in definition.columns}
+    for column in changed:
+        old, new = before.get(folded_name(column.former), ""), after.get(folded_name(column.name), "")
+        # A TIMESTAMP is stored in UTC, all other types as they read: passing from one to the other needs the zone for each value.
+        if old and new and (old == _TIMESTAMP) != (new == _TIMESTAMP):
+            found.append(f"values of {column.name} that are converted from {old} to {new}")
+    if found:
+        raise NotReplicable(
+            f"{definition.name}: the DDL with version {definition.version} ({definition.path}) has {found[0]}, in {zone}, "
+            "which the target does not know by its name; with one offset for the whole year some would become other "
+            "times. Load the target's time zones (mysql_tzinfo_to_sql), and start again"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +112,19 @@ def action_for(
         return DdlAction(statement=query, schema=schema)
     # The server would run these statements, but then hold other rows than the source: the table stops instead.
     if server_type == "mariadb" and names is not None and names.fractions:
-        _refuse_fractions(definition, ", ".join(sorted(names.fractions)))
+        raise NotReplicable(
+            f"{definition.name}: the DDL with version {definition.version} ({definition.path}) converts texts with "
+            f"fractions or exponents to integers ({', '.join(sorted(names.fractions))}), which the source rounds and "
+            "MariaDB truncates. Round them in the target first, for example by ALTER TABLE … MODIFY … DECIMAL(65,0), "
+            "and start again"
+        )
     if server_type != "tidb" and names is not None and names.scattered:
-        _refuse_partition(definition)
+        raise NotReplicable(
+            f"{definition.name}: the DDL with version {definition.version} ({definition.path}) takes the rows of a "
+            "partition by KEY, or by HASH with values of NULL: TiDB puts other rows into it than MySQL and MariaDB do, "
+            "so the target would lose other rows than the source did. Manually delete the rows that the source no longer "
+            "had at that version, and skip the statement"
+        )
     if server_type != "tidb":
         # Before the rules: they expect each clause in the one place where all servers want it.
         query, arrangements = arranged(query)
@@ -91,47 +143,6 @@ def action_for(
     # Arranging and a rule may name the same difference.
     notes = list(dict.fromkeys(changes + notes))
     return DdlAction(statement=replace_spans(query, edits).strip(), schema=schema, notes=tuple(notes))
-
-
-def safe_action(
-    definition: TableDefinition,
-    server_type: str,
-    collation: str | None,
-    names: PartNames | None = None,
-    *,
-    zone: str,
-    source_collation: str,
-) -> DdlAction:
-    """Return the same as `action_for` for a statement that `refuse_what_may_not_run` let pass.
-
-    Raise `StatementRefused` if the text to send may not run.
-    """
-    action = action_for(definition, server_type, collation, names, zone=zone, source_collation=source_collation)
-    if action.statement:
-        # The text that is sent is judged again, not only the stored one: an edit must not open a way around the gate.
-        refuse_unsafe(definition, action.statement, server_type)
-    return action
-
-
-def _refuse_fractions(definition: TableDefinition, columns: str) -> None:
-    """Stop before rows become different from the source's."""
-    message = (
-        f"{definition.name}: the DDL with version {definition.version} ({definition.path}) converts texts with "
-        f"fractions or exponents to integers ({columns}), which the source rounds and MariaDB truncates. Round them "
-        "in the target first, for example by ALTER TABLE … MODIFY … DECIMAL(65,0), and start again"
-    )
-    raise NotReplicable(message)
-
-
-def _refuse_partition(definition: TableDefinition) -> None:
-    """Stop before a table loses other rows than at the source."""
-    message = (
-        f"{definition.name}: the DDL with version {definition.version} ({definition.path}) takes the rows of a "
-        "partition by KEY, or by HASH with values of NULL: TiDB puts other rows into it than MySQL and MariaDB do, "
-        "so the target would lose other rows than the source did. Manually delete the rows that the source no longer "
-        "had at that version, and skip the statement"
-    )
-    raise NotReplicable(message)
 
 
 def _is_whole(found: Sequence[Token]) -> bool:
@@ -171,44 +182,6 @@ def refuse_what_may_not_run(step: DdlStep, server_type: str) -> None:
         refuse_foreign(step.origin.definition, escaped(stored_text(step.origin.definition)), server_type)
 
 
-def refuse_what_only_tidb_holds(definition: TableDefinition, server_type: str) -> None:
-    """Raise `NotReplicable`, before asking the server anything, for a name or statement that only TiDB can take.
-
-    FLASHBACK CLUSTER runs on no server: it would take the whole target back, including our own state and other databases. Nor does a
-    table run whose deleted rows stay: in the files they are rows like any others.
-    """
-    _refuse_soft_delete(definition)
-    if server_type != "tidb":
-        _refuse_far_names(definition)
-    if server_type != "tidb" or parsed(definition).head == ("FLASHBACK", "CLUSTER"):
-        _refuse_recovery(definition)
-
-
-def _refuse_far_names(definition: TableDefinition) -> None:
-    """Stop before a name that the server refuses (MariaDB) or silently changes to question marks (MySQL)."""
-    # Most texts have no such character at all, so that most are not even cut into tokens.
-    found = tokens(definition.query) if is_far(definition.query) else ()
-    names = (definition.name.schema, definition.name.table, *(t.name for t in found if t.kind in ("quoted", "word")))
-    if far := next((name for name in names if is_far(name)), ""):
-        message = (
-            f"{definition.name}: the name {far!r} has a character beyond U+FFFF, which MySQL and MariaDB do not allow "
-            "in names; only TiDB can hold this table. Use TiDB as the target, or rename it at the source "
-            f"({definition.path})"
-        )
-        raise NotReplicable(message)
-
-
-def _refuse_soft_delete(definition: TableDefinition) -> None:
-    """Stop before a table whose statement says so, though its columns do not, that deleted rows stay at the source, where TiDB hides them."""
-    if parsed(definition).head == ("CREATE", "TABLE") and turns_on_soft_delete(heeded(definition.query)):
-        raise NotReplicable(
-            f"{definition.name}: the table of the DDL with version {definition.version} ({definition.path}) keeps its deleted "
-            "rows at the source for a while (SOFTDELETE, ACTIVE_ACTIVE), where TiDB hides them. This program does not support "
-            "that: in the target they would be seen. To have them there all the same, create the table by `ddl replace` with "
-            "the columns _tidb_origin_ts and _tidb_softdelete_time written out, and read it WHERE _tidb_softdelete_time IS NULL"
-        )
-
-
 _RECOVERED = {
     "TABLE": "a dropped or truncated table",
     "DATABASE": "a dropped database",
@@ -217,16 +190,36 @@ _RECOVERED = {
 }
 
 
-def _refuse_recovery(definition: TableDefinition) -> None:
-    """Stop before a statement that brings back rows which only TiDB keeps."""
-    verb, *what = parsed(definition).head or ("",)
-    if verb in ("RECOVER", "FLASHBACK") and what and what[0] in _RECOVERED:
-        message = (
-            f"{definition.name}: {verb} {what[0]} with version {definition.version} brought {_RECOVERED[what[0]]} back "
+def refuse_what_only_tidb_holds(definition: TableDefinition, server_type: str) -> None:
+    """Raise `NotReplicable`, before asking the server anything, for a name or statement that only TiDB can take.
+
+    FLASHBACK CLUSTER runs on no server: it would take the whole target back, including our own state and other databases. Nor does a
+    table run whose deleted rows stay, which its columns do not show: in the files they are rows like any others.
+    """
+    head = parsed(definition).head
+    if head == ("CREATE", "TABLE") and turns_on_soft_delete(heeded(definition.query)):
+        raise NotReplicable(
+            f"{definition.name}: the table of the DDL with version {definition.version} ({definition.path}) keeps its deleted "
+            "rows at the source for a while (SOFTDELETE, ACTIVE_ACTIVE), where TiDB hides them. This program does not support "
+            "that: in the target they would be seen. To have them there all the same, create the table by `ddl replace` with "
+            "the columns _tidb_origin_ts and _tidb_softdelete_time written out, and read it WHERE _tidb_softdelete_time IS NULL"
+        )
+    # MariaDB refuses such a name, MySQL silently changes it to question marks. Most texts have no such character at all.
+    found = tokens(definition.query) if server_type != "tidb" and is_far(definition.query) else ()
+    names = (definition.name.schema, definition.name.table, *(t.name for t in found if t.kind in NAMES))
+    if server_type != "tidb" and (far := next((name for name in names if is_far(name)), "")):
+        raise NotReplicable(
+            f"{definition.name}: the name {far!r} has a character beyond U+FFFF, which MySQL and MariaDB do not allow "
+            "in names; only TiDB can hold this table. Use TiDB as the target, or rename it at the source "
+            f"({definition.path})"
+        )
+    verb, what = (*head, "", "")[:2]
+    if verb in ("RECOVER", "FLASHBACK") and what in _RECOVERED and (server_type != "tidb" or what == "CLUSTER"):
+        raise NotReplicable(
+            f"{definition.name}: {verb} {what} with version {definition.version} brought {_RECOVERED[what]} back "
             f"at the source; the rows are in no file, and only TiDB can do this ({definition.path}). Reload what it "
             "names as of that version"
         )
-        raise NotReplicable(message)
 
 
 # a table from a schema file without a statement

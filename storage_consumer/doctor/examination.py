@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from storage_consumer.doctor.checks import AT_START, CHECKS, name_of
 from storage_consumer.doctor.facts import DoctorInput, Facts, Unread
 from storage_consumer.doctor.findings import GROUPS, Finding, Verdict, fail, group_of, not_looked_at
-from storage_consumer.downstream.query import Query
+from storage_consumer.downstream.existing_names import Query
 from storage_consumer.downstream.server_facts import Variables, variables_of
 from storage_consumer.telemetry import Log
 

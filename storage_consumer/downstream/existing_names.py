@@ -1,14 +1,105 @@
-"""The names of a table's parts on the target, where a part that a statement of the source means may have another name."""
+"""Queries and their values, and how the target spells names: of databases and tables, and of the parts of a table.
+
+Some servers compare names by case, the source never does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from storage_consumer.decode.values import INTEGER_TYPES
-from storage_consumer.model import TableName
-from storage_consumer.sql.statement import column_at
+from storage_consumer.model import TableName, folded_name
+from storage_consumer.sql.statement import Statement
 from storage_consumer.sql.tokens import Token, has_words
+
+
+class Query(Protocol):
+    """Runs a statement with arguments and returns all its rows."""
+
+    def __call__(self, sql: str, arguments: Collection[Any] = (), /) -> list[tuple[Any, ...]]:
+        """Return all rows; raise an error of `errors` if the server refuses the statement or does not answer."""
+        ...
+
+
+def text_of(value: Any) -> str:
+    """Return a value as text. A server gives some columns of its own tables as bytes, and not each server the same ones."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+_DATABASES = "SELECT schema_name FROM information_schema.schemata"
+_TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
+_NOT_ASCII = "LENGTH(table_name) <> CHAR_LENGTH(table_name)"
+_CHUNK = 500
+_FAR = re.compile("[\U00010000-\U0010ffff]")
+
+
+def is_far(text: str) -> bool:
+    """Return whether a name has a character beyond U+FFFF: only TiDB can have such names, and others fail even to compare them."""
+    return _FAR.search(text) is not None
+
+
+def existing(query: Query, wanted: Iterable[TableName]) -> dict[TableName, TableName]:
+    """Return folded name → the target's own spelling, for tables and databases (empty table name) that exist.
+
+    A name that exists exactly as wanted is preferred to one that differs in case.
+    """
+    by_schema: dict[str, list[str]] = {}
+    for name in sorted(set(wanted)):
+        by_schema.setdefault(name.schema, []).append(name.table)
+    found: dict[TableName, TableName] = {}
+    # All of them: there are few, and case is compared here as the source compares it.
+    databases = _texts(query(_DATABASES, ())) if by_schema else []
+    for schema, tables in by_schema.items():
+        real = closest(schema, databases)
+        if real is None:
+            continue
+        there = _real_tables(query, real, [table for table in tables if table])
+        for table in tables:
+            own = there.get(table) if table else ""
+            if own is not None:
+                # The first one stays: two wanted names may fold to one.
+                found.setdefault(TableName(schema=schema, table=table).folded(), TableName(schema=real, table=own))
+    return found
+
+
+def _real_tables(query: Query, schema: str, tables: list[str]) -> dict[str, str]:
+    """Return table → its own spelling. The server finds exact names immediately, while a search without case scans all.
+
+    The server does that scan, which is several times as fast as fetching every name of a large database. Beyond ASCII its rules for
+    case may differ from the source's, so all names with other characters are fetched too.
+    """
+    exact: set[str] = set()
+    near = [table for table in tables if not is_far(table)]
+    for first in range(0, len(near), _CHUNK):
+        some = near[first : first + _CHUNK]
+        exact.update(_texts(query(f"{_TABLES} AND table_name IN ({', '.join(['%s'] * len(some))})", (schema, *some))))
+    there = {table: table for table in tables if table in exact}
+    if len(there) < len(tables):
+        alike: dict[str, str] = {}
+        missing = [folded_name(table) for table in near if table not in there]
+        # At least once: the names with characters beyond ASCII are needed even where no other name is missing.
+        for first in range(0, max(len(missing), 1), _CHUNK):
+            some = missing[first : first + _CHUNK] or [""]
+            alike_there = f"{_TABLES} AND (LOWER(table_name) IN ({', '.join(['%s'] * len(some))}) OR {_NOT_ASCII})"
+            for own in sorted(_texts(query(alike_there, (schema, *some)))):
+                alike.setdefault(folded_name(own), own)
+        there |= {t: alike[folded_name(t)] for t in tables if t not in there and folded_name(t) in alike}
+    return there
+
+
+def closest(name: str, there: Iterable[str]) -> str | None:
+    """Return the name itself if it is there, else the first that differs only in case, or None."""
+    candidates = sorted(one for one in there if folded_name(one) == folded_name(name))
+    # Sorted, so that of several the choice is the same each time.
+    return name if name in candidates else next(iter(candidates), None)
+
+
+def _texts(rows: list[tuple[Any, ...]]) -> list[str]:
+    return [text_of(row[0]) for row in rows]
+
 
 _INTEGERS = INTEGER_TYPES | {"INTEGER", "BOOL", "BOOLEAN"}
 
@@ -65,10 +156,8 @@ def matters_for(found: Sequence[Token]) -> bool:
 
 def changes_defaults(found: Sequence[Token]) -> bool:
     """Return whether an ALTER TABLE may both add columns and change the table's charset or collation."""
-    options = [
-        at for at, token in enumerate(found) if not token.depth and token.upper in ("COLLATE", "CHARACTER", "CHARSET")
-    ]
-    return bool(options) and has_words(found, "ADD", depth=0)
+    statement = Statement("", found)
+    return bool(statement.find("COLLATE|CHARACTER|CHARSET", depth=0) and statement.find("ADD", depth=0))
 
 
 def takes_rows_of_partitions(found: Sequence[Token]) -> bool:
@@ -79,15 +168,5 @@ def takes_rows_of_partitions(found: Sequence[Token]) -> bool:
 
 def to_integers(found: Sequence[Token]) -> list[str]:
     """Return the columns that an ALTER TABLE turns into integers by MODIFY or CHANGE, by their former names."""
-    columns = []
-    for at, token in enumerate(found):
-        if token.upper in ("MODIFY", "CHANGE") and token.depth == 0:
-            part = found[at:]
-            named = column_at(part)
-            typed = named + (2 if token.upper == "CHANGE" else 1)
-            columns += (
-                [part[named].name]
-                if named > 0 and any(one.upper in _INTEGERS for one in part[typed : typed + 1])
-                else []
-            )
-    return columns
+    columns = Statement("", found).columns
+    return [each.former for each in columns if each.verb in ("MODIFY", "CHANGE") and each.type in _INTEGERS]

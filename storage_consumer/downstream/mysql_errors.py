@@ -123,16 +123,6 @@ def is_connection_loss(fault: BaseException) -> bool:
     )
 
 
-def _is_full(fault: BaseException) -> bool:
-    number = number_of(fault)
-    return number in _FULL or (number in _MAYBE_FULL and _NO_SPACE.search(described(fault)) is not None)
-
-
-def _is_read_only(fault: BaseException) -> bool:
-    number = number_of(fault)
-    return number in _READ_ONLY or (number == _OF_AN_OPTION and "read-only" in described(fault).replace("_", "-"))
-
-
 def is_refusal(fault: BaseException) -> bool:
     """Return whether the fault lies in the rows, that is, fits no other of our errors."""
     # Not from the server: our own checks of values and of a statement's size raise one before anything is sent.
@@ -148,9 +138,10 @@ def is_denied(fault: BaseException) -> bool:
 
 def translated(fault: BaseException, doing: str) -> StorageConsumerError:
     """Return our error for the driver's; `doing` says what was tried, without any secret."""
-    text = f"{doing}: {described(fault)}"
+    number, said = number_of(fault), described(fault)
+    text = f"{doing}: {said}"
     # Before the conflicts, of which it is one: what is left of it after a few tries is a damaged row, which no wait repairs.
-    if number_of(fault) == _ASSERTION:
+    if number == _ASSERTION:
         return RowRefused(
             f"{text} (TiDB finds that a row and its index disagree: see ADMIN CHECK TABLE, repair the table, "
             "start again)"
@@ -158,11 +149,11 @@ def translated(fault: BaseException, doing: str) -> StorageConsumerError:
     # Neither says anything about the rows or the statement, so the same call may succeed later.
     if is_connection_loss(fault) or is_conflict(fault):
         return TargetUnavailable(text)
-    if _is_read_only(fault):
+    if number in _READ_ONLY or (number == _OF_AN_OPTION and "read-only" in said.replace("_", "-")):
         return TargetUnavailable(f"{text} (the target is read-only: make it writable or point at its primary)")
-    if _is_full(fault):
+    if number in _FULL or (number in _MAYBE_FULL and _NO_SPACE.search(said) is not None):
         return TargetUnavailable(f"{text} (the target's disk or table space is full)")
-    if number_of(fault) in _LOGIN:
+    if number in _LOGIN:
         return ConfigError(f"{text} (check user, password and host of the downstream URI)")
     # What is left is about what was sent: a row, or a statement.
     return RowRefused(text)

@@ -109,7 +109,14 @@ def opened_socket(downstream: Downstream, deadline: Deadline) -> socket.socket:
             # The first one: it is about the address that the system prefers.
             fault = fault or error
         else:
-            _notice_silence(found)
+            # Each statement waits for its answer, so a small packet must not wait for more data.
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # The connection breaks if the other machine falls silent, instead of after a quarter of an hour. A server that is busy with a long
+            # statement still answers probes, so these are no limits for statements.
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in _SILENCE.items():
+                if option := getattr(socket, name, None):  # not every system has each
+                    found.setsockopt(socket.IPPROTO_TCP, option, value)
             return found
     raise fault or _unknown(downstream, "it has no address")
 
@@ -174,16 +181,3 @@ def _connected(family: int, address: object, downstream: Downstream, deadline: D
     if number in _UNDER_WAY:
         why = f"nobody accepted the connection within {deadline.seconds:.3g} s (--connect-timeout)"
     raise TargetUnavailable(f"cannot connect to the target {downstream.address} as {downstream.user}: {why}")
-
-
-def _notice_silence(found: socket.socket) -> None:
-    """Make the connection break if the other machine falls silent, instead of after a quarter of an hour.
-
-    A server that is busy with a long statement still answers probes, so these are no limits for statements.
-    """
-    # Each statement waits for its answer, so a small packet must not wait for more data.
-    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _SILENCE.items():
-        if option := getattr(socket, name, None):  # not every system has each
-            found.setsockopt(socket.IPPROTO_TCP, option, value)

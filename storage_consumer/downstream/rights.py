@@ -1,14 +1,77 @@
-"""Missing privileges of the target's user, and the GRANT that adds them. Pure, except for a query to the server."""
+"""Which privileges an account has, which are missing, and the GRANT that adds them. Pure, except for a query to the server."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from storage_consumer.downstream.mysql_errors import described
 from storage_consumer.sql.tokens import names, quote, tokens
+
+_LINE = re.compile(r"(?P<verb>GRANT|REVOKE) (?P<rights>.+?) ON (?:TABLE )?(?P<place>\S.*?\.(?:\*|`(?:[^`]|``)*`|\S+)) (?:TO|FROM) ", re.DOTALL)  # fmt: skip
+_ALL = frozenset(("ALL", "ALL PRIVILEGES"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Grant:
+    """One line: rights on a database, or on all of them."""
+
+    rights: frozenset[str]
+    schema: re.Pattern[str] | None
+    """None for all databases."""
+    is_revoked: bool
+
+
+class Granted:
+    """The privileges of an account on databases as a whole; those on single tables or columns are left out."""
+
+    def __init__(self, lines: Iterable[str], *, literal_names: bool = False) -> None:
+        """Read the lines. `literal_names`: ``_`` and ``%`` in a database's name stand for themselves (MySQL's partial_revokes)."""
+        self._grants = [grant for line in lines if (grant := _grant(line, literal=literal_names))]
+
+    def missing(self, rights: Collection[str], schema: str = "") -> tuple[str, ...]:
+        """Return those of `rights` that are missing on a database; without one, on the server as a whole."""
+        return tuple(right for right in rights if not self._has(right, schema))
+
+    def _has(self, right: str, schema: str) -> bool:
+        there = [
+            grant
+            for grant in self._grants
+            if (grant.schema is None or (schema and grant.schema.fullmatch(schema))) and grant.rights & {right, *_ALL}
+        ]
+        if any(grant.is_revoked for grant in there):
+            # A partial revoke takes back what is granted on all databases, and nothing else.
+            return any(not grant.is_revoked and grant.schema for grant in there)
+        return bool(there)
+
+
+def _grant(line: str, *, literal: bool) -> _Grant | None:
+    found = _LINE.match(line)
+    if found is None:
+        return None
+    place = found["place"].strip()
+    if not place.endswith(".*"):
+        return None
+    schema = place.removesuffix(".*")
+    return _Grant(
+        rights=frozenset(part.strip().upper() for part in found["rights"].split(",")),
+        schema=None if schema == "*" else _pattern(schema.strip("`'\"").replace("``", "`"), literal=literal),
+        is_revoked=found["verb"] == "REVOKE",
+    )
+
+
+def _pattern(schema: str, *, literal: bool) -> re.Pattern[str]:
+    """Return which names a database in a grant stands for; a backslash takes the meaning from ``_`` and ``%``."""
+    if literal:
+        return re.compile(re.escape(schema), re.IGNORECASE)
+    parts = re.findall(r"\\.|.", schema, re.DOTALL)
+    wild = {"_": ".", "%": ".*"}
+    text = "".join(wild.get(part) or re.escape(part[1:] if len(part) > 1 else part) for part in parts)
+    return re.compile(text, re.IGNORECASE | re.DOTALL)
+
 
 ROW_RIGHTS = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX, REFERENCES, CREATE VIEW, SHOW VIEW"
 """All that rows and statements of a replicated database need."""
@@ -31,7 +94,11 @@ def remedy(fault: BaseException, query: Query, schemas: Iterable[str], statement
         grants = [f"GRANT {server[1].split(',')[0].strip('( )')} ON *.* TO {user}"]
     else:
         named = _DATABASE.search(text) or _TABLE.search(text)
-        where = [named[1]] if named else sorted({schema for schema in (*schemas, *_schemas_in(statement)) if schema})
+        where = (
+            [named[1]]
+            if named
+            else sorted({schema for schema in (*schemas, *(name for name, _, _ in names(tokens(statement)))) if schema})
+        )
         grants = [f"GRANT {_rights(text, statement)} ON {_database(query, schema)}.* TO {user}" for schema in where]
     return f"A right is missing: {'; '.join(grants)} (all that rows and statements need: {ROW_RIGHTS})"
 
@@ -60,10 +127,6 @@ def _rights(text: str, statement: str) -> str:
     known = ["SELECT" if right in ("SHOW", "ANY") else right for right in named]
     # The text comes from the server and goes into a command that people paste: only known privileges may be in it.
     return ", ".join(known) if known and all(right in _KNOWN for right in known) else ROW_RIGHTS
-
-
-def _schemas_in(statement: str) -> list[str]:
-    return [schema for schema, _, _ in names(tokens(statement)) if schema]
 
 
 def _database(query: Query, schema: str) -> str:

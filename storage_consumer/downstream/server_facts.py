@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,12 +14,10 @@ import pymysql.err
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream.connection import Connection, connect, translating
-from storage_consumer.downstream.ddl_execution import KNOWS_ZONE
-from storage_consumer.downstream.granted import Granted
-from storage_consumer.downstream.query import Query, text_of
-from storage_consumer.downstream.rights import ROW_RIGHTS, grant
-from storage_consumer.downstream.session import fetched, kind_of
-from storage_consumer.downstream.session_settings import SETTINGS
+from storage_consumer.downstream.database import KNOWS_ZONE
+from storage_consumer.downstream.existing_names import Query, text_of
+from storage_consumer.downstream.rights import ROW_RIGHTS, Granted, grant
+from storage_consumer.downstream.session import SETTINGS, fetched, kind_of
 
 STATE_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "INDEX")
 """What the state needs of ALL on its schema."""
@@ -145,10 +143,10 @@ class _Reading:
 
     def all(self) -> ServerFacts:
         """Return everything."""
-        variables = self._variables()
-        missing = dict(self._missing(variables))
-        state = self._downstream.state_schema
+        variables, state = self._variables(), self._downstream.state_schema
         granted = self._granted(variables)
+        wanted = {name: tuple(ROW_RIGHTS.split(", ")) for name in self._schemas} | {state: STATE_RIGHTS}
+        missing = {name: lacking for name, rights in wanted.items() if (lacking := granted.missing(rights, name))}
         return ServerFacts(
             variables=variables,
             line=self._line(),
@@ -206,14 +204,6 @@ class _Reading:
             if variables.server_type != "mariadb" and roles and roles != "NONE":
                 lines += fetched(self._connection, f"SHOW GRANTS FOR CURRENT_USER() USING {roles}")
         return Granted([text_of(row[0]) for row in lines], literal_names=variables.is_on("partial_revokes"))
-
-    def _missing(self, variables: Variables) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield each database on which rights are missing, with these."""
-        granted, state = self._granted(variables), self._downstream.state_schema
-        wanted = {name: tuple(ROW_RIGHTS.split(", ")) for name in self._schemas} | {state: STATE_RIGHTS}
-        for name, rights in wanted.items():
-            if lacking := granted.missing(rights, name):
-                yield name, lacking
 
     def _found(self, sql: str) -> tuple[Found, ...]:
         if not self._schemas:

@@ -75,18 +75,18 @@ class StateTables:
     def __init__(self, schema: str) -> None:
         """Define the tables in the state schema called `schema`."""
         self.metadata = MetaData(schema=schema)
-        self.version = self._table("version", _id("id"), Column("version", INTEGER, nullable=False))
+        self.version = self._table("version", _id("id"), _integer("version"))
         self.lease = self._table("lease", _id("id"), _name("holder"), _tso("epoch"), _moment("expires_at"))
         # The feed's one row: its bucket, and how far all of it is.
         self.feed = self._table(
             "feed",
             _id("id"),
-            Column("upstream", String(2048), nullable=False),
+            _name("upstream", 2048),
             _tso("checkpoint"),
-            Column("checkpoint_running", BIGINT(unsigned=True), nullable=False, default=0, server_default=text("0")),
+            _tso("checkpoint_running", server_default="0"),
             _tso("storage_checkpoint"),
             _tso("window_id"),
-            Column("floor", BIGINT(unsigned=True), nullable=False, default=0, server_default=text("0")),
+            _tso("floor", server_default="0"),
         )
         # One row per table: how far it is, and what stops it.
         self.tables = self._table(
@@ -95,7 +95,7 @@ class StateTables:
             _tso("checkpoint"),
             _word("state"),
             _flag("follows"),
-            Column("error", Text, nullable=False),
+            _text("error"),
         )
         self.files = self._table("file_progress", _key("stream", _STREAM), _tso("done_upto"), _tso("left_out"))
         # One row per `CHUNK` consecutive numbers of a file sequence: a digest of each finished file. As many as a chunk has numbers, of one
@@ -103,7 +103,7 @@ class StateTables:
         self.digests = self._table(
             "file_digests",
             _key("stream", _STREAM),
-            Column("chunk", BIGINT(unsigned=True), primary_key=True, autoincrement=False),
+            _number("chunk"),
             Column("digests", VARBINARY(CHUNK * WIDTH), nullable=False),
         )
         self.targets = self._table("table_targets", _key("table_key"), _name("target_schema"), _name("target_table"))
@@ -114,14 +114,13 @@ class StateTables:
             _id("slot"),
             _tso("epoch"),
             _tso("window_id"),
-            Column("attempt", String(32), nullable=False),
+            _name("attempt", 32),
             _flag("finished"),
         )
-        self._define_statements()
         self._define_tables()
         self._define_findings()
 
-    def _define_statements(self) -> None:
+    def _define_tables(self) -> None:
         # One row per statement: what the file says, what ran, and its state.
         self.journal = self._table(
             "ddl_journal",
@@ -131,7 +130,7 @@ class StateTables:
             _word("state"),
             _long("query"),
             _long("statement"),
-            Column("structure_before", String(64), nullable=False),
+            _name("structure_before", 64),
             Column("structure_after", String(64), nullable=False, server_default=text("''")),
             _long("note"),
             Column("answer", MEDIUMTEXT),
@@ -152,28 +151,26 @@ class StateTables:
         self.structures = self._table(
             "schema_history",
             *_identity(),
-            Column("table_key", String(_PATH), nullable=False),
+            _name("table_key", _PATH),
             _name("schema_name"),
             _name("table_name"),
-            Column("ddl_type", INTEGER, nullable=False),
-            Column("path", String(_STREAM), nullable=False),
+            _integer("ddl_type"),
+            _name("path", _STREAM),
             _long("query"),
             _long("columns"),
-            Column("digest", String(32), nullable=False),
+            _name("digest", 32),
             UniqueConstraint("table_key", "version", "digest", name="by_table"),
         )
-
-    def _define_tables(self) -> None:
         # One row per table that lacked files, or that an operator copied; see `Copies`.
         self.copies = self._table(
             "table_copies",
             _key("table_key"),
             _tso("copy_from"),
             _long("absent"),
-            Column("copied_at", BIGINT(unsigned=True), nullable=False, server_default=text("0")),
+            _tso("copied_at", server_default="0"),
             Column("passed", MEDIUMTEXT),
             Column("listed", MEDIUMTEXT),
-            Column("listed_at", BIGINT(unsigned=True), nullable=False, server_default=text("0")),
+            _tso("listed_at", server_default="0"),
         )
         # One row per table with the operator's last decision; without `obeyed_at` no consumer has seen it.
         self.table_decisions = self._table(
@@ -192,9 +189,9 @@ class StateTables:
         self.loads = self._table(
             "table_load",
             *_named("table_key"),
-            Column("load_id", String(64), nullable=False),
-            Column("source", Text, nullable=False),
-            Column("identity", String(64), nullable=False),
+            _name("load_id", 64),
+            _text("source"),
+            _name("identity", 64),
             _tso("low"),
             _tso("high"),
             _word("phase"),
@@ -203,7 +200,7 @@ class StateTables:
             _tso("size"),
             _flag("is_view"),
             _flag("replaces"),
-            Column("error", Text, nullable=False),
+            _text("error"),
             _moment("requested_at"),
             _name("requested_by"),
             _moment("ended_at", nullable=True),
@@ -219,16 +216,16 @@ class StateTables:
             _name("table_name"),
             _tso("version"),
             _tso("commit_ts"),
-            Column("path", String(_STREAM), nullable=False),
+            _name("path", _STREAM),
             _tso("row_in_file"),
-            Column("row_key", Text, nullable=False),
-            Column("key_columns", Text, nullable=False),
+            _text("row_key"),
+            _text("key_columns"),
             _long("written_columns"),
             Column("image", LONGTEXT, nullable=False),
             Column("line", LONGBLOB, nullable=False),
             Column("held_before", LONGTEXT),
-            Column("reason", Text, nullable=False),
-            Column("error_number", INTEGER, nullable=False),
+            _text("reason"),
+            _integer("error_number"),
             _moment("first_seen"),
             _moment("last_seen"),
             _moment("retry_asked_at", nullable=True),
@@ -248,7 +245,7 @@ class StateTables:
         self.report = self._table("report", _id("id"), _tso("epoch"), _moment("written_at"), _long("document"))
         self.minutes = self._table(
             "report_minutes",
-            Column("minute", BIGINT(unsigned=True), primary_key=True, autoincrement=False),
+            _number("minute"),
             *map(_tso, ("checkpoint", "checkpoint_running", "storage_checkpoint", "row_changes", "statements")),
         )
 
@@ -385,12 +382,24 @@ def _named(key: str) -> tuple[Column[Any], ...]:
     return _key(key), _name("schema_name"), _name("table_name")
 
 
-def _name(name: str) -> Column[Any]:
-    return Column(name, String(_NAME), nullable=False)
+def _name(name: str, size: int = _NAME) -> Column[Any]:
+    return Column(name, String(size), nullable=False)
 
 
 def _word(name: str) -> Column[Any]:
-    return Column(name, String(16), nullable=False)
+    return _name(name, 16)
+
+
+def _text(name: str) -> Column[Any]:
+    return Column(name, Text, nullable=False)
+
+
+def _integer(name: str) -> Column[Any]:
+    return Column(name, INTEGER, nullable=False)
+
+
+def _number(name: str) -> Column[Any]:
+    return Column(name, BIGINT(unsigned=True), primary_key=True, autoincrement=False)
 
 
 def _long(name: str) -> Column[Any]:
@@ -405,8 +414,9 @@ def _flag(name: str) -> Column[Any]:
     return Column(name, BOOLEAN, nullable=False)
 
 
-def _tso(name: str) -> Column[Any]:
-    return Column(name, BIGINT(unsigned=True), nullable=False, default=0)
+def _tso(name: str, *, server_default: str | None = None) -> Column[Any]:
+    default = text(server_default) if server_default else None
+    return Column(name, BIGINT(unsigned=True), nullable=False, default=0, server_default=default)
 
 
 def _identity() -> tuple[Column[Any], ...]:
@@ -414,5 +424,5 @@ def _identity() -> tuple[Column[Any], ...]:
     directory, *numbers = IDENTITY
     return (
         _key(directory),
-        *(Column(name, BIGINT(unsigned=True), primary_key=True, autoincrement=False) for name in numbers),
+        *map(_number, numbers),
     )

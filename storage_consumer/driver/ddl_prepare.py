@@ -21,7 +21,7 @@ from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.unqualified_names import Namesake, homes, of_any_database
 from storage_consumer.ports import Target
-from storage_consumer.sql.real_names import Existing, looked_up, with_homes, with_real_names
+from storage_consumer.sql.parse import Existing, looked_up, with_homes, with_real_names
 
 BEFORE_FEED = (
     "no statement in the bucket creates {}, so the source had it before the changefeed began: its rows from before are in no file, nor are its "

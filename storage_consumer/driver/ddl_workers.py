@@ -1,6 +1,6 @@
 """DdlWorkers: statements in the background, so that one that takes an hour holds up only the tables that it touches.
 
-Each worker has its own connection and, at the target, its own lock (see `DdlExecution.fence_ddl`). Before the first
+Each worker has its own connection and, at the target, its own lock (see `TargetDatabase.fence_ddl`). Before the first
 statement of an owner all idle workers are fenced, so that no former owner's statement can still start. Every decision about a
 statement, before and after it, is made by the round, in one thread; a worker only runs it.
 """

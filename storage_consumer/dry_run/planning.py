@@ -20,7 +20,6 @@ from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.decode import decoder_for
 from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.downstream.existing_names import ForeignKey, PartNames
-from storage_consumer.downstream.key_drift import KeyDriftGuard
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.ledger import RoundLedger
@@ -48,9 +47,8 @@ from storage_consumer.plan.table_state import TableState
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.ports import DdlContext, Decision, Loads, TableProgress
 from storage_consumer.signals import Stop as StopWish
-from storage_consumer.sql.parse import parse_ddl
+from storage_consumer.sql.parse import parse_ddl, reads_all_columns
 from storage_consumer.sql.tokens import Token, has_words, tokens
-from storage_consumer.sql.view_columns import reads_all_columns
 from storage_consumer.storage.base import Storage
 from storage_consumer.summary import Progress, RoundSummary, Silent
 from storage_consumer.telemetry import heard_by
@@ -262,15 +260,21 @@ Record = Callable[[DdlStep, PlannedStatement], None]
 
 
 class PlannedStructure:
-    """The double of `downstream.structure` and `downstream.key_notes`.
+    """The double of `downstream.database`.
 
     It answers from the target until a planned statement changes a table; from then on it knows that table's name and columns only.
     """
 
+    step: DdlStep
+    """The running one."""
+
     def __init__(self, database: TargetDatabase) -> None:
         """Look at `database`, and never change it."""
-        self._real = database.structure
-        self._notes = database.key_notes
+        self._real = database
+        self.zone = database.zone
+        self.statement_zone = database.statement_zone
+        self.sent: list[tuple[str, str]] = []
+        """What the running step would send: statements and their default databases."""
         self._changed: dict[TableName, TargetTable | None] = {}
         """Tables and databases (empty table name) by folded name; None if it is gone."""
         self._emptied: set[str] = set()
@@ -350,13 +354,34 @@ class PlannedStructure:
 
     def noted(self, names: Iterable[TableName]) -> Mapping[TableName, Sequence[str]]:
         """Return the stored notes; where a planned statement changes the table, there is nothing to compare them with."""
-        return self._notes.noted(names)
+        return self._real.noted(names)
 
     def forget(self, names: Iterable[TableName]) -> None:
         """Forget nothing."""
 
-    def remember(self, tables: Iterable[TargetTable]) -> None:
+    def remember(self, names: Iterable[TableName]) -> None:
         """Note nothing."""
+
+    # what the runner has the target do
+
+    def is_running(self, statement: str) -> bool:  # noqa: ARG002 - whether it still runs, the next round waits for
+        """Return False."""
+        return False
+
+    def fence_ddl(self) -> bool:
+        """Return True: nobody is stopped."""
+        return True
+
+    def execute_ddl(
+        self,
+        statement: str,
+        schema: str,
+        version: int,  # noqa: ARG002 - the clock of a planned statement does not matter
+        ignorable: frozenset[int] = frozenset(),
+    ) -> DdlAnswer:
+        """Note one statement."""
+        self.sent.append((statement, schema))
+        return DdlAnswer(ignored=self.apply(statement, schema, self.step, ignorable))
 
     # what a statement changes
 
@@ -430,17 +455,12 @@ class PlannedStructure:
 
 
 class PlannedDdl:
-    """The double of `ports.Ddl`: the engine's own runner and key guard, over an execution that only notes what it is to send."""
-
-    _step: DdlStep
-    _sent: list[tuple[str, str]]
-    """What the running step would send: statements and their default databases."""
+    """The double of `ports.Ddl`: the engine's own runner, over a target that only notes what it is to send."""
 
     def __init__(
         self,
         structure: PlannedStructure,
         state: PlannedState,
-        database: TargetDatabase,
         server_type: str,
         clock: Clock,
         record: Record,
@@ -448,29 +468,26 @@ class PlannedDdl:
         """Give each statement to `record`."""
         self._structure = structure
         self._journal = state.journal
-        self.zone = database.ddl.zone
-        self.statement_zone = database.ddl.statement_zone
         self._record = record
-        runner = DdlRunner(structure, self, state.journal, server_type, clock=clock)
-        self._guard = KeyDriftGuard(runner, structure, structure)
+        self._runner = DdlRunner(structure, state.journal, server_type, clock=clock)
 
     def run(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> str:
         """Find out what would be run, and record it; raise what would stop the table."""
-        self._step, self._sent = step, []
+        self._structure.step, self._structure.sent = step, []
         unknown = self._structure.unchecked(step.ddl)
         if not unknown and step.creates_view and reads_all_columns(step.definition.query):
             unknown = "its * may stand for other columns than at the source"
         try:
-            note = self._guard.run(step, context, moved)
+            note = self._runner.run(step, context, moved)
         except StorageConsumerError as fault:
             is_left_out = isinstance(fault, DdlFailed) and fault.left_out
             outcome = Outcome.SKIP if is_left_out else Outcome.HALT
-            self._record(step, planned_statement(step, outcome, (str(fault),), self._sent))
+            self._record(step, planned_statement(step, outcome, (str(fault),), self._structure.sent))
             raise
         entry = self._journal.entry(step)
-        runs = self._sent and not (step.skip or (entry is not None and entry.state == SKIPPED))
+        runs = self._structure.sent and not (step.skip or (entry is not None and entry.state == SKIPPED))
         outcome, unknown = (Outcome.RUN, unknown) if runs else (Outcome.SKIP, "")
-        self._record(step, planned_statement(step, outcome, reasons_of(note), self._sent, unknown))
+        self._record(step, planned_statement(step, outcome, reasons_of(note), self._structure.sent, unknown))
         return note
 
     def refused(self, step: DdlStep, error: str) -> None:
@@ -479,27 +496,6 @@ class PlannedDdl:
 
     def fence(self) -> None:
         """Do nothing: a planned round starts nothing."""
-
-    # what the runner has the target do
-
-    def is_running(self, statement: str) -> bool:  # noqa: ARG002 - whether it still runs, the next round waits for
-        """Return False."""
-        return False
-
-    def fence_ddl(self) -> bool:
-        """Return True: nobody is stopped."""
-        return True
-
-    def execute_ddl(
-        self,
-        statement: str,
-        schema: str,
-        version: int,  # noqa: ARG002 - the clock of a planned statement does not matter
-        ignorable: frozenset[int] = frozenset(),
-    ) -> DdlAnswer:
-        """Note one statement."""
-        self._sent.append((statement, schema))
-        return DdlAnswer(ignored=self._structure.apply(statement, schema, self._step, ignorable))
 
     def close(self) -> None:
         """Do nothing: no connection is opened here."""
@@ -636,7 +632,7 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
     `ConfigError`, `TargetUnavailable`, `StorageUnavailable`.
     """
     config, clock = sources.config, sources.clock
-    server = sources.database.session.server_info()
+    server = sources.database.server_info()
     waves: list[tuple[list[PlannedRows], dict[DdlId, PlannedStatement]]] = [([], {})]
 
     def record(step: DdlStep, statement: PlannedStatement) -> None:
@@ -671,7 +667,7 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
             lambda key: manager.tables[key].name,
             reads=rows,
         )
-        ddl = PlannedDdl(structure, state, sources.database, server.server_type, clock, record)
+        ddl = PlannedDdl(structure, state, server.server_type, clock, record)
         context = RoundContext(
             config=config,
             reader=reader,
@@ -733,7 +729,7 @@ def _warnings(sources: PlanSources, manager: ConsumerManager, restart: Restart, 
             instead = ", in place of its rows in the target" if load.replaces else ""
             yield f"{load.name} is loaded from {load.source}{instead}: this plan does not show that"
     # Tables that are new to this program.
-    routes, structure = manager.selection.routes, sources.database.structure
+    routes, structure = manager.selection.routes, sources.database
     new = [table.name for table in manager.tables.values() if table.name.table and table.key not in restart.tables]
     targets = {routes.target(name).folded(): name for name in new}
     for folded, table in sorted(structure.read(targets).items()):

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from storage_consumer.model import TableColumn, folded_name
-from storage_consumer.sql.statement import INDEX_WORDS, NAMES, Column, Statement, statement_of
-from storage_consumer.sql.tokens import Token, closing, elements, find_words, has_words, tokens
+from storage_consumer.sql.statement import INDEX_WORDS, Column, Statement, statement_of
+from storage_consumer.sql.tokens import NAMES, Token, closing, elements, find_words, has_words, tokens
 
 _WIDTHS: Mapping[str, tuple[int, int]] = {
     "TINYINT": (4, 3),

@@ -39,8 +39,7 @@ from storage_consumer.plan.table_version import TableVersionConsumer
 from storage_consumer.plan.unqualified_names import Namesake, homes, of_any_database
 from storage_consumer.poll.known_files import oldest_open_date
 from storage_consumer.poll.reader import Poll, StorageReader
-from storage_consumer.sql.parse import parsed
-from storage_consumer.sql.real_names import with_homes
+from storage_consumer.sql.parse import parsed, with_homes
 from storage_consumer.sql.statement import copied_table, creates_as_listed
 from storage_consumer.storage.base import Storage
 from storage_consumer.storage.paths import SchemaPath, parse_other

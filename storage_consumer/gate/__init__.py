@@ -5,11 +5,10 @@ if it is one of the kinds that TiCDC stores, fits the action code of its file, i
 words that this kind has in TiDB's grammar. All of this is an allow-list: what no list knows halts its table. The gate is one judge of
 several: docs/architecture.md lists them.
 
-* `readings`: the text as a server without TiDB's comments reads it, and as TiDB does; both have to pass.
-* `comments`: what TiDB's own comments may hold.
-* `judging`: the kinds, by their first words, whose statement it is, and which other tables it takes rows from or gives rows to.
-* `altering`, `defining`: what follows the head of ALTER TABLE and of CREATE TABLE.
-* `clauses`: runs of tokens against a vocabulary; `words` and `functions`: the vocabularies.
+* `judging`: the kinds, by their first words, what follows them, whose statement it is, and which other tables it moves rows of.
+* `clauses`: the text as a server without TiDB's comments reads it, and as TiDB does, which both have to pass; what these comments may
+  hold; and runs of tokens against a vocabulary.
+* `words`: the vocabularies.
 
 Takes: a schema file's definition and its statement. Gives: nothing, or a `StatementRefused` with the reason.
 Touches the outside: no.

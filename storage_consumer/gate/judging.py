@@ -2,21 +2,229 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from storage_consumer.errors import NotReplicable, StatementRefused, TableError
-from storage_consumer.gate import defining
-from storage_consumer.gate.altering import ALTERATIONS, RENAMES, altered
-from storage_consumer.gate.clauses import Cursor, Vocabulary
-from storage_consumer.gate.comments import FOREIGN_DEFINER, NotForHere, Refusal
-from storage_consumer.gate.functions import VIEW_FUNCTIONS
-from storage_consumer.gate.readings import readings
-from storage_consumer.gate.words import EXPRESSION, INDEX_OPTIONS, OPTIONS, SELECT, SOFT_DELETE
+from storage_consumer.gate.clauses import FOREIGN_DEFINER, Cursor, NotForHere, Refusal, Vocabulary, readings
+from storage_consumer.gate.words import (
+    ELEMENT,
+    EXPRESSION,
+    INDEX_OPTIONS,
+    NEVER_NAMES,
+    OPTIONS,
+    PARTITION,
+    PARTS,
+    SELECT,
+    SOFT_DELETE,
+    SPLITS,
+    TYPES,
+    VIEW_FUNCTIONS,
+)
 from storage_consumer.model import DdlKind, NameAt, TableDefinition, TableName, folded_name
-from storage_consumer.sql.parse import parsed
+from storage_consumer.sql.parse import parsed, table_names
 from storage_consumer.sql.statement import Statement
-from storage_consumer.sql.table_names import table_names
+from storage_consumer.sql.tokens import NAMES, elements
+
+_NO_COLUMN = "PRIMARY|KEY|INDEX|UNIQUE|FULLTEXT|SPATIAL|VECTOR|COLUMNAR|HYBRID|CONSTRAINT|FOREIGN|CHECK"
+"""First words of a definition that is not a column's."""
+
+
+def _created_table(cursor: Cursor) -> None:
+    """Check what follows the name in CREATE TABLE; raise `Refusal` for anything but a copy's source, or columns and options."""
+    inside = cursor.upper() == "(" and cursor.upper(1) == "LIKE"
+    cursor.at += inside
+    if cursor.take("LIKE"):
+        cursor.name()
+        if inside:
+            cursor.need(")")
+        cursor.finish()
+    else:
+        first, last = cursor.group()
+        _elements(cursor, first, last)
+        cursor.at = last + 1
+        _table_options(cursor)
+
+
+def _elements(cursor: Cursor, first: int, last: int) -> None:
+    """Check the comma-separated definitions in [first, last)."""
+    found, ground = cursor.found, cursor.found[first - 1].depth + 1
+    parts = elements(found, first - 1, last)
+    # All column names first: a generated column may refer to one that is defined after it.
+    cursor.names.update(folded_name(found[at].name) for at, end in parts if at < last and found[at].kind in NAMES)
+    for start, end in parts:
+        _element(cursor, start, end, ground)
+
+
+def _element(cursor: Cursor, first: int, last: int, ground: int) -> None:
+    """Check the definition of one column, index or constraint."""
+    cursor.at = first
+    words = Vocabulary(ground=ground, words=ELEMENT, lists=True)
+    if first < last and cursor.sees(_NO_COLUMN):
+        cursor.check(first, last, words)
+        return
+    is_name = first < last and cursor.kind() in NAMES and cursor.upper() not in NEVER_NAMES
+    # A column is a name and a type of TiDB. What else could be here is the grammar of another server.
+    if not is_name or first + 1 >= last or cursor.upper(1) not in TYPES:
+        raise cursor.refusal()
+    cursor.check(first + 1, last, words)
+
+
+def _table_options(cursor: Cursor) -> None:
+    """Check the options of a table up to the end of the statement, with or without PARTITION BY and what splits regions."""
+    first, end = cursor.at, len(cursor.found)
+    # How regions are split comes last.
+    last = next((at for at, _ in cursor.statement.find("SPLIT", first, depth=0)), end)
+    # From PARTITION BY on other words count.
+    begin = next((at for at, _ in cursor.statement.find("PARTITION BY", first, last, depth=0)), last)
+    cursor.check(first, begin, Vocabulary(ground=0, words=OPTIONS | {"UNION"}, assigns=False))
+    words = PARTITION | {"TO"}
+    inside = PARTITION | EXPRESSION
+    cursor.check(begin, last, Vocabulary(ground=0, words=words, inside=inside, assigns=False))
+    cursor.check(last, end, Vocabulary(ground=0, words=SPLITS))
+    cursor.at = end
+
+
+RENAMES = frozenset((DdlKind.RENAME_TABLE, DdlKind.RENAME_TABLES))
+EXCHANGES = frozenset((DdlKind.EXCHANGE_PARTITION,))
+ALTERATIONS = frozenset(
+    (
+        *range(5, 11), 12, 13, *range(15, 19), 22, *range(30, 34), *range(37, 42), *range(43, 46),
+        *range(48, 51), 54, *range(56, 60), 61, *range(65, 68), 73, 74, 78, 79, 84, 230, 231,
+    )
+)  # fmt: skip
+"""Action codes of a change of columns, indexes and options.
+
+They are not distinguished: TiDB gives several actions one code (61) or that of any of them, and some actions none. Those that move or
+remove rows have codes of their own, which must fit.
+"""
+
+_VOCABULARIES: Mapping[str, frozenset[str]] = {
+    "column": ELEMENT,
+    "element": ELEMENT,
+    "partitions": PARTITION | {"TO", "AT", "INTO"},
+    "names": INDEX_OPTIONS | PARTS,
+    "options": OPTIONS,
+    "default": EXPRESSION | {"SET", "DROP", "DEFAULT", "NULL", "TRUE", "FALSE"},
+    "splits": SPLITS,
+}
+"""What follows the first words of an action → the bare words that it may have."""
+_ACTIONS: Mapping[str, tuple[str, Sequence[DdlKind]]] = {
+    "ADD {PRIMARY KEY|UNIQUE|INDEX|KEY|SPATIAL|FULLTEXT|VECTOR|COLUMNAR|HYBRID}": ("element", ()),
+    "ADD {FOREIGN KEY|CONSTRAINT|CHECK}|ALGORITHM|LOCK": ("element", ()),
+    "ADD PARTITION": ("partitions", (DdlKind.ADD_PARTITION, DdlKind.REORGANIZE_PARTITION)),
+    "{ADD|DROP} STATS_EXTENDED|REMOVE TTL|SET TIFLASH REPLICA|CACHE|NOCACHE": ("names", ()),
+    "{ENABLE|DISABLE} KEYS|{WITH|WITHOUT} VALIDATION": ("names", ()),
+    "DROP PARTITION": ("names", (DdlKind.DROP_PARTITION,)),
+    "DROP [PRIMARY KEY|FOREIGN KEY|INDEX|KEY|CHECK|CONSTRAINT|COLUMN]": ("names", ()),
+    "RENAME {COLUMN|INDEX|KEY}|ALTER {INDEX|CHECK|CONSTRAINT}": ("names", ()),
+    "TRUNCATE PARTITION": ("names", (DdlKind.TRUNCATE_PARTITION,)),
+    "{COALESCE|FIRST} PARTITION": ("partitions", (DdlKind.DROP_PARTITION, DdlKind.REORGANIZE_PARTITION)),
+    "LAST PARTITION": ("partitions", (DdlKind.ADD_PARTITION, DdlKind.REORGANIZE_PARTITION)),
+    "{REORGANIZE|MERGE FIRST|SPLIT MAXVALUE} PARTITION": ("partitions", (DdlKind.REORGANIZE_PARTITION,)),
+    "REMOVE PARTITIONING": ("names", (DdlKind.REMOVE_PARTITIONING,)),
+    "PARTITION BY": ("partitions", (DdlKind.ALTER_PARTITIONING,)),
+    "PARTITION|CONVERT TO": ("options", ()),
+    "SPLIT {INDEX|PRIMARY KEY|BETWEEN}": ("splits", ()),
+    "{ADD|MODIFY|CHANGE} [COLUMN]": ("column", ()),
+    "ALTER [COLUMN]": ("default", ()),
+}
+"""The first words of an action, what follows them, and its codes; the first that fits counts."""
+
+
+def _alter_table(cursor: Cursor) -> Judged:
+    """Judge ALTER TABLE by its actions; raise `Refusal` for one that TiDB does not have."""
+    own = cursor.name()
+    # TiDB stores a bare ALTER TABLE if it could keep none of the options.
+    if cursor.is_over:
+        return Judged(ALTERATIONS, own)
+    if not cursor.sees("RENAME {COLUMN|INDEX|KEY}") and cursor.take("RENAME [TO|AS|=]"):
+        # A new name without a database belongs to the session's, which is that of the file.
+        return Judged(RENAMES, cursor.name())
+    if cursor.take("EXCHANGE PARTITION"):
+        cursor.part()
+        # Whose the other table may be is for `refuse_strangers` to say, which knows the databases of the bucket.
+        cursor.need("WITH TABLE")
+        cursor.name()
+        cursor.take("{WITH|WITHOUT} VALIDATION")
+        return Judged(EXCHANGES, own)
+    special = frozenset[int]()
+    for first, last in _ranges(cursor):
+        cursor.at = first
+        codes = _action_codes(cursor, last)
+        # If any action has codes of its own, the statement must have one of these.
+        special |= frozenset() if codes == ALTERATIONS else codes
+    cursor.at = len(cursor.found)
+    return Judged(special or ALTERATIONS, own)
+
+
+def _ranges(cursor: Cursor) -> Iterator[tuple[int, int]]:
+    """Yield [first, last) of each action: they end at a comma before a word, and before PARTITION BY and REMOVE PARTITIONING."""
+    found, first = cursor.found, cursor.at
+    for at, last in cursor.statement.find(",|PARTITION BY|REMOVE PARTITIONING", first, depth=0):
+        is_comma = found[at].upper == ","
+        # A comma before anything but a word lists partitions.
+        if found[last : last + 1] and found[last].kind == "word" if is_comma else at > first:
+            yield first, at
+            first = last if is_comma else at
+    yield first, len(found)
+
+
+def _action_codes(cursor: Cursor, last: int) -> frozenset[int]:
+    """Check one action, which ends at `last` (exclusive); return its codes."""
+    verb = cursor.upper()
+    what, codes = _ACTIONS.get(cursor.choose(_ACTIONS, last), ("", ()))
+    if what:
+        _rest(cursor, last, what, verb)
+    else:
+        # No action begins so, and options have no head of their own.
+        _options(cursor, last)
+    return frozenset(codes) or ALTERATIONS
+
+
+def _rest(cursor: Cursor, last: int, what: str, verb: str) -> None:
+    """Check what follows the first words of an action."""
+    found = cursor.found
+    if what == "column":
+        cursor.take("IF [NOT] EXISTS")
+        if cursor.upper() == "(" and verb == "ADD":
+            columns = cursor.group()
+            if cursor.at != last:
+                raise cursor.refusal()
+            _elements(cursor, *columns)
+            return
+        if verb == "CHANGE":
+            cursor.part()
+        if cursor.at >= last:
+            raise cursor.refusal()
+        cursor.names.add(folded_name(found[cursor.at].name))
+        _element(cursor, cursor.at, last, 0)
+        return
+    if what in ("names", "default", "partitions") and cursor.at < last:
+        cursor.take("IF [NOT] EXISTS")
+        # In the other kinds only the first name may not have a dot: those further on belong to expressions.
+        _refuse_dots(cursor, last if what == "names" else cursor.at + 2)
+    inside = PARTITION | EXPRESSION if what == "partitions" else EXPRESSION
+    words = Vocabulary(ground=0, words=_VOCABULARIES[what], inside=inside, lists=what == "element")
+    cursor.check(cursor.at, last, words)
+
+
+def _refuse_dots(cursor: Cursor, last: int) -> None:
+    """Raise `Refusal` where a part of the table is named with its table before it: servers may take one for the other."""
+    for at in range(cursor.at, min(last, len(cursor.found))):
+        if cursor.found[at].text == ".":
+            cursor.at = at
+            raise cursor.refusal()
+
+
+def _options(cursor: Cursor, last: int) -> None:
+    """Check a run of table options."""
+    first = cursor.at
+    if first >= last or cursor.found[first].upper not in OPTIONS:
+        raise cursor.refusal()
+    words = OPTIONS | {"UNION", "ORDER", "BY", "ASC", "DESC"}
+    cursor.check(first, last, Vocabulary(ground=0, words=words, assigns=False))
+
 
 _SHOWN = 200
 _ELSEWHERE = "DIRECTORY|CONNECTION|TABLESPACE|UNION|SECONDARY_ENGINE"
@@ -27,12 +235,11 @@ _SCHEMA_ALTERATIONS = frozenset((DdlKind.ALTER_SCHEMA, 80))
 """That of the charset, and that of soft delete."""
 _TABLES = frozenset((DdlKind.CREATE_TABLE, DdlKind.CREATE_TABLES))
 _ASIDE = "any {SEQUENCE|PLACEMENT POLICY|RESOURCE GROUP}"
-_OPTIONS = OPTIONS & {"DEFAULT", "CHARACTER", "SET", "CHARSET", "COLLATE", "ENCRYPTION", "PLACEMENT", "POLICY"}
+_DATABASE_OPTIONS = OPTIONS & {"DEFAULT", "CHARACTER", "SET", "CHARSET", "COLLATE", "ENCRYPTION", "PLACEMENT", "POLICY"}
 """Of a database."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class Judged(NamedTuple):
     """The result of judging one reading of a statement."""
 
     codes: frozenset[int]
@@ -157,7 +364,7 @@ def _judged(reading: Statement, definition: TableDefinition, *, aside: bool) -> 
     """Check one reading; raise `Refusal` for what is not TiDB's. `aside`: objects that only TiDB has are not examined."""
     # Sequences and the like are not sent to any other server, so it does not matter what they say.
     if aside and reading.begins(0, _ASIDE):
-        return Judged(codes=frozenset((definition.ddl_type,)), name=definition.name)
+        return Judged(frozenset((definition.ddl_type,)), definition.name)
     cursor = Cursor(reading, {folded_name(column.name) for column in definition.columns})
     head = cursor.choose(_KINDS)
     if not head:
@@ -179,7 +386,7 @@ def _create_database(cursor: Cursor) -> Judged:
 
 def _drop_database(cursor: Cursor) -> Judged:
     cursor.take("IF [NOT] EXISTS")
-    return Judged(codes=frozenset((DdlKind.DROP_SCHEMA,)), name=TableName(schema=cursor.part(), table=""))
+    return Judged(frozenset((DdlKind.DROP_SCHEMA,)), TableName(schema=cursor.part(), table=""))
 
 
 def _alter_database(cursor: Cursor) -> Judged:
@@ -190,10 +397,10 @@ def _alter_database(cursor: Cursor) -> Judged:
 
 def _database(cursor: Cursor, schema: str, codes: Iterable[int], *more: str) -> Judged:
     """Check the options of a database; `more`: words that only this kind of statement has."""
-    words = _OPTIONS | SOFT_DELETE | frozenset(more)
+    words = _DATABASE_OPTIONS | SOFT_DELETE | frozenset(more)
     cursor.check(cursor.at, len(cursor.found), Vocabulary(ground=0, words=words, inside=frozenset()))
     cursor.at = len(cursor.found)
-    return Judged(codes=frozenset(codes), name=TableName(schema=schema, table=""))
+    return Judged(frozenset(codes), TableName(schema=schema, table=""))
 
 
 # tables
@@ -202,8 +409,8 @@ def _database(cursor: Cursor, schema: str, codes: Iterable[int], *more: str) -> 
 def _create_table(cursor: Cursor) -> Judged:
     cursor.take("IF [NOT] EXISTS")
     name = cursor.name()
-    defining.created_table(cursor)
-    return Judged(codes=_TABLES, name=name)
+    _created_table(cursor)
+    return Judged(_TABLES, name)
 
 
 def _create_temporary(cursor: Cursor) -> Judged:
@@ -215,9 +422,9 @@ def _create_temporary(cursor: Cursor) -> Judged:
     if not cursor.statement.begins(end, "ON COMMIT DELETE ROWS"):
         raise Refusal("it creates a temporary table without ON COMMIT DELETE ROWS")
     table = Cursor(Statement("", cursor.found[:end]), cursor.names, at=cursor.at)
-    defining.created_table(table)
+    _created_table(table)
     cursor.at = len(cursor.found)
-    return Judged(codes=_TABLES, name=name)
+    return Judged(_TABLES, name)
 
 
 def _drop(code: DdlKind) -> Callable[[Cursor], Judged]:
@@ -227,20 +434,16 @@ def _drop(code: DdlKind) -> Callable[[Cursor], Judged]:
         cursor.take("IF [NOT] EXISTS")
         name = cursor.name()
         cursor.take("RESTRICT|CASCADE")
-        return Judged(codes=frozenset((code,)), name=name)
+        return Judged(frozenset((code,)), name)
 
     return judge
-
-
-def _truncate(cursor: Cursor) -> Judged:
-    return Judged(codes=frozenset((DdlKind.TRUNCATE_TABLE,)), name=cursor.name())
 
 
 def _rename(cursor: Cursor) -> Judged:
     cursor.name()
     cursor.need("TO")
     # One pair only, since TiCDC stores a statement for each.
-    return Judged(codes=RENAMES, name=cursor.name())
+    return Judged(RENAMES, cursor.name())
 
 
 def _recover(cursor: Cursor) -> Judged:
@@ -248,14 +451,7 @@ def _recover(cursor: Cursor) -> Judged:
     # FLASHBACK may give the table a new name, RECOVER may not.
     if cursor.statement.head[0] == "FLASHBACK" and cursor.take("TO"):
         name = cursor.name()
-    return Judged(codes=frozenset((DdlKind.RECOVER_TABLE,)), name=name)
-
-
-def _alter_table(cursor: Cursor) -> Judged:
-    name = cursor.name()
-    codes, after = altered(cursor, name)
-    # A new name without a database belongs to the session's, which is that of the file.
-    return Judged(codes=codes, name=after)
+    return Judged(frozenset((DdlKind.RECOVER_TABLE,)), name)
 
 
 # indexes and views
@@ -264,8 +460,8 @@ def _alter_table(cursor: Cursor) -> Judged:
 def _create(cursor: Cursor) -> Judged:
     """Judge CREATE of an index or a view, which may have words in between."""
     if cursor.take("[UNIQUE|FULLTEXT|SPATIAL|VECTOR|COLUMNAR|HYBRID] INDEX"):
-        return _create_index(cursor)
-    return Judged(codes=_VIEWS, name=_created_view(cursor))
+        return _index(cursor)
+    return Judged(_VIEWS, _created_view(cursor))
 
 
 def _created_view(cursor: Cursor) -> TableName:
@@ -307,28 +503,19 @@ def _is_common_table(cursor: Cursor, at: int) -> bool:
     return are_names and cursor.statement.begins(end + 1, "AS (") > 0
 
 
-def _create_index(cursor: Cursor) -> Judged:
+def _index(cursor: Cursor) -> Judged:
+    """Judge CREATE INDEX and DROP INDEX from the name of the index on."""
     cursor.take("IF [NOT] EXISTS")
     cursor.part()
-    if cursor.take("USING|TYPE"):
+    if cursor.statement.head[0] == "CREATE" and cursor.take("USING|TYPE"):
         cursor.word()
-    return _index_on(cursor)
-
-
-def _drop_index(cursor: Cursor) -> Judged:
-    cursor.take("IF [NOT] EXISTS")
-    cursor.part()
-    return _index_on(cursor)
-
-
-def _index_on(cursor: Cursor) -> Judged:
     cursor.need("ON")
     name = cursor.name()
     # The columns of the index, and its options.
     words = Vocabulary(ground=0, words=INDEX_OPTIONS | EXPRESSION, lists=True)
     cursor.check(cursor.at, len(cursor.found), words)
     cursor.at = len(cursor.found)
-    return Judged(codes=ALTERATIONS, name=name)
+    return Judged(ALTERATIONS, name)
 
 
 _KINDS: Mapping[str, Callable[[Cursor], Judged]] = {
@@ -339,11 +526,11 @@ _KINDS: Mapping[str, Callable[[Cursor], Judged]] = {
     "CREATE GLOBAL": _create_temporary,
     "DROP TABLE": _drop(DdlKind.DROP_TABLE),
     "DROP VIEW": _drop(DdlKind.DROP_VIEW),
-    "TRUNCATE [TABLE]": _truncate,
+    "TRUNCATE [TABLE]": lambda cursor: Judged(frozenset((DdlKind.TRUNCATE_TABLE,)), cursor.name()),
     "RENAME TABLE": _rename,
     "{RECOVER|FLASHBACK} TABLE": _recover,
     "ALTER TABLE": _alter_table,
-    "DROP INDEX": _drop_index,
+    "DROP INDEX": _index,
     "CREATE": _create,
 }
 """First words → the function that judges the rest; the first that fits counts."""

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 
 from storage_consumer.exports.create_table import string_value
 from storage_consumer.model import TableDefinition, folded_name
-from storage_consumer.sql.statement import NAMES, creates_as_listed, statement_of
-from storage_consumer.sql.tokens import closing, tokens
+from storage_consumer.sql.statement import creates_as_listed, statement_of
+from storage_consumer.sql.tokens import NAMES, closing, tokens
 
 _LISTED = ("ENUM", "SET")
 Members = Mapping[str, tuple[str, ...]]

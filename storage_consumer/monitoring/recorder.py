@@ -365,7 +365,7 @@ _SOON = 1.0
 
 
 class Reports(Protocol):
-    """Where reports are stored; see `checkpoint.reports`."""
+    """Where reports are stored; see `checkpoint.findings`."""
 
     def save(self, document: str, minute: Minute) -> Mapping[str, int]:
         """Store a report and what was done in its minute; does nothing while another process is the writer.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from storage_consumer.config.reserved import is_system
-from storage_consumer.downstream.compared_table import ComparedTable
-from storage_consumer.downstream.query import text_of
-from storage_consumer.downstream.reading import Reading
+from storage_consumer.downstream.existing_names import text_of
+from storage_consumer.downstream.reading import ComparedTable, Reading
 from storage_consumer.errors import SnapshotLost
 from storage_consumer.model import TableName
 from storage_consumer.sql.tokens import qualified

@@ -21,14 +21,13 @@ from storage_consumer.config.load import Loaded
 from storage_consumer.config.reserved import is_system
 from storage_consumer.config.settings import Loading, Server
 from storage_consumer.config.table_filter import table_rules
-from storage_consumer.downstream.exported_table import ExportedTable
-from storage_consumer.downstream.query import text_of
-from storage_consumer.downstream.reading import Pace, Reading
+from storage_consumer.downstream.existing_names import text_of
+from storage_consumer.downstream.reading import ExportedTable, Pace, Reading
 from storage_consumer.errors import Abandoned, ConfigError, SnapshotLost
 from storage_consumer.exports.create_table import CreatedTable, is_temporary, read_create_table
 from storage_consumer.exports.writing import WrittenFile, data_file, database_file, metadata_file, table_file, view_file
 from storage_consumer.model import TableName
-from storage_consumer.sql.table_names import table_names
+from storage_consumer.sql.parse import table_names
 from storage_consumer.sql.tokens import qualified, tokens
 from storage_consumer.storage.base import Folder
 from storage_consumer.storage.open import open_folder

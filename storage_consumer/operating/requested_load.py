@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from storage_consumer.checkpoint.loads import LoadRow
 from storage_consumer.checkpoint.store import StateStore
+from storage_consumer.checkpoint.tables import LoadRow
 from storage_consumer.config.commands import command
 from storage_consumer.driver.lease_holder import user
 from storage_consumer.errors import ConfigError

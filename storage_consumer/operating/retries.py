@@ -14,7 +14,7 @@ from functools import partial
 
 from storage_consumer.apply.rows import RowStatements
 from storage_consumer.apply.transaction import FencedConnection
-from storage_consumer.checkpoint.quarantine import QuarantinedEntry
+from storage_consumer.checkpoint.findings import QuarantinedEntry
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Upstream
 from storage_consumer.decode.wire_format import decode_line

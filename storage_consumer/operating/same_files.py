@@ -21,8 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
-from storage_consumer.checkpoint.feed import KeptFile
-from storage_consumer.checkpoint.structures import record_of
+from storage_consumer.checkpoint.journal import record_of
+from storage_consumer.checkpoint.progress import KeptFile
 from storage_consumer.errors import ConfigError, MalformedSchemaFile, StorageUnavailable
 from storage_consumer.model import StoredObject, sequence_name
 from storage_consumer.plan.finished_files import Finished, digest_of, has_size, is_mark

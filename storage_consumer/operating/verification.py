@@ -17,13 +17,12 @@ from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from typing import Literal, TypedDict
 
+from storage_consumer.checkpoint.findings import SnapshotState
 from storage_consumer.checkpoint.store import StateStore, operated
-from storage_consumer.checkpoint.verified import SnapshotState
 from storage_consumer.config.commands import reaching
 from storage_consumer.config.settings import Server
 from storage_consumer.config.table_filter import ALL_COLUMNS, CarriedColumns, table_rules
-from storage_consumer.downstream.compared_table import ComparedTable
-from storage_consumer.downstream.reading import Pace, Reading
+from storage_consumer.downstream.reading import ComparedTable, Pace, Reading
 from storage_consumer.errors import Abandoned, ConfigError, TableError, TransientError
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, folded_name, physical_ms
 from storage_consumer.operating.compared_source import ComparedSource, NotComparable

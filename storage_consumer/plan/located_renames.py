@@ -11,7 +11,7 @@ from storage_consumer.plan.lifetimes import Lifetimes
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.unqualified_names import Namesake, homes, of_any_database
-from storage_consumer.sql.real_names import with_homes
+from storage_consumer.sql.parse import with_homes
 
 
 class LocatedRenames:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import NameAt, Rename, TableColumn, TableDefinition, TableName, folded_name
-from storage_consumer.sql.parse import parsed
-from storage_consumer.sql.view_columns import cannot_read
+from storage_consumer.sql.parse import cannot_read, parsed
 
 
 def of_any_database(definition: TableDefinition) -> list[NameAt]:

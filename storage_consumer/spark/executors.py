@@ -22,7 +22,7 @@ from pyspark import SparkContext, SparkFiles
 import storage_consumer
 from storage_consumer.config.secrets import VARIABLES, held_secrets, names_of, secrets_from
 from storage_consumer.config.settings import Secrets, Upstream
-from storage_consumer.downstream.tls import certificates
+from storage_consumer.downstream.connection import certificates
 from storage_consumer.errors import (
     ConfigError,
     LeaseLost,

@@ -12,13 +12,21 @@ from itertools import accumulate
 
 from storage_consumer.model import TableDefinition, folded_name
 from storage_consumer.sql.parse import parsed
-from storage_consumer.sql.tokens import USUAL_LENGTH, Token, closing, elements, find_words, has_words, names, tokens
+from storage_consumer.sql.tokens import (
+    NAMES,
+    USUAL_LENGTH,
+    Token,
+    closing,
+    elements,
+    find_words,
+    has_words,
+    names,
+    tokens,
+)
 
 Edit = tuple[int, int, str]
 """Start (inclusive), end (exclusive), and the text that replaces what is between them."""
 INDEX_WORDS = ("INDEX", "KEY")
-NAMES = ("quoted", "word")
-"""Kinds of tokens that can be names: TiCDC writes names in backquotes, but older versions store them as typed."""
 _TYPE = "any [( )] {UNSIGNED|SIGNED|ZEROFILL|BINARY|PRECISION|CHARACTER SET any|CHARSET any}*"
 _COLUMN_VERBS = {"ADD": 0, "MODIFY": 0, "CHANGE": 1, "ALTER": 0}
 """Verb of an action on a column → how many tokens after the column's former name its new one is."""

@@ -56,6 +56,8 @@ class Token(NamedTuple):
 
 
 _UPPER = attrgetter("upper")
+NAMES = ("quoted", "word")
+"""Kinds of tokens that can be names: TiCDC writes names in backquotes, but older versions store them as typed."""
 
 
 def tokens(sql: str) -> tuple[Token, ...]:
@@ -139,9 +141,9 @@ def names(found: Sequence[Token]) -> Iterator[tuple[str, str, int]]:
     index = 0
     while index < len(found):
         token = found[index]
-        if token.kind not in ("quoted", "word"):
+        if token.kind not in NAMES:
             index += 1
-        elif index + 2 < len(found) and found[index + 1].text == "." and found[index + 2].kind in ("quoted", "word"):
+        elif index + 2 < len(found) and found[index + 1].text == "." and found[index + 2].kind in NAMES:
             yield token.name, found[index + 2].name, index
             index += 3
         else:

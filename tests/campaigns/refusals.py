@@ -23,7 +23,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from storage_consumer.checkpoint import journal
-from storage_consumer.checkpoint.quarantine import StoredQuarantine, close_entries
+from storage_consumer.checkpoint.findings import StoredQuarantine, close_entries
 from storage_consumer.config.settings import Tuning
 from storage_consumer.spark.session import open_session
 from tests.campaigns.refusing.consumers import Consumers, Wrong

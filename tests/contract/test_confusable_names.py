@@ -74,7 +74,7 @@ def test_target(kind: str, request: pytest.FixtureRequest) -> None:
         server.query(f"CREATE TABLE shop.{quoted(name)} (c{number} INT PRIMARY KEY)")
     database = TargetDatabase(Downstream(port=server.port), "")
     wanted = [TableName(schema="shop", table=name) for name in made]
-    found = database.structure.describe(wanted)
+    found = database.describe(wanted)
     assert [found[name.folded()].columns[0].name for name in wanted] == [f"c{number}" for number in range(len(made))]
-    assert database.structure.existing(wanted) == {name.folded(): name for name in wanted}
+    assert database.existing(wanted) == {name.folded(): name for name in wanted}
     database.close()

@@ -28,7 +28,7 @@ class Rig:
 
     def structure(self, table: str, schema: str = "Shop") -> str:
         """The fingerprint of one table."""
-        return self.database.structure.fingerprint([TableName(schema=schema, table=table)])
+        return self.database.fingerprint([TableName(schema=schema, table=table)])
 
 
 @pytest.fixture(params=KINDS)
@@ -47,7 +47,7 @@ def test_view_is_distinguished_from_a_table(rig: Rig) -> None:
     rig.server.query("CREATE TABLE Shop.t (id INT PRIMARY KEY)")
     rig.server.query("CREATE VIEW Shop.v AS SELECT id FROM Shop.t")
     names = [TableName(schema="Shop", table=name) for name in ("t", "v")]
-    found = rig.database.structure.describe(names)
+    found = rig.database.describe(names)
     assert [found[name.folded()].is_view for name in names] == [False, True]
 
 
@@ -55,17 +55,17 @@ def test_names_are_found_in_any_case(rig: Rig) -> None:
     """Tables, indexes and databases are found by names in another case, and given in the target's own."""
     rig.server.query("CREATE TABLE Shop.Orders (id INT PRIMARY KEY, v INT, KEY Vi (v))")
     wanted = TableName(schema="SHOP", table="orderS")
-    found = rig.database.structure.describe([wanted])[wanted.folded()]
+    found = rig.database.describe([wanted])[wanted.folded()]
     assert (found.name, [column.name for column in found.columns]) == (
         TableName(schema="Shop", table="Orders"),
         ["id", "v"],
     )
     assert [key.name for key in found.unique_keys] == ["PRIMARY"]
-    assert rig.database.structure.part_names(wanted).indexes == {"primary", "vi"}
-    assert rig.database.structure.database_collation("sHoP") == "utf8mb4_bin"
+    assert rig.database.part_names(wanted).indexes == {"primary", "vi"}
+    assert rig.database.database_collation("sHoP") == "utf8mb4_bin"
     before = rig.structure("orderS", "SHOP")
     assert before != rig.structure("nothing", "SHOP")
-    assert rig.database.ddl.execute_ddl("ALTER TABLE `Orders` ADD COLUMN w INT", "sHOp", ts(1)).ignored == ""
+    assert rig.database.execute_ddl("ALTER TABLE `Orders` ADD COLUMN w INT", "sHOp", ts(1)).ignored == ""
     assert rig.structure("orderS", "SHOP") != before
 
 
@@ -75,17 +75,17 @@ def test_the_very_name_goes_first(rig: Rig) -> None:
     for name in ("A", "a"):
         rig.server.query(f"CREATE TABLE Shop.{name} ({name * 2} INT)")
         table = TableName(schema="Shop", table=name)
-        assert rig.database.structure.describe([table])[table.folded()].columns[0].name == name * 2
+        assert rig.database.describe([table])[table.folded()].columns[0].name == name * 2
 
 
 def test_names_beyond_the_basic_plane_are_looked_for(rig: Rig) -> None:
     """Asking for a name that most servers can't even compare is no error, and does not hide the other tables."""
     rig.server.query("CREATE TABLE Shop.t (id INT PRIMARY KEY)")
     near, far = TableName(schema="Shop", table="t"), TableName(schema="Shop", table="😀")
-    assert set(rig.database.structure.describe([far, near])) == {near.folded()}
+    assert set(rig.database.describe([far, near])) == {near.folded()}
     if rig.server.kind == "tidb":
         rig.server.query("CREATE TABLE Shop.`😀` (id INT PRIMARY KEY)")
-        assert set(rig.database.structure.describe([far, near])) == {near.folded(), far.folded()}
+        assert set(rig.database.describe([far, near])) == {near.folded(), far.folded()}
     assert rig.structure("😀") == rig.structure("😀")
 
 
@@ -95,7 +95,7 @@ def test_structures_with_defaults_that_are_no_text(rig: Rig) -> None:
         "CREATE TABLE Shop.t (id INT PRIMARY KEY, b VARBINARY(3) DEFAULT x'c3', c BIT(8) DEFAULT b'11000001')"
     )
     before = rig.structure("t")
-    assert rig.database.structure.describe([TableName(schema="Shop", table="t")])
+    assert rig.database.describe([TableName(schema="Shop", table="t")])
     rig.server.query("ALTER TABLE Shop.t MODIFY b VARBINARY(3) DEFAULT x'41c3'")
     assert rig.structure("t") != before
 
@@ -115,11 +115,11 @@ def test_session_of_a_statement(rig: Rig) -> None:
     definition = (
         "id INT PRIMARY KEY, at DATETIME DEFAULT CURRENT_TIMESTAMP, p INT, FOREIGN KEY (p) REFERENCES nothing (id)"
     )
-    rig.database.ddl.execute_ddl(f"CREATE TABLE t ({definition})", "Shop", ts(1))
-    rig.database.ddl.execute_ddl("ALTER TABLE t ADD COLUMN d DATE NOT NULL DEFAULT '0000-00-00'", "Shop", ts(2))
+    rig.database.execute_ddl(f"CREATE TABLE t ({definition})", "Shop", ts(1))
+    rig.database.execute_ddl("ALTER TABLE t ADD COLUMN d DATE NOT NULL DEFAULT '0000-00-00'", "Shop", ts(2))
     with pytest.raises(DdlFailed, match="1060"):
-        rig.database.ddl.execute_ddl("ALTER TABLE t ADD COLUMN d INT", "Shop", ts(3))
-    assert "1050" in rig.database.ddl.execute_ddl("CREATE TABLE t (id INT)", "Shop", ts(4), frozenset({1050})).ignored
+        rig.database.execute_ddl("ALTER TABLE t ADD COLUMN d INT", "Shop", ts(3))
+    assert "1050" in rig.database.execute_ddl("CREATE TABLE t (id INT)", "Shop", ts(4), frozenset({1050})).ignored
 
 
 @pytest.mark.slow
@@ -137,9 +137,9 @@ def test_literals_of_the_other_half_of_the_year(rig: Rig) -> None:
 def test_nothing_runs(rig: Rig) -> None:
     """What has ended, or never began, is not running."""
     statement = "CREATE TABLE t (id INT PRIMARY KEY)"
-    assert not rig.database.ddl.is_running(statement)
-    rig.database.ddl.execute_ddl(statement, "Shop", ts(1))
-    assert not rig.database.ddl.is_running(statement)
+    assert not rig.database.is_running(statement)
+    rig.database.execute_ddl(statement, "Shop", ts(1))
+    assert not rig.database.is_running(statement)
 
 
 def test_keys_that_somebody_added_are_reported(rig: Rig) -> None:
@@ -148,12 +148,12 @@ def test_keys_that_somebody_added_are_reported(rig: Rig) -> None:
     rig.server.query(notes)
     name = TableName(schema="Shop", table="Orders")
     rig.server.query("CREATE TABLE Shop.Orders (id VARCHAR(9) PRIMARY KEY, v INT, UNIQUE u (v))")
-    rig.database.key_notes.remember(rig.database.structure.read([name, TableName(schema="Shop", table="")]).values())
-    assert rig.database.structure.describe([name])[name.folded()].key_drift == ""
+    rig.database.remember([name, TableName(schema="Shop", table="")])
+    assert rig.database.describe([name])[name.folded()].key_drift == ""
     rig.server.query("ALTER TABLE Shop.Orders ADD UNIQUE mine (v, id)")
-    assert rig.database.structure.describe([name])[name.folded()].key_drift == "unique key over `id`, `v`"
-    rig.database.key_notes.forget([name])
-    assert rig.database.structure.describe([name])[name.folded()].key_drift == ""
+    assert rig.database.describe([name])[name.folded()].key_drift == "unique key over `id`, `v`"
+    rig.database.forget([name])
+    assert rig.database.describe([name])[name.folded()].key_drift == ""
 
 
 def test_names_of_parts(rig: Rig) -> None:
@@ -169,17 +169,15 @@ def test_names_of_parts(rig: Rig) -> None:
     rig.server.query("CREATE TABLE Shop.c (s VARCHAR(9))")
     rig.server.query("INSERT INTO Shop.c VALUES ('e5'), ('1e2')")
     query = "ALTER TABLE `x` DROP FOREIGN KEY `y`, MODIFY COLUMN `s` INT"
-    a, b = (
-        rig.database.structure.part_names(TableName(schema="Shop", table=table), tokens(query)) for table in ("a", "b")
-    )
+    a, b = (rig.database.part_names(TableName(schema="Shop", table=table), tokens(query)) for table in ("a", "b"))
     assert (a.columns, a.foreign_keys, a.other_foreign_keys) == (
         frozenset({"id", "s"}),
         frozenset({"fk_a"}),
         frozenset({"fk_b"}),
     )
     assert (a.fractions, b.fractions) == (frozenset({"s"}), frozenset())
-    assert rig.database.structure.part_names(TableName(schema="Shop", table="c"), tokens(query)).fractions == {"s"}
-    assert rig.database.structure.part_names(TableName(schema="Shop", table="a")).foreign_keys == frozenset()
+    assert rig.database.part_names(TableName(schema="Shop", table="c"), tokens(query)).fractions == {"s"}
+    assert rig.database.part_names(TableName(schema="Shop", table="a")).foreign_keys == frozenset()
 
 
 def test_partitions_with_other_rows(rig: Rig) -> None:
@@ -195,7 +193,7 @@ def test_partitions_with_other_rows(rig: Rig) -> None:
         rig.server.query(f"INSERT INTO Shop.`{table}%s` VALUES (1){', (NULL)' if table in 'nr' else ''}")
     for query in ("ALTER TABLE `t` TRUNCATE PARTITION `p0`", "ALTER TABLE `t` REMOVE PARTITIONING, ADD INDEX (`v`)"):
         names = (TableName(schema="Shop", table=f"{table}%s") for table in methods)
-        found = [rig.database.structure.part_names(name, tokens(query)).scattered for name in names]
+        found = [rig.database.part_names(name, tokens(query)).scattered for name in names]
         assert found == ([True, False, True, False] if "TRUNCATE" in query else [False] * 4)
 
 
@@ -203,11 +201,9 @@ def test_table_with_a_percent_sign(rig: Rig) -> None:
     """What looks like a placeholder in a name is a part of the name, in what is asked before texts become integers too."""
     rig.server.query("CREATE TABLE Shop.`a%s` (id INT PRIMARY KEY, `b%d` VARCHAR(9))")
     rig.server.query("INSERT INTO Shop.`a%s` VALUES (1, '4.6')")
-    assert rig.database.structure.has_rows(TableName(schema="Shop", table="a%s"))
+    assert rig.database.has_rows(TableName(schema="Shop", table="a%s"))
     query = tokens("ALTER TABLE `a%s` MODIFY COLUMN `b%d` INT")
-    assert rig.database.structure.part_names(TableName(schema="Shop", table="a%s"), query).fractions == frozenset(
-        {"b%d"}
-    )
+    assert rig.database.part_names(TableName(schema="Shop", table="a%s"), query).fractions == frozenset({"b%d"})
 
 
 def test_server_that_takes_no_writes_is_no_fault_of_a_statement(mariadb: DatabaseServer) -> None:
@@ -219,8 +215,8 @@ def test_server_that_takes_no_writes_is_no_fault_of_a_statement(mariadb: Databas
     mariadb.query("SET GLOBAL read_only = 1")
     try:
         with pytest.raises(TargetUnavailable, match="read-only"):
-            database.ddl.execute_ddl("CREATE TABLE t (id INT)", "storage_consumer", ts(1))
+            database.execute_ddl("CREATE TABLE t (id INT)", "storage_consumer", ts(1))
     finally:
         mariadb.query("SET GLOBAL read_only = 0")
-    assert database.ddl.execute_ddl("CREATE TABLE t (id INT)", "storage_consumer", ts(1)).ignored == ""
+    assert database.execute_ddl("CREATE TABLE t (id INT)", "storage_consumer", ts(1)).ignored == ""
     database.close()

@@ -40,7 +40,7 @@ def test_killed_at_each_step(rig: Rig, monkeypatch: pytest.MonkeyPatch, sent: in
     """The statement, the drop of the key, the statement again: killed right before or after any, it takes effect once in the end."""
     held_up(rig)
     step = rig.step("ALTER TABLE `b` MODIFY COLUMN `name` BIGINT, ADD INDEX `j`(`id`)", ALTER, "shop.b")
-    execute, calls = rig.database.ddl.execute_ddl, []
+    execute, calls = rig.database.execute_ddl, []
 
     def until(*args: Any) -> DdlAnswer:
         calls.append(args[0])
@@ -51,10 +51,10 @@ def test_killed_at_each_step(rig: Rig, monkeypatch: pytest.MonkeyPatch, sent: in
             raise Killed
         return answer
 
-    monkeypatch.setattr(rig.database.ddl, "execute_ddl", until)
+    monkeypatch.setattr(rig.database, "execute_ddl", until)
     with pytest.raises(Killed):
         rig.run(step)
-    monkeypatch.setattr(rig.database.ddl, "execute_ddl", execute)
+    monkeypatch.setattr(rig.database, "execute_ddl", execute)
     assert rig.journalled(step) == where
     note = rig.run(step)
     assert (rig.journalled(step), rig.moved(step)) == (DONE, True)
@@ -83,19 +83,19 @@ def test_refused_for_another_reason(rig: Rig) -> None:
 def test_key_that_another_statement_removes_meanwhile(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The parent's statement drops the key between the refusal and the look at the keys: the statement is tried again."""
     held_up(rig)
-    keys_of, execute, calls = rig.database.structure.foreign_keys, rig.database.ddl.execute_ddl, []
+    keys_of, execute, calls = rig.database.foreign_keys, rig.database.execute_ddl, []
 
     def once_gone(*args: Any) -> Any:
         rig.server.query("ALTER TABLE shop.b DROP FOREIGN KEY k")
-        monkeypatch.setattr(rig.database.structure, "foreign_keys", keys_of)
+        monkeypatch.setattr(rig.database, "foreign_keys", keys_of)
         return keys_of(*args)
 
     def refused(text: str, *rest: Any) -> DdlAnswer:
         calls.append(text)
         return execute(text, *rest)
 
-    monkeypatch.setattr(rig.database.structure, "foreign_keys", once_gone)
-    monkeypatch.setattr(rig.database.ddl, "execute_ddl", refused)
+    monkeypatch.setattr(rig.database, "foreign_keys", once_gone)
+    monkeypatch.setattr(rig.database, "execute_ddl", refused)
     step = rig.step("ALTER TABLE `b` MODIFY COLUMN `name` BIGINT", ALTER, "shop.b")
     note = rig.run(step)
     assert (rig.journalled(step), rig.moved(step)) == (DONE, True)
@@ -107,7 +107,7 @@ def test_key_that_another_statement_removes_meanwhile(rig: Rig, monkeypatch: pyt
 def test_refused_for_a_key_that_is_not_there(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is tried once more, and no more."""
     held_up(rig)
-    monkeypatch.setattr(rig.database.structure, "foreign_keys", lambda _: ((), {}))
+    monkeypatch.setattr(rig.database, "foreign_keys", lambda _: ((), {}))
     with pytest.raises(DdlFailed):
         rig.run(rig.step("ALTER TABLE `b` MODIFY COLUMN `name` BIGINT", ALTER, "shop.b"))
     assert rig.server.query(_KEYS) == (("k",),)

@@ -54,8 +54,7 @@ class Rig:
     def runner(self) -> DdlRunner:
         """A runner as a new process would have it."""
         return DdlRunner(
-            self.database.structure,
-            self.database.ddl,
+            self.database,
             self.state.journal,
             self.server.kind,
             clock=self.clock,
@@ -103,7 +102,7 @@ class Rig:
 
     def interrupted(self, step: DdlStep, statement: str = "") -> None:
         """What the journal says when a process ends while a statement runs."""
-        before = self.database.structure.fingerprint([step.name] if step.makes_view else step.ddl.mentioned)
+        before = self.database.fingerprint([step.name] if step.makes_view else step.ddl.mentioned)
         for where in (PLANNED, STARTED):
             self.state.journal.record(
                 step, where, run=Sent(statement=statement or step.definition.query, structure_before=before)
@@ -161,13 +160,13 @@ def test_started_is_written_before_the_statement(rig: Rig, monkeypatch: pytest.M
     """When the statement reaches the server the journal says so, and no table has moved."""
     step = rig.step("ALTER TABLE `a` ADD COLUMN `more` INT", ALTER)
     seen: list[Any] = []
-    execute = rig.database.ddl.execute_ddl
+    execute = rig.database.execute_ddl
 
     def watched(*args: Any) -> DdlAnswer:
         seen.append((rig.journalled(step), rig.moved(step), rig.columns()))
         return execute(*args)
 
-    monkeypatch.setattr(rig.database.ddl, "execute_ddl", watched)
+    monkeypatch.setattr(rig.database, "execute_ddl", watched)
     rig.run(step)
     assert seen == [(STARTED, False, ["id", "name"])]
 
@@ -314,7 +313,7 @@ def test_statement_that_still_runs(rig: Rig) -> None:
     with rig.server.connect(autocommit=False) as reader, reader.cursor() as cursor:
         cursor.execute("SELECT * FROM shop.a")
         late.start()
-        while not rig.database.ddl.is_running(step.definition.query):
+        while not rig.database.is_running(step.definition.query):
             time.sleep(0.01)
         with pytest.raises(TargetUnavailable, match="is still running on the target"):
             rig.run(step)
@@ -378,7 +377,7 @@ def test_database_that_the_source_had_before(rig: Rig) -> None:
     """A database whose CREATE is not in the bucket is made, with the source's default collation; one that is, is not."""
     step = rig.step("CREATE TABLE `t` (id INT PRIMARY KEY, name VARCHAR(9))", CREATE, "old.t")
     rig.run(step, ours=False)
-    assert rig.database.structure.database_collation("old") == "utf8mb4_bin"
+    assert rig.database.database_collation("old") == "utf8mb4_bin"
     with pytest.raises(DdlFailed, match="error 1049"):
         rig.run(rig.step("CREATE TABLE `t` (id INT PRIMARY KEY)", CREATE, "never.t"), ours=True)
 
@@ -414,7 +413,7 @@ def test_clock_is_that_of_the_source(rig: Rig) -> None:
     rig.server.query("SET GLOBAL time_zone = '+00:00'")
     found = rig.server.query("SELECT UNIX_TIMESTAMP(at) FROM shop.a")[0][0]
     assert float(found) == (step.version >> 18) / 1000
-    assert abs(int(rig.database.session.rows("SELECT UNIX_TIMESTAMP() - UNIX_TIMESTAMP(SYSDATE())")[0][0])) < 5
+    assert abs(int(rig.database.rows("SELECT UNIX_TIMESTAMP() - UNIX_TIMESTAMP(SYSDATE())")[0][0])) < 5
 
 
 EARLY = {

@@ -76,7 +76,7 @@ def columns(server: DatabaseServer, table: str) -> list[tuple[str, str, object, 
 
 def test_table_without_a_key(server: DatabaseServer, database: TargetDatabase) -> None:
     """It is made, in InnoDB, with the columns that it has at the source and no other."""
-    database.ddl.execute_ddl("CREATE TABLE `t` (`a` INT)", "d", ts(2))
+    database.execute_ddl("CREATE TABLE `t` (`a` INT)", "d", ts(2))
     assert columns(server, "t") == [("a", "YES", None, "")]
     engine = server.query("SELECT engine FROM information_schema.tables WHERE table_schema = 'd'")
     assert engine == (("InnoDB",),)
@@ -84,7 +84,7 @@ def test_table_without_a_key(server: DatabaseServer, database: TargetDatabase) -
 
 def test_timestamps_are_what_they_say(server: DatabaseServer, database: TargetDatabase) -> None:
     """A TIMESTAMP that says nothing may be NULL and has no default, and a zero date may be one."""
-    database.ddl.execute_ddl(
+    database.execute_ddl(
         "CREATE TABLE `t` (`id` INT PRIMARY KEY,`a` TIMESTAMP,`z` DATETIME NOT NULL DEFAULT '0000-00-00 00:00:00')",
         "d",
         ts(2),
@@ -95,18 +95,18 @@ def test_timestamps_are_what_they_say(server: DatabaseServer, database: TargetDa
 
 def test_strings_are_read_as_tidb_wrote_them(server: DatabaseServer, database: TargetDatabase) -> None:
     """Double quotes are strings, a backslash escapes, and a lossy change goes through as at the source (D17)."""
-    database.ddl.execute_ddl(r"""CREATE TABLE `t` (`id` INT PRIMARY KEY,`s` VARCHAR(9) DEFAULT "a\\b")""", "d", ts(2))
+    database.execute_ddl(r"""CREATE TABLE `t` (`id` INT PRIMARY KEY,`s` VARCHAR(9) DEFAULT "a\\b")""", "d", ts(2))
     assert str(columns(server, "t")[1][2]).strip("'") in ("a\\b", "a\\\\b")
     server.query("INSERT INTO d.t (id, s) VALUES (1, 'abcdef')")
-    database.ddl.execute_ddl("ALTER TABLE `t` MODIFY COLUMN `s` VARCHAR(3)", "d", ts(3))
+    database.execute_ddl("ALTER TABLE `t` MODIFY COLUMN `s` VARCHAR(3)", "d", ts(3))
     assert server.query("SELECT s FROM d.t") == (("abc",),)
 
 
 def test_fractions_are_rounded(server: DatabaseServer, database: TargetDatabase) -> None:
     """Fewer digits of a second round the moments that are there, as TiDB does, also where the server would cut them."""
-    database.ddl.execute_ddl("CREATE TABLE `t` (`id` INT PRIMARY KEY,`a` DATETIME(3),`b` TIME(2))", "d", ts(2))
+    database.execute_ddl("CREATE TABLE `t` (`id` INT PRIMARY KEY,`a` DATETIME(3),`b` TIME(2))", "d", ts(2))
     server.query("INSERT INTO d.t VALUES (1, '2024-05-06 07:08:09.500', '10:00:00.49')")
-    database.ddl.execute_ddl("ALTER TABLE `t` MODIFY COLUMN `a` DATETIME, MODIFY COLUMN `b` TIME", "d", ts(3))
+    database.execute_ddl("ALTER TABLE `t` MODIFY COLUMN `a` DATETIME, MODIFY COLUMN `b` TIME", "d", ts(3))
     found = server.query("SELECT CAST(a AS CHAR), CAST(b AS CHAR) FROM d.t")
     assert found == (("2024-05-06 07:08:10", "10:00:00"),)
 
@@ -114,14 +114,14 @@ def test_fractions_are_rounded(server: DatabaseServer, database: TargetDatabase)
 def test_foreign_keys_are_not_checked(server: DatabaseServer, database: TargetDatabase) -> None:
     """A child may come before its parent, and refer to a key that is not unique."""
     child = "CREATE TABLE `c` (`id` INT PRIMARY KEY,`x` INT,CONSTRAINT `fk` FOREIGN KEY (`x`) REFERENCES `p`(`x`))"
-    database.ddl.execute_ddl(child, "d", ts(2))
-    database.ddl.execute_ddl("CREATE TABLE `p` (`id` INT PRIMARY KEY,`x` INT,INDEX(`x`))", "d", ts(3))
+    database.execute_ddl(child, "d", ts(2))
+    database.execute_ddl("CREATE TABLE `p` (`id` INT PRIMARY KEY,`x` INT,INDEX(`x`))", "d", ts(3))
     assert columns(server, "p")
-    database.ddl.execute_ddl("DROP TABLE `d`.`p`", "d", ts(4))
+    database.execute_ddl("DROP TABLE `d`.`p`", "d", ts(4))
 
 
 def test_wide_rows(server: DatabaseServer, database: TargetDatabase) -> None:
     """A row that could be longer than half a page of InnoDB is no reason to refuse a table."""
     wide = ",".join(f"`c{number}` CHAR(200) CHARACTER SET latin1 COLLATE latin1_bin" for number in range(60))
-    database.ddl.execute_ddl(f"CREATE TABLE `t` (`id` INT PRIMARY KEY,{wide})", "d", ts(2))
+    database.execute_ddl(f"CREATE TABLE `t` (`id` INT PRIMARY KEY,{wide})", "d", ts(2))
     assert len(columns(server, "t")) == 61

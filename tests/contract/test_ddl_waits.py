@@ -42,7 +42,7 @@ def cut(rig: Rig, statement: str) -> None:
     while not watcher.ddl.is_running(statement):
         time.sleep(0.05)
     watcher.close()
-    connection = rig.database.session.current
+    connection = rig.database.current
     assert connection is not None
     connection._sock.shutdown(socket.SHUT_RDWR)  # type: ignore[attr-defined] # not in the stubs
 
@@ -105,13 +105,13 @@ def test_short_transactions_hold_nothing(rig: Rig) -> None:
         others = threading.Thread(target=often)
         others.start()
         try:
-            found = rig.database.structure.blockers([TableName(schema="shop", table="a")])
+            found = rig.database.blockers([TableName(schema="shop", table="a")])
         finally:
             done.set()
             others.join()
         cursor.execute("SELECT CONNECTION_ID()")
         assert [line.split(" of ")[0] for line in found] == [f"connection {cursor.fetchall()[0][0]}"]
-        assert len(rig.database.structure.blockers([TableName(schema="shop", table="a")])) == 1
+        assert len(rig.database.blockers([TableName(schema="shop", table="a")])) == 1
 
 
 def transaction_that_tidb_waits_for(rig: Rig) -> None:
@@ -172,11 +172,11 @@ def test_fence_leaves_a_running_statement_alone(rig: Rig) -> None:
     assert former.ddl.fence_ddl()
     running = threading.Thread(target=former.ddl.execute_ddl, args=[SLOW, "shop", 1])
     running.start()
-    while not rig.database.ddl.is_running(SLOW):
+    while not rig.database.is_running(SLOW):
         time.sleep(0.05)
-    assert not rig.database.ddl.fence_ddl()
+    assert not rig.database.fence_ddl()
     running.join()
-    assert rig.database.ddl.fence_ddl()
+    assert rig.database.fence_ddl()
     assert rig.server.query("SELECT COUNT(*) FROM shop.b") == ((7,),)
     former.close()
 

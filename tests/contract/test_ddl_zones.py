@@ -31,7 +31,7 @@ class Zoned(Rig):
         """A runner as a new process would have it."""
         self.database.close()
         self.database = TargetDatabase(Downstream(port=self.server.port, time_zone=ZONE), "")
-        return DdlRunner(self.database.structure, self.database.ddl, self.state.journal, self.server.kind)
+        return DdlRunner(self.database, self.state.journal, self.server.kind)
 
 
 @pytest.fixture

@@ -88,13 +88,13 @@ def database(request: pytest.FixtureRequest) -> Iterator[TargetDatabase]:
 @pytest.mark.parametrize("story", STORIES)
 def test_statements_run(database: TargetDatabase, story: str) -> None:
     """Each statement that TiDB takes runs, whole, in part, or not at all where nothing of it concerns rows (D18)."""
-    server_type = database.session.server_info().server_type
+    server_type = database.server_info().server_type
     if number := REFUSED.get((server_type, story)):
         with pytest.raises(DdlFailed, match=number):
             play(database, server_type, STORIES[story])
     else:
         play(database, server_type, STORIES[story])
-        assert database.structure.describe([T])
+        assert database.describe([T])
 
 
 def play(database: TargetDatabase, server_type: str, statements: Sequence[str]) -> None:
@@ -103,10 +103,8 @@ def play(database: TargetDatabase, server_type: str, statements: Sequence[str]) 
         definition = TableDefinition(
             name=T, version=TableVersion(ts(number + 1)), query=query, ddl_type=5, columns=(), path="t/x", checksum=1
         )
-        action = action_for(
-            definition, server_type, database.structure.database_collation("shop"), database.structure.part_names(T)
-        )
+        action = action_for(definition, server_type, database.database_collation("shop"), database.part_names(T))
         if action.statement:
-            assert database.ddl.execute_ddl(action.statement, action.schema, definition.version).ignored == ""
+            assert database.execute_ddl(action.statement, action.schema, definition.version).ignored == ""
         else:
             assert action.notes

@@ -218,11 +218,11 @@ def test_run_warns_at_its_start(mariadb: DatabaseServer, tmp_path: Path) -> None
     heard: list[tuple[str, Mapping[str, object]]] = []
     remove = listen(lambda event, _level, fields: heard.append((event, fields)))
     try:
-        warn_at_start(database.session.rows, wants_local_infile=True)
+        warn_at_start(database.rows, wants_local_infile=True)
         assert heard == []
         with globally(there, max_allowed_packet=1 << 20):
             database.close()
-            warn_at_start(database.session.rows, wants_local_infile=True)
+            warn_at_start(database.rows, wants_local_infile=True)
         warn_at_start(lambda *_: [], wants_local_infile=True)
     finally:
         remove()

@@ -9,8 +9,7 @@ import pytest
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream.connection import connect
-from storage_consumer.downstream.database import TargetDatabase
-from storage_consumer.downstream.stale_connections import mark
+from storage_consumer.downstream.database import TargetDatabase, mark
 from storage_consumer.errors import DdlFailed, TargetUnavailable
 from storage_consumer.model import TableName
 from tests.harness.hostile_globals import changed
@@ -58,33 +57,33 @@ def database(server: DatabaseServer) -> Iterator[TargetDatabase]:
 @pytest.mark.parametrize("text", LEFT_BEHIND)
 def test_nothing_is_left_behind(server: DatabaseServer, database: TargetDatabase, text: str) -> None:
     """Variables, default database, transactions, temporary tables and locks end with the statement that made them."""
-    before = database.session.rows(_ASKED)
+    before = database.rows(_ASKED)
     try:
-        database.ddl.execute_ddl(text, "d", ts(2))
+        database.execute_ddl(text, "d", ts(2))
     except DdlFailed:
         assert server.kind == "tidb"  # it knows no READ ONLY, and locks no tables, unless asked to
-    assert database.session.rows(_ASKED) == before
-    (table,) = database.structure.describe([TableName(schema="d", table="t")]).values()
+    assert database.rows(_ASKED) == before
+    (table,) = database.describe([TableName(schema="d", table="t")]).values()
     assert [column.name for column in table.columns] == ["a", "b", "c"]
-    assert database.ddl.fence_ddl()
-    database.ddl.execute_ddl("ALTER TABLE t ADD COLUMN later INT", "d", ts(3))
-    database.ddl.execute_ddl("ALTER TABLE `other`.`t` ADD COLUMN later INT", "", ts(4))
+    assert database.fence_ddl()
+    database.execute_ddl("ALTER TABLE t ADD COLUMN later INT", "d", ts(3))
+    database.execute_ddl("ALTER TABLE `other`.`t` ADD COLUMN later INT", "", ts(4))
     assert len(server.query("SHOW COLUMNS FROM d.t")) == len(server.query("SHOW COLUMNS FROM other.t")) == 4
     assert server.query("SELECT IS_FREE_LOCK('kept')") == ((1,),)
 
 
 def test_lock_that_was_lost(server: DatabaseServer, database: TargetDatabase) -> None:
     """A statement runs on the connection that took the lock for it, and on no other: a process that was paused long is not unfenced."""
-    assert database.ddl.fence_ddl()
-    connection = database.session.current
+    assert database.fence_ddl()
+    connection = database.current
     assert connection is not None
     connection._sock.shutdown(socket.SHUT_RDWR)  # type: ignore[attr-defined] # not in the stubs
-    database.session._used -= 3600  # as if it had slept since
+    database._used -= 3600  # as if it had slept since
     with pytest.raises(TargetUnavailable, match="lock for DDL"):
-        database.ddl.execute_ddl("ALTER TABLE t ADD COLUMN later INT", "d", ts(3))
+        database.execute_ddl("ALTER TABLE t ADD COLUMN later INT", "d", ts(3))
     assert len(server.query("SHOW COLUMNS FROM d.t")) == 3
-    assert database.ddl.fence_ddl()
-    database.ddl.execute_ddl("ALTER TABLE t ADD COLUMN later INT", "d", ts(3))
+    assert database.fence_ddl()
+    database.execute_ddl("ALTER TABLE t ADD COLUMN later INT", "d", ts(3))
     assert len(server.query("SHOW COLUMNS FROM d.t")) == 4
 
 
@@ -114,11 +113,11 @@ NAMES = ("a`b", "`", "a b", "a.b", "ü日", "x'y\"z", "50%s", "a\\b", "n" * 64, 
 def test_databases_of_any_name(server: DatabaseServer, name: str) -> None:
     """A statement runs in a database whatever its name is made of, and a connection is marked by a state schema of any name."""
     database = TargetDatabase(Downstream(port=server.port), "")
-    database.ddl.execute_ddl(f"CREATE DATABASE {quoted(name)}", "", ts(1))
-    database.ddl.execute_ddl("CREATE TABLE t (a INT PRIMARY KEY)", name, ts(2))
+    database.execute_ddl(f"CREATE DATABASE {quoted(name)}", "", ts(1))
+    database.execute_ddl("CREATE TABLE t (a INT PRIMARY KEY)", name, ts(2))
     assert server.query(f"SHOW COLUMNS FROM {quoted(name)}.t")
-    assert len(database.structure.describe([TableName(schema=name, table="t")])) == 1
-    assert database.structure.fingerprint([TableName(schema=name, table="t")])
+    assert len(database.describe([TableName(schema=name, table="t")])) == 1
+    assert database.fingerprint([TableName(schema=name, table="t")])
     database.close()
     with connect(Downstream(port=server.port), "") as marked, marked.cursor() as cursor:
         mark(marked.query, name)

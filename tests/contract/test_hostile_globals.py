@@ -17,7 +17,7 @@ from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream import session
 from storage_consumer.downstream.database import TargetDatabase
-from storage_consumer.downstream.session_settings import SETTINGS
+from storage_consumer.downstream.session import SETTINGS
 from storage_consumer.errors import DdlFailed, StorageConsumerError
 from storage_consumer.model import TableName
 from tests.contract.state_rigs import BUCKET, fenced_spec, progress
@@ -129,24 +129,24 @@ class Trial:
                 storage_checkpoint=5,
             )
             names = [TableName(schema="shop", table=name) for name in ("orders", "log", "parts", "child")]
-            self.seen.append(sorted(map(repr, database.structure.describe(names).values())))
-            self.seen.append(database.structure.fingerprint([*names, TableName(schema="shop", table="")]))
+            self.seen.append(sorted(map(repr, database.describe(names).values())))
+            self.seen.append(database.fingerprint([*names, TableName(schema="shop", table="")]))
             restart, _ = state.progress.load()
             self.seen.append(sorted(restart.tables.items()))
             state.lease.release()
         return self.seen
 
     def _ddl(self, database: TargetDatabase) -> None:
-        database.session.server_info()
-        database.ddl.execute_ddl("CREATE DATABASE `shop` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "", ts(1))
+        database.server_info()
+        database.execute_ddl("CREATE DATABASE `shop` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "", ts(1))
         for number, statement in enumerate(DDL):
-            assert database.ddl.fence_ddl()
+            assert database.fence_ddl()
             week = (
                 "`id` / 3" if self.server.kind == "mariadb" else "week(`d`)"
             )  # MariaDB takes none that a session decides
-            database.ddl.execute_ddl(statement.replace("{week}", week), "shop", ts(2 + number))
+            database.execute_ddl(statement.replace("{week}", week), "shop", ts(2 + number))
         with pytest.raises(DdlFailed):
-            database.ddl.execute_ddl(WRONG, "shop", ts(50))
+            database.execute_ddl(WRONG, "shop", ts(50))
 
     def _rows(self, state: StateStore, target: Downstream) -> None:
         window = state.lease.open_window(1, 0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from storage_consumer.ddl.runner import DdlRunner
-from storage_consumer.downstream.key_drift import KeyDriftGuard
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableName
 from storage_consumer.ports import DdlContext
@@ -22,15 +21,11 @@ CONTEXT = DdlContext(database_is_ours=True, table_was_seen=True)
 @pytest.mark.parametrize("rig", KINDS, indirect=True)
 def test_what_a_statement_leaves_is_noted(rig: Rig) -> None:
     """A key of ours is no change; one that somebody adds after it stops rows and statements alike, but no DROP."""
-    runner = KeyDriftGuard(
-        DdlRunner(rig.database.structure, rig.database.ddl, rig.state.journal, rig.server.kind),
-        rig.database.structure,
-        rig.database.key_notes,
-    )
+    runner = DdlRunner(rig.database, rig.state.journal, rig.server.kind)
     runner.run(rig.step("ALTER TABLE `a` ADD UNIQUE `u`(`name`)", ALTER), CONTEXT, [])
-    assert rig.database.structure.describe([A])[A].key_drift == ""
+    assert rig.database.describe([A])[A].key_drift == ""
     rig.run_elsewhere("ALTER TABLE a ADD UNIQUE mine (id, name)")
-    assert rig.database.structure.describe([A])[A].key_drift == "unique key over `id`, `name`"
+    assert rig.database.describe([A])[A].key_drift == "unique key over `id`, `name`"
     step = rig.step("ALTER TABLE `a` ADD COLUMN `more` INT", ALTER)
     with pytest.raises(NotReplicable, match=r"shop\.a: somebody changed .* unique key over `id`, `name`"):
         runner.run(step, CONTEXT, [])
@@ -45,20 +40,20 @@ def test_what_a_statement_leaves_is_noted(rig: Rig) -> None:
 def test_keys_over_expressions(rig: Rig) -> None:
     """One that somebody adds stops rows, each of two of them: REPLACE would remove the rows that it finds equal."""
     rig.run_elsewhere("ALTER TABLE a ADD UNIQUE ours ((lower(name)))")
-    rig.database.key_notes.remember(rig.database.structure.read([A]).values())
-    assert rig.database.structure.describe([A])[A].key_drift == ""
+    rig.database.remember([A])
+    assert rig.database.describe([A])[A].key_drift == ""
     rig.run_elsewhere("ALTER TABLE a ADD UNIQUE mine ((upper(name)), id)")
-    assert rig.database.structure.describe([A])[A].key_drift == "unique key over (upper(`name`)), `id`"
+    assert rig.database.describe([A])[A].key_drift == "unique key over (upper(`name`)), `id`"
 
 
 @pytest.mark.parametrize("rig", KINDS, indirect=True)
 def test_only_what_was_noted_is_known(rig: Rig) -> None:
     """A table that no statement left behind has no note, in whatever case it is asked for, and without a state there is none."""
     other = TableName(schema="shop", table="Else")
-    assert rig.database.key_notes.noted([A, other]) == {}
-    rig.database.key_notes.remember(rig.database.structure.read([A]).values())
-    assert rig.database.key_notes.noted([TableName(schema="Shop", table="A"), other]) == {
+    assert rig.database.noted([A, other]) == {}
+    rig.database.remember([A])
+    assert rig.database.noted([TableName(schema="Shop", table="A"), other]) == {
         A: ["unique key over `id`", "with keys over expressions"]
     }
     rig.server.query("DROP DATABASE storage_consumer")
-    assert rig.database.key_notes.noted([A, other]) == {}
+    assert rig.database.noted([A, other]) == {}

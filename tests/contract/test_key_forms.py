@@ -251,7 +251,7 @@ def described(server: DatabaseServer, database: TargetDatabase, number: int) -> 
     name = TableName(schema="s", table=f"t{number}")
     kind = TARGETS[number].replace("0900", "nopad") if server.kind == "mariadb" else TARGETS[number]
     server.query(f"CREATE TABLE s.t{number} (n INT PRIMARY KEY, k {kind} NOT NULL)")
-    found = database.structure.describe([name])[name]
+    found = database.describe([name])[name]
     column = next(column for column in found.columns if column.name == "k")
     key = UniqueKey(name="PRIMARY", columns=("k",), prefixes=(None,))
     return name, replace(found, name=NAME, columns=(column,), unique_keys=(key,))

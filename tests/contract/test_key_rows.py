@@ -270,7 +270,7 @@ def test_rows_are_those_of_the_source(server: DatabaseServer, way: str) -> None:
                 kind = written.replace("0900", "nopad") if server.kind == "mariadb" else written
                 server.query("DROP TABLE IF EXISTS s.t")
                 server.query(f"CREATE TABLE s.t (k {kind} NOT NULL PRIMARY KEY, w INT)")
-                target = database.structure.describe([NAME])[NAME]
+                target = database.describe([NAME])[NAME]
                 found += list(differing(table, target, WAYS[way], order))
     assert [fault for fault in found if fault] == []
     assert len(found) > 300

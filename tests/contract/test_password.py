@@ -12,8 +12,7 @@ import pytest
 from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.config.load import load_target
 from storage_consumer.config.settings import Downstream
-from storage_consumer.downstream.connection import connect
-from storage_consumer.downstream.tls import unverified
+from storage_consumer.downstream.connection import connect, unverified
 from storage_consumer.errors import ConfigError
 from tests.contract.state_rigs import fenced_spec
 from tests.harness import servers

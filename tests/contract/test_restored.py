@@ -113,7 +113,7 @@ def plain(structure: Structure) -> dict[str, str]:
 def play(server: DatabaseServer, statements: list[str]) -> None:
     """Run statements of one table as they are stored, in a session whose zone is not the source's."""
     database = TargetDatabase(Downstream(port=server.port, time_zone="+03:00"), "")
-    server_type = database.session.server_info().server_type
+    server_type = database.server_info().server_type
     for number, query in enumerate(statements):
         definition = TableDefinition(
             name=T,
@@ -124,6 +124,6 @@ def play(server: DatabaseServer, statements: list[str]) -> None:
             path="t/x",
             checksum=1,
         )
-        action = action_for(definition, server_type, "utf8mb4_bin", database.structure.part_names(T), zone="+03:00")
-        assert database.ddl.execute_ddl(action.statement, action.schema, definition.version).ignored == ""
+        action = action_for(definition, server_type, "utf8mb4_bin", database.part_names(T), zone="+03:00")
+        assert database.execute_ddl(action.statement, action.schema, definition.version).ignored == ""
     database.close()

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
+from storage_consumer.checkpoint.journal import definition_of, record_of
 from storage_consumer.checkpoint.store import operated
-from storage_consumer.checkpoint.structures import definition_of, record_of
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import MalformedSchemaFile
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion

@@ -142,8 +142,8 @@ def test_everyone_who_connects() -> None:
         state, database = StateStore(target, ""), TargetDatabase(target, "")
         for attempt in (
             lambda: state.open("file:///bucket"),
-            database.session.check,
-            database.session.server_info,
+            database.check,
+            database.server_info,
             lambda: operated(target, ""),
             FencedConnection(fenced_spec(target), "", 0).live,
         ):
@@ -201,7 +201,7 @@ def test_sigterm(stage: str, tmp_path: Path) -> None:
 def test_name_that_is_not_resolved() -> None:
     """A host that DNS does not know is named, with what to look at, and tried again; what can be no name is a wrong setting."""
     for attempt in (
-        TargetDatabase(Downstream(host="db.invalid"), "").session.check,
+        TargetDatabase(Downstream(host="db.invalid"), "").check,
         lambda: connect(Downstream(host="db.invalid"), ""),
     ):
         with pytest.raises(TargetUnavailable, match=r"db\.invalid.*--downstream-uri.*getent hosts db\.invalid"):

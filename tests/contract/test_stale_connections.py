@@ -11,8 +11,7 @@ import pytest
 from storage_consumer.checkpoint import transactions
 from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream.connection import Connection, connect
-from storage_consumer.downstream.database import TargetDatabase
-from storage_consumer.downstream.stale_connections import mark
+from storage_consumer.downstream.database import TargetDatabase, mark
 from storage_consumer.errors import LeaseLost, TargetUnavailable
 from tests.contract.state_rigs import BUCKET, Rig, real_rig
 from tests.harness.servers import KINDS, DatabaseServer
@@ -123,13 +122,13 @@ def test_connection_for_ddl_is_left_alone(rig: Rig, server: DatabaseServer) -> N
     """Statements are kept apart by a lock of their own: the connection that holds it is not ended, whatever it ran before."""
     rig.owner("former").lease.open_window(3, 0)
     database = TargetDatabase(Downstream(port=server.port), "")
-    assert database.ddl.fence_ddl()
+    assert database.fence_ddl()
     for statement, schema in (("CREATE DATABASE shop", ""), ("CREATE TABLE a (id INT)", "shop")):
-        database.ddl.execute_ddl(statement, schema, ts(1))
+        database.execute_ddl(statement, schema, ts(1))
     rig.expire()
     with paused(server, _SLOT):
         rig.owner("following").lease.open_window(3, 0)
-    assert database.ddl.fence_ddl()
+    assert database.fence_ddl()
     database.close()
 
 

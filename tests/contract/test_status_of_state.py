@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.checkpoint.reports import KEPT_MINUTES
+from storage_consumer.checkpoint.findings import KEPT_MINUTES
 from storage_consumer.checkpoint.store import operated
 from storage_consumer.cli.answer import answered
 from storage_consumer.config.settings import Downstream

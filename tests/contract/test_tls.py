@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from storage_consumer.config.load import load_target
-from storage_consumer.downstream.connection import connect
-from storage_consumer.downstream.tls import certificates
+from storage_consumer.downstream.connection import certificates, connect
 from storage_consumer.errors import ConfigError, StorageConsumerError
 from tests.harness import servers
 from tests.harness.certificates import Authority, Signed

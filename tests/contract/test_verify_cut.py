@@ -14,7 +14,7 @@ import pytest
 from pymysql.constants import SERVER_STATUS
 
 from storage_consumer.config.settings import Server
-from storage_consumer.downstream.compared_table import ComparedTable
+from storage_consumer.downstream.reading import ComparedTable
 from storage_consumer.errors import Abandoned, ConfigError, TargetUnavailable, TransientError
 from storage_consumer.model import TableName
 from storage_consumer.operating.verification import TableVerification, Wishes, live, verified

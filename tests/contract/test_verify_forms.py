@@ -14,8 +14,7 @@ import pymysql.err
 import pytest
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.downstream.compared_table import ComparedTable
-from storage_consumer.downstream.reading import Reading
+from storage_consumer.downstream.reading import ComparedTable, Reading
 from storage_consumer.model import TableName
 from storage_consumer.verifying.layout import Digest, KeyRange, Row, TableLayout, layout_of
 from tests.harness.servers import KINDS, DatabaseServer

@@ -222,7 +222,7 @@ class Pairs:
         self._state.open(BUCKET)
         self._state.lease.acquire("pairs", 600)
         database = TargetDatabase(self._downstream, "")
-        self._there = database.structure.read([NAME])[NAME]
+        self._there = database.read([NAME])[NAME]
         database.close()
         self._tick = 10
         # Two tasks, so that a row in the way may be another one's.

@@ -21,13 +21,13 @@ import pymysql.cursors
 import pymysql.err
 
 from storage_consumer.checkpoint.journal import StoredJournal
-from storage_consumer.checkpoint.lease import StoredLease
 from storage_consumer.checkpoint.progress import StoredProgress
 from storage_consumer.checkpoint.store import StateStore
-from storage_consumer.downstream.ddl_execution import DdlExecution
+from storage_consumer.checkpoint.transactions import StoredLease
+from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.plan.journal import DdlAnswer
 from storage_consumer.spark.pipeline import SparkPipeline
-from storage_consumer.sql.table_names import table_names
+from storage_consumer.sql.parse import table_names
 from storage_consumer.sql.tokens import tokens
 from storage_consumer.summary import RoundSummary
 from tests.harness.comparing import STATE_SCHEMA
@@ -42,7 +42,7 @@ WATCHED: tuple[tuple[type, str], ...] = (
     (StoredLease, "open_window"),
     (StoredProgress, "save"),
     (StoredJournal, "record"),
-    (DdlExecution, "execute_ddl"),
+    (TargetDatabase, "execute_ddl"),
     (SparkPipeline, "run"),
 )
 """Every call by which a step begins, takes effect, or is noted. A process can end before each, and so after the one before."""

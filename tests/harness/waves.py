@@ -148,7 +148,7 @@ class _World:
 
     def _runner(self, state: MemoryState) -> Any:
         target = _DefinedTarget(self)
-        return _Runner(DdlRunner(target, target, state.journal, self.server_type, clock=self.clock), target)
+        return _Runner(DdlRunner(target, state.journal, self.server_type, clock=self.clock), target)
 
     def _context(self, manager: ConsumerManager, state: Any, workers: DdlWorkers) -> RoundContext:
         upstream = self.config.upstream

@@ -35,7 +35,7 @@ def test_the_same_owner_keeps_its_lock(server: DatabaseServer) -> None:
     """Asking again on the same connection ends nothing."""
     server.query("CREATE DATABASE storage_consumer")
     database = TargetDatabase(Downstream(port=server.port), "")
-    database.ddl.fence_ddl()
-    database.ddl.fence_ddl()
-    assert database.ddl.execute_ddl("CREATE DATABASE d", "", 1).ignored == ""
+    database.fence_ddl()
+    database.fence_ddl()
+    assert database.execute_ddl("CREATE DATABASE d", "", 1).ignored == ""
     database.close()

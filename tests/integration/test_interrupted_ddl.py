@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from storage_consumer.downstream.ddl_execution import DdlExecution
+from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.plan.journal import DdlAnswer
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
@@ -47,10 +47,10 @@ def history(bucket: SmallBucket) -> SmallBucket:
 @contextmanager
 def crash_at(monkeypatch: pytest.MonkeyPatch, beginning: str, *, after: bool) -> Iterator[None]:
     """End the run at the statement with this beginning: before the server gets it, or after it ran."""
-    original = DdlExecution.execute_ddl
+    original = TargetDatabase.execute_ddl
 
     def interrupted(
-        self: DdlExecution, statement: str, schema: str, version: int, ignorable: frozenset[int] = frozenset()
+        self: TargetDatabase, statement: str, schema: str, version: int, ignorable: frozenset[int] = frozenset()
     ) -> DdlAnswer:
         if not statement.startswith(beginning):
             return original(self, statement, schema, version, ignorable)
@@ -59,7 +59,7 @@ def crash_at(monkeypatch: pytest.MonkeyPatch, beginning: str, *, after: bool) ->
         raise Crash
 
     with monkeypatch.context() as patch:
-        patch.setattr(DdlExecution, "execute_ddl", interrupted)
+        patch.setattr(TargetDatabase, "execute_ddl", interrupted)
         yield
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from storage_consumer.checkpoint.loads import StoredLoads
+from storage_consumer.checkpoint.tables import StoredLoads
 from storage_consumer.plan.loads import Load
 from tests.harness.servers import KINDS, DatabaseServer
 from tests.harness.small_bucket import CREATE_TABLE, SmallBucket, column, row, ts

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import pytest
 
 from storage_consumer import Consumer, RoundSummary
-from storage_consumer.checkpoint.loads import StoredLoads
+from storage_consumer.checkpoint.tables import StoredLoads
 from storage_consumer.cli.main import main as command
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import CONFIG, SmallBucket, row, ts

@@ -127,7 +127,7 @@ class WithCopies(World):
         target = self.watched(self.target(self.records))
         loading = Loading(
             open_copy=self.copy.open,
-            ddl=self.watched(DdlRunner(target, target, state.journal, FACTS.server_type)),
+            ddl=self.watched(DdlRunner(target, state.journal, FACTS.server_type)),
             has_rows=lambda name: bool(self.records.rows.get(name.folded())),
             is_ours=lambda name: name.folded() not in self.foreign,
             rate=self.rate,

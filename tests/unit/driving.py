@@ -140,7 +140,7 @@ class World:
 
         def runner(_: int) -> Any:
             target = self.watched(self.target(self.records))
-            return self.watched(DdlRunner(target, target, state.journal, FACTS.server_type))
+            return self.watched(DdlRunner(target, state.journal, FACTS.server_type))
 
         self.ddl_workers = DdlWorkers(runner, self.clock, self._begin)
         return ConsumerService(self.config, state, lambda manager: self._context(manager, state), self.clock)

@@ -1,4 +1,4 @@
-"""Columns: their options, defaults and expressions as each server reads them. Each rule returns edits of the text. Pure.
+"""Columns: their charsets, collations, options, defaults and expressions as each server reads them. Each rule returns edits of the text. Pure.
 
 Rows carry the values of stored generated columns, so these are compared when rows are written (see `apply.computed`). No file has
 those of virtual ones: only an expression that was tried on all servers gives the source's value for certain.
@@ -15,8 +15,136 @@ from storage_consumer.decode.time_zone import from_utc, occurs_twice
 from storage_consumer.decode.values import INTEGER_TYPES, TEXT_TYPES
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn, folded_name
-from storage_consumer.sql.statement import Column, Edit, column_at
+from storage_consumer.sql.statement import Column, Edit, Statement, column_at, statement_of
 from storage_consumer.sql.tokens import Token, find_words, has_words
+
+SOURCE_COLLATIONS = {
+    "utf8mb4": "utf8mb4_bin",
+    "utf8": "utf8_bin",
+    "utf8mb3": "utf8_bin",
+    "latin1": "latin1_bin",
+    "ascii": "ascii_bin",
+    "binary": "binary",
+    "gbk": "gbk_chinese_ci",
+    "gb18030": "gb18030_chinese_ci",
+}
+"""TiDB's default collation of each of its charsets."""
+MARIADB_COLLATIONS = {"utf8mb4_0900_ai_ci": "utf8mb4_uca1400_nopad_ai_ci", "utf8mb4_0900_bin": "utf8mb4_nopad_bin"}
+_THREE_BYTES = ("utf8mb3_", "utf8_")
+"""How collations of utf8mb3 begin on newer servers, and how all servers know them: MySQL has the former since 8.0.30, MariaDB since 10.6."""
+_CHARSET = "{CHARSET|CHARACTER SET}"
+_EITHER = f"COLLATE|{_CHARSET}"
+
+
+def database_defaults(statement: Targeted) -> Iterator[Edit]:
+    """Write utf8mb4_bin into a CREATE DATABASE that names no charset and no collation."""
+    end = statement.tokens[-1].end
+    if statement.head in (("CREATE", "DATABASE"), ("CREATE", "SCHEMA")) and not statement.find(_EITHER, depth=0):
+        yield end, end, " CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+
+
+def table_defaults(statement: Targeted) -> Iterator[Edit]:
+    """Write the source's defaults into a CREATE TABLE that names none, if the target's database has others."""
+    wanted, end = statement.source_collation, statement.body[1]
+    if (
+        statement.creates
+        and statement.collation not in (None, "", wanted)
+        and not statement.find(_EITHER, end, depth=0)
+    ):
+        at = statement.tokens[end].end
+        yield at, at, f" DEFAULT CHARACTER SET {wanted.partition('_')[0]} COLLATE {wanted}"
+
+
+def source_collation(statements: Iterable[str], server_type: str) -> str:
+    """Return the source's default collation of the database that these statements created and changed, by the target's name for it."""
+    collation = "utf8mb4_bin"
+    for each in map(statement_of, statements):
+        named = [name.replace(*_THREE_BYTES) for _, name in _collations(each)]
+        named = named or [SOURCE_COLLATIONS.get(_charset(each, at), "") for at in each.find(_CHARSET + " [=] any")]
+        # A database that was created again starts afresh; an ALTER that names no collation leaves it.
+        if "".join(named[-1:]) or each.head[:1] == ("CREATE",):
+            collation = "".join(named[-1:]) or "utf8mb4_bin"
+    return MARIADB_COLLATIONS.get(collation, collation) if server_type == "mariadb" else collation
+
+
+def _charset(statement: Statement, at: tuple[int, int]) -> str:
+    return _unquoted(statement.tokens[at[1] - 1])
+
+
+def _unquoted(value: Token) -> str:
+    return value.name.strip("'\"").lower()
+
+
+def _collations(statement: Statement) -> Iterator[tuple[int, str]]:
+    """Yield the collations that a statement names, each with its index."""
+    for _, last in statement.find("COLLATE [=] any"):
+        yield last - 1, _unquoted(statement.tokens[last - 1])
+
+
+def charsets(statement: Targeted) -> Iterator[Edit]:
+    """Write the source's default collation after each charset that has no collation."""
+    found = statement.tokens
+    if has_words(found, "VIEW") or _collated_elsewhere(statement):
+        return
+    for first, last in statement.find(_CHARSET + " [=] any"):
+        charset = _charset(statement, (first, last))
+        depth, collation = found[first].depth, SOURCE_COLLATIONS.get(charset)
+        # A COLLATE may be on either side of the charset.
+        collated = any(_comes("COLLATE", each, depth, ",)") for each in (found[first + 1 :], found[first::-1]))
+        # The type of a CAST may name a charset, but no collation.
+        if not collation or collated or (first and _comes("AS", found[first - 1 :: -1], depth, ",")):
+            continue
+        # `CHARACTER SET x BINARY` means the collation x_bin, which takes the place of BINARY.
+        binary = has_words(found[last : last + 1], "BINARY")
+        by_bytes = f"{charset}_bin" if binary and charset != "binary" else collation
+        yield found[last - 1].end, found[last - 1 + binary].end, f" COLLATE {by_bytes.replace(*_THREE_BYTES)}"
+
+
+def _collated_elsewhere(statement: Targeted) -> bool:
+    """Return whether ALTER TABLE has its table's charset and collation in two parts: ``CHARACTER SET = x, COLLATE = y``."""
+    return len(statement.parts) > 1 and any(
+        statement.begins(first, "[DEFAULT] COLLATE") for first, _ in statement.parts
+    )
+
+
+def new_columns(statement: Targeted) -> Iterator[Edit]:
+    """Write the former collation of the table into columns that ALTER TABLE adds while it changes that collation, as TiDB has it."""
+    former = statement.there.collation
+    # TiDB and the others differ only where the same statement also changes the table's collation.
+    changes = any(statement.begins(first, f"[DEFAULT] {{{_EITHER}}}") for first, _ in statement.parts)
+    if not former or statement.creates or not changes:
+        return
+    for column in statement.columns:
+        found, depth = column.tokens, column.tokens[0].depth
+        end = column.first + len(found)
+        if column.verb == "ADD" and column.is_text and not statement.find(_EITHER, column.first, end, depth):
+            at = statement.tokens[statement.type_end(column) - 1].end
+            yield at, at, f" CHARACTER SET {former.partition('_')[0]} COLLATE {former}"
+
+
+def _comes(word: str, found: Sequence[Token], depth: int, ends: str) -> bool:
+    """Return whether a word is among these tokens, up to the end of their parenthesis or to one of the signs `ends` at its depth."""
+    for token in found:
+        if token.depth < depth or (token.depth == depth and token.text in ends):
+            return False
+        if token.depth == depth and token.upper == word:
+            return True
+    return False
+
+
+def collations(statement: Targeted) -> Iterator[Edit]:
+    """Write MariaDB's own collations for those that it does not know."""
+    for at, name in _collations(statement):
+        if name in MARIADB_COLLATIONS:
+            yield statement.edit(at, at + 1, MARIADB_COLLATIONS[name])
+
+
+def three_bytes(statement: Targeted) -> Iterator[Edit]:
+    """Write the collations of utf8mb3 by the names that all servers know."""
+    for at, name in _collations(statement):
+        if name.startswith(_THREE_BYTES[0]):
+            yield statement.edit(at, at + 1, name.replace(*_THREE_BYTES))
+
 
 _MEMBERS = ("ENUM", "SET")
 _INTEGERS = INTEGER_TYPES | {"YEAR"}
@@ -146,18 +274,12 @@ def values(statement: Targeted) -> Iterator[Edit]:
         for at in column.defaults():
             yield from _edit(column.type, members, column.tokens[at:])
     stored = {folded_name(one.name): one for one in statement.stored}
-    for name, value in _set_defaults(statement):
-        if value and (one := stored.get(name)):
+    for part in statement.elements:
+        value, name = set_default(part), column_at(part)
+        if value and name >= 0 and (one := stored.get(folded_name(part[name].name))):
             # The schema file has members as they are, `_members` wants them as they are between quotes.
             members = [member.replace("'", "''").replace("\\", "\\\\") for member in one.elements]
             yield from _edit(one.type, members, value)
-
-
-def _set_defaults(statement: Targeted) -> Iterator[tuple[str, Sequence[Token]]]:
-    """Yield the folded name of each column for ALTER COLUMN … SET DEFAULT, and what follows."""
-    for part in statement.elements:
-        if (value := set_default(part)) is not None and (name := column_at(part)) >= 0:
-            yield folded_name(part[name].name), value
 
 
 def set_default(part: Sequence[Token]) -> Sequence[Token] | None:
@@ -175,25 +297,20 @@ def sets_text(part: Sequence[Token], columns: Sequence[TableColumn]) -> bool:
 
 
 def _edit(kind: str, members: Sequence[str], found: Sequence[Token]) -> Iterator[Edit]:
-    """Yield the edit of the default at the beginning of `found`, for a column of this type."""
-    if (text := _value_of(kind, members, found)) is not None:
-        yield found[0].start, found[found[0].upper in _BASES].end, text
-
-
-def _value_of(kind: str, members: Sequence[str], found: Sequence[Token]) -> str | None:
-    """Return what replaces a default, or None if it can stay."""
-    text = found[0].text
+    """Yield the edit of the default at the beginning of `found`, for a column of this type, unless it can stay."""
+    text, base, new = found[0].text, found[0].upper, None
     # A number such as `1.5` is several tokens without space between them; its first one alone means nothing.
     is_whole = len(found) < 2 or found[1].text != "." or found[1].start > found[0].end  # noqa: PLR2004 - a token and the next
     number = int(text) if _NUMBER.fullmatch(text) and is_whole else None
     if members and number is not None:
-        return _members(kind, number, members)
-    if kind == "YEAR" and number == 0:
-        return "2000"  # TiDB reads the digit as a text
-    if kind in _INTEGERS and found[0].upper in _BASES and len(found) > 1 and found[1].kind == "string":
-        digits, base = found[1].text.strip("'\""), found[0].upper
-        return str(int(digits, _BASES[base])) if _DIGITS[base].fullmatch(digits) else None
-    return None
+        new = _members(kind, number, members)
+    elif kind == "YEAR" and number == 0:
+        new = "2000"  # TiDB reads the digit as a text
+    elif kind in _INTEGERS and base in _BASES and len(found) > 1 and found[1].kind == "string":
+        digits = found[1].text.strip("'\"")
+        new = str(int(digits, _BASES[base])) if _DIGITS[base].fullmatch(digits) else None
+    if new is not None:
+        yield found[0].start, found[base in _BASES].end, new
 
 
 def _members(kind: str, number: int, members: Sequence[str]) -> str | None:
@@ -226,7 +343,7 @@ def sequences(statement: Targeted) -> Iterator[Edit]:
     value = "NEXTVAL ( )|NEXT VALUE FOR any [. any]"
     for first, last in statement.find(f"DEFAULT {{( )|{value}}}"):
         is_sequence = found[first + 1].text != "(" or _begins_sequence(found[first + 2 : last])
-        # SET DEFAULT is left out as a whole action; see `omissions`.
+        # SET DEFAULT is left out as a whole action; see `catalogue`.
         if is_sequence and not (first and found[first - 1].upper == "SET"):
             yield statement.edit(first, last)
 

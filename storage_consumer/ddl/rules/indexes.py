@@ -1,4 +1,4 @@
-"""Indexes as MySQL and MariaDB take them. Each rule returns edits of the statement's text. Pure.
+"""Indexes and names as MySQL and MariaDB take them. Each rule returns edits of the statement's text. Pure.
 
 Where a server lacks a kind of index, a simpler one is created if possible, so that its name exists for later statements. It is
 unique only if the source enforces the same uniqueness: a stricter key would refuse rows.
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from storage_consumer.ddl.statement import Targeted, index_columns
+from storage_consumer.ddl.statement import Targeted, everywhere, index_columns
+from storage_consumer.downstream.existing_names import PartNames
 from storage_consumer.model import folded_name
 from storage_consumer.sql.statement import INDEX_WORDS, Edit, is_name
 from storage_consumer.sql.tokens import Token, closing, elements, find_words, has_words, makes_global_index, quote
@@ -122,7 +123,12 @@ def _opening_without_name(part: Sequence[Token]) -> int:
 def index_names(statement: Targeted) -> Iterator[Edit]:
     """Write TiDB's name for an unnamed index over an expression: MySQL would choose another one."""
     # TiDB counts on from the names that the table and the statement have already.
-    taken = {*statement.there.indexes, *_explicit_names(statement)}
+    taken = set(statement.there.indexes)
+    for part in statement.elements:
+        for at, (before, token) in enumerate(pairwise(part), 1):
+            bare = token.kind == "word" and token.upper not in INDEX_WORDS and has_words(part[at + 1 : at + 2], "(")
+            if before.upper in (*INDEX_WORDS, "UNIQUE") and (token.kind == "quoted" or bare):
+                taken.add(folded_name(token.name))
     for part in statement.elements:
         if (at := _opening_without_name(part)) < 0 or not over_expression(part):
             continue
@@ -135,15 +141,6 @@ def index_names(statement: Targeted) -> Iterator[Edit]:
             name = f"{base}_{number}"
         taken.add(folded_name(name))
         yield part[at].start, part[at].start, f" {quote(name)}"
-
-
-def _explicit_names(statement: Targeted) -> Iterator[str]:
-    """Yield the folded names of the indexes that a statement defines."""
-    for part in statement.elements:
-        for at, (before, token) in enumerate(pairwise(part), 1):
-            bare = token.kind == "word" and token.upper not in INDEX_WORDS and has_words(part[at + 1 : at + 2], "(")
-            if before.upper in (*INDEX_WORDS, "UNIQUE") and (token.kind == "quoted" or bare):
-                yield folded_name(token.name)
 
 
 # primary keys on generated columns
@@ -195,18 +192,15 @@ def global_marks(statement: Targeted) -> Iterator[Edit]:
             yield from (statement.edit(*at) for at in statement.find("PRIMARY KEY <GLOBAL>", first + 1, last)[:1])
     for first, last in statement.find("UPDATE INDEXES ( )")[:1]:
         yield statement.edit(first, last)
-        yield from _drops_of_spread(statement, found[first + 3 : last - 1])
-
-
-def _drops_of_spread(statement: Targeted, listed: Sequence[Token]) -> Iterator[Edit]:
-    """Drop the indexes that PARTITION BY makes GLOBAL: no other server can have them over these partitions."""
-    # The primary key stays: it is not left out when it is created either.
-    there = statement.there.indexes - {"primary"}
-    gone = [name for name, word in pairwise(listed) if word.upper == "GLOBAL" and folded_name(name.name) in there]
-    at = find_words(statement.tokens, "PARTITION", "BY")
-    if gone and at > 0:
-        start = statement.tokens[at].start
-        yield start, start, ", ".join(f"DROP INDEX {quote(name.name)}" for name in gone) + " "
+        # Those that PARTITION BY makes GLOBAL go: no other server can have them over these partitions. The primary key stays: it is not left
+        # out when it is created either.
+        there = statement.there.indexes - {"primary"}
+        listed = pairwise(found[first + 3 : last - 1])
+        gone = [name for name, word in listed if word.upper == "GLOBAL" and folded_name(name.name) in there]
+        at = find_words(found, "PARTITION", "BY")
+        if gone and at > 0:
+            start = found[at].start
+            yield start, start, ", ".join(f"DROP INDEX {quote(name.name)}" for name in gone) + " "
 
 
 def is_global(statement: Targeted, first: int, last: int) -> bool:
@@ -238,3 +232,90 @@ def defines_index(part: Sequence[Token]) -> bool:
 
 def _is_unique(statement: Targeted, place: _Place) -> bool:
     return has_words(statement.tokens[place[0] : place[0] + 4], "UNIQUE")
+
+
+_NAME_LENGTH = 64
+
+validation = everywhere("{WITH|WITHOUT} VALIDATION")
+
+# foreign keys
+
+
+def foreign_key_names(statement: Targeted) -> Iterator[Edit]:
+    """Give each foreign key a name that no other table's key has, and that still contains TiDB's name for it."""
+    there, found = statement.there, statement.tokens
+    numbers = [int(key.rpartition("_")[2]) for key in there.foreign_keys if key.rpartition("_")[2].isdecimal()]
+    # TiDB counts all foreign keys of a table, and names an unnamed one by its number. The names show how far it has come.
+    number = max([len(there.foreign_keys), *numbers])
+    for first, last in statement.parts:
+        at = find_words(found[:last], "FOREIGN", "KEY", start=first)
+        if at < 0 or at + 2 >= last or found[first].upper == "DROP":
+            named = foreign_key_dropped(found[first:last])
+            real = "" if named is None else name_there(named.name, statement)
+            if named is not None and real not in ("", folded_name(named.name)):
+                yield named.start, named.end, quote(real)
+            continue
+        number += 1
+        own = found[at - 1]
+        # A name of its own stays unless another table of the database has it.
+        if at > first + 1 and found[at - 2].upper == "CONSTRAINT":
+            if folded_name(own.name) in there.other_foreign_keys:
+                yield own.start, own.end, quote(_with_table(statement, own.name))
+            continue
+        index = "" if found[at + 2].text == "(" else found[at + 2].name
+        name = _with_table(statement, index or f"fk_{number}")
+        start = own.start if at > first and own.upper == "CONSTRAINT" else found[at].start
+        yield start, found[at].start, f"CONSTRAINT {quote(name)} "
+
+
+def foreign_key_dropped(part: Sequence[Token]) -> Token | None:
+    """Return the name in DROP FOREIGN KEY, None for any other part."""
+    return part[-1] if has_words(part[:3], "DROP", "FOREIGN", "KEY") else None
+
+
+def name_there(name: str, statement: Targeted) -> str:
+    """Return a foreign key's folded name on the target, or "" if it does not exist.
+
+    Its prefix is the table's name at the time the key was created. If several keys may be meant, return the name as it was given. The
+    target does not know that one, and a refusal is better than dropping the wrong key.
+    """
+    keys, own = statement.there.foreign_keys, folded_name(name)
+    exact = next((key for key in (own, folded_name(_with_table(statement, name))) if key in keys), "")
+    alike = [key for key in keys if key.endswith(f"_{own}")]
+    return exact or (own if len(alike) > 1 else "".join(alike))
+
+
+def _with_table(statement: Targeted, name: str) -> str:
+    return f"{statement.table[: max(1, _NAME_LENGTH - 1 - len(name))]}_{name}"[:_NAME_LENGTH]
+
+
+# conditions
+
+
+def conditions(statement: Targeted) -> Iterator[Edit]:
+    """Take IF EXISTS and IF NOT EXISTS off parts of ALTER TABLE and off indexes: the source knew that the condition holds."""
+    if is_about_index(statement) or statement.head == ("ALTER", "TABLE"):
+        yield from (statement.edit(*at) for at in statement.find("IF [NOT] EXISTS", depth=0))
+
+
+def table_is_new(statement: Targeted) -> Iterator[Edit]:
+    """Take IF NOT EXISTS off CREATE TABLE: the source created the table, so one that exists here is another."""
+    found = statement.tokens
+    if has_words(found[:5], "CREATE", "TABLE", "IF", "NOT", "EXISTS") and len(found) > 5:  # noqa: PLR2004 - and a name
+        yield found[2].start, found[5].start, ""
+
+
+def condition_fails(part: Sequence[Token], there: PartNames | None) -> bool:
+    """Return whether a part of ALTER TABLE has IF [NOT] EXISTS, and the target shows that the source had nothing to do."""
+    at = max(find_words(part, "IF", "EXISTS"), find_words(part, "IF", "NOT", "EXISTS"))  # not the function IF()
+    if there is None or not 0 < at < len(part) - 1 or part[0].upper not in ("ADD", "DROP", "MODIFY", "CHANGE"):
+        return False
+    # What the target has stands for what the source had: their structures are equal right before the statement.
+    wanted = part[at + 1].upper != "NOT"
+    named = at + (2 if wanted else 3)
+    words = {token.upper for token in part[:at]}
+    # Of these the target's names are not read, so the condition counts as met.
+    if named >= len(part) or words & {"PARTITION", "CONSTRAINT"}:
+        return False
+    names = there.foreign_keys if "FOREIGN" in words else there.indexes if words & {*INDEX_WORDS} else there.columns
+    return (folded_name(part[named].name) in names) != wanted

@@ -13,12 +13,13 @@ from pymysql.cursors import Cursor
 from storage_consumer.config.settings import Downstream
 from storage_consumer.ddl.rules.arrangement import unfolded
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
-from storage_consumer.ddl.rules.collations import MARIADB_COLLATIONS
-from storage_consumer.ddl.translate import action_for, refuse_what_may_not_run, safe_action
+from storage_consumer.ddl.rules.columns import MARIADB_COLLATIONS
+from storage_consumer.ddl.translate import action_for, refuse_what_may_not_run
 from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.downstream.existing_names import matters_for
 from storage_consumer.downstream.session import ROW_MODE
 from storage_consumer.errors import DdlFailed, NotReplicable, StatementRefused
+from storage_consumer.gate.judging import refuse_unsafe
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.sql.tokens import tokens
@@ -87,14 +88,15 @@ class _Player:
         try:
             if is_stored and definition.ddl_type:
                 refuse_what_may_not_run(step, self._server_type)
-            names = self._database.structure.part_names(definition.name, found) if matters_for(found) else None
-            collation = self._database.structure.database_collation(SCHEMA)
-            act = safe_action if is_stored else action_for
-            action = act(definition, self._server_type, collation, names, zone="UTC", source_collation="utf8mb4_bin")
+            names = self._database.part_names(definition.name, found) if matters_for(found) else None
+            collation = self._database.database_collation(SCHEMA)
+            action = action_for(definition, self._server_type, collation, names)
+            if is_stored and action.statement:
+                refuse_unsafe(definition, action.statement, self._server_type)
             self._notes |= set(action.notes)
             if not action.statement:
                 return f"left out: {', '.join(action.notes)}"
-            self._database.ddl.execute_ddl(action.statement, action.schema, definition.version)
+            self._database.execute_ddl(action.statement, action.schema, definition.version)
         except (NotReplicable, StatementRefused) as fault:
             return f"halts: {fault}"
         except DdlFailed as fault:

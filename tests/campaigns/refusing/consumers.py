@@ -12,10 +12,10 @@ from typing import Any
 from unittest.mock import patch
 
 from storage_consumer import Consumer, RoundSummary
-from storage_consumer.checkpoint.loads import StoredLoads
+from storage_consumer.checkpoint.findings import QuarantinedEntry
 from storage_consumer.checkpoint.progress import StoredProgress
-from storage_consumer.checkpoint.quarantine import QuarantinedEntry
 from storage_consumer.checkpoint.store import StateStore, operated
+from storage_consumer.checkpoint.tables import StoredLoads
 from storage_consumer.cli.main import main as command
 from storage_consumer.config.settings import Downstream
 from storage_consumer.plan.loads import OPEN

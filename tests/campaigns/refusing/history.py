@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from storage_consumer.checkpoint.quarantine import QuarantinedEntry
+from storage_consumer.checkpoint.findings import QuarantinedEntry
 from tests.campaigns.refusing.consumers import USUAL, Consumers, Wrong, key_of
 from tests.campaigns.refusing.source import BAD, NARROW, WIDE, Diary, Key, Source, Table, Values
 from tests.harness.small_bucket import ts

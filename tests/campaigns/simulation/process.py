@@ -263,7 +263,7 @@ class Process:
 
         def runner(number: int) -> Any:
             database = self._watched(WorkerTarget(self, number))
-            return self._watched(DdlRunner(database, database, state.journal, FACTS.server_type, clock=world.clock))
+            return self._watched(DdlRunner(database, state.journal, FACTS.server_type, clock=world.clock))
 
         self.ddl_workers = DdlWorkers(runner, WorkerClock(self), self._spawn)
         self.service = ConsumerService(self.config, state, lambda manager: self._context(manager, state), world.clock)
@@ -309,7 +309,7 @@ class Process:
         records, clock = self.world.records, self.world.clock
         target = WorkerTarget(self, LOADER)
         database = self._watched(target)
-        runner = self._watched(DdlRunner(database, database, state.journal, FACTS.server_type, clock=clock))
+        runner = self._watched(DdlRunner(database, state.journal, FACTS.server_type, clock=clock))
         return Loading(
             open_copy=self._watched(records.exports).open,
             ddl=LoadRunner(runner, target),

@@ -13,7 +13,7 @@ from storage_consumer.ddl import translate
 from storage_consumer.model import TableDefinition
 from storage_consumer.plan import unqualified_names
 from storage_consumer.poll import schema_file
-from storage_consumer.sql import parse, real_names, tokens
+from storage_consumer.sql import parse, tokens
 
 _MOST = 50_000
 _ROOMS = ("storage_consumer.", "tests.harness.twins.")
@@ -65,7 +65,7 @@ _AGAIN: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
         (good, _by_statement(good))
         for good in (
             unqualified_names.of_any_database,
-            real_names.looked_up,
+            parse.looked_up,
             translate.action_for,
         )
     ),

@@ -62,7 +62,7 @@ class MemoryState:
 
 
 class MemoryQuarantine:
-    """The twin of `checkpoint.quarantine.StoredQuarantine`: twins refuse no row."""
+    """The twin of `checkpoint.findings.StoredQuarantine`: twins refuse no row."""
 
     def entries(self) -> Mapping[str, TableEntries]:
         """Return nothing."""
@@ -70,7 +70,7 @@ class MemoryQuarantine:
 
 
 class MemoryVerified:
-    """The twin of `checkpoint.verified.StoredVerified`."""
+    """The twin of `checkpoint.findings.StoredVerified`."""
 
     def __init__(self, owned: OwnedRecords) -> None:
         """Write to these records."""
@@ -102,7 +102,7 @@ class OwnedRecords:
 
 
 class MemoryLease:
-    """The twin of `checkpoint.lease.StoredLease`."""
+    """The twin of `checkpoint.transactions.StoredLease`."""
 
     def __init__(self, owned: OwnedRecords, clock: Clock) -> None:
         """Take the lease of these records; `clock` is the database's."""
@@ -236,7 +236,7 @@ class MemoryJournal:
 
 
 def _take_along(records: TargetRecords, step: DdlStep) -> None:
-    """Do to what comparisons found what `checkpoint.verified.take_along` does."""
+    """Do to what comparisons found what `checkpoint.findings.take_along` does."""
     table, database = gone_by(step)
     known = records.verified.pop(table, None)
     for key in [key for key in records.verified if database and key.startswith(database)]:
@@ -248,7 +248,7 @@ def _take_along(records: TargetRecords, step: DdlStep) -> None:
 
 
 class MemoryHistory:
-    """The twin of `checkpoint.schema_history.StoredHistory`."""
+    """The twin of `checkpoint.journal.StoredHistory`."""
 
     def __init__(self, owned: OwnedRecords) -> None:
         """Read and write these records."""
@@ -278,7 +278,7 @@ class MemoryHistory:
 
 
 class MemoryDecisions:
-    """The twin of `checkpoint.decisions.StoredDecisions`."""
+    """The twin of `checkpoint.tables.StoredDecisions`."""
 
     def __init__(self, owned: OwnedRecords) -> None:
         """Read and write these records."""
@@ -308,7 +308,7 @@ class MemoryDecisions:
 
 
 class MemoryLoads:
-    """The twin of `checkpoint.loads.StoredLoads`."""
+    """The twin of `checkpoint.tables.StoredLoads`."""
 
     def __init__(self, owned: OwnedRecords) -> None:
         """Read and write these records."""

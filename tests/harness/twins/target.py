@@ -13,7 +13,7 @@ from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueK
 from storage_consumer.model import TableName
 from storage_consumer.plan.journal import DdlAnswer
 from storage_consumer.ports import ServerInfo
-from storage_consumer.sql.table_names import table_names
+from storage_consumer.sql.parse import table_names
 from storage_consumer.sql.tokens import Token, tokens
 from tests.harness.twins.records import TargetRecords
 
@@ -24,7 +24,7 @@ _NAME = r"`?(?:(?P<{0}_schema>\w+)`?\.`?)?(?P<{0}>\w+)`?"
 
 
 class MemoryTarget:
-    """The twin of `downstream.structure` and `downstream.ddl_execution`. It knows a few statements; each takes effect wholly or not at all."""
+    """The twin of `downstream.structure` and `downstream.database`. It knows a few statements; each takes effect wholly or not at all."""
 
     zone = "UTC"
 
@@ -47,6 +47,20 @@ class MemoryTarget:
         """Return the wanted tables that exist, by folded name."""
         names = {name.folded() for name in wanted}
         return {name: table for name, table in self._records.structures.items() if name in names}
+
+    def read(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
+        """Return the same."""
+        return self.describe(wanted)
+
+    def noted(self, names: Iterable[TableName]) -> dict[TableName, list[str]]:  # noqa: ARG002 - nobody else changes the twin's tables
+        """Return no notes of keys."""
+        return {}
+
+    def forget(self, names: Iterable[TableName]) -> None:
+        """Do nothing: there are no notes."""
+
+    def remember(self, names: Iterable[TableName]) -> None:
+        """Note nothing."""
 
     def existing(self, wanted: Iterable[TableName]) -> dict[TableName, TableName]:
         """Return the wanted tables and databases that exist: folded name → name as created."""

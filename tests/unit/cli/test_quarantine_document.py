@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from storage_consumer.checkpoint.quarantine import QuarantinedEntry
+from storage_consumer.checkpoint.findings import QuarantinedEntry
 from storage_consumer.cli.quarantine_command import _listed
 from storage_consumer.model import TableName
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.ddl.rules.backslashes import escaped
+from storage_consumer.ddl.rules.arrangement import escaped
 from storage_consumer.ddl.translate import action_for
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from pymysql.converters import escape_string as escape
 
-from storage_consumer.ddl.rules.collations import source_collation
+from storage_consumer.ddl.rules.columns import source_collation
 from storage_consumer.ddl.translate import action_for, create_from_columns
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn

@@ -18,7 +18,7 @@ from storage_consumer.doctor.checks import CHECKS, name_of
 from storage_consumer.doctor.examination import found_by
 from storage_consumer.doctor.facts import Facts, StateFacts, Unread, read_within
 from storage_consumer.doctor.findings import GROUPS, Finding, Verdict, fail, group_of, not_looked_at, ok, warn, worst
-from storage_consumer.downstream.granted import Granted
+from storage_consumer.downstream.rights import Granted
 from storage_consumer.downstream.server_facts import Found, Space
 from storage_consumer.downstream.state_tables import MIGRATED, STATE_VERSION
 from storage_consumer.errors import TargetUnavailable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from storage_consumer.downstream.identifier_case import existing
+from storage_consumer.downstream.existing_names import existing
 from storage_consumer.model import TableName
 
 

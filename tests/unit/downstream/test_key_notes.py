@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from storage_consumer.downstream.key_notes import key_drift, keys_of
+from storage_consumer.downstream.structure import key_drift, keys_of
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.model import TableName
 

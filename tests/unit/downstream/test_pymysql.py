@@ -14,7 +14,9 @@ import pytest
 from pymysql.connections import Connection, MySQLResult
 from pymysql.constants import CLIENT
 
-from storage_consumer.downstream.mariadb_bulk import BulkConnection
+from storage_consumer.config.settings import Downstream
+from storage_consumer.downstream.connection import Connection as Ours
+from storage_consumer.downstream.connection import Trust
 
 METHODS = (
     (Connection, "_create_ssl_ctx", (1,)),
@@ -30,19 +32,19 @@ METHODS = (
     (MySQLResult, "_read_ok_packet", (1,)),
     (MySQLResult, "read", (0,)),
 )
-"""Methods that `connection` and `mariadb_bulk` override or call, with the numbers of parameters that they may have."""
+"""Methods that our connection overrides or calls, with the numbers of parameters that they may have."""
 ATTRIBUTES = (
     "_auth_plugin_name", "_result", "_secure", "client_flag", "password", "salt", "server_capabilities", "server_status",
     "ssl", "unix_socket", "use_unicode",
 )  # fmt: skip
-"""Attributes that they read or set, once the server has sent its first packet."""
+"""Attributes that it reads or sets, once the server has sent its first packet."""
 RESULT_ATTRIBUTES = ("affected_rows", "server_status", "warning_count")
 MARIADB, MYSQL = b"11.8.2-MariaDB", b"8.4.0"
 _BULK = 1 << 2
 """MariaDB's bit for bulk statements, among its own capabilities."""
 _CAPABILITIES = CLIENT.PROTOCOL_41 | CLIENT.SECURE_CONNECTION | CLIENT.PLUGIN_AUTH
 _VERSION = f"PyMySQL {version('pymysql')}"
-_ADAPT = "adapt downstream/connection.py and downstream/mariadb_bulk.py, or require another version"
+_ADAPT = "adapt downstream/connection.py, or require another version"
 _OK = b"\0\0\0\2\0\0\0"
 
 
@@ -87,15 +89,15 @@ def test_login(server_version: bytes, capabilities: int, more: int, *, has_bulk:
 
 
 @contextmanager
-def _logged_in(server_version: bytes, capabilities: int, more: int) -> Iterator[tuple[BulkConnection, bytes]]:
+def _logged_in(server_version: bytes, capabilities: int, more: int) -> Iterator[tuple[Ours, bytes]]:
     """A connection to a server of that version and those capabilities, and the packet by which it logged in."""
     ours, theirs = socket.socketpair()
     sent: list[bytes] = []
     server = threading.Thread(target=_serve, args=[theirs, _greeting(server_version, capabilities, more), sent])
     with closing(ours), closing(theirs):
         server.start()
-        connection = BulkConnection(user="us", password="", defer_connect=True)
-        connection.connect(ours)
+        connection = Ours(user="us", password="", defer_connect=True)
+        connection.connect_over(ours, Trust(Downstream(), ours))
         yield connection, sent[0]
         connection.close()
         server.join()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import deepcopy
-from types import SimpleNamespace
 from typing import Any, Literal, cast
 
 import pytest
@@ -50,8 +49,7 @@ def plan_of(world: World, *, rows: bool | None = None) -> Plan:
     state = MemoryState(world.records, world.clock)
     # A reader asks for no lease; the twin lets only its holder read.
     state.progress._owned.epoch = world.records.epoch
-    target = ReadTarget(world.records)
-    database: Any = SimpleNamespace(structure=target, ddl=target, key_notes=target, session=target)
+    database: Any = ReadTarget(world.records)
     return planned(
         PlanSources(
             config=world.config,

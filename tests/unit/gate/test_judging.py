@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage_consumer.ddl.rules.backslashes import escaped
-from storage_consumer.ddl.translate import refuse_what_may_not_run, safe_action
+from storage_consumer.ddl.rules.arrangement import escaped
+from storage_consumer.ddl.translate import action_for, refuse_what_may_not_run
 from storage_consumer.errors import NotReplicable, StatementRefused, TableError
 from storage_consumer.gate.judging import refuse_foreign, refuse_unsafe
 from storage_consumer.model import TableDefinition, TableName, TableVersion
@@ -163,7 +163,9 @@ def test_everything_that_was_recorded_passes() -> None:
         for server_type in ("mariadb", "mysql", "tidb"):
             try:
                 refuse_what_may_not_run(step, server_type)
-                safe_action(definition, server_type, "utf8mb4_bin", zone="UTC", source_collation="utf8mb4_bin")
+                action = action_for(definition, server_type, "utf8mb4_bin")
+                if action.statement:
+                    refuse_unsafe(definition, action.statement, server_type)
             except TableError:
                 refused.add((str(definition.name), server_type))
     assert len(seen) > 50

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from storage_consumer.ddl.translate import refuse_what_may_not_run, safe_action
+from storage_consumer.ddl.translate import action_for, refuse_what_may_not_run
 from storage_consumer.errors import TableError
-from storage_consumer.gate.judging import refuse_strangers
+from storage_consumer.gate.judging import refuse_strangers, refuse_unsafe
 from storage_consumer.model import TableDefinition, TableName, TableVersion
 from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.steps import DdlStep, key_of
@@ -37,7 +37,9 @@ def sent(one: Hostile, server_type: str) -> str:
     Selection().refuse_reserved(definition)
     refuse_strangers(definition, {"d"})
     refuse_what_may_not_run(step, server_type)
-    action = safe_action(definition, server_type, "utf8mb4_bin", zone="UTC", source_collation="utf8mb4_bin")
+    action = action_for(definition, server_type, "utf8mb4_bin")
+    if action.statement:
+        refuse_unsafe(definition, action.statement, server_type)
     return action.statement
 
 

@@ -15,9 +15,18 @@ from storage_consumer.downstream.state_tables import StateTables
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = "storage_consumer"
-INHERITED = {"Bucket", "OrderedBucket", "ReadInParts", "StoreErrors", "BulkConnection", "FlagsOfAll", "FlagsWithJson"}
-"""What the stores of `storage/` have in common, PyMySQL's connection as we extend it, and the records of commands."""
-WITH_STATE_SQL = {f"{PACKAGE}/downstream/state_tables.py", f"{PACKAGE}/checkpoint/state_schema.py"}
+INHERITED = {
+    "Bucket",
+    "OrderedBucket",
+    "ReadInParts",
+    "StoreErrors",
+    "FlagsOfAll",
+    "FlagsWithJson",
+    "Stored",
+    "TargetStructure",
+}
+"""What the stores of `storage/`, the records of commands, and the parts of the state have in common; and the target, as a room reads it."""
+WITH_STATE_SQL = {f"{PACKAGE}/downstream/state_tables.py", f"{PACKAGE}/checkpoint/transactions.py"}
 """The definitions, and what creates and migrates them."""
 SQL = re.compile(
     r"\s*(SELECT|INSERT|REPLACE|UPDATE|DELETE|FROM|INTO|(LEFT )?JOIN|WHERE|SET|ALTER TABLE)\b|.*[=<>] ?(%s|')",

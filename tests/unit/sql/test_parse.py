@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from storage_consumer.checkpoint.structures import definition_of, record_of
+from storage_consumer.checkpoint.journal import definition_of, record_of
 from storage_consumer.model import TableName
 from storage_consumer.sql import parse
 from storage_consumer.sql.parse import parsed

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.sql.parse import parsed
-from storage_consumer.sql.real_names import looked_up, with_homes, with_real_names
-from storage_consumer.sql.table_names import table_names
+from storage_consumer.sql.parse import looked_up, parsed, table_names, with_homes, with_real_names
 from storage_consumer.sql.tokens import tokens
 from tests.unit.building import ALTER, CREATE, definition, named
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.sql.view_columns import reads_all_columns
+from storage_consumer.sql.parse import reads_all_columns
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from storage_consumer.sql.parse import sources
 from storage_consumer.sql.tokens import tokens
-from storage_consumer.sql.view_sources import sources
 
 
 @pytest.mark.parametrize(
