@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import pymysql.err
 
 from storage_consumer.downstream.connection import Connection, connect
-from storage_consumer.downstream.database import mark
 from storage_consumer.downstream.mysql_errors import (
     FEW_TRIES,
     described,
@@ -23,6 +22,7 @@ from storage_consumer.downstream.mysql_errors import (
     translated,
 )
 from storage_consumer.downstream.rights import remedy, state_remedy
+from storage_consumer.downstream.session import mark
 from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, TargetUnavailable
 from storage_consumer.job.spec import JobSpec, TablePlan
 from storage_consumer.plan.steps import key_of

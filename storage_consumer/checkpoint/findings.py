@@ -20,6 +20,7 @@ from storage_consumer.checkpoint.transactions import Stored, name_in, record, se
 from storage_consumer.downstream.reading import Reading
 from storage_consumer.downstream.state_tables import (
     EVERY_TABLE,
+    NOW,
     StateTables,
     as_text,
     put,
@@ -54,7 +55,7 @@ class StoredReports(Stored):
             return {}
         found = self._tables.standing().order_by(None).subquery().c.outcome
         with self._shared("storing a report") as connection:
-            new = {"epoch": epoch, "written_at": func.utc_timestamp(6), "document": document}
+            new = {"epoch": epoch, "written_at": NOW, "document": document}
             done = connection.execute(update(report).where(report.c.epoch <= epoch).values(**new))
             if not done.rowcount:
                 # The first report of all; or a newer owner's stands there, which IGNORE keeps.
@@ -149,7 +150,7 @@ class StoredQuarantine(Stored):
             connection.execute(
                 update(kept)
                 .where(self._is(entry))
-                .values(retry_asked_at=None, retry_answer=answer, last_seen=func.utc_timestamp(6), **said)
+                .values(retry_asked_at=None, retry_answer=answer, last_seen=NOW, **said)
             )
 
     def _is(self, entry: QuarantinedEntry) -> ColumnElement[bool]:
@@ -193,7 +194,7 @@ class StoredQuarantine(Stored):
 
     def retry(self, entries: Iterable[QuarantinedEntry], by: str) -> None:
         """Note that rows are to be tried again."""
-        values = {"retry_asked_at": func.utc_timestamp(6), "retry_asked_by": by, "retry_answer": None}
+        values = {"retry_asked_at": NOW, "retry_asked_by": by, "retry_answer": None}
         with self._shared("storing a decision") as connection:
             for entry in entries:
                 connection.execute(update(self._tables.quarantine).where(self._is(entry)).values(**values))
@@ -352,7 +353,7 @@ def _looked(tables: StateTables, table_key: str, rows: Callable[[Any], Sequence[
     journal, notes, kept, loads = tables.journal.c, tables.writes.c, tables.structures.c, tables.loads.c
     is_loading = (loads.table_key == table_key) & (loads.phase == LoadPhase.LOADING)
     asked = {
-        "writer": select((lease.holder != "") & (lease.expires_at >= func.utc_timestamp(6))),
+        "writer": select((lease.holder != "") & (lease.expires_at >= NOW)),
         "noted": select(func.max(notes.upto)).where(notes.table_key.in_((table_key, EVERY_TABLE))),
         "statements": select(func.count()).select_from(tables.journal),
         "started": select(func.max(journal.started_at)),

@@ -26,7 +26,7 @@ from storage_consumer.checkpoint.transactions import (
     record,
     seconds_between,
 )
-from storage_consumer.downstream.state_tables import IDENTITY, put, same_statement
+from storage_consumer.downstream.state_tables import IDENTITY, NOW, put, same_statement
 from storage_consumer.errors import MalformedSchemaFile
 from storage_consumer.model import DdlId, TableColumn, TableDefinition, TableName, TableVersion
 from storage_consumer.monitoring.snapshot import SHOWN_CHARACTERS, Statement
@@ -449,7 +449,7 @@ class StoredJournal(Stored):
             query = select(decided.c.verb, decided.c.statement).filter_by(**of_it).with_for_update()
             before = connection.execute(query).all()
             new = {"verb": decision.verb, "statement": decision.statement, "decided_by": decision.decided_by}
-            connection.execute(put(decided, {**of_it, **new, "decided_at": func.utc_timestamp(6)}))
+            connection.execute(put(decided, {**of_it, **new, "decided_at": NOW}))
         return "same" if before == [(decision.verb, decision.statement)] else "stored"
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Executable, delete, false, func, insert, literal_column, select, true, update
-from sqlalchemy.engine import Connection, Row
+from sqlalchemy.engine import Connection
 from sqlalchemy.sql.elements import ColumnElement
 
 from storage_consumer.checkpoint.tables import copies_of, held_tables, loads_in, paused_tables, put_copies, put_joined
@@ -26,7 +26,7 @@ from storage_consumer.checkpoint.transactions import (
     put_all,
 )
 from storage_consumer.downstream.batches import batched
-from storage_consumer.downstream.state_tables import StateTables
+from storage_consumer.downstream.state_tables import NOW, StateTables
 from storage_consumer.driver.lease_holder import readable
 from storage_consumer.errors import ConfigError, LeaseHeld
 from storage_consumer.model import DdlId, TableName
@@ -56,7 +56,10 @@ class StoredProgress(Stored):
             # which move the checkpoints of keyless tables.
             feed = connection.execute(select(tables.feed)).one()
             progress = connection.execute(select(tables.tables)).all()
-            placed = _places(connection, tables, progress)
+            places = {
+                row.table_key: TableName(schema=row.target_schema, table=row.target_table)
+                for row in connection.execute(select(tables.targets))
+            }
             done = _known_files(connection, tables)
             copies, held = copies_of(connection, tables), held_tables(connection, tables)
             loads, based = loads_in(connection, tables)
@@ -78,7 +81,12 @@ class StoredProgress(Stored):
             behind=frozenset(row.table_key for row in progress if not row.follows),
             dropped=frozenset(row.table_key for row in progress if row.state == TableState.DROPPED),
             excluded={row.table_key: name_in(row) for row in progress if row.state == TableState.EXCLUDED},
-            targets=placed,
+            # Databases have no rows, and the name of a table that is gone or left out may be another's.
+            targets={
+                row.table_key: (name_in(row), places.get(row.table_key, name_in(row)))
+                for row in progress
+                if row.table_name and row.state not in (TableState.DROPPED, TableState.EXCLUDED)
+            },
             copies=copies,
             loads=loads,
             based=based,
@@ -216,21 +224,6 @@ def _known_files(connection: Connection, tables: StateTables) -> Mapping[str, Fi
     }
 
 
-def _places(
-    connection: Connection, tables: StateTables, progress: Sequence[Row[Any]]
-) -> Mapping[str, tuple[TableName, TableName]]:
-    """Return table key → its names in the bucket and in the target, for those rows of ``table_progress`` whose table exists."""
-    rows = connection.execute(select(tables.targets)).all()
-    stored = {row.table_key: TableName(schema=row.target_schema, table=row.target_table) for row in rows}
-    found = {}
-    for row in progress:
-        # Databases have no rows, and the name of a table that is gone or left out may be another's.
-        if row.table_name and row.state not in (TableState.DROPPED, TableState.EXCLUDED):
-            name = name_in(row)
-            found[row.table_key] = (name, stored.get(row.table_key, name))
-    return found
-
-
 def _put_places(connection: Connection, tables: StateTables, progress: Sequence[TableProgress], *, stays: bool) -> None:
     """Store where these tables are; a table without routes has no row. `stays`: whether a stored place stays as it is."""
     # No start goes on elsewhere than the rows are, so what routes of earlier starts left says nothing of a table without routes.
@@ -284,7 +277,7 @@ class StoredFeed(Stored):
         """Work in `transactions`."""
         super().__init__(transactions)
         lease = self._tables.lease.c
-        is_held = (lease.holder != "") & (lease.expires_at >= func.utc_timestamp(6))
+        is_held = (lease.holder != "") & (lease.expires_at >= NOW)
         self._holder = (lease.holder, is_held.label("is_held"), lease.epoch)
 
     def one(self, query: Executable) -> Any:

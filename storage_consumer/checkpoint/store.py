@@ -14,7 +14,7 @@ from sqlalchemy import select, text, true
 from storage_consumer.checkpoint.findings import StoredQuarantine, StoredReports, StoredVerified
 from storage_consumer.checkpoint.journal import StoredHistory, StoredJournal
 from storage_consumer.checkpoint.progress import StoredFeed, StoredProgress
-from storage_consumer.checkpoint.tables import StoredDecisions, StoredLoads, TableRow
+from storage_consumer.checkpoint.tables import StoredDecisions, StoredLoads
 from storage_consumer.checkpoint.transactions import Role, StateSchema, StateTransactions, StoredLease, seconds_between
 from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream.session import kind_of
@@ -82,7 +82,23 @@ class StateStore:
             writer=readable(holder) if holder and expired <= 0 else "",
             last_writer=readable(holder) if holder else "",
             read_only=str(read_only).upper() not in _OFF,
-            tables=tuple(_table(row, counts.get(row.stored.table_key, 0)) for row in self.decisions.tables()),
+            tables=tuple(
+                Table(
+                    name=stored.name,
+                    state=stored.state,
+                    checkpoint=stored.checkpoint,
+                    follows=stored.follows,
+                    error=stored.error,
+                    decision=decision.verb if decision else "",
+                    decided_by=decision.decided_by if decision else "",
+                    decided_at=decision.decided_at if decision else "",
+                    obeyed=row.obeyed,
+                    refusal=row.refusal,
+                    quarantined=counts.get(stored.table_key, 0),
+                )
+                for row in self.decisions.tables()
+                for stored, decision in ((row.stored, row.decision),)
+            ),
             statements=self.journal.waiting(),
             loads=tuple(row.load for row in self.loads.all()),
             verified=tuple(self.verified.standing()),
@@ -102,20 +118,3 @@ def operated(downstream: Downstream, password: str, readable: Collection[int] = 
         state.close()
         raise
     return state
-
-
-def _table(row: TableRow, quarantined: int) -> Table:
-    stored, decision = row.stored, row.decision
-    return Table(
-        name=stored.name,
-        state=stored.state,
-        checkpoint=stored.checkpoint,
-        follows=stored.follows,
-        error=stored.error,
-        decision=decision.verb if decision else "",
-        decided_by=decision.decided_by if decision else "",
-        decided_at=decision.decided_at if decision else "",
-        obeyed=row.obeyed,
-        refusal=row.refusal,
-        quarantined=quarantined,
-    )

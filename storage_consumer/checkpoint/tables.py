@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Select, delete, exists, func, select, text, update
+from sqlalchemy import ColumnElement, Select, delete, exists, select, text, update
 from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.engine import Connection
 
 from storage_consumer.checkpoint.findings import StoredReports, begun_statements, close_copied, last_that_may_touch
 from storage_consumer.checkpoint.transactions import StateTransactions, Stored, larger, name_in, put_all, record
-from storage_consumer.downstream.state_tables import StateTables, put, same_statement
+from storage_consumer.downstream.state_tables import NOW, StateTables, put, same_statement
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.journal import DONE, SKIPPED
@@ -164,9 +164,7 @@ class StoredDecisions(Stored):
         made = tables.table_decisions
         connection.execute(
             # In the transaction that changes the table: after a crash both are there, or the decision still waits.
-            update(made)
-            .where(made.c.table_key == of)
-            .values(obeyed_at=func.utc_timestamp(6), refusal=found.refusal or None)
+            update(made).where(made.c.table_key == of).values(obeyed_at=NOW, refusal=found.refusal or None)
         )
         return Obeyed(table=str(name), decision=decision, refusal=found.refusal)
 
@@ -248,7 +246,7 @@ class StoredDecisions(Stored):
         if verb in ("reload-done", "skip"):
             loads = self._tables.loads
             open_loads = update(loads).where(loads.c.table_key == of, loads.c.phase.in_(OPEN))
-            connection.execute(open_loads.values(phase=LoadPhase.CANCELLED, ended_at=func.utc_timestamp(6)))
+            connection.execute(open_loads.values(phase=LoadPhase.CANCELLED, ended_at=NOW))
 
     # what an operator sees and decides
 
@@ -315,7 +313,7 @@ class StoredDecisions(Stored):
             "copy_as_of": decision.at,
             "to_schema": place.schema,
             "to_table": place.table,
-            "decided_at": func.utc_timestamp(6),
+            "decided_at": NOW,
             "decided_by": decision.decided_by,
             # What became of an earlier decision about the table says nothing of this one.
             "obeyed_at": None,
@@ -418,7 +416,7 @@ class StoredLoads(Stored):
         self, loads: Collection[Load], *, by: str, floor: int = 0, places: Mapping[str, TableName] | None = None
     ) -> list[Load]:
         """See `ports.Loads`; loads that were requested keep who did that, and when."""
-        tables = self._tables
+        tables, wanted = self._tables, self._tables.loads
         with self._owned("beginning to load tables") as connection:
             if floor:
                 feed = tables.feed
@@ -428,10 +426,14 @@ class StoredLoads(Stored):
                         floor=floor, checkpoint=larger(feed.c.checkpoint, floor), checkpoint_running=running
                     )
                 )
-            wishes = {} if by else self._wishes(connection, [load.table_key for load in loads])
+            # When and by whom the loads were requested that still are; nobody withdraws them now.
+            asked = select(wanted.c.table_key, wanted.c.load_id, wanted.c.requested_at, wanted.c.requested_by)
+            still = wanted.c.table_key.in_([load.table_key for load in loads]) & (wanted.c.phase == LoadPhase.REQUESTED)
+            found = () if by else connection.execute(asked.where(still).with_for_update())
+            wishes = {(key, load_id): (at, who) for key, load_id, at, who in found}
             begun = [load for load in loads if by or (load.table_key, load.load_id) in wishes]
             for load in begun:
-                wished_at, wished_by = wishes.get((load.table_key, load.load_id), (func.utc_timestamp(6), by))
+                wished_at, wished_by = wishes.get((load.table_key, load.load_id), (NOW, by))
                 self._put(connection, load, requested_at=wished_at, requested_by=wished_by, ended_at=None)
                 new = {"state": TableState.LOADING, "follows": False, "error": ""}
                 names = {"schema_name": load.name.schema, "table_name": load.name.table}
@@ -490,18 +492,8 @@ class StoredLoads(Stored):
         loads = self._tables.loads
         # Only this very load: an operator may have requested another one meanwhile.
         this = (loads.c.table_key == load.table_key) & (loads.c.load_id == load.load_id)
-        ended = {"phase": phase, "error": error, "ended_at": func.utc_timestamp(6)}
+        ended = {"phase": phase, "error": error, "ended_at": NOW}
         connection.execute(update(loads).where(this).values(ended))
-
-    def _wishes(self, connection: Connection, keys: Collection[str]) -> dict[tuple[str, str], tuple[Any, str]]:
-        """Return when and by whom the loads of these tables were requested that still are, by table key and load id; nobody withdraws them now."""
-        loads = self._tables.loads.c
-        query = select(loads.table_key, loads.load_id, loads.requested_at, loads.requested_by)
-        still = loads.table_key.in_(keys) & (loads.phase == LoadPhase.REQUESTED)
-        return {
-            (key, load_id): (at, by)
-            for key, load_id, at, by in connection.execute(query.where(still).with_for_update())
-        }
 
     def _put(self, connection: Connection, load: Load, **more: Any) -> None:
         values = asdict(load) | {"schema_name": load.name.schema, "table_name": load.name.table} | more
@@ -532,7 +524,7 @@ class StoredLoads(Stored):
                 return found
             # What the table has of an earlier copy it keeps, whatever becomes of this one.
             wish = replace(load, low=found.load.low if found is not None else 0)
-            self._put(connection, wish, requested_at=func.utc_timestamp(6), requested_by=by, ended_at=None)
+            self._put(connection, wish, requested_at=NOW, requested_by=by, ended_at=None)
         return None
 
     def withdraw(self, table_key: str) -> LoadRow | None:

@@ -24,11 +24,10 @@ from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream.batches import batched
 from storage_consumer.downstream.connection import Connection as Target
 from storage_consumer.downstream.connection import connect, read_only
-from storage_consumer.downstream.database import evict, mark
 from storage_consumer.downstream.mysql_errors import LOCK_WAIT_TIMEOUT, gone, is_denied, number_of, translated
 from storage_consumer.downstream.rights import state_remedy
-from storage_consumer.downstream.session import fetched
-from storage_consumer.downstream.state_tables import EVERY_TABLE, MIGRATED, STATE_VERSION, put, state_tables
+from storage_consumer.downstream.session import evict, fetched, mark
+from storage_consumer.downstream.state_tables import EVERY_TABLE, MIGRATED, NOW, STATE_VERSION, put, state_tables
 from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, StateGone, StorageConsumerError
 from storage_consumer.model import TableName
 from storage_consumer.plan.table_state import TableState
@@ -287,7 +286,7 @@ class StateSchema(Stored):
                     connection.execute(CreateTable(table, if_not_exists=True))
             for table, row in (
                 (tables.version, {"id": 1, "version": STATE_VERSION}),
-                (tables.lease, {"id": 1, "holder": "", "epoch": 0, "expires_at": func.utc_timestamp(6)}),
+                (tables.lease, {"id": 1, "holder": "", "epoch": 0, "expires_at": NOW}),
                 (
                     tables.feed,
                     {"id": 1, "upstream": upstream, "checkpoint": 0, "storage_checkpoint": 0, "window_id": 0},
@@ -466,7 +465,7 @@ class StoredLease(Stored):
 
     def _now(self) -> Select[Any]:
         lease = self._tables.lease.c
-        return select(lease.holder, lease.epoch, (lease.expires_at < func.utc_timestamp(6)).label("expired"))
+        return select(lease.holder, lease.epoch, (lease.expires_at < NOW).label("expired"))
 
     def renew(self, ttl: float) -> bool:
         """Hold the lease for `ttl` seconds from now; return False if it is no longer ours."""

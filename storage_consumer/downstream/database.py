@@ -1,9 +1,5 @@
 """The target as the driver uses it: one connection, statements on it, and what keeps former owners from beginning any.
 
-A process that is paused, or cut off from the network, may have stopped in the middle of a transaction. The server keeps that open, with
-its locks on the state, until the connection ends, which can take hours. The fence refuses whatever it would still write, so nobody has
-to wait for it: `evict` ends its connections.
-
 The fence around DDL is a lock that lives as long as the connection that holds it. A paused former owner still has that connection, and
 could wake up with its statement. So its connection is ended before the lock is ours. A connection that is executing a statement is
 another matter: the journal has that statement as started, the next owner waits for it and resolves it, and killing it would only make
@@ -13,7 +9,7 @@ it start again. Whatever its owner sends afterwards needs a lease.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
@@ -24,6 +20,7 @@ from storage_consumer.decode.time_zone import converted_zone, offset_at
 from storage_consumer.downstream.connection import Connection, escape
 from storage_consumer.downstream.existing_names import Query, closest, text_of
 from storage_consumer.downstream.mysql_errors import (
+    DRIVER_FAULTS,
     described,
     is_conflict,
     is_denied,
@@ -35,7 +32,6 @@ from storage_consumer.downstream.rights import remedy
 from storage_consumer.downstream.structure import TargetStructure, default_collations
 from storage_consumer.errors import (
     DdlFailed,
-    StorageConsumerError,
     TableError,
     TargetBusy,
     TargetUnavailable,
@@ -44,59 +40,6 @@ from storage_consumer.errors import (
 from storage_consumer.model import physical_ms
 from storage_consumer.plan.journal import DdlAnswer
 from storage_consumer.sql.tokens import quote
-from storage_consumer.telemetry import Log
-
-_log = Log("state")
-Run = Callable[[str], Any]
-"""Runs a statement, and raises our errors for the server's."""
-
-
-def mark(query: Callable[[str], Any], state_schema: str) -> None:
-    """Mark a connection as ours: its default database becomes the state schema, which other users of the target have no use for.
-
-    Connections for DDL do not get that mark: `fenced` decides about them, and whether to wait for their statement.
-
-    Raise the server's error if that schema does not exist yet.
-    """
-    name = state_schema.replace("`", "``")
-    query(f"USE `{name}`")
-
-
-def evict(run: Run, state_schema: str, ours: Collection[int]) -> tuple[int, ...]:
-    """End all connections of this user that `mark` marked, except `ours` and those that run a SELECT; return their ids.
-
-    `run` goes through a marked connection too. A connection that runs a SELECT waits for a lock as we do, and holds none that we want.
-    Any user may end connections of the same user name without a privilege.
-    """
-    found = _marked(run, ours)
-    for connection in found:
-        # Errors are passed over: a connection may have ended by itself, and the caller tries its own work again anyway.
-        for statement in ("KILL {}", "KILL TIDB {}"):  # the second one is for TiDB without its global ids
-            with suppress(StorageConsumerError):
-                run(statement.format(connection))
-    if found:
-        _log.warning("connections_ended", connections=found, state_schema=state_schema)
-    return found
-
-
-def _marked(run: Run, ours: Collection[int]) -> tuple[int, ...]:
-    """Return the other connections with our default database, of the server that answers, else of any other in its cluster.
-
-    The server's own spelling of that database is compared: a name that differs only by case is another state.
-    """
-    # The driver formats the text, which halves the doubled `%`.
-    for listing in ("processlist", "cluster_processlist"):  # TiDB alone has the second one, and takes long over it
-        with suppress(StorageConsumerError):
-            rows = run(
-                # One's own user only: nobody else's connection is ours to end. Its name may hold an @, the host's may not.
-                f"SELECT id FROM information_schema.{listing} WHERE CAST(db AS BINARY) = CAST(DATABASE() AS BINARY) "
-                "AND user = LEFT(USER(), CHAR_LENGTH(USER()) - 1 - CHAR_LENGTH(SUBSTRING_INDEX(USER(), '@', -1))) "
-                "AND COALESCE(info, '') NOT LIKE 'SELECT%%'"
-            )
-            if found := {int(connection) for (connection,) in rows}.difference(ours):
-                return tuple(sorted(found))
-    return ()
-
 
 _TRIES = 10
 _HARMLESS = ("SELECT", "SHOW", "SET", "USE", "KILL", "COMMIT", "ROLLBACK", "BEGIN")
@@ -208,7 +151,7 @@ class TargetDatabase(TargetStructure):
             connection.query(f"SET SESSION timestamp = {physical_ms(version) / 1000:.3f}")
             affected = connection.query(statement)
             warnings = _warnings(connection)
-        except (pymysql.err.MySQLError, OSError, EOFError) as fault:
+        except DRIVER_FAULTS as fault:
             # It lost against another connection, so it did nothing; after a lost connection nobody knows.
             if is_conflict(fault):
                 message = f"running a DDL: {described(fault)}"

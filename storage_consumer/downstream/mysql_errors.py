@@ -8,6 +8,8 @@ import pymysql.err
 
 from storage_consumer.errors import ConfigError, RowRefused, StateGone, StorageConsumerError, TargetUnavailable
 
+DRIVER_FAULTS = (pymysql.err.MySQLError, OSError, EOFError)
+"""What the driver raises for whatever goes wrong with a statement or its connection."""
 CONFLICTS = frozenset((1020, 1205, 1213, 3101, 8002, 8005, 8022, 8027, 8028, 8141, 9004, 9005, 9006, 9007))
 """Lock wait timeout, deadlock, write conflict, a schema that changed meanwhile, and TiDB's numbers for the same: run it again."""
 LOCK_WAIT_TIMEOUT = 1205

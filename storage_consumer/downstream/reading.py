@@ -16,12 +16,11 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-import pymysql.err
-
 from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream.connection import Connection, connect, read_only
 from storage_consumer.downstream.existing_names import existing, text_of
 from storage_consumer.downstream.mysql_errors import (
+    DRIVER_FAULTS,
     described,
     is_conflict,
     is_connection_loss,
@@ -94,7 +93,7 @@ class Reading:
     def close(self) -> None:
         """Close the connection; the next snapshot opens another one."""
         if self._connection is not None and self._connection.open:
-            with suppress(pymysql.err.MySQLError, OSError, EOFError):
+            with suppress(*DRIVER_FAULTS):
                 self._connection.close()
         self._connection = None
 
@@ -171,18 +170,19 @@ class Reading:
             return fetched(self.live(), sql, arguments or None)
 
     def raw(self, sql: str, arguments: Collection[Any] = ()) -> Iterator[tuple[bytes | None, ...]]:
-        """Yield all rows of a query whose columns are texts or bytes, each value as bytes."""
+        """Yield all rows of a query whose columns are texts or bytes, each value as bytes; then wait for the pace."""
         with self._translating(), self.live().undecoded() as connection:
             found = fetched(connection, sql, arguments or None)
         for row in found:
             yield tuple(v if v is None or isinstance(v, bytes) else str(v).encode() for v in row)
+        self.pace.spend(len(found))
 
     @contextmanager
     def _translating(self) -> Iterator[None]:
         doing = f"{self._doing}, at the {self.whose} {self._settings.address}"
         try:
             yield
-        except (pymysql.err.MySQLError, OSError, EOFError) as fault:
+        except DRIVER_FAULTS as fault:
             if number_of(fault) in _GONE or is_conflict(fault):
                 raise SnapshotLost(f"{doing}: {described(fault)}") from fault
             if is_connection_loss(fault):
@@ -345,11 +345,7 @@ class ComparedTable:
 
     def _fetched(self, where: str, arguments: Sequence[Any]) -> Iterator[Row]:
         shown = ", ".join(_shown_side(column) for column in self.layout.columns)
-        rows = 0
-        for row in self._reading.raw(f"SELECT {shown} FROM {in_query(self.name)} WHERE {where}", arguments):
-            rows += 1
-            yield row
-        self._reading.pace.spend(rows)
+        return self._reading.raw(f"SELECT {shown} FROM {in_query(self.name)} WHERE {where}", arguments)
 
 
 def _part(column: SideColumn) -> str:
@@ -543,13 +539,8 @@ class ExportedTable:
         yield keys
 
     def rows(self, columns: Sequence[TableColumn], keys: KeyRange) -> Iterator[Row]:
-        """Yield the values of these columns, as the server sends them, of the rows in a range."""
-        where, arguments = range_of(self.key, keys)
-        rows = 0
-        for row in self._read(columns, where, arguments):
-            rows += 1
-            yield row
-        self._reading.pace.spend(rows)
+        """Return the values of these columns, as the server sends them, of the rows in a range."""
+        return self._read(columns, *range_of(self.key, keys))
 
     def _read(self, columns: Sequence[TableColumn], where: str, arguments: Sequence[object]) -> Iterator[Row]:
         shown = ", ".join(_exported(column).replace("%", "%%") for column in columns)

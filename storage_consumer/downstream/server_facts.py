@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pymysql.err
@@ -18,6 +18,7 @@ from storage_consumer.downstream.database import KNOWS_ZONE
 from storage_consumer.downstream.existing_names import Query, text_of
 from storage_consumer.downstream.rights import ROW_RIGHTS, Granted, grant
 from storage_consumer.downstream.session import SETTINGS, fetched, kind_of
+from storage_consumer.sql.tokens import quote
 
 STATE_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "INDEX")
 """What the state needs of ALL on its schema."""
@@ -143,7 +144,10 @@ class _Reading:
 
     def all(self) -> ServerFacts:
         """Return everything."""
-        variables, state = self._variables(), self._downstream.state_schema
+        state = self._downstream.state_schema
+        listed = ", ".join(f"'{setting.name}'" for setting in SETTINGS if setting.needs_right)
+        session = _pairs(self._rows(f"SHOW SESSION VARIABLES WHERE Variable_name IN ({listed})"))
+        variables = replace(variables_of(self._rows), session=session)
         granted = self._granted(variables)
         wanted = {name: tuple(ROW_RIGHTS.split(", ")) for name in self._schemas} | {state: STATE_RIGHTS}
         missing = {name: lacking for name, rights in wanted.items() if (lacking := granted.missing(rights, name))}
@@ -175,12 +179,6 @@ class _Reading:
         with translating("asking the target"):
             return fetched(self._connection, sql, arguments or None)
 
-    def _variables(self) -> Variables:
-        found = variables_of(self._rows)
-        listed = ", ".join(f"'{setting.name}'" for setting in SETTINGS if setting.needs_right)
-        session = _pairs(self._rows(f"SHOW SESSION VARIABLES WHERE Variable_name IN ({listed})"))
-        return Variables(server_type=found.server_type, version=found.version, every=found.every, session=session)
-
     def _line(self) -> Line:
         took, ahead = math.inf, 0.0
         for _ in range(_PINGS):
@@ -205,22 +203,24 @@ class _Reading:
                 lines += fetched(self._connection, f"SHOW GRANTS FOR CURRENT_USER() USING {roles}")
         return Granted([text_of(row[0]) for row in lines], literal_names=variables.is_on("partial_revokes"))
 
-    def _found(self, sql: str) -> tuple[Found, ...]:
+    def _in_schemas(self, sql: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query of the replicated databases, none if there are none."""
         if not self._schemas:
-            return ()
+            return []
         holders = ", ".join(["%s"] * len(self._schemas))
-        times = sql.count("{schemas}")
-        rows = self._rows(sql.replace("{schemas}", holders), [*self._schemas] * times)
+        return self._rows(sql.replace("{schemas}", holders), [*self._schemas] * sql.count("{schemas}"))
+
+    def _found(self, sql: str) -> tuple[Found, ...]:
+        rows = self._in_schemas(sql)
         return tuple(Found(name=_quoted(*row[:2]), table=_quoted(*row[2:]) if row[3] else "") for row in rows)
 
     def _space(self, variables: Variables) -> Space:
-        used = 0
-        if self._schemas:
-            holders = ", ".join(["%s"] * len(self._schemas))
-            sql = f"SELECT COALESCE(SUM(data_length + index_length), 0) FROM information_schema.tables WHERE table_schema IN ({holders})"
-            used = int(self._rows(sql, self._schemas)[0][0])
+        sized = self._in_schemas(
+            "SELECT COALESCE(SUM(data_length + index_length), 0) FROM information_schema.tables "
+            "WHERE table_schema IN ({schemas})"
+        )
         free, seen_by = self._free(variables)
-        return Space(used=used, free=free, seen_by=seen_by)
+        return Space(used=int(sized[0][0]) if sized else 0, free=free, seen_by=seen_by)
 
     def _free(self, variables: Variables) -> tuple[int | None, str]:
         """Return the free bytes, and what shows them; None if nothing does."""
@@ -244,4 +244,4 @@ def _pairs(rows: Sequence[Sequence[Any]]) -> dict[str, str]:
 
 
 def _quoted(*parts: Any) -> str:
-    return ".".join("`" + text_of(part).replace("`", "``") + "`" for part in parts)
+    return ".".join(quote(text_of(part)) for part in parts)

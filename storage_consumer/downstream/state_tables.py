@@ -49,6 +49,8 @@ from storage_consumer.plan.finished_files import CHUNK, WIDTH
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.verifying.result import TableResult
 
+NOW = func.utc_timestamp(6)
+"""The time by the target's clock, in UTC."""
 STATE_VERSION = 6
 """Increased whenever a table changes its shape."""
 MIGRATED = (2, 3, 4, 5)
@@ -354,7 +356,7 @@ def verify_row(table_key: str, result: TableResult) -> dict[str, object]:
         "table_name": result.table.table,
         "outcome": str(result.outcome),
         "checkpoint": result.checkpoint,
-        "compared_at": func.utc_timestamp(6),
+        "compared_at": NOW,
         "document": json.dumps(result.document()),
     }
 

@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import pymysql.err
 from sqlalchemy import Table, delete, select
 
 from storage_consumer.config.settings import Downstream
@@ -32,7 +31,7 @@ from storage_consumer.downstream.existing_names import (
     text_of,
     to_integers,
 )
-from storage_consumer.downstream.mysql_errors import described, is_denied, number_of, translated
+from storage_consumer.downstream.mysql_errors import DRIVER_FAULTS, described, is_denied, number_of, translated
 from storage_consumer.downstream.rights import all_rights, remedy, state_remedy
 from storage_consumer.downstream.session import fetched, kind_of
 from storage_consumer.downstream.state_tables import as_text, put, state_tables
@@ -79,7 +78,7 @@ class TargetSession:
         if time.monotonic() - self._used > _IDLE and self.current is not None:
             try:
                 self.current.ping(reconnect=False)
-            except (pymysql.err.MySQLError, OSError, EOFError):
+            except DRIVER_FAULTS:
                 self.close()
         if self.current is None or not self.current.open:
             # With the settings for DDL: what the driver reads and what its statements do happen in the same kind of session.
@@ -483,7 +482,7 @@ class TargetStructure(TargetSession):
             with self.live().undecoded() as connection, connection.cursor() as cursor:
                 cursor.execute(sql)
                 row = cursor.fetchone()
-        except (pymysql.err.MySQLError, OSError, EOFError) as fault:
+        except DRIVER_FAULTS as fault:
             # Its absence is part of the fingerprint: that is how a DROP shows.
             if number_of(fault) in _UNKNOWN_TABLE:
                 return b""

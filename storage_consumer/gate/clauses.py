@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from storage_consumer.gate.words import BEFORE_NAMES, EXPRESSION, FUNCTIONS, NEVER_NAMES, VALUE_WORDS
 from storage_consumer.model import TableName, folded_name
 from storage_consumer.sql.statement import Statement, statement_of
-from storage_consumer.sql.tokens import NAMES, Token, closings, openings, pieces
+from storage_consumer.sql.tokens import NAMES, Token, parentheses, pieces
 
 _FEATURES = frozenset(
     (
@@ -230,8 +230,7 @@ class Cursor:
     def __post_init__(self) -> None:
         """Find the parentheses."""
         self.found = self.statement.tokens
-        self.ends = closings(self.found)
-        self._openings = openings(self.found)
+        self.ends, self._openings = parentheses(self.found)
 
     def upper(self, ahead: int = 0) -> str:
         """Return the bare word or symbol `ahead` tokens after the place; empty for others and at the end."""

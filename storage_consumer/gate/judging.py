@@ -379,16 +379,6 @@ def _judged(reading: Statement, definition: TableDefinition, *, aside: bool) -> 
 # databases
 
 
-def _create_database(cursor: Cursor) -> Judged:
-    cursor.take("IF [NOT] EXISTS")
-    return _database(cursor, cursor.part(), {DdlKind.CREATE_SCHEMA}, "TIFLASH", "REPLICA", "LOCATION", "LABELS")
-
-
-def _drop_database(cursor: Cursor) -> Judged:
-    cursor.take("IF [NOT] EXISTS")
-    return Judged(frozenset((DdlKind.DROP_SCHEMA,)), TableName(schema=cursor.part(), table=""))
-
-
 def _alter_database(cursor: Cursor) -> Judged:
     # Without a name it is about the session's database, and begins with an option.
     named = not cursor.sees("CHARACTER|CHARSET|COLLATE|DEFAULT")
@@ -407,7 +397,6 @@ def _database(cursor: Cursor, schema: str, codes: Iterable[int], *more: str) -> 
 
 
 def _create_table(cursor: Cursor) -> Judged:
-    cursor.take("IF [NOT] EXISTS")
     name = cursor.name()
     _created_table(cursor)
     return Judged(_TABLES, name)
@@ -415,8 +404,7 @@ def _create_table(cursor: Cursor) -> Judged:
 
 def _create_temporary(cursor: Cursor) -> Judged:
     """Judge CREATE GLOBAL TEMPORARY TABLE, which only TiDB has; other servers are not sent any."""
-    cursor.need("TEMPORARY TABLE")
-    cursor.take("IF [NOT] EXISTS")
+    cursor.need("TEMPORARY TABLE [IF [NOT] EXISTS]")
     name = cursor.name()
     end = len(cursor.found) - 4
     if not cursor.statement.begins(end, "ON COMMIT DELETE ROWS"):
@@ -431,7 +419,6 @@ def _drop(code: DdlKind) -> Callable[[Cursor], Judged]:
     """Return the judge of DROP TABLE or DROP VIEW: one name, since TiCDC stores a statement for each."""
 
     def judge(cursor: Cursor) -> Judged:
-        cursor.take("IF [NOT] EXISTS")
         name = cursor.name()
         cursor.take("RESTRICT|CASCADE")
         return Judged(frozenset((code,)), name)
@@ -459,7 +446,7 @@ def _recover(cursor: Cursor) -> Judged:
 
 def _create(cursor: Cursor) -> Judged:
     """Judge CREATE of an index or a view, which may have words in between."""
-    if cursor.take("[UNIQUE|FULLTEXT|SPATIAL|VECTOR|COLUMNAR|HYBRID] INDEX"):
+    if cursor.take("[UNIQUE|FULLTEXT|SPATIAL|VECTOR|COLUMNAR|HYBRID] INDEX [IF [NOT] EXISTS]"):
         return _index(cursor)
     return Judged(_VIEWS, _created_view(cursor))
 
@@ -479,8 +466,7 @@ def _created_view(cursor: Cursor) -> TableName:
         cursor.at += 2
     if cursor.take("SQL SECURITY") and not cursor.take("DEFINER|INVOKER"):
         raise cursor.refusal()
-    cursor.need("VIEW")
-    cursor.take("IF [NOT] EXISTS")
+    cursor.need("VIEW [IF [NOT] EXISTS]")
     name = cursor.name()
     if cursor.upper() == "(":
         cursor.check(*cursor.group(), Vocabulary(ground=1, words=frozenset()))
@@ -505,7 +491,6 @@ def _is_common_table(cursor: Cursor, at: int) -> bool:
 
 def _index(cursor: Cursor) -> Judged:
     """Judge CREATE INDEX and DROP INDEX from the name of the index on."""
-    cursor.take("IF [NOT] EXISTS")
     cursor.part()
     if cursor.statement.head[0] == "CREATE" and cursor.take("USING|TYPE"):
         cursor.word()
@@ -519,18 +504,22 @@ def _index(cursor: Cursor) -> Judged:
 
 
 _KINDS: Mapping[str, Callable[[Cursor], Judged]] = {
-    "CREATE {DATABASE|SCHEMA}": _create_database,
-    "DROP {DATABASE|SCHEMA}": _drop_database,
+    "CREATE {DATABASE|SCHEMA} [IF [NOT] EXISTS]": lambda cursor: _database(
+        cursor, cursor.part(), {DdlKind.CREATE_SCHEMA}, "TIFLASH", "REPLICA", "LOCATION", "LABELS"
+    ),
+    "DROP {DATABASE|SCHEMA} [IF [NOT] EXISTS]": lambda cursor: Judged(
+        frozenset((DdlKind.DROP_SCHEMA,)), TableName(schema=cursor.part(), table="")
+    ),
     "ALTER {DATABASE|SCHEMA}": _alter_database,
-    "CREATE TABLE": _create_table,
+    "CREATE TABLE [IF [NOT] EXISTS]": _create_table,
     "CREATE GLOBAL": _create_temporary,
-    "DROP TABLE": _drop(DdlKind.DROP_TABLE),
-    "DROP VIEW": _drop(DdlKind.DROP_VIEW),
+    "DROP TABLE [IF [NOT] EXISTS]": _drop(DdlKind.DROP_TABLE),
+    "DROP VIEW [IF [NOT] EXISTS]": _drop(DdlKind.DROP_VIEW),
     "TRUNCATE [TABLE]": lambda cursor: Judged(frozenset((DdlKind.TRUNCATE_TABLE,)), cursor.name()),
     "RENAME TABLE": _rename,
     "{RECOVER|FLASHBACK} TABLE": _recover,
     "ALTER TABLE": _alter_table,
-    "DROP INDEX": _index,
+    "DROP INDEX [IF [NOT] EXISTS]": _index,
     "CREATE": _create,
 }
 """First words → the function that judges the rest; the first that fits counts."""

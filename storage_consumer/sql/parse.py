@@ -16,12 +16,11 @@ from storage_consumer.model import NameAt, ParsedDdl, Rename, TableDefinition, T
 from storage_consumer.sql.tokens import (
     NAMES,
     Token,
-    closings,
     find_words,
     has_words,
     makes_global_index,
     names,
-    openings,
+    parentheses,
     quote,
     replace_spans,
     tokens,
@@ -68,12 +67,12 @@ class _Clause:
 
 
 Ends = Mapping[int, int]
-"""See `closings`."""
+"""See `parentheses`."""
 
 
 def sources(found: Sequence[Token], start: int) -> Iterator[Source]:
     """Yield the tables of the SELECT that begins at index `start`, in order, those of nested SELECTs included."""
-    ends, around = closings(found), openings(found)
+    ends, around = parentheses(found)
     scopes = defaultdict[str, list[tuple[int, int]]](list)
     for index in range(start, len(found)):
         if found[index].upper == "WITH" and not _is_behind_dot(found, index):

@@ -186,28 +186,19 @@ def elements(found: Sequence[Token], opening: int, end: int) -> list[tuple[int, 
     return parts
 
 
-def closings(found: Sequence[Token]) -> dict[int, int]:
-    """Return, by the index of each parenthesis that is closed, the index of the one that closes it."""
-    opened: list[int] = []
-    ends: dict[int, int] = {}
-    for index, token in enumerate(found):
-        if token.kind == "symbol" and token.text == "(":
-            opened.append(index)
-        elif token.kind == "symbol" and token.text == ")" and opened:
-            ends[opened.pop()] = index
-    return ends
+def parentheses(found: Sequence[Token]) -> tuple[dict[int, int], list[int]]:
+    """Return, by the index of each parenthesis that is closed, that of the one that closes it; and what is around each token.
 
-
-def openings(found: Sequence[Token]) -> list[int]:
-    """Return for each token the index of the innermost parenthesis around it, or -1 for none."""
-    opened, around = [-1], list[int]()
+    That is the index of the innermost parenthesis around it, or -1 for none.
+    """
+    opened, ends, around = [-1], dict[int, int](), list[int]()
     for index, token in enumerate(found):
         if token.kind == "symbol" and token.text == ")" and len(opened) > 1:
-            opened.pop()
+            ends[opened.pop()] = index
         around.append(opened[-1])
         if token.kind == "symbol" and token.text == "(":
             opened.append(index)
-    return around
+    return ends, around
 
 
 def replace_spans(sql: str, edits: Sequence[tuple[int, int, str]]) -> str:

@@ -129,7 +129,7 @@ def test_literals_of_the_other_half_of_the_year(rig: Rig) -> None:
     rig.server.query("CREATE TABLE Shop.t (id INT PRIMARY KEY)")
     rig.server.query("INSERT INTO Shop.t VALUES (1)")
     there = TargetDatabase(Downstream(port=rig.server.port, time_zone="Europe/Berlin"), "")
-    there.ddl.execute_ddl("ALTER TABLE t ADD COLUMN at TIMESTAMP NOT NULL DEFAULT '2020-01-01 00:00:00'", "Shop", ts(1))
+    there.execute_ddl("ALTER TABLE t ADD COLUMN at TIMESTAMP NOT NULL DEFAULT '2020-01-01 00:00:00'", "Shop", ts(1))
     there.close()
     assert rig.server.query("SELECT UNIX_TIMESTAMP(at) FROM Shop.t") == ((1_577_833_200,),)
 

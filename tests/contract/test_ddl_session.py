@@ -60,7 +60,7 @@ def database(server: DatabaseServer) -> Iterator[TargetDatabase]:
     """The program's own connection to it, with a database ``d``."""
     found = TargetDatabase(Downstream(port=server.port), "")
     for name in ("storage_consumer", "d"):
-        found.ddl.execute_ddl(f"CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "mysql", ts(1))
+        found.execute_ddl(f"CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "mysql", ts(1))
     yield found
     found.close()
 

@@ -39,7 +39,7 @@ def journal(server: DatabaseServer, *columns: str) -> tuple[object, ...]:
 def cut(rig: Rig, statement: str) -> None:
     """Break the runner's connection while the server executes a statement."""
     watcher = TargetDatabase(Downstream(port=rig.server.port), "")
-    while not watcher.ddl.is_running(statement):
+    while not watcher.is_running(statement):
         time.sleep(0.05)
     watcher.close()
     connection = rig.database.current
@@ -126,7 +126,7 @@ def transaction_that_tidb_waits_for(rig: Rig) -> None:
         running.start()
         time.sleep(1)
         watcher = TargetDatabase(Downstream(port=rig.server.port), "")
-        (line,) = watcher.structure.blockers([name])
+        (line,) = watcher.blockers([name])
         with holder.cursor() as cursor:
             cursor.execute("SELECT CONNECTION_ID()")
             assert line.startswith(f"connection {cursor.fetchall()[0][0]} of root")
@@ -134,7 +134,7 @@ def transaction_that_tidb_waits_for(rig: Rig) -> None:
         assert running.is_alive()
         holder.rollback()
         running.join()
-        assert watcher.structure.blockers([name]) == ()
+        assert watcher.blockers([name]) == ()
         watcher.close()
 
 
@@ -169,8 +169,8 @@ def test_lock_that_is_let_go(rig: Rig) -> None:
 def test_fence_leaves_a_running_statement_alone(rig: Rig) -> None:
     """What a former owner's connection is executing is not broken off; once it is over, the connection is ended."""
     former = TargetDatabase(Downstream(port=rig.server.port), "")
-    assert former.ddl.fence_ddl()
-    running = threading.Thread(target=former.ddl.execute_ddl, args=[SLOW, "shop", 1])
+    assert former.fence_ddl()
+    running = threading.Thread(target=former.execute_ddl, args=[SLOW, "shop", 1])
     running.start()
     while not rig.database.is_running(SLOW):
         time.sleep(0.05)

@@ -9,7 +9,8 @@ import pytest
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream.connection import connect
-from storage_consumer.downstream.database import TargetDatabase, mark
+from storage_consumer.downstream.database import TargetDatabase
+from storage_consumer.downstream.session import mark
 from storage_consumer.errors import DdlFailed, TargetUnavailable
 from storage_consumer.model import TableName
 from tests.harness.hostile_globals import changed
@@ -48,8 +49,8 @@ def database(server: DatabaseServer) -> Iterator[TargetDatabase]:
     """The program's own connection to it, with two databases."""
     found = TargetDatabase(Downstream(port=server.port, ddl_lock_wait=3), "")
     for name in ("d", "other"):
-        found.ddl.execute_ddl(f"CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "", ts(1))
-        found.ddl.execute_ddl("CREATE TABLE t (a INT PRIMARY KEY, b INT, c INT)", name, ts(1))
+        found.execute_ddl(f"CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "", ts(1))
+        found.execute_ddl("CREATE TABLE t (a INT PRIMARY KEY, b INT, c INT)", name, ts(1))
     yield found
     found.close()
 

@@ -54,10 +54,10 @@ def target(mariadb: DatabaseServer) -> Iterator[TargetDatabase]:
 def test_existing(target: TargetDatabase, wanted: str, found: str | None) -> None:
     """A name is found in any case, the one that is spelled alike before others; what is not there is left out (D19)."""
     expected = {} if found is None else {name(wanted).folded(): name(found)}
-    assert target.structure.existing([name(wanted)]) == expected
+    assert target.existing([name(wanted)]) == expected
 
 
 def test_described_in_another_case(target: TargetDatabase) -> None:
     """A table's structure is found by its name in another case, and carries the target's spelling."""
-    found = target.structure.describe([name("camel case.MIXED'Ä")])
+    found = target.describe([name("camel case.MIXED'Ä")])
     assert [str(table.name) for table in found.values()] == ["Camel Case.Mixed'Ä"]

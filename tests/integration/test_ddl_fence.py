@@ -21,11 +21,11 @@ def test_paused_owner_cannot_run_its_statement(server: DatabaseServer) -> None:
     """The connection of a former owner is ended before the next owner's first DDL, so its statement fails when it wakes."""
     server.query("CREATE DATABASE storage_consumer")
     former, following = (TargetDatabase(Downstream(port=server.port), "") for _ in range(2))
-    former.ddl.fence_ddl()
-    following.ddl.fence_ddl()
+    former.fence_ddl()
+    following.fence_ddl()
     with pytest.raises(TargetUnavailable):
-        former.ddl.execute_ddl("CREATE DATABASE too_late", "", 1)
-    assert following.ddl.execute_ddl("CREATE DATABASE in_time", "", 1).ignored == ""
+        former.execute_ddl("CREATE DATABASE too_late", "", 1)
+    assert following.execute_ddl("CREATE DATABASE in_time", "", 1).ignored == ""
     former.close()
     following.close()
     assert {"in_time", "too_late"} & set(server.databases()) == {"in_time"}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.downstream.opening import Deadline, opened_socket
+from storage_consumer.downstream.connection import Deadline, opened_socket
 from storage_consumer.errors import TargetUnavailable
 
 

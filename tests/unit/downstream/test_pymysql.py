@@ -97,7 +97,7 @@ def _logged_in(server_version: bytes, capabilities: int, more: int) -> Iterator[
     with closing(ours), closing(theirs):
         server.start()
         connection = Ours(user="us", password="", defer_connect=True)
-        connection.connect_over(ours, Trust(Downstream(), ours))
+        connection.connect_over(ours, Trust(Downstream(unix_socket="/somewhere"), ours))
         yield connection, sent[0]
         connection.close()
         server.join()
