@@ -23,9 +23,8 @@ from storage_consumer.cli.verbs import RUN, VERBS
 from storage_consumer.config.option import ENVIRONMENT_PREFIX, OWN_TABLE, PRECEDENCE, Option
 from storage_consumer.config.options import GROUPS, OPTIONS
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
-from storage_consumer.doctor.checks import CHECKS
-from storage_consumer.doctor.findings import GROUPS as CHECK_GROUPS
-from storage_consumer.doctor.findings import group_of
+from storage_consumer.doctor.checks import CHECKS, group_of
+from storage_consumer.doctor.checks import GROUPS as CHECK_GROUPS
 from storage_consumer.errors import Abandoned, StorageConsumerError
 from storage_consumer.monitoring.collector import METRICS, PREFIX
 

@@ -24,7 +24,7 @@ from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.csv_dialect import caveat
 from storage_consumer.decode.time_zone import zone_caveat
-from storage_consumer.doctor.examination import warn_at_start
+from storage_consumer.doctor.checks import warn_at_start
 from storage_consumer.downstream.connection import hurry, no_hurry, unverified
 from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.driver.context import RoundContext

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.verbs import VERBS
 from storage_consumer.operating.session import Session
+from storage_consumer.telemetry import json_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,15 @@ class Answer:
 
     text: str
     code: ExitCode = ExitCode.DONE
+
+
+OBEYED = "a running consumer obeys in its next round, a stopped one when it starts"
+"""What becomes of a decision."""
+
+
+def told(own: Any, document: object, lines: Iterable[str], code: ExitCode = ExitCode.DONE) -> Answer:
+    """Return an answer in the form that the command's record `own` asks for: the document as JSON, or lines."""
+    return Answer(json_text(document) if own.json else "\n".join([*lines, ""]), code)
 
 
 Command = Callable[[Any, Session], Answer]

@@ -7,12 +7,11 @@ from pathlib import PurePath
 
 import shtab
 
-from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.arguments import whole_parser
 from storage_consumer.cli.verbs import PROGRAM, VERBS, CompletionFlags
 from storage_consumer.errors import ConfigError
 from storage_consumer.operating.session import Session
-from storage_consumer.telemetry import json_text
 
 
 def answer(own: CompletionFlags, session: Session) -> Answer:
@@ -26,7 +25,7 @@ def answer(own: CompletionFlags, session: Session) -> Answer:
         why = f"$SHELL is {shell}, for which there is no script" if shell else "$SHELL is not set"
         raise ConfigError(f"{why}: name the shell, as in `{PROGRAM} completion bash` ({', '.join(known)})")
     text = script(shell)
-    return Answer(json_text({"script": text}) if own.json else text)
+    return told(own, {"script": text}, [text.rstrip("\n")])
 
 
 def script(shell: str) -> str:

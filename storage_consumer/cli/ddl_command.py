@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 
 from storage_consumer.checkpoint.journal import JournalRow, StoredJournal
-from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.answer import OBEYED, Answer, told
 from storage_consumer.cli.layout import columns, cut, message, wrapped
 from storage_consumer.cli.verbs_of_operators import DdlFlags
 from storage_consumer.config.parsers import did_you_mean
@@ -15,9 +15,8 @@ from storage_consumer.model import TableName
 from storage_consumer.operating.session import Session
 from storage_consumer.plan.table_words import meant, table_flag
 from storage_consumer.ports import Decision
-from storage_consumer.telemetry import json_text, tso_time
+from storage_consumer.telemetry import tso_time
 
-LIST = "list"
 _SHOWN = 300
 """Columns of a statement in a list on a terminal."""
 _INDENT = " " * 4
@@ -33,29 +32,31 @@ def answer(own: DdlFlags, session: Session) -> Answer:
 
     Raises `ConfigError` for a statement that does not exist, is already resolved, or is ambiguous; and `TargetUnavailable`.
     """
-    action = own.action or LIST
-    _check(action, own)
+    _check(own)
     with session.state() as desk:
-        if action == LIST:
+        if own.action == "list":
             rows = desk.journal.unresolved()
-            return Answer(_listed(meant(own.table, rows, _name) if own.table else rows, as_json=own.json))
+            rows = meant(own.table, rows, _name) if own.table else rows
+            head = f"{len(rows)} not done yet:" if rows else "no statement waits"
+            return told(own, {"waiting": [_document(row) for row in rows]}, [head, *map(_line, rows)])
         row = _chosen(desk.journal, own)
         # The same decision as before has been carried out: that is an answer, not an error.
         if row.resolved:
             return Answer(f"{_where(own)} is {row.state}, as was decided: {row.note}\n")
-        decision = Decision(verb=action, statement=own.sql or "", decided_by=user())  # type: ignore[arg-type]  # checked
+        decision = Decision(verb=own.action, statement=own.sql or "", decided_by=user())  # type: ignore[arg-type]  # checked
         outcome = desk.journal.decide(row, decision)
     # A consumer brought the statement to its end between the look and the decision.
     if outcome == "resolved":
         raise ConfigError(
             f"the DDL of {row.name} with version {row.version} was resolved in the meantime; nothing was changed"
         )
-    return Answer(_report(row, decision, outcome, as_json=own.json))
+    document = {"outcome": outcome, "decision": decision.verb, "sql": decision.statement} | _document(row)
+    return told(own, document, _report(row, decision.verb, outcome))
 
 
-def _check(action: str, own: DdlFlags) -> None:
+def _check(own: DdlFlags) -> None:
     """Refuse options that do not go together."""
-    if action == LIST:
+    if own.action == "list":
         if more := [f"--{name}" for name in ("version", "checksum", "sql") if getattr(own, name) is not None]:
             raise ConfigError(
                 f"{' and '.join(more)}: give one of the verbs `ddl done`, `ddl skip` or `ddl replace` too"
@@ -63,9 +64,9 @@ def _check(action: str, own: DdlFlags) -> None:
         return
     for name in ("table", "version"):
         if getattr(own, name) is None:
-            raise ConfigError(f"ddl {action} needs --{name}; `storage-consumer ddl` lists what waits")
+            raise ConfigError(f"ddl {own.action} needs --{name}; `storage-consumer ddl` lists what waits")
     # An empty text would mean to run nothing, for which `skip` is the word.
-    if (action == "replace") != bool((own.sql or "").strip()):
+    if (own.action == "replace") != bool((own.sql or "").strip()):
         raise ConfigError("`ddl replace` needs --sql, the text to run; no other verb takes it")
 
 
@@ -81,7 +82,7 @@ def _chosen(journal: StoredJournal, own: DdlFlags) -> JournalRow:
     rows = [row for row in of_version if own.checksum in (None, row.identity.checksum)]
     where = _where(own)
     if len(rows) > 1:
-        raise ConfigError(f"there are several statements like {where}; choose one with --checksum:\n{_lines(rows)}")
+        raise ConfigError(f"there are several statements like {where}; choose one with --checksum:\n{_listed(rows)}")
     if rows and not rows[0].resolved:
         return rows[0]
     if rows and rows[0].decision is not None and rows[0].decision.verb == own.action:
@@ -89,17 +90,13 @@ def _chosen(journal: StoredJournal, own: DdlFlags) -> JournalRow:
     waiting = journal.unresolved()
     names = [str(row.name) for row in waiting]
     why = f"is {rows[0].state} already" if rows else "does not wait for a decision" + did_you_mean(own.table, names)
-    listed = f"what waits:\n{_lines(waiting)}" if waiting else "nothing waits for a decision"
+    listed = f"what waits:\n{_listed(waiting)}" if waiting else "nothing waits for a decision"
     raise ConfigError(f"{where} {why}; {listed}")
 
 
 def _where(own: DdlFlags) -> str:
     """Return the statement that is asked about, in words."""
     return f"the DDL of {own.table} with version {own.version}"
-
-
-def _lines(rows: Iterable[JournalRow]) -> str:
-    return "\n".join(_line(row) for row in rows)
 
 
 def _line(row: JournalRow) -> str:
@@ -113,33 +110,26 @@ def _line(row: JournalRow) -> str:
     return "\n".join(lines)
 
 
+def _listed(rows: Iterable[JournalRow]) -> str:
+    return "\n".join(map(_line, rows))
+
+
 def _short(text: str) -> str:
     return cut(text, None if columns() is None else _SHOWN)
 
 
-def _listed(rows: Sequence[JournalRow], *, as_json: bool) -> str:
-    if as_json:
-        return json_text({"waiting": [_document(row) for row in rows]})
-    if not rows:
-        return "no statement waits\n"
-    return f"{len(rows)} not done yet:\n{_lines(rows)}\n"
-
-
-def _report(row: JournalRow, decision: Decision, outcome: str, *, as_json: bool) -> str:
-    """Return what was done, in words."""
-    if as_json:
-        return json_text({"outcome": outcome, "decision": decision.verb, "sql": decision.statement} | _document(row))
-    lines = [f"{row.name}, version {row.version} ({tso_time(row.version)}): {_short(row.query)}"]
+def _report(row: JournalRow, verb: str, outcome: str) -> Iterator[str]:
+    """Yield what was done, in words."""
+    yield f"{row.name}, version {row.version} ({tso_time(row.version)}): {_short(row.query)}"
     if outcome == "same":
-        lines.append(f"already decided: {decision.verb}, but not obeyed yet; nothing was changed")
+        yield f"already decided: {verb}, but not obeyed yet; nothing was changed"
     else:
-        lines.append(f"decided: {decision.verb}; {_PROMISES[decision.verb]}")
+        yield f"decided: {verb}; {_PROMISES[verb]}"
         if row.decision is not None:
-            lines.append(f"this replaces the decision of {row.decision.decided_by}: {row.decision.verb}")
+            yield f"this replaces the decision of {row.decision.decided_by}: {row.decision.verb}"
     if row.state == "started":
-        lines.append("it was sent to the target and may still be running: if it succeeds, nothing is left to decide")
-    lines.append("a running consumer obeys in its next round, a stopped one when it starts")
-    return "\n".join(lines) + "\n"
+        yield "it was sent to the target and may still be running: if it succeeds, nothing is left to decide"
+    yield OBEYED
 
 
 def _document(row: JournalRow) -> dict[str, object]:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Any
 
-from storage_consumer.cli.answer import Answer
+import msgspec
+
+from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.layout import columns, wrapped
 from storage_consumer.cli.verbs import DoctorFlags
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.config.sources import is_given
-from storage_consumer.doctor.examination import examined
+from storage_consumer.doctor.checks import GROUPS, Finding, Verdict, examined, group_of, worst
 from storage_consumer.doctor.facts import DoctorInput
-from storage_consumer.doctor.findings import GROUPS, Finding, Verdict, group_of, worst
 from storage_consumer.errors import ConfigError
 from storage_consumer.operating.session import Session
-from storage_consumer.telemetry import json_text
 
 _NOBODYS = {"upstream_uri": "file:///none", "downstream_uri": "mysql://root@127.0.0.1:3306/"}
 """Stand-ins for an end that was not given: nothing is asked of it."""
@@ -39,9 +40,7 @@ def answer(own: DoctorFlags, session: Session) -> Answer:
     given = doctor_input(session)
     findings = examined(given, groups or tuple(GROUPS))
     code = ExitCode.TABLES_STOPPED if worst(findings) is Verdict.FAIL else ExitCode.DONE
-    if own.json:
-        return Answer(json_text(document(findings, given)), code)
-    return Answer("\n".join(_lines(findings)) + "\n", code)
+    return told(own, document(findings, given), _lines(findings), code)
 
 
 def doctor_input(session: Session) -> DoctorInput:
@@ -65,13 +64,11 @@ def doctor_input(session: Session) -> DoctorInput:
 def _lines(findings: tuple[Finding, ...]) -> Iterator[str]:
     """Yield one line a check, with its remedy below."""
     wide = max(len(each.check) for each in findings)
-    group = ""
-    for each in findings:
-        if group_of(each.check) != group:
-            yield from ([""] if group else [])
-            group = group_of(each.check)
-            yield group
-        yield from _of(each, wide)
+    for number, (group, members) in enumerate(groupby(findings, lambda each: group_of(each.check))):
+        yield from [""] * (number > 0)
+        yield group
+        for each in members:
+            yield from _of(each, wide)
     yield ""
     counts = Counter(each.verdict for each in findings)
     yield ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict])
@@ -105,14 +102,4 @@ def document(findings: tuple[Finding, ...], given: DoctorInput) -> dict[str, Any
 
 def documents(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """Return the findings alone as JSON takes them."""
-    return [
-        {
-            "check": each.check,
-            "group": group_of(each.check),
-            "verdict": each.verdict.value,
-            "text": each.text,
-            "remedy": each.remedy,
-            "statements": list(each.statements),
-        }
-        for each in findings
-    ]
+    return [{"group": group_of(each.check)} | msgspec.to_builtins(each) for each in findings]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from typing import Any
 
 from storage_consumer.checkpoint.journal import JournalRow, KeptTable, KeptVersion, StoredHistory
-from storage_consumer.checkpoint.store import StateStore
-from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.layout import columns, cut, wrapped
 from storage_consumer.cli.layout import table as laid_out
 from storage_consumer.cli.verbs import HistoryFlags
@@ -18,7 +18,7 @@ from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_words import known
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import has_words, tokens
-from storage_consumer.telemetry import json_text, tso_time
+from storage_consumer.telemetry import tso_time
 
 _INDENT = " " * 4
 _SHOWN = 100
@@ -32,68 +32,52 @@ def answer(own: HistoryFlags, session: Session) -> Answer:
     if own.at is not None and not own.table:
         raise ConfigError("--at needs --table")
     with session.state() as desk:
+        tables = desk.history.tables()
         if not own.table:
-            return Answer(_all_tables(desk, as_json=own.json))
-        keys = [each.key for each in known(own.table, desk.history.tables(), lambda each: each.name)]
+            return _all_tables(own, tables, desk.journal.unresolved())
+        keys = [each.key for each in known(own.table, tables, lambda each: each.name)]
         if own.at is not None:
-            return Answer(_structure(desk.history, own.table, keys[0], own.at, as_json=own.json))
-        return Answer(_versions(desk, own.table, keys, as_json=own.json))
+            return _structure(own, own.table, own.at, desk.history.structure_at(keys[0], own.at))
+        kept = desk.history.versions(keys)
+        # By directory, since a statement of this table's history may be in the journal under its former name.
+        rows = desk.journal.of_directories(sorted({version.table_dir for version in kept}))
+        journal = {row.identity: row for row in rows}
+        documents = [
+            _document(version, before, journal.get(version.identity))
+            for version, before in _with_before(desk.history, kept)
+        ]
+    lines = [line for document in documents for line in ("", *_lines(document))]
+    return told(own, {"table": own.table, "versions": documents}, lines[1:])
 
 
-# all tables
-
-
-def _all_tables(desk: StateStore, *, as_json: bool) -> str:
-    tables = desk.history.tables()
+def _all_tables(own: HistoryFlags, tables: Sequence[KeptTable], unresolved: Iterable[JournalRow]) -> Answer:
     waiting: dict[str, JournalRow] = {}
-    for row in desk.journal.unresolved():
+    for row in unresolved:
         # The first one of a table: the others wait behind it.
         waiting.setdefault(key_of(row.name), row)
-    if as_json:
-        return json_text({"tables": [_table_document(table, waiting.get(table.key)) for table in tables]})
-    if not tables:
-        return "no structure is kept yet\n"
-    rows = []
+    documents, rows = [], []
     for each in tables:
-        count = f"{each.versions} version{'s' if each.versions > 1 else ''}"
         last = waiting.get(each.key)
+        documents.append(
+            {
+                "table": str(each.name),
+                "versions": each.versions,
+                "first": each.first,
+                "first_time": tso_time(each.first),
+                "last": each.last,
+                "last_time": tso_time(each.last),
+                "statement": each.query,
+                "waiting": last and {"version": last.version, "state": last.state, "error": last.note},
+            }
+        )
+        count = f"{each.versions} version{'s' if each.versions > 1 else ''}"
         state = f"{last.state}: {last.version}  " if last else ""
         statement = cut(f"{state}{each.query}", None if columns() is None else _SHOWN)
         rows.append((str(each.name), count, f"last {tso_time(each.last)}", statement))
-    return "\n".join(laid_out(rows)) + "\n"
-
-
-def _table_document(table: KeptTable, waiting: JournalRow | None) -> dict[str, object]:
-    return {
-        "table": str(table.name),
-        "versions": table.versions,
-        "first": table.first,
-        "first_time": tso_time(table.first),
-        "last": table.last,
-        "last_time": tso_time(table.last),
-        "statement": table.query,
-        "waiting": None
-        if waiting is None
-        else {"version": waiting.version, "state": waiting.state, "error": waiting.note},
-    }
+    return told(own, {"tables": documents}, laid_out(rows) if rows else ["no structure is kept yet"])
 
 
 # one table
-
-
-def _versions(desk: StateStore, table: str, keys: Sequence[str], *, as_json: bool) -> str:
-    kept = desk.history.versions(keys)
-    # By directory, since a statement of this table's history may be in the journal under its former name.
-    journal = {
-        row.identity: row for row in desk.journal.of_directories(sorted({version.table_dir for version in kept}))
-    }
-    documents = [
-        _document(version, before, journal.get(version.identity))
-        for version, before in _with_before(desk.history, kept)
-    ]
-    if as_json:
-        return json_text({"table": table, "versions": documents})
-    return "\n".join(_text(document) for document in documents)
 
 
 def _with_before(
@@ -120,16 +104,16 @@ def _document(version: KeptVersion, before: TableDefinition | None, row: Journal
     document: dict[str, object] = {
         "version": version.version,
         "time": tso_time(version.version),
-        "statement": "" if definition is None else definition.query,
-        "ddl_type": None if definition is None else definition.ddl_type,
-        "path": "" if definition is None else definition.path,
+        "statement": definition.query if definition else "",
+        "ddl_type": definition.ddl_type if definition else None,
+        "path": definition.path if definition else "",
         "checksum": version.checksum,
-        "changes": [] if definition is None else changes(before, definition),
+        "changes": changes(before, definition) if definition else [],
         "damage": version.damage,
-        "state": "" if row is None else row.state,
-        "seconds": None if row is None else row.seconds,
-        "note": "" if row is None else row.note,
-        "answer": "" if row is None else row.answer,
+        "state": row.state if row else "",
+        "seconds": row.seconds if row else None,
+        "note": row.note if row else "",
+        "answer": row.answer if row else "",
     }
     # Only a text that differs from the stored one is worth a line.
     if row is not None and row.state in ("done", "failed") and row.statement not in ("", row.query):
@@ -137,43 +121,33 @@ def _document(version: KeptVersion, before: TableDefinition | None, row: Journal
     return document
 
 
-def _text(document: Mapping[str, object]) -> str:
-    seconds = document["seconds"]
-    took = "" if seconds is None else f" in {seconds:.3f} s"
+def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+    took = "" if document["seconds"] is None else f" in {document['seconds']:.3f} s"
     state = f"{document['state']}{took}" if document["state"] else "not run yet, or nothing to run"
-    lines = wrapped(f"{document['version']}  {document['time']}  {state}", further=_INDENT)
-    statement = document["statement"] or "(a structure without a statement)"
-    texts = [str(statement)]
+    yield from wrapped(f"{document['version']}  {document['time']}  {state}", further=_INDENT)
+    texts = [document["statement"] or "(a structure without a statement)"]
     if "ran" in document:
         texts.append(f"ran as: {document['ran']}")
-    found = document["changes"]
-    texts += [f"- {change}" for change in found] if isinstance(found, list) and found else []
-    if not found and not document["damage"]:
+    texts += [f"- {change}" for change in document["changes"]]
+    if not document["changes"] and not document["damage"]:
         texts.append("- the columns are the same")
-    texts += [str(document[name]) for name in ("note", "damage") if document[name]]
+    texts += [document[name] for name in ("note", "damage") if document[name]]
     if document["answer"] not in ("", "OK", document["note"]):
         texts.append(f"the target answered: {document['answer']}")
-    lines += [line for text in texts for line in wrapped(text, _INDENT, f"{_INDENT}  ")]
-    return "\n".join(lines) + "\n"
+    yield from (line for text in texts for line in wrapped(text, _INDENT, f"{_INDENT}  "))
 
 
-def _structure(history: StoredHistory, table: str, key: str, ts: int, *, as_json: bool) -> str:
+def _structure(own: HistoryFlags, table: str, ts: int, found: KeptVersion | None) -> Answer:
     """Return the columns in force at a version or commit-ts."""
-    found = history.structure_at(key, ts)
     if found is None or found.definition is None:
         raise ConfigError(found.damage if found else f"no structure of {table} from before {ts} is kept")
-    described_columns = [described(column) for column in found.definition.columns]
-    if as_json:
-        document = {
-            "table": table,
-            "version": found.version,
-            "time": tso_time(found.version),
-            "columns": described_columns,
-        }
-        return json_text(document | {"path": found.definition.path, "statement": found.definition.query})
-    head = f"{table} at {ts}: version {found.version} ({tso_time(found.version)}), {found.definition.path}"
-    lines = [line for column in described_columns for line in wrapped(column, _INDENT, f"{_INDENT}  ")]
-    return "\n".join([*wrapped(head, further=_INDENT), *lines]) + "\n"
+    definition, time = found.definition, tso_time(found.version)
+    shown = [described(column) for column in definition.columns]
+    document = {"table": table, "version": found.version, "time": time, "columns": shown}
+    document |= {"path": definition.path, "statement": definition.query}
+    head = f"{table} at {ts}: version {found.version} ({time}), {definition.path}"
+    lines = (line for column in shown for line in wrapped(column, _INDENT, f"{_INDENT}  "))
+    return told(own, document, [*wrapped(head, further=_INDENT), *lines])
 
 
 # two structures
@@ -223,14 +197,10 @@ def _facts(column: TableColumn) -> tuple[str, str, str, str]:
 
 def described(column: TableColumn) -> str:
     """Return a column with everything that the schema file says of it."""
-    parts = [column.name, _type(column)]
-    if not column.nullable:
-        parts.append("not null")
-    if column.default is not None:
-        parts.append(f"default {column.default!r}")
-    if column.is_pk:
-        parts.append("primary key")
-    return " ".join(parts)
+    kind, null, default, _ = _facts(column)
+    usual = ("may be null", "no default")
+    parts = [column.name, kind, *(each for each in (null, default) if each not in usual)]
+    return " ".join(parts + ["primary key"] * column.is_pk)
 
 
 def _type(column: TableColumn) -> str:

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from types import MappingProxyType
 
-from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.doctor_command import doctor_input, documents
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.inspect_command import code_of, looked_at
@@ -20,12 +19,11 @@ from storage_consumer.config.commands import bare_uri, uri_of
 from storage_consumer.config.load import load_target
 from storage_consumer.config.option import OWN_TABLE
 from storage_consumer.config.options import BY_KEYWORD
-from storage_consumer.doctor.examination import examined
-from storage_consumer.doctor.findings import Finding, Verdict
+from storage_consumer.doctor.checks import Finding, Verdict, examined
 from storage_consumer.errors import ConfigError
 from storage_consumer.inspection.result import Bucket, Setting
 from storage_consumer.operating.session import Session
-from storage_consumer.telemetry import escaped, json_text, redact
+from storage_consumer.telemetry import escaped, redact
 
 _FILE = "storage-consumer.toml"
 _TARGET = "mysql://<USER>@<HOST>:3306/"
@@ -47,29 +45,23 @@ def answer(own: InitFlags, session: Session) -> Answer:
     configs, is_known = asked.configs, bool(target) or asked.has_target
     findings = _alarms(session, bucket) if target else ()
     access = {name: str(value) for name, value in session.given.items() if BY_KEYWORD[name].group == "the target"}
-    _write(path, text_of(bucket, target, configs, findings, access), force=own.force)
+    text = "\n".join(_lines(bucket, target, configs, findings, access)).rstrip("\n")
+    # Redacted here, since a file is not what is printed.
+    _write(path, f"{redact(text)}\n", force=own.force)
     words = [word for config in (*configs, str(path)) for word in ("--config", config)]
     command = shlex.join([PROGRAM, "run", *words, "--once"])
     missing = [f"--{each.name}" for each in bucket.missing] + ([] if is_known else ["--downstream-uri"])
     contradicted = [f"--{each.name}" for each in bucket.contradictions]
     # A file that cannot be run as it is has to be looked at, be it the bucket or the target that is lacking.
     code = ExitCode.MISCONFIGURED if missing else code_of(bucket)
-    if own.json:
-        found: dict[str, object] = {
-            "file": str(path),
-            "missing": missing,
-            "contradictions": contradicted,
-            "command": command,
-        }
-        found["findings"] = documents(findings)
-        return Answer(json_text(found), code)
+    document = {"file": str(path), "missing": missing, "contradictions": contradicted, "command": command}
     lines = [f"wrote {path}"]
     lines += [f"missing: {name}; the file says what to check" for name in missing]
     lines += [f"contradicts the bucket: {name}; the file says why" for name in contradicted]
     lines += [f"no changefeed's folder, which is likely {place}" for place in bucket.likely]
     lines += [f"the target: {line}" for each in findings for line in _finding_lines(each)]
     lines += ["", "fill these in and continue with:" if missing else "continue with:", f"  {command}"]
-    return Answer("\n".join(lines) + "\n", code)
+    return told(own, document | {"findings": documents(findings)}, lines, code)
 
 
 def _alarms(session: Session, bucket: Bucket) -> tuple[Finding, ...]:
@@ -96,32 +88,14 @@ def _target(session: Session) -> str:
     return bare_uri(uri)
 
 
-def text_of(
-    bucket: Bucket,
-    target: str,
-    configs: Sequence[str],
-    findings: Sequence[Finding] = (),
-    access: Mapping[str, str] = MappingProxyType({}),
-) -> str:
-    """Return the text of the file.
+def _lines(
+    bucket: Bucket, target: str, configs: Sequence[str], findings: Sequence[Finding], access: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield the lines of the file.
 
     `configs`: the files that `run` is given before this one; `findings`: what is to be mended; `access`: keyword → text of the options,
     beside the URI, that lead to the target.
     """
-    notes = [f"# doctor: {escaped(line)}" for each in findings for line in _finding_lines(each)]
-    head = (
-        [*notes, f"# Once they are mended, see that nothing is left: {PROGRAM} doctor --config FILE", ""]
-        if notes
-        else []
-    )
-    # Redacted here, since a file is not what is printed.
-    return (
-        redact("\n".join([*_lines(bucket, target, configs, access), *(["", *head] if head else [])])).rstrip("\n")
-        + "\n"
-    )
-
-
-def _lines(bucket: Bucket, target: str, configs: Sequence[str], access: Mapping[str, str]) -> Iterator[str]:
     yield f"# Configuration of {PROGRAM} for {bucket.place}."
     yield f"# All options: {PROGRAM} run --help"
     if configs:
@@ -153,6 +127,10 @@ def _lines(bucket: Bucket, target: str, configs: Sequence[str], access: Mapping[
         yield f"{'' if whole else '# '}[{table}]"
         for each in members:
             yield from _setting(each, configs, whole=whole)
+    if findings:
+        yield ""
+        yield from (f"# doctor: {escaped(line)}" for each in findings for line in _finding_lines(each))
+        yield f"# Once they are mended, see that nothing is left: {PROGRAM} doctor --config FILE"
 
 
 def _setting(setting: Setting, configs: Sequence[str], *, whole: bool = True) -> Iterator[str]:

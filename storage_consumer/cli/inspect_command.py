@@ -6,22 +6,22 @@ import shlex
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from storage_consumer.amounts import data_size
-from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.layout import facts, table, wrapped
 from storage_consumer.cli.verb import FlagsWithJson
 from storage_consumer.config.commands import PROGRAM, uri_of
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.sources import is_given
-from storage_consumer.inspection.inspector import inspect, with_likely_places
+from storage_consumer.inspection.inspector import inspect
 from storage_consumer.inspection.result import Bucket, Setting
 from storage_consumer.model import physical_ms
 from storage_consumer.operating.session import Session
-from storage_consumer.telemetry import json_text
 
 _SHOWN_TABLES = 10
 _LABEL = 14
@@ -52,14 +52,12 @@ def answer(own: FlagsWithJson, session: Session) -> Answer:
     `StorageUnavailable` if it does not answer.
     """
     bucket, asked = looked_at(session)
-    text = json_text(as_document(bucket, asked)) if own.json else as_text(bucket, asked)
-    return Answer(text, code_of(bucket))
+    return told(own, as_document(bucket, asked), lines_of(bucket, asked), code_of(bucket))
 
 
 def code_of(bucket: Bucket) -> ExitCode:
     """Return `DONE` if nothing is missing or contradicted and this is a changefeed's folder, else `MISCONFIGURED`."""
-    is_fine = not (bucket.missing or bucket.contradictions or bucket.likely)
-    return ExitCode.DONE if is_fine else ExitCode.MISCONFIGURED
+    return ExitCode.MISCONFIGURED if bucket.missing or bucket.contradictions or bucket.likely else ExitCode.DONE
 
 
 def looked_at(session: Session) -> tuple[Bucket, Asked]:
@@ -69,8 +67,8 @@ def looked_at(session: Session) -> tuple[Bucket, Asked]:
     storage = session.storage(upstream, loaded.secrets)
     # First: a wrong endpoint or key should be named as such, not as an empty bucket.
     storage.check()
-    bucket = inspect(storage, upstream, loaded.origins, time.time())
-    bucket = with_likely_places(bucket, upstream, lambda near: session.storage(near, loaded.secrets))
+    opened = partial(session.storage, secrets=loaded.secrets)
+    bucket = inspect(storage, upstream, loaded.origins, time.time(), opened)
     has_target = is_given("downstream_uri", session.options, session.environ)
     return bucket, Asked(given=loaded.config.given, has_target=has_target)
 
@@ -112,12 +110,9 @@ def as_document(bucket: Bucket, asked: Asked = NOTHING) -> dict[str, Any]:
     }
 
 
-def as_text(bucket: Bucket, asked: Asked = NOTHING) -> str:
-    """Return the bucket as text for readers."""
-    return "\n".join(_lines(bucket, asked)) + "\n"
+def lines_of(bucket: Bucket, asked: Asked = NOTHING) -> Iterator[str]:
+    """Yield the bucket as text for readers."""
 
-
-def _lines(bucket: Bucket, asked: Asked) -> Iterator[str]:
     def between(low: int, high: int) -> str:
         return f"{low} to {high} ({_time(low)} to {_time(high)})"
 
@@ -217,13 +212,13 @@ def command(bucket: Bucket, asked: Asked = NOTHING) -> str:
         # The paths show `run` the first two as well; the time zone comes below, even if it is not known.
         if each.keyword in ("date_separator", "enable_partition_separator", "tz"):
             continue
-        if each.state == "inferred" and each.value not in (None, ""):
+        if each.is_missing:
+            words += [f"--{each.name}", f"'<{BY_KEYWORD[each.keyword].metavar}>'"]
+        elif each.state == "inferred" and each.value not in (None, ""):
             words += [f"--{each.name}", shlex.quote(_flag(each.value))]
         # An empty value has to be given as such, or the shell would lose it.
         elif each.state == "inferred" and each.keyword != "binary_encoding_method":
             words.append(f"--{each.name}=''")
-        elif each.is_missing:
-            words += [f"--{each.name}", f"'<{BY_KEYWORD[each.keyword].metavar}>'"]
     # Spelled out, since nothing in the files shows it.
     if "--tz" not in asked.given:
         words += ["--tz", shlex.quote(upstream.time_zone or "<ZONE>")]

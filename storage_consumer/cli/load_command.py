@@ -12,18 +12,18 @@ from tqdm import tqdm
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.checkpoint.tables import LoadRow
 from storage_consumer.cli import table_command
-from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.layout import message, table, wrapped
 from storage_consumer.cli.verbs_of_operators import LoadFlags, TableFlags
 from storage_consumer.config.commands import command
-from storage_consumer.config.export_uris import export_origin, refuse_inside, with_time_zone
+from storage_consumer.config.export_uris import with_time_zone
 from storage_consumer.config.load import load_source
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.report import Phase
 from storage_consumer.monitoring.status import load_progress
 from storage_consumer.monitoring.wording import load_document
-from storage_consumer.operating.exporting import Exported, ExportWishes, exported
+from storage_consumer.operating.exporting import Exported, ExportWishes, exported, open_export_folder
 from storage_consumer.operating.requested_load import meant_table, refuse_running, request_load
 from storage_consumer.operating.session import Session
 from storage_consumer.plan.loads import Load, LoadPhase
@@ -31,10 +31,8 @@ from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_decisions import is_skipped
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import meant, table_flag
-from storage_consumer.storage.open import open_folder
-from storage_consumer.telemetry import json_text, tso_time
+from storage_consumer.telemetry import tso_time
 
-CANCEL = "cancel"
 _OF_TABLES = ("pause", "resume")
 """Actions that are decisions about the table."""
 _INDENT = " " * 4
@@ -49,41 +47,47 @@ def answer(own: LoadFlags, session: Session) -> Answer:
     """
     _check(own)
     # A copy that was made by hand, and a load that stands still, are decisions about the table.
-    if own.action in _OF_TABLES:
-        with session.state() as desk:
-            _refuse_unbegun(desk, _chosen(desk.loads.all(), own.table).load, own.action)
     if own.at is not None or own.action in _OF_TABLES:
-        action = own.action if own.at is None else "reload-done"
-        return table_command.answer(TableFlags(action=action, table=own.table, at=own.at, json=own.json), session)
+        if own.at is None:
+            with session.state() as desk:
+                _refuse_unbegun(desk, _chosen(desk.loads.all(), own.table).load, own.action)
+        return _decided(own, "reload-done" if own.at is not None else own.action, session)
     # Before the target is asked: what is wrong with a URI needs no server.
     source = with_time_zone(own.dump, own.dump_tz or "") if own.dump else ""
-    exported = None
-    if own.source and own.dump and own.table:
-        with session.state() as desk:
-            name = meant_table(desk, own.table)
-            refuse_running(desk, next((row for row in desk.loads.all() if row.load.table_key == key_of(name)), None))
-            _refuse_moving(desk, name)
-        exported = _exported(name, own, session)
+    exported = _exported(own, session) if own.source else None
     with session.state() as desk:
         if source:
-            return Answer(_requested(desk, own, source, exported))
+            return _requested(desk, own, source, exported)
         rows = desk.loads.all()
-        if own.action == CANCEL:
-            return _cancelled(desk, _chosen(rows, own.table), own, session)
-        shown = [_chosen(rows, own.table)] if own.table else rows
-        hidden = [row for row in shown if not row.load.is_pending] if not (own.all or own.table) else []
-        listed = [row for row in shown if row not in hidden]
-        return Answer(_listed(listed, len(hidden), _rate(desk, listed), as_json=own.json))
+        if own.action != "cancel":
+            shown = [_chosen(rows, own.table)] if own.table else rows
+            listed = [row for row in shown if own.all or own.table or row.load.is_pending]
+            return _listed(own, listed, len(shown) - len(listed), _rate(desk, listed))
+        row = _chosen(rows, own.table)
+        found = (desk.loads.withdraw(row.load.table_key) or row).load
+    if found.phase == LoadPhase.REQUESTED:
+        said = "the load was withdrawn before a consumer looked at it; the table is as it was"
+        return told(own, {"outcome": "withdrawn", "table": str(found.name)}, [f"{found.name}: {said}"])
+    if found.phase != LoadPhase.LOADING:
+        raise ConfigError(f"the load of {found.name} is {found.phase}: there is nothing to cancel")
+    # What was begun cannot be taken back: its table is left out.
+    return _decided(own, "skip", session)
 
 
-def _exported(name: TableName, own: LoadFlags, session: Session) -> Exported:
-    """Export a table into the folder that --dump names, with the bucket's credentials, as a consumer will read it. Raises as `exported`."""
-    assert own.source is not None and own.dump is not None  # noqa: PT018 - checked
+def _decided(own: LoadFlags, action: str, session: Session) -> Answer:
+    return table_command.answer(TableFlags(action=action, table=own.table, at=own.at, json=own.json), session)
+
+
+def _exported(own: LoadFlags, session: Session) -> Exported:
+    """Export the table into the folder that --dump names, with the bucket's credentials, as a consumer will read it. Raises as `exported`."""
+    assert own.source and own.dump and own.table  # noqa: PT018 - checked
+    with session.state() as desk:
+        name = meant_table(desk, own.table)
+        refuse_running(desk, next((row for row in desk.loads.all() if row.load.table_key == key_of(name)), None))
+        _refuse_moving(desk, name)
     bucket = session.bucket
     source = load_source(own.source, own.source_password_file, session.environ, session.target.settings)
-    origin = export_origin(own.dump, bucket.config.upstream)
-    refuse_inside(origin, bucket.config.upstream)
-    folder = open_folder(origin, bucket.secrets)
+    folder = open_export_folder(own.dump, bucket)
     pace = {"workers": own.workers, "rows_per_second": own.rows_per_second}
     wishes = ExportWishes(**{name: value for name, value in pace.items() if value is not None})
     with tqdm(desc=str(name), unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
@@ -132,28 +136,21 @@ def _refuse_moving(desk: StateStore, name: TableName) -> None:
         )
 
 
-def _requested(desk: StateStore, own: LoadFlags, source: str, exported: Exported | None) -> str:
-    """Store a wish, and return that in words; raise `ConfigError` where the table is being loaded already."""
+def _requested(desk: StateStore, own: LoadFlags, source: str, exported: Exported | None) -> Answer:
+    """Store a wish; raise `ConfigError` where the table is being loaded already."""
     wish = request_load(desk, str(own.table), source, replaces=own.replace)
-    name = wish.name
-    if own.json:
-        found = {"exported": asdict(exported)} if exported is not None else {}
-        return json_text({"outcome": "stored", "table": str(name), "source": source, **found})
-    instead = ", in place of its rows in the target" if wish.replaces else ""
-    anew = (
-        "".join(f"{name}: a snapshot was lost, so a newer one was taken: {why}\n" for why in exported.lost)
-        if exported
-        else ""
+    name, lines = wish.name, list[str]()
+    document: dict[str, object] = {"outcome": "stored", "table": str(wish.name), "source": source}
+    if exported is not None:
+        lines += [f"{name}: a snapshot was lost, so a newer one was taken: {why}" for why in exported.lost]
+        made = f"{exported.rows:,} rows in {exported.files:,} files"
+        lines.append(f"{name}: exported as of {exported.snapshot} ({tso_time(exported.snapshot)}): {made}")
+        document["exported"] = asdict(exported)
+    lines.append(f"{name}: to be loaded from {source}{', in place of its rows in the target' if wish.replaces else ''}")
+    lines.append(
+        "a running consumer looks at the copy before its next round, a stopped one when it starts; `storage-consumer load` shows how far it is"
     )
-    made = (
-        f"{anew}{name}: exported as of {exported.snapshot} ({tso_time(exported.snapshot)}): {exported.rows:,} rows in {exported.files:,} files\n"
-        if exported is not None
-        else ""
-    )
-    return (
-        f"{made}{name}: to be loaded from {source}{instead}\n"
-        "a running consumer looks at the copy before its next round, a stopped one when it starts; `storage-consumer load` shows how far it is\n"
-    )
+    return told(own, document, lines)
 
 
 def _check(own: LoadFlags) -> None:
@@ -181,19 +178,6 @@ def _chosen(rows: Sequence[LoadRow], given: str | None) -> LoadRow:
     raise ConfigError(f"no load of {given} is known; `storage-consumer load --all` lists the last load of each table")
 
 
-def _cancelled(desk: StateStore, row: LoadRow, own: LoadFlags, session: Session) -> Answer:
-    """Withdraw a load that nobody has begun, or leave out the table of one that was; return what was done, in words."""
-    found = desk.loads.withdraw(row.load.table_key) or row
-    name, phase = found.load.name, found.load.phase
-    if phase == LoadPhase.REQUESTED:
-        said = "the load was withdrawn before a consumer looked at it; the table is as it was"
-        document = {"outcome": "withdrawn", "table": str(name)}
-        return Answer(json_text(document) if own.json else f"{name}: {said}\n")
-    if phase != LoadPhase.LOADING:
-        raise ConfigError(f"the load of {name} is {phase}: there is nothing to cancel")
-    return table_command.answer(TableFlags(action="skip", table=own.table, json=own.json), session)
-
-
 def _rate(desk: StateStore, rows: Sequence[LoadRow]) -> float | None:
     """Return how many rows per second the consumer reads, of copies and changes together; None where nothing is loaded now."""
     if not any(row.load.phase == LoadPhase.LOADING for row in rows):
@@ -203,13 +187,11 @@ def _rate(desk: StateStore, rows: Sequence[LoadRow]) -> float | None:
     return report.rows_per_second if report and report.phase == Phase.APPLYING else None
 
 
-def _listed(rows: Sequence[LoadRow], left_out: int, rate: float | None, *, as_json: bool) -> str:
-    if as_json:
-        return json_text({"loads": [_document(row) for row in rows], "rows_per_second": rate})
+def _listed(own: LoadFlags, rows: Sequence[LoadRow], left_out: int, rate: float | None) -> Answer:
     lines = [line for row in rows for line in _lines(row)] or ["no table is being loaded"]
-    speed = [f"the consumer reads {rate:,.0f} rows/s, changes of other tables included"] if rate else []
-    more = [f"{left_out:,} ended: add --all"] if left_out else []
-    return "\n".join([*lines, *speed, *more]) + "\n"
+    lines += [f"the consumer reads {rate:,.0f} rows/s, changes of other tables included"] if rate else []
+    lines += [f"{left_out:,} ended: add --all"] if left_out else []
+    return told(own, {"loads": [_document(row) for row in rows], "rows_per_second": rate}, lines)
 
 
 def _lines(row: LoadRow) -> Iterator[str]:

@@ -16,7 +16,7 @@ from storage_consumer.cli import arguments, failures, screen
 from storage_consumer.cli.answer import answered
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.progress import shown
-from storage_consumer.cli.sd_notify import Notifier, Observable
+from storage_consumer.cli.sd_notify import Notifier
 from storage_consumer.cli.verbs import RUN
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.commands import run_command
@@ -27,7 +27,7 @@ from storage_consumer.errors import Abandoned, ConfigError
 from storage_consumer.monitoring.on_halt import OnHalt, check_command
 from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.signals import Stop
-from storage_consumer.summary import RoundSummary
+from storage_consumer.summary import RoundSummary, RunningStatement
 
 _log = telemetry.Log("cli")
 
@@ -40,8 +40,17 @@ _LOOK_UP = 0.5
 """Seconds for which the main thread waits at a time."""
 
 
-class Runnable(Observable, Protocol):
+class Runnable(Protocol):
     """What the program needs of a consumer."""
+
+    @property
+    def silent_seconds(self) -> float | None:
+        """Seconds since a thread last went to wait, as `Consumer.silent_seconds` counts them; None before the first wait."""
+        ...
+
+    def running_statements(self) -> tuple[RunningStatement, ...]:
+        """Return the statements that run on the target now; called from another thread."""
+        ...
 
     def run_once(self, stop: Stop) -> RoundSummary:
         """Run one round and return its summary."""
@@ -170,7 +179,7 @@ def _work(
     with (
         consumer(**{**options, "progress": recorder}) as running,
         shown(recorder, running.running_statements, alerts.round_finished, wants_bar=loaded.program.progress),
-        Notifier(recorder).telling(running, stop),
+        Notifier().telling(lambda: running.silent_seconds),
         _patience(stop, running),
     ):
         # Only now, since there is nothing to abandon before; called immediately if the second signal came earlier.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from storage_consumer.amounts import data_size
 from storage_consumer.api import Consumer
-from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.layout import facts, message, wrapped
 from storage_consumer.cli.verbs import PlanFlags
@@ -18,8 +20,9 @@ from storage_consumer.errors import ConfigError, NoMetadata
 from storage_consumer.model import TableName
 from storage_consumer.operating.session import Session
 from storage_consumer.plan import table_words
-from storage_consumer.telemetry import json_text, tso_time
+from storage_consumer.telemetry import tso_time
 
+T = TypeVar("T", PlannedRows, PlannedStatement, Stop)
 _SHOWN = 20
 """Tables, statements, halts and so on that are shown without --all."""
 _ACTION = 9
@@ -38,38 +41,28 @@ def answer(own: PlanFlags, session: Session) -> Answer:
             plan = consumer.plan(rows=own.rows or None)
     except NoMetadata as fault:
         raise ConfigError(str(fault)) from fault
-    if own.table:
-        plan = _of_table(plan, own.table)
-    code = ExitCode.TABLES_STOPPED if plan.halts else ExitCode.DONE
-    if own.json:
-        return Answer(json_text(document(plan)), code)
-    lines = _script(plan) if own.sql else _lines(plan, most=None if own.all else _SHOWN)
-    return Answer("\n".join(lines) + "\n", code)
+    plan = _of_table(plan, own.table) if own.table else plan
+    lines = _script(plan) if own.sql else _lines(plan, None if own.all else _SHOWN)
+    return told(own, document(plan), lines, ExitCode.TABLES_STOPPED if plan.halts else ExitCode.DONE)
 
 
 def _of_table(plan: Plan, name: str) -> Plan:
     """Return the part of a plan that is about one table; raise `ConfigError` if it has none."""
-    known = sorted(
-        {each.table for each in plan.rows}
-        | {each.table for each in plan.statements}
-        | {each.table for each in (*plan.halts, *plan.waits, *plan.paused)}
-    )
+    known = sorted({each.table for each in (*plan.rows, *plan.statements, *plan.halts, *plan.waits, *plan.paused)})
     meant = set(table_words.meant(name, known, _name))
     if not meant:
         raise ConfigError(f"the next round does nothing about {name}{did_you_mean(name, known)}")
-    waves = (
-        PlannedWave(
-            rows=tuple(each for each in wave.rows if each.table in meant),
-            statements=tuple(each for each in wave.statements if each.table in meant),
-        )
-        for wave in plan.waves
-    )
+
+    def of(found: tuple[T, ...]) -> tuple[T, ...]:
+        return tuple(each for each in found if each.table in meant)
+
+    waves = (PlannedWave(rows=of(wave.rows), statements=of(wave.statements)) for wave in plan.waves)
     return replace(
         plan,
         waves=tuple(wave for wave in waves if wave.rows or wave.statements),
-        halts=tuple(each for each in plan.halts if each.table in meant),
-        waits=tuple(each for each in plan.waits if each.table in meant),
-        paused=tuple(each for each in plan.paused if each.table in meant),
+        halts=of(plan.halts),
+        waits=of(plan.waits),
+        paused=of(plan.paused),
     )
 
 
@@ -78,65 +71,38 @@ def _name(text: str) -> TableName:
     return TableName(schema=schema, table=table)
 
 
-# as text
-
-
 def _lines(plan: Plan, most: int | None) -> Iterator[str]:
     """Yield the plan; of each kind at most `most` entries, None for all."""
     yield from wrapped(_headline(plan), further="  ")
     yield from _facts(plan)
-    for title, texts in (
-        ("would halt; the other tables go on:", [_stop_line(each) for each in plan.halts]),
-        ("would wait:", [_stop_line(each) for each in plan.waits]),
-        ("stand still by decision of an operator:", [_stop_line(each) for each in plan.paused]),
-        ("warnings:", list(plan.warnings)),
-    ):
+    stops = {
+        "would halt; the other tables go on:": plan.halts,
+        "would wait:": plan.waits,
+        "stand still by decision of an operator:": plan.paused,
+    }
+    said = {title: [f"{each.table}: {each.error}" for each in found] for title, found in stops.items()}
+    for title, texts in {**said, "warnings:": list(plan.warnings)}.items():
         if texts:
             yield from ("", title)
             yield from (line for text in texts[:most] for line in message(text, "  ", "    "))
-            yield from _more(texts, most, "entries")
-    shown = _Budget(most)
+            if most is not None and len(texts) > most:
+                yield f"  … and {len(texts) - most:,} more entries (--all)"
+    rows = statements = 0
     for number, wave in enumerate(plan.waves, 1):
-        if shown.has_room:
+        if most is None or rows < most or statements < most:
             counts = f"{_sum_of(wave.rows)}{_count(len(wave.statements), 'statement')}"
             yield from ("", *wrapped(f"wave {number}: {counts}", further="  "))
-            yield from (line for each in shown.rows(wave.rows) for line in _rows_lines(each))
-            yield from (line for each in shown.statements(wave.statements) for line in _statement_lines(each))
-    yield from shown.rest(plan)
+            yield from (line for each in wave.rows[: _rest(most, rows)] for line in _rows_lines(each))
+            yield from (line for each in wave.statements[: _rest(most, statements)] for line in _statement_lines(each))
+            rows, statements = rows + len(wave.rows), statements + len(wave.statements)
+    if most is not None and max(len(plan.rows), len(plan.statements)) > most:
+        left = {"table": len(plan.rows) - most, "statement": len(plan.statements) - most}
+        parts = (_count(count, f"more {what}") for what, count in left.items() if count > 0)
+        yield from ("", f"… and {' and '.join(parts)} (--all)")
 
 
-class _Budget:
-    """How many tables and statements may still be shown."""
-
-    def __init__(self, most: int | None) -> None:
-        self._most = most
-        self._rows = self._statements = 0
-
-    @property
-    def has_room(self) -> bool:
-        """Whether anything more may be shown."""
-        return self._most is None or self._rows < self._most or self._statements < self._most
-
-    def rows(self, rows: Sequence[PlannedRows]) -> Sequence[PlannedRows]:
-        """Return those that may be shown."""
-        shown = rows if self._most is None else rows[: self._most - self._rows]
-        self._rows += len(shown)
-        return shown
-
-    def statements(self, statements: Sequence[PlannedStatement]) -> Sequence[PlannedStatement]:
-        """Return those that may be shown."""
-        shown = statements if self._most is None else statements[: self._most - self._statements]
-        self._statements += len(shown)
-        return shown
-
-    def rest(self, plan: Plan) -> Iterator[str]:
-        """Yield how much was not shown."""
-        rows, statements = len(plan.rows) - self._rows, len(plan.statements) - self._statements
-        if rows or statements:
-            parts = [_count(rows, "more table")] * bool(rows) + [_count(statements, "more statement")] * bool(
-                statements
-            )
-            yield from ("", f"… and {' and '.join(parts)} (--all)")
+def _rest(most: int | None, shown: int) -> int | None:
+    return None if most is None else max(0, most - shown)
 
 
 def _headline(plan: Plan) -> str:
@@ -203,10 +169,6 @@ def _statement_lines(statement: PlannedStatement) -> Iterator[str]:
         yield from wrapped(f"unchecked: {statement.unknown}", indent, f"{indent}  ")
 
 
-def _stop_line(stop: Stop) -> str:
-    return f"{stop.table}: {stop.error}"
-
-
 def _script(plan: Plan) -> Iterator[str]:
     """Yield the statements as a script; what is not part of one is a comment."""
     for each in plan.statements:
@@ -236,69 +198,13 @@ def _count(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def _more(texts: Sequence[str], most: int | None, what: str) -> list[str]:
-    return [] if most is None or len(texts) <= most else [f"  … and {len(texts) - most:,} more {what} (--all)"]
-
-
-# as a document
-
-
 def document(plan: Plan) -> dict[str, Any]:
     """Return the plan as JSON takes it; the keys are part of the program's interface. Sizes are bytes, checkpoints TSOs."""
-    return {
-        "bucket": plan.upstream,
-        "target": plan.server,
-        "state_schema": plan.state_schema,
-        "first_run": plan.first_run,
-        "writer": plan.writer,
-        "checkpoint": plan.checkpoint,
-        "reached": plan.reached,
-        "storage_checkpoint": plan.storage_checkpoint,
-        "counted": plan.counted,
-        "creates_databases": list(plan.databases),
-        "halts": _stops(plan.halts),
-        "waits": _stops(plan.waits),
-        "paused": _stops(plan.paused),
-        "skipped": plan.skipped,
-        "warnings": list(plan.warnings),
-        "waves": [
-            {
-                "rows": [_rows_document(each) for each in wave.rows],
-                "statements": [_statement_document(each) for each in wave.statements],
-            }
-            for wave in plan.waves
-        ],
-    }
+    found = _renamed(msgspec.to_builtins(plan), upstream="bucket", server="target", databases="creates_databases")
+    for wave in found["waves"]:
+        wave["rows"] = [_renamed(each, size="bytes", duplicates="repeated") for each in wave["rows"]]
+    return found
 
 
-def _stops(stops: Iterable[Stop]) -> list[dict[str, Any]]:
-    return [{"table": each.table, "checkpoint": each.checkpoint, "error": each.error} for each in stops]
-
-
-def _rows_document(rows: PlannedRows) -> dict[str, Any]:
-    return {
-        "table": rows.table,
-        "target": rows.target,
-        "low": rows.low,
-        "high": rows.high,
-        "files": rows.files,
-        "bytes": rows.size,
-        "rows": rows.rows,
-        "repeated": rows.duplicates,
-        "later": rows.later,
-        "error": rows.error,
-    }
-
-
-def _statement_document(statement: PlannedStatement) -> dict[str, Any]:
-    return {
-        "table": statement.table,
-        "version": statement.version,
-        "path": statement.path,
-        "outcome": statement.outcome.value,
-        "original": statement.original,
-        "run": list(statement.run),
-        "schema": statement.schema,
-        "reasons": list(statement.reasons),
-        "unknown": statement.unknown,
-    }
+def _renamed(record: dict[str, Any], **names: str) -> dict[str, Any]:
+    return {names.get(name, name): value for name, value in record.items()}

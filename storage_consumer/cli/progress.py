@@ -7,12 +7,13 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import TextIO
+from contextlib import contextmanager
+from typing import NoReturn
 
-from wcwidth import wcswidth
+from tqdm import tqdm
 
 from storage_consumer import telemetry
+from storage_consumer.cli.screen import is_smart
 from storage_consumer.clock import Clock, SystemClock, span
 from storage_consumer.monitoring.health import lag_of
 from storage_consumer.monitoring.recorder import Recorder
@@ -37,9 +38,7 @@ MANY = 50
 """Number of files and statements from which a round shows its bar immediately."""
 PATIENCE = 3.0
 """Seconds after which a round with fewer shows its bar too."""
-_LEAST_BAR = 8
-_USUAL = 80
-"""Columns of a terminal that does not tell its width."""
+_FORMAT = "{percentage:.0f}% {bar} {desc}"
 Statements = Callable[[], Sequence[RunningStatement]]
 
 
@@ -49,15 +48,14 @@ def shown(
 ) -> Iterator[None]:
     """Show the rounds inside the block, and hand their summaries to `each_round`. `statements`: those that run on the target."""
     clock = SystemClock()
-    log, bar = (
-        RoundLog(recorder, clock, statements),
-        bar_on(sys.stderr, recorder, clock, statements) if wants_bar else None,
-    )
-    looks = (log.tick, *((bar.tick,) if bar else ()))
+    log = RoundLog(recorder, clock, statements)
+    # In a file or a pipe a bar would be a mass of control characters.
+    bar = Bar(recorder, clock, statements) if wants_bar and is_smart(sys.stderr, os.environ) else None
+    bars = (bar.tick,) if bar else ()
     # The bar first: it goes before the line about its round.
-    recorder.observers = (each_round, *((lambda _: bar.tick(),) if bar else ()), log.round_finished)
+    recorder.observers = (each_round, *bars, log.round_finished)
     try:
-        with Ticker(lambda: [look() for look in looks]):
+        with Ticker(lambda: [look() for look in (log.tick, *bars)]):
             yield
     finally:
         if bar:
@@ -221,40 +219,43 @@ def _of_statements(statements: Sequence[RunningStatement]) -> dict[str, object]:
     }
 
 
-def bar_on(stream: TextIO, recorder: Recorder, clock: Clock, statements: Statements = tuple) -> Bar | None:
-    """Return a bar if the stream is a terminal that can show one: in a file or a pipe it would be a mass of control characters."""
-    can_show = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    return Bar(stream, recorder, clock, statements) if can_show else None
-
-
 class Bar:
-    """One line on a terminal: how far the running round is, its lag, and when it should be over.
+    """A bar on standard error: how far the running round is, its lag, and when it should be over.
 
-    It appears only while a round takes long, and leaves nothing on the screen. It fits the terminal's width, also after a
-    resize, and uses no colours. Calls may come from any thread. A terminal that is gone ends the bar, and nothing else.
+    It shows only while a round takes long, and leaves nothing on the screen. A name is data from outside, and is escaped.
     """
 
-    def __init__(self, stream: TextIO, recorder: Recorder, clock: Clock, statements: Statements = tuple) -> None:
+    def __init__(self, recorder: Recorder, clock: Clock, statements: Statements = tuple) -> None:
         """Step aside for lines of the log, until `close`."""
-        self._stream = stream
         self._recorder = recorder
-        self._statements = statements
         self._clock = clock
-        self._lock = threading.RLock()
-        self._line = ""
-        """What is on the screen."""
-        telemetry.around_writes(self._aside)
+        self._statements = statements
+        self._lock = threading.Lock()
+        self._bar: tqdm[NoReturn] | None = None
+        telemetry.around_writes(lambda: tqdm.external_write_mode(sys.stderr))
 
-    def tick(self) -> None:
-        """Show how far the round is, or nothing between rounds and in a short one; called about once a second."""
+    def tick(self, _: object = None) -> None:
+        """Show how far the round is, or nothing between rounds and in a short one; called from any thread."""
         work = self._recorder.report().work
-        is_due = work is not None and work.steps and (work.steps >= MANY or work.seconds >= PATIENCE)
-        self._show(bar_line(self._texts(work), work, _columns(self._stream)) if work is not None and is_due else "")
+        with self._lock:
+            if work is None or not work.steps or (work.steps < MANY and work.seconds < PATIENCE):
+                self._end()
+                return
+            if self._bar is None:
+                self._bar = tqdm(file=sys.stderr, leave=False, dynamic_ncols=True, bar_format=_FORMAT)
+            self._bar.total, self._bar.n = work.steps, work.steps_done
+            self._bar.set_description_str(", ".join(self._texts(work)))
 
     def close(self) -> None:
         """Take it away for good."""
         telemetry.around_writes(None)
-        self._show("")
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+        self._bar = None
 
     def _texts(self, work: Work) -> Iterator[str]:
         """Yield what the line says, the most important first."""
@@ -265,50 +266,7 @@ class Bar:
             yield f"lag {span(known)}" if known is not None else f"lag >{span(least or 0.0)}"
         yield f"{span(work.seconds_left) if work.seconds_left is not None else '?'} left"
         for each in sorted(self._statements(), key=lambda each: -each.seconds)[:1]:
-            # A name is data from outside: a terminal would obey what it holds.
             yield f"DDL on {telemetry.escaped(telemetry.redact(each.table))}"
         yield work.counted
         yield f"{work.rows / max(work.seconds, 0.001):,.0f} rows/s"
         yield f"{work.rows:,} rows"
-
-    def _show(self, line: str) -> None:
-        """Put a line in the place of the one on the screen."""
-        with self._lock:
-            if line or self._line:
-                # The second error comes from a stream that was closed.
-                with suppress(OSError, ValueError):
-                    self._stream.write(f"\r\x1b[J{line}")
-                    self._stream.flush()
-            self._line = line
-
-    @contextmanager
-    def _aside(self) -> Iterator[None]:
-        """Take the bar off the screen for a line of the log, and put it back below."""
-        with self._lock:
-            line = self._line
-            self._show("")
-            yield
-            self._show(line)
-
-
-def bar_line(texts: Iterator[str], work: Work, width: int) -> str:
-    """Return a line of at most `width` columns: the percentage, a bar, and as many of the texts as there is room for."""
-    percentage = f"{work.steps_done * 100 // work.steps}%"
-    said = list(texts)
-    for count in range(len(said), 0, -1):
-        text = ", ".join(said[:count])
-        room = width - len(percentage) - max(len(text), wcswidth(text)) - 2
-        if room >= (_LEAST_BAR if count > 1 else 0):
-            full = min(room, room * work.steps_done // work.steps)
-            return f"{percentage} {'█' * full}{' ' * (room - full)} {text}"
-    return percentage[:width]
-
-
-def _columns(stream: TextIO) -> int:
-    """Return the columns that a line may have: one less than the terminal, since some wrap a line that fills it."""
-    width = 0
-    with suppress(OSError, ValueError, AttributeError):
-        width = os.get_terminal_size(stream.fileno()).columns
-    # A terminal without a size, as in some containers, says 0.
-    told = os.environ.get("COLUMNS", "")
-    return max(1, (width or (int(told) if told.isascii() and told.isdecimal() else 0) or _USUAL) - 1)

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from storage_consumer.checkpoint.progress import FeedRow, busy
-from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.verbs import RebindFlags
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.settings import Upstream
 from storage_consumer.driver.lease_holder import process_is_gone, readable
 from storage_consumer.errors import ConfigError, LeaseHeld
-from storage_consumer.inspection.inspector import likely_places, missing_metadata
+from storage_consumer.inspection.inspector import missing_metadata
 from storage_consumer.operating.same_files import Comparison, compared, shortened
 from storage_consumer.operating.session import Session
 from storage_consumer.poll.metadata import Metadata
 from storage_consumer.storage.base import METADATA_BYTES, Storage
-from storage_consumer.telemetry import json_text, tso_time
+from storage_consumer.telemetry import tso_time
 
 
 def answer(own: RebindFlags, session: Session) -> Answer:
@@ -35,7 +35,7 @@ def answer(own: RebindFlags, session: Session) -> Answer:
         feed = desk.feed.row()
         # Nothing to do, and so no listing: repeating the command is cheap.
         if feed.upstream == upstream.identity and not own.restored:
-            return Answer(_report(feed, upstream.identity, None, as_json=own.json))
+            return _report(own, feed, upstream.identity, None)
         # This only spares a long comparison; `StoredFeed.rebind` checks it again, under a lock.
         if feed.is_held and not process_is_gone(feed.holder):
             raise LeaseHeld(busy(feed.holder))
@@ -51,7 +51,7 @@ def answer(own: RebindFlags, session: Session) -> Answer:
         # What differs in content is never allowed: it is another changefeed's, or damaged.
         _check(found, feed, upstream.identity, may_miss=own.allow_missing, may_differ=own.allow_rewritten)
         desk.feed.rebind(feed, upstream.identity, found.sizes.other, process_is_gone)
-    return Answer(_report(feed, upstream.identity, found, as_json=own.json))
+    return _report(own, feed, upstream.identity, found)
 
 
 def _check_metadata(storage: Storage, feed: FeedRow, upstream: Upstream, opened: Callable[[Upstream], Storage]) -> None:
@@ -60,7 +60,7 @@ def _check_metadata(storage: Storage, feed: FeedRow, upstream: Upstream, opened:
     try:
         odd = metadata.update(storage.read("metadata", METADATA_BYTES), SystemClock().now())
     except FileNotFoundError:
-        raise ConfigError(missing_metadata(upstream, likely_places(upstream, opened))) from None
+        raise ConfigError(missing_metadata(upstream, opened)) from None
     if odd:
         raise ConfigError(f"nothing was changed: {odd[0]}")
     # An older copy may lack files that were listed at the former place.
@@ -108,42 +108,36 @@ def _check(found: Comparison, feed: FeedRow, place: str, *, may_miss: bool, may_
             f"data files in {place} have another size than when they were read in {feed.upstream}; nothing was "
             "changed. If the copy is incomplete, complete it. If TiCDC has rewritten them since, as it may after a "
             "restart, add --allow-rewritten: then `run` "
-            f"reads them again, and halts a table that may have lost rows:{_sizes(found)}"
+            f"reads them again, and halts a table that may have lost rows:{shortened(found.sizes.shown, found.sizes.count)}"
         )
 
 
-def _sizes(found: Comparison) -> str:
-    """Return the data files with another size, as lines."""
-    return shortened(found.sizes.shown, found.sizes.count)
-
-
-def _report(feed: FeedRow, place: str, found: Comparison | None, *, as_json: bool) -> str:
-    """Return what was done, in words or as a document."""
-    if as_json:
-        document: dict[str, object] = {
-            "outcome": "same" if found is None else "restored" if feed.upstream == place else "bound",
-            "from": feed.upstream,
-            "to": place,
-        }
-        document |= {"last_writer": readable(feed.holder), "checkpoint": feed.checkpoint}
-        if found is not None:
-            document["compared"] = {
-                "schema_files_read": found.read,
-                "schema_files_by_name": found.named,
-                "schema_files_missing": list(found.missing),
-                "last_data_files_there": found.sizes.there,
-                "last_data_files_gone": found.sizes.gone,
-                "last_data_files_compared": found.contents,
-                "data_files_with_another_size": found.sizes.count,
-                "data_files_rewritten_unseen": found.sizes.unseen,
-            }
-        return json_text(document)
+def _report(own: RebindFlags, feed: FeedRow, place: str, found: Comparison | None) -> Answer:
+    """Return what was done."""
+    document: dict[str, object] = {
+        "outcome": "same" if found is None else "restored" if feed.upstream == place else "bound",
+        "from": feed.upstream,
+        "to": place,
+        "last_writer": readable(feed.holder),
+        "checkpoint": feed.checkpoint,
+    }
     if found is None:
-        return (
+        said = (
             f"the state is bound to {place} already; nothing was changed. If files there were restored or copied over, so that "
-            "they have other times or tags, stop the consumer and add --restored\n"
+            "they have other times or tags, stop the consumer and add --restored"
         )
-    return "\n".join(_lines(feed, place, found)) + "\n"
+        return told(own, document, [said])
+    document["compared"] = {
+        "schema_files_read": found.read,
+        "schema_files_by_name": found.named,
+        "schema_files_missing": list(found.missing),
+        "last_data_files_there": found.sizes.there,
+        "last_data_files_gone": found.sizes.gone,
+        "last_data_files_compared": found.contents,
+        "data_files_with_another_size": found.sizes.count,
+        "data_files_rewritten_unseen": found.sizes.unseen,
+    }
+    return told(own, document, _lines(feed, place, found))
 
 
 def _lines(feed: FeedRow, place: str, found: Comparison) -> Iterator[str]:
@@ -165,7 +159,7 @@ def _lines(feed: FeedRow, place: str, found: Comparison) -> Iterator[str]:
     if found.missing:
         yield f"not there, as allowed: {len(found.missing)} schema files:{shortened(found.missing)}"
     if sizes.count:
-        yield f"of another size, as allowed: {sizes.count} data files, which `run` reads again:{_sizes(found)}"
+        yield f"of another size, as allowed: {sizes.count} data files, which `run` reads again:{shortened(found.sizes.shown, found.sizes.count)}"
     if sizes.unseen:
         yield f"{sizes.unseen} of them may have lost rows: `run` halts their tables and lists the next steps"
     yield (

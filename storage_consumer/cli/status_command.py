@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 from storage_consumer.cli import screen
-from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.layout import columns, cut, facts, wrapped
 from storage_consumer.cli.verbs import StatusFlags
@@ -22,7 +22,7 @@ from storage_consumer.operating.looking import status_now
 from storage_consumer.operating.session import Session
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.table_words import known
-from storage_consumer.telemetry import json_text, lines_escaped, redact
+from storage_consumer.telemetry import lines_escaped, redact
 
 _SHOWN = 20
 """Tables and statements that are shown without --all."""
@@ -56,18 +56,15 @@ def _look(own: StatusFlags, session: Session) -> Answer:
     """Return one look at the state."""
     with session.state() as desk:
         status = status_now(desk, session.target.settings, max_lag=own.max_lag, needs_writer=not own.batch)
-        files = desk.progress.sequences() if own.files else None
-    code = CODES[status.health]
+        needed = _needed(desk.progress.sequences()) if own.files else None
     chosen = known(own.table, status.snapshot.tables, lambda each: each.name)[0] if own.table else None
-    if own.json:
-        return Answer(json_text(document(status, None if files is None else _needed(files), chosen)), code)
-    lines = _of_table(status, chosen) if chosen else _lines(status, everything=own.all)
-    if files is not None:
+    lines = _of_table(status, chosen) if chosen else _lines(status, None if own.all else _SHOWN)
+    if needed is not None:
         lines += ["", "data files that are still needed, by directory:"]
-        for each in _needed(files):
+        for each in needed:
             of = f" (dispatcher {each['dispatcher']})" if each["dispatcher"] else ""
             lines.append(f"  {each['directory']}{of}: from number {each['needed_from']} on")
-    return Answer("\n".join(lines) + "\n", code)
+    return told(own, document(status, needed, chosen), lines, CODES[status.health])
 
 
 def _watched(own: StatusFlags, session: Session) -> Answer:
@@ -93,23 +90,21 @@ def _watched(own: StatusFlags, session: Session) -> Answer:
     return Answer("", code)
 
 
-def _lines(status: Status, *, everything: bool) -> list[str]:
-    """Return the status of the whole feed."""
+def _lines(status: Status, most: int | None) -> list[str]:
+    """Return the status of the whole feed, with at most so many tables and statements; None for all."""
+    is_healthy = status.health == Health.HEALTHY
     lag = f"{span(status.lag)} behind now" if status.lag is not None else "no checkpoint yet"
     healthy = f"{sum(status.counts.values()):,} tables, {lag}"
-    head = f"{status.health}: {healthy if status.health == Health.HEALTHY else status.reasons[0]}"
-    lines = wrapped(head, further="  ")
-    lines += [line for reason in status.reasons[status.health != Health.HEALTHY :] for line in wrapped(reason, "  ")]
+    lines = wrapped(f"{status.health}: {healthy if is_healthy else status.reasons[0]}", further="  ")
+    lines += [line for reason in status.reasons[not is_healthy :] for line in wrapped(reason, "  ")]
     lines += facts(wording.facts(status))
-    for table in status.tables if everything else status.tables[:_SHOWN]:
+    for table in status.tables[:most]:
         lines += ["", *_table_lines(table)]
-    lines += _more(len(status.tables), "table", everything=everything)
+    lines += _more(len(status.tables), most, "table")
     if status.statements:
         lines += ["", "statements that are not done:"]
-        for each in status.statements if everything else status.statements[:_SHOWN]:
-            lines += _statement_lines(each)
-        lines += _more(len(status.statements), "statement", everything=everything)
-    return lines
+        lines += [line for each in status.statements[:most] for line in _statement_lines(each)]
+    return lines + _more(len(status.statements), most, "statement")
 
 
 def _table_lines(table: TableStatus) -> Iterator[str]:
@@ -158,5 +153,5 @@ def _needed(files: Mapping[str, Finished]) -> list[dict[str, object]]:
     return found
 
 
-def _more(count: int, what: str, *, everything: bool) -> list[str]:
-    return [] if everything or count <= _SHOWN else ["", f"… and {count - _SHOWN:,} more {what}s: add --all"]
+def _more(count: int, most: int | None, what: str) -> list[str]:
+    return [] if most is None or count <= most else ["", f"… and {count - most:,} more {what}s: add --all"]

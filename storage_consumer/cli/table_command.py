@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from storage_consumer.checkpoint.tables import TableRow
-from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.answer import OBEYED, Answer, told
 from storage_consumer.cli.layout import message, table, wrapped
 from storage_consumer.cli.verbs_of_operators import TableFlags
 from storage_consumer.driver.lease_holder import user
@@ -16,9 +14,8 @@ from storage_consumer.plan.copy_proof import is_in_future
 from storage_consumer.plan.table_decisions import TableDecision, is_skipped, refusal
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import known, parsed
-from storage_consumer.telemetry import json_text, tso_time
+from storage_consumer.telemetry import tso_time
 
-LIST = "list"
 _INDENT = " " * 4
 _PROMISES = {
     "pause": "it is paused, also across restarts, until `table resume` or `load` (one that was skipped: until `load`); the checkpoint stays with it",
@@ -36,23 +33,25 @@ def answer(own: TableFlags, session: Session) -> Answer:
 
     Raises `ConfigError` for an unknown table, or for a decision that its state does not allow, and `TargetUnavailable`.
     """
-    action = own.action or LIST
-    _check(action, own)
+    _check(own)
     with session.state() as desk:
         rows = desk.decisions.tables()
         meant = known(own.table, rows, lambda row: row.stored.name) if own.table else []
-        if action == LIST:
+        if own.action == "list":
             shown = meant or [row for row in rows if own.all or _stands_still(row)]
             left_out = 0 if own.all or meant else sum(map(_is_left_out, rows))
-            return Answer(_listed(shown, left_out, as_json=own.json))
+            lines = [*map(_line, shown)] or ["no table is halted, paused or waiting"]
+            lines += [f"{left_out:,} skipped or left out by the filter: add --all"] if left_out else []
+            return told(own, {"tables": [_document(row) for row in shown]}, lines)
         (row,) = meant
         decision = TableDecision(
             table_key=row.stored.table_key,
-            verb=action,  # type: ignore[arg-type]  # checked
+            verb=own.action,  # type: ignore[arg-type]  # checked
             at=own.at or 0,
             to=_place(own.to) if own.to else None,
             decided_by=user(),
         )
+        at = f" as of {decision.at} ({tso_time(decision.at)})" if decision.at else ""
         # By the target's clock, since this machine's may be wrong; a TSO in the future would have all rows until then left out.
         if is_in_future(decision.at, desk.decisions.now_ms()):
             raise ConfigError(
@@ -62,20 +61,27 @@ def answer(own: TableFlags, session: Session) -> Answer:
         if why := refusal(desk.decisions.judged(row.stored), decision):
             raise ConfigError(why)
         outcome = desk.decisions.decide_on(row, decision)
-    return Answer(_report(row, decision, outcome, as_json=own.json))
+    document = {"outcome": outcome, "decision": own.action, "at": decision.at, "table": str(row.stored.name)}
+    end = "but not obeyed yet; nothing was changed"
+    said = (
+        f"already decided: {own.action}{at}, {end}"
+        if outcome == "same"
+        else f"decided: {own.action}{at}; {_PROMISES[own.action]}"
+    )
+    return told(own, document, [f"{row.stored.name}: {said}", OBEYED])
 
 
-def _check(action: str, own: TableFlags) -> None:
+def _check(own: TableFlags) -> None:
     """Refuse options that do not go together."""
-    if action != LIST and not own.table:
+    if own.action != "list" and not own.table:
         raise ConfigError(
-            f"table {action} needs --table; `storage-consumer table` lists those that are halted or waiting"
+            f"table {own.action} needs --table; `storage-consumer table` lists those that are halted or waiting"
         )
-    if (action == "reload-done") != (own.at is not None):
+    if (own.action == "reload-done") != (own.at is not None):
         raise ConfigError("`table reload-done` needs --at, the TSO of the copy; no other verb takes it")
-    if (action == "moved") != bool(own.to):
+    if (own.action == "moved") != bool(own.to):
         raise ConfigError("`table moved` needs --to, the table's name in the target; no other verb takes it")
-    if own.all and (action != LIST or own.table):
+    if own.all and (own.action != "list" or own.table):
         raise ConfigError("--all goes with `table list`, and not with --table")
 
 
@@ -116,30 +122,6 @@ def _line(row: TableRow) -> str:
     return "\n".join(lines)
 
 
-def _listed(rows: Sequence[TableRow], left_out: int, *, as_json: bool) -> str:
-    """Return the tables; `left_out`: how many are left out on purpose, and not shown."""
-    if as_json:
-        return json_text({"tables": [_document(row) for row in rows]})
-    lines = "\n".join(map(_line, rows)) if rows else "no table is halted, paused or waiting"
-    more = f"\n{left_out:,} skipped or left out by the filter: add --all" if left_out else ""
-    return f"{lines}{more}\n"
-
-
-def _report(row: TableRow, decision: TableDecision, outcome: str, *, as_json: bool) -> str:
-    """Return what was done, in words."""
-    if as_json:
-        return json_text(
-            {"outcome": outcome, "decision": decision.verb, "at": decision.at} | {"table": str(row.stored.name)}
-        )
-    at = f" as of {decision.at} ({tso_time(decision.at)})" if decision.at else ""
-    if outcome == "same":
-        lines = [f"{row.stored.name}: already decided: {decision.verb}{at}, but not obeyed yet; nothing was changed"]
-    else:
-        lines = [f"{row.stored.name}: decided: {decision.verb}{at}; {_PROMISES[decision.verb]}"]
-    lines.append("a running consumer obeys in its next round, a stopped one when it starts")
-    return "\n".join(lines) + "\n"
-
-
 def _document(row: TableRow) -> dict[str, object]:
     stored, decision = row.stored, row.decision
     return {
@@ -149,9 +131,8 @@ def _document(row: TableRow) -> dict[str, object]:
         "error": stored.error or row.waits,
         "copy_from": stored.copies.copy_from,
         "copied_at": stored.copies.copied_at,
-        "decided": None
-        if decision is None
-        else {
+        "decided": decision
+        and {
             "verb": decision.verb,
             "at": decision.at,
             "by": decision.decided_by,

@@ -20,7 +20,7 @@ _TSO = "`SELECT @@tidb_current_ts` or a dump's metadata show a TSO"
 class DdlFlags(FlagsWithJson):
     """What `ddl` takes."""
 
-    action: str = ""
+    action: str = "list"
     table: str | None = flag(TABLE, "S.T")
     version: int | None = flag("The statement's version, as messages and the list show it.", "TSO", _NUMBER, _LISTED)
     checksum: int | None = flag(
@@ -32,7 +32,7 @@ class DdlFlags(FlagsWithJson):
 class TableFlags(FlagsWithJson):
     """What `table` takes."""
 
-    action: str = ""
+    action: str = "list"
     table: str | None = flag(TABLE, "S.T")
     at: int | None = flag(
         "TSO of the copy: it holds all rows up to this commit-ts, and none after it. Or its time with the zone, such as "
@@ -82,7 +82,7 @@ class LoadFlags(FlagsWithJson):
 class QuarantineFlags(FlagsWithJson):
     """What `quarantine` takes."""
 
-    action: str = ""
+    action: str = "list"
     table: str | None = flag(TABLE, "S.T")
     key: str | None = flag("One row of the table, by its key as the list shows it.", "TEXT")
     all: bool = switch("The rows of all tables.")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
-from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.layout import wrapped
 from storage_consumer.cli.verbs import VerifyFlags
@@ -14,7 +15,6 @@ from storage_consumer.errors import ConfigError
 from storage_consumer.monitoring.wording import moment
 from storage_consumer.operating.session import Session
 from storage_consumer.operating.verification import VerifyReport, Wishes, live, verified
-from storage_consumer.telemetry import json_text
 from storage_consumer.verifying.result import Outcome, RowDifference, TableResult
 
 _SHOWN_ROWS = 10
@@ -32,31 +32,33 @@ def answer(own: VerifyFlags, session: Session) -> Answer:
         raise ConfigError("verify needs --source, the TiDB that the changefeed reads: tidb://user@host:4000/")
     target = session.target
     source = load_source(own.source, own.source_password_file, session.environ, target.settings, frozen=own.frozen)
-    numbers = {name: getattr(own, name) for name in ("workers", "rows_per_second", "chunk_rows", "wait")}
-    wishes = Wishes(
-        tables=own.table or "",
-        how="quick" if own.quick else "full",
-        resume=own.resume,
-        **{name: value for name, value in numbers.items() if value is not None},
-    )
+    given = {
+        "tables": own.table,
+        "how": "quick" if own.quick else "full",
+        **{name: getattr(own, name) for name in ("workers", "rows_per_second", "chunk_rows", "resume", "wait")},
+    }
+    wishes = Wishes(**{name: value for name, value in given.items() if value is not None})
     carried = load_carried(session.options, session.environ)
     report = verified(target, live(source, is_frozen=own.frozen), wishes, carried=carried)
-    text = json_text(document(report)) if own.json else "\n".join(_lines(report)) + "\n"
     equal = ExitCode.DONE if report.is_equal else ExitCode.FAILED
-    return Answer(text, ExitCode.TABLES_STOPPED if report.differs else equal)
+    return told(own, document(report), _lines(report), ExitCode.TABLES_STOPPED if report.differs else equal)
 
 
 def document(report: VerifyReport) -> dict[str, object]:
     """Return a report as JSON takes it; the keys are part of the program's interface."""
-    counts = {str(outcome): sum(table.outcome is outcome for table in report.tables) for outcome in Outcome}
     return {
         "run": report.run,
         "equal": report.is_equal,
-        "counts": {name: count for name, count in counts.items() if count},
+        "counts": _counts(report),
         "seconds": report.seconds,
         "tables": [table.document() for table in report.tables],
         "unknown": [str(name) for name in report.unknown],
     }
+
+
+def _counts(report: VerifyReport) -> dict[str, int]:
+    found = Counter(table.outcome for table in report.tables)
+    return {str(outcome): found[outcome] for outcome in Outcome if found[outcome]}
 
 
 def _lines(report: VerifyReport) -> Iterator[str]:
@@ -73,11 +75,7 @@ def _lines(report: VerifyReport) -> Iterator[str]:
             further="  ",
         )
     rows = sum(table.rows for table in report.tables)
-    counts = ", ".join(
-        f"{sum(table.outcome is outcome for table in report.tables):,} {outcome}"
-        for outcome in Outcome
-        if any(table.outcome is outcome for table in report.tables)
-    )
+    counts = ", ".join(f"{count:,} {outcome}" for outcome, count in _counts(report).items())
     yield ""
     yield f"{counts}; {rows:,} rows in {span(report.seconds)}"
 

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from types import MappingProxyType
 from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from storage_consumer.amounts import some_of
 from storage_consumer.clock import span
-from storage_consumer.config.commands import reaching
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.decode.time_zone import converted_zone
-from storage_consumer.doctor.facts import Facts, Unread
-from storage_consumer.doctor.findings import Finding, fail, not_looked_at, ok, warn
-from storage_consumer.downstream.server_facts import READ_ONLY, Found, ServerFacts, Variables
+from storage_consumer.doctor.facts import DoctorInput, Facts, Unread
+from storage_consumer.downstream.existing_names import Query
+from storage_consumer.downstream.server_facts import READ_ONLY, Found, ServerFacts, Variables, variables_of
 from storage_consumer.downstream.state_tables import MIGRATED, STATE_VERSION
 from storage_consumer.monitoring.health import lag_of
 from storage_consumer.monitoring.status import STALLED
-from storage_consumer.plan.table_state import TableState
 from storage_consumer.spark.surroundings import JAVA, PYSPARK
-from storage_consumer.telemetry import tso_time
+from storage_consumer.telemetry import Log, tso_time
 
+_log = Log("doctor")
 _SHOWN = 3
 """Names in a line."""
 _GIB, _MIB = 1 << 30, 1 << 20
@@ -46,16 +46,78 @@ _SESSION = {
 """Variable that a session of ours wants to change → the harmful value, the wanted one as SQL, and the harm."""
 _DDL_CONNECTIONS = 8
 """The driver's own: up to four statements at a time, the state, the lease, and a question now and then."""
-_ROOM = 2.0
-"""How many times the bucket's size a copy may take at first, with its indexes."""
-_MEMORY, _AVAILABLE = 2 * _GIB, _GIB
-"""Bytes that the driver, its JVM and two workers need at least, and those that have to be free."""
 _FULL, _TIGHT = 256 * _MIB, 2 * _GIB
 """Free bytes of a local folder below which Spark can hardly start, and below which a catch-up may fill it."""
-_FAR = 0.05
-"""Seconds of a round trip from which it shows."""
 _CLOCK = 10.0
 """Seconds between two clocks from which it shows."""
+GROUPS: Mapping[str, str] = MappingProxyType(
+    {
+        "bucket": "What TiCDC writes, and what of it can be read.",
+        "target": "The database server, its settings, and our account's rights.",
+        "spark": "What Spark needs on this machine.",
+        "network": "How the bucket and the target are reached.",
+        "state": "What earlier runs left in the target.",
+    }
+)
+"""Group → what it is about."""
+
+
+class Verdict(StrEnum):
+    """The one word for what a check found."""
+
+    OK = "ok"
+    WARN = "warn"
+    """It works, but slower, with a weaker promise, or not for every table."""
+    FAIL = "fail"
+    """A run would end, or halt a table."""
+    NOT_LOOKED_AT = "not looked at"
+    """The text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found."""
+
+    verdict: Verdict
+    text: str
+    """One line: the fact, with its figures."""
+    remedy: str = ""
+    """What to do, in a sentence; empty if there is nothing to do."""
+    statements: tuple[str, ...] = ()
+    """The remedy as SQL for an administrator of the target, each without a semicolon."""
+    check: str = ""
+    """The name of the check, see `checks.CHECKS`."""
+
+
+def ok(text: str) -> Finding:
+    """Return that all is well."""
+    return Finding(Verdict.OK, text)
+
+
+def warn(text: str, remedy: str, *statements: str) -> Finding:
+    """Return a warning with its remedy."""
+    return Finding(Verdict.WARN, text, remedy, statements)
+
+
+def fail(text: str, remedy: str = "", *statements: str) -> Finding:
+    """Return a fault; without a `remedy` the text holds it."""
+    return Finding(Verdict.FAIL, text, remedy, statements)
+
+
+def not_looked_at(why: str) -> Finding:
+    """Return that nothing is known, and why."""
+    return Finding(Verdict.NOT_LOOKED_AT, why)
+
+
+def worst(findings: Iterable[Finding]) -> Verdict:
+    """Return `FAIL` or `WARN` if any finding is that, else `OK`."""
+    found = {each.verdict for each in findings}
+    return next((verdict for verdict in (Verdict.FAIL, Verdict.WARN) if verdict in found), Verdict.OK)
+
+
+def group_of(check: str) -> str:
+    """Return the group of a check."""
+    return check.partition("-")[0]
 
 
 Judge = TypeVar("Judge", bound=Callable[[Facts], Finding])
@@ -417,20 +479,6 @@ def target_connections(facts: Facts) -> Finding:
     return ok(f"room for {needed} connections ({used} in use{f' of {most}' if most else ''})")
 
 
-@_check("the size of the replicated databases, and free space where it is visible", "Make room.")
-def target_disk(facts: Facts) -> Finding:
-    """Warn if the bucket's content may not fit."""
-    space = facts.server.space
-    used = f"the replicated databases have {_gib(space.used)}"
-    if space.free is None:
-        return ok(f"{used}; free space is not visible from here")
-    text = f"{used}, {_gib(space.free)} are free ({space.seen_by})"
-    need = max(_GIB, (facts.bucket.size if facts.names else 0) * _ROOM - space.used)
-    if space.free < need:
-        return warn(f"{text}; what is in the bucket may take {_gib(need)} more", "Make room before the first run.")
-    return ok(text)
-
-
 @_check("the version of PySpark", "Install it with pip.")
 def spark_pyspark(facts: Facts) -> Finding:
     """Fail if it is missing or not supported."""
@@ -460,21 +508,6 @@ def spark_java(facts: Facts) -> Finding:
     if found.version < JAVA:
         return fail(f"{found.program} is Java {found.version}; Spark needs {JAVA} or newer", install)
     return ok(f"Java {found.version} ({found.program})")
-
-
-@_check("the memory of this machine or container", "Give it more.")
-def spark_memory(facts: Facts) -> Finding:
-    """Warn below 2 GiB, or below 1 GiB available."""
-    total, available = facts.surroundings.memory, facts.surroundings.available
-    if not total:
-        return ok("this machine does not tell its memory")
-    text = f"{_gib(total)} of memory, {_gib(available)} available"
-    if total < _MEMORY or available < _AVAILABLE:
-        return warn(
-            f"{text}; a local session wants {_gib(_MEMORY)}, with {_gib(_AVAILABLE)} free",
-            "Give the machine or container more memory, or Spark a cluster with --spark-master.",
-        )
-    return ok(text)
 
 
 @_check("SPARK_LOCAL_DIRS, or the folder for temporary files", "Set SPARK_LOCAL_DIRS.")
@@ -522,16 +555,6 @@ def network_target(facts: Facts) -> Finding:
     return ok(f"TLS to {address}, and the server is verified")
 
 
-@_check("five short queries", "Run nearer to the target.")
-def network_round_trip(facts: Facts) -> Finding:
-    """Warn from 50 ms on."""
-    took = facts.server.line.round_trip
-    text = f"a round trip to the target takes {took * 1000:.2f} ms"
-    if took > _FAR:
-        return warn(text, "Run the program nearer to the target: each statement waits that long.")
-    return ok(text)
-
-
 @_check("the target's clock", "Set both by a time server.")
 def network_clock(facts: Facts) -> Finding:
     """Warn if it differs from ours by more than 10 s."""
@@ -563,33 +586,7 @@ def state_schema(facts: Facts) -> Finding:
     )
 
 
-@_check(
-    "tables that are halted or paused, or have rows in the quarantine",
-    "`storage-consumer status` has the reason and the next command.",
-)
-def state_tables(facts: Facts) -> Finding:
-    """Fail for halted ones, warn of the others."""
-    version, snapshot = facts.state.version, facts.state.snapshot
-    if version is None:
-        return ok("there is no state yet")
-    if snapshot is None:
-        return not_looked_at(f"the state has version {version}")
-    shown = {str(each.name): snapshot.shown(each) for each in snapshot.tables}
-    command = f"storage-consumer status {shlex.join(reaching(facts.downstream))}"
-    remedy = f"See the reason and the next command: {command}"
-    halted = [name for name, state in shown.items() if state in (TableState.HALTED, TableState.LOST)]
-    if halted:
-        return fail(f"halted: {some_of(halted, _SHOWN)}", remedy)
-    unequal = [str(each.name) for each in snapshot.tables if each.quarantined]
-    if unequal:
-        return warn(f"not equal to the source, since rows are in the quarantine: {some_of(unequal, _SHOWN)}", remedy)
-    paused = [name for name, state in shown.items() if state == TableState.PAUSED]
-    if paused:
-        return warn(f"paused by an operator: {some_of(paused, _SHOWN)}", remedy)
-    return ok("no table is halted or paused, and the quarantine is empty")
-
-
-AT_START: tuple[Callable[[ServerSettings], Finding], ...] = (
+_AT_START: tuple[Callable[[ServerSettings], Finding], ...] = (
     target_version,
     target_packet,
     target_local_infile,
@@ -612,3 +609,51 @@ def _some(found: Iterable[Found]) -> str:
 
 def _gib(size: float) -> str:
     return f"{size / _GIB:.1f} GiB" if size >= _GIB / 10 else f"{size / _MIB:.1f} MiB"
+
+
+def examined(given: DoctorInput, groups: Collection[str] = tuple(GROUPS)) -> tuple[Finding, ...]:
+    """Return one finding for each check of these groups, in the order of `CHECKS`."""
+    facts = Facts(given, groups)
+    return tuple(found_by(name, facts, groups) for name in CHECKS if group_of(name) in groups)
+
+
+def found_by(name: str, facts: Facts, groups: Collection[str] = tuple(GROUPS)) -> Finding:
+    """Return what a check finds. Of facts that could not be read one check reports the fault, and the others were not looked at.
+
+    `groups`: those that are examined; a check of another one reports nothing.
+    """
+    try:
+        found = CHECKS[name].judge(facts)
+    except Unread as fault:
+        if fault.check == name:
+            found = fail(fault.why)
+        else:
+            is_reported = fault.check and group_of(fault.check) in groups
+            found = not_looked_at(f"{fault.check} failed" if is_reported else fault.why)
+    return replace(found, check=name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StartFacts:
+    """What two queries show."""
+
+    variables: Variables
+    local_infile: bool
+
+
+def warn_at_start(query: Query, *, wants_local_infile: bool) -> None:
+    """Log what is worth a warning at the start of a run, by two queries about the server's settings.
+
+    Whatever fails here is logged at level debug: a run that cannot go on finds that out itself.
+    """
+    try:
+        facts = _StartFacts(variables=variables_of(query), local_infile=wants_local_infile)
+        for judge in _AT_START:
+            found = judge(facts)
+            if found.verdict in (Verdict.WARN, Verdict.FAIL):
+                statements = "; ".join(found.statements)
+                _log.warning(
+                    "doctor_finding", check=name_of(judge), text=found.text, remedy=found.remedy, statement=statements
+                )
+    except Exception as error:  # noqa: BLE001 - nothing that only looks may stop a run
+        _log.debug("doctor_failed", error=str(error))

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeVar, cast
 
 from storage_consumer.checkpoint.store import StateStore, operated
@@ -15,7 +15,7 @@ from storage_consumer.config.settings import Config, Downstream, Secrets, Upstre
 from storage_consumer.downstream.server_facts import ServerFacts, Variables, read_server
 from storage_consumer.downstream.state_tables import STATE_VERSION
 from storage_consumer.errors import StorageConsumerError
-from storage_consumer.inspection.inspector import inspect, with_likely_places
+from storage_consumer.inspection.inspector import inspect
 from storage_consumer.inspection.result import Bucket
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.snapshot import Snapshot
@@ -142,8 +142,8 @@ class Facts:
         """What `inspect` makes of the bucket."""
 
         def inspected() -> Bucket:
-            bucket = inspect(storage, upstream, self._given.origins, time.time())
-            return with_likely_places(bucket, upstream, lambda near: open_storage(near, self._given.secrets))
+            opened = partial(open_storage, secrets=self._given.secrets)
+            return inspect(storage, upstream, self._given.origins, time.time(), opened)
 
         if self._given.inspected:
             return self._given.inspected

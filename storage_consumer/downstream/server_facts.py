@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing, suppress
@@ -27,14 +26,13 @@ READ_ONLY = ("read_only", "super_read_only", "innodb_read_only", "tidb_restricte
 _PASS_READ_ONLY = ("SUPER", "READ_ONLY ADMIN", "CONNECTION_ADMIN", "RESTRICTED_REPLICA_WRITER_ADMIN")
 _VARIABLES = (
     *("max_allowed_packet", "local_infile", "event_scheduler", *READ_ONLY),
-    *("max_connections", "max_user_connections", "log_bin", "binlog_format", "datadir", "partial_revokes"),
+    *("max_connections", "max_user_connections", "log_bin", "binlog_format", "partial_revokes"),
     *("innodb_default_row_format", "innodb_page_size", "innodb_force_recovery", "require_secure_transport"),
     "innodb_force_primary_key",
 )
 _TIMEOUT = 20
 """Seconds that one query may take."""
 _PINGS = 5
-_KIB = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,22 +65,8 @@ class Line:
     verifies: bool
     is_local: bool
     """Whether it is this very machine."""
-    round_trip: float
-    """Seconds from a query to its answer, the shortest of a few."""
     ahead: float
     """Seconds by which the server's clock is ahead of ours."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Space:
-    """What the target holds, and what it has room for."""
-
-    used: int
-    """Bytes of the replicated databases, as the server estimates them."""
-    free: int | None
-    """Bytes; None if nothing shows it."""
-    seen_by: str = ""
-    """What shows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +99,6 @@ class ServerFacts:
     events: tuple[Found, ...]
     references: tuple[Found, ...]
     """Foreign keys of other databases' tables that refer to replicated ones."""
-    space: Space
 
 
 def variables_of(query: Query) -> Variables:
@@ -172,7 +155,6 @@ class _Reading:
                 "information_schema.referential_constraints WHERE unique_constraint_schema IN ({schemas}) AND "
                 "constraint_schema NOT IN ({schemas})"
             ),
-            space=self._space(variables),
         )
 
     def _rows(self, sql: str, arguments: Collection[Any] = (), /) -> list[tuple[Any, ...]]:
@@ -190,7 +172,6 @@ class _Reading:
             encrypts=self._connection.encrypts,
             verifies=self._connection.verifies,
             is_local=self._connection.trust.is_local,
-            round_trip=took,
             ahead=ahead,
         )
 
@@ -213,30 +194,6 @@ class _Reading:
     def _found(self, sql: str) -> tuple[Found, ...]:
         rows = self._in_schemas(sql)
         return tuple(Found(name=_quoted(*row[:2]), table=_quoted(*row[2:]) if row[3] else "") for row in rows)
-
-    def _space(self, variables: Variables) -> Space:
-        sized = self._in_schemas(
-            "SELECT COALESCE(SUM(data_length + index_length), 0) FROM information_schema.tables "
-            "WHERE table_schema IN ({schemas})"
-        )
-        free, seen_by = self._free(variables)
-        return Space(used=int(sized[0][0]) if sized else 0, free=free, seen_by=seen_by)
-
-    def _free(self, variables: Variables) -> tuple[int | None, str]:
-        """Return the free bytes, and what shows them; None if nothing does."""
-        datadir = variables.every.get("datadir", "")
-        with suppress(pymysql.err.MySQLError, ValueError, TypeError, IndexError):
-            # MariaDB has this table only with its plug-in DISKS.
-            rows = fetched(self._connection, "SELECT disk, path, available FROM information_schema.disks")
-            inside = [row for row in rows if datadir.lower().startswith(str(row[1]).lower())]
-            longest = max(inside, key=lambda row: len(str(row[1])))
-            return int(longest[2]) * _KIB, "information_schema.disks"
-        if self._connection.trust.is_local and datadir:
-            with suppress(OSError):
-                # As the server spells it: the variables' values are compared in capitals, a path is not.
-                ((path,),) = self._rows("SELECT @@datadir")
-                return shutil.disk_usage(path).free, f"the file system of {path}"
-        return None, ""
 
 
 def _pairs(rows: Sequence[Sequence[Any]]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Tuning, Upstream
 from storage_consumer.errors import NoMetadata, TransientError
-from storage_consumer.inspection.inspector import likely_places, missing_metadata
+from storage_consumer.inspection.inspector import missing_metadata
 from storage_consumer.signals import StopSignal
 from storage_consumer.storage.base import METADATA_BYTES, Storage
 from storage_consumer.telemetry import Log
@@ -48,7 +48,7 @@ def wait_for_metadata(
             pause = _PAUSE
         else:
             # Only the first time: to look for likely places costs listings.
-            text = "" if has_logged else missing_metadata(upstream, likely_places(upstream, opened))
+            text = "" if has_logged else missing_metadata(upstream, opened)
             if once:
                 raise NoMetadata(text)
             if not has_logged:

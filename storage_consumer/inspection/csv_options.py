@@ -6,10 +6,11 @@ Rows are found without knowing the options: by the table's name and schema near 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise, product
+from typing import NamedTuple
 
 from storage_consumer.config.settings import CsvOptions, Upstream
 from storage_consumer.config.table_filter import unselected
@@ -18,17 +19,26 @@ from storage_consumer.decode.decoder import FileRead, is_hidden, row_layout
 from storage_consumer.decode.values import BINARY_TYPES, INTEGER_TYPES, BinaryEncoding, CsvForm, csv_form
 from storage_consumer.errors import ConfigError, NotReplicable, UndecodableRow
 from storage_consumer.inspection.survey import Sample
-from storage_consumer.model import TSO_PHYSICAL_SHIFT, CommitRange, TableColumn, TableDefinition, folded_name
+from storage_consumer.model import TSO_PHYSICAL_SHIFT, CommitRange, TableColumn, folded_name
 
-HEADER = b"ticdc-meta$operation"
-_HEADER_TABLE = b"ticdc-meta$table"
+_HEADER, _HEADER_TABLE = b"ticdc-meta$operation", b"ticdc-meta$table"
 _LONGEST_DELIMITER = 3
 _LONGEST_TERMINATOR = 16
-_LINE_ENDS = b"\r\n"
+_LINE_END = re.compile(rb"[\r\n]")
+_EARLIEST_TS = 1_420_070_400_000 << TSO_PHYSICAL_SHIFT
+"""2015-01-01: nothing committed before TiDB existed."""
+_NUMBER = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_DIGITS = re.compile(rb"[0-9]{1,20}")
+_TEMPORAL = re.compile(rb"-?[0-9:. -]+")
+_DATES = frozenset({"DATE", "DATETIME", "TIMESTAMP", "TIME"})
+_FEW = 4
+"""One sample in this many may be damaged."""
+_WITNESSES = 2
+"""Fields that must show a NULL marker other than TiCDC's default: a single one may be a broken row."""
+_EVERYTHING = (1 << 64) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class _Frame(NamedTuple):
     """What the first fields of a row show for certain."""
 
     quote: bytes
@@ -36,92 +46,64 @@ class Frame:
     header: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class _Field(NamedTuple):
     """One field of a row, as written."""
 
     text: bytes
     quoted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SampleRows:
-    """The rows of a sample under a frame; each row is the text after its schema name, up to the next row or the end."""
+_Row = tuple[_Field, ...]
+"""The fields after a row's schema name."""
 
-    sample: Sample
-    frame: Frame
+
+class _Rows(NamedTuple):
+    """The rows of a sample under a frame."""
+
     rows: tuple[bytes, ...]
+    """Each is the text after its schema name, up to the next row or the end."""
     whole: bytes
     """The sample up to the end of its last whole row, header included."""
 
 
-def frames(sample: Sample) -> Iterator[Frame]:
+class _Hypothesis(NamedTuple):
+    """What rows may have been written with; the last three say which fields are between schema name and values."""
+
+    frame: _Frame
+    terminator: bytes
+    commit_ts: bool
+    old_value: bool
+    handle_key: bool
+
+    @property
+    def skip(self) -> int:
+        """Number of fields between schema name and values."""
+        return self.commit_ts + self.old_value + self.handle_key
+
+
+def _frames(sample: Sample) -> Iterator[_Frame]:
     """Yield all frames under which the sample begins with a row of its table (or with a header line and a row)."""
     text = sample.content
-    header = text.startswith(HEADER)
+    header = text.startswith(_HEADER)
     if header:
         end = text.find(_HEADER_TABLE)
-        delimiter = text[len(HEADER) : end]
+        delimiter = text[len(_HEADER) : end]
         if end < 0 or not 1 <= len(delimiter) <= _LONGEST_DELIMITER:
             return
         # The header line is not quoted, so any byte of the sample may be the quote; only the rows can show which.
-        quotes = [b"", *(bytes([byte]) for byte in sorted(set(text)) if byte not in _LINE_ENDS)]
+        quotes = [b"", *(bytes([byte]) for byte in sorted(set(text) - set(b"\r\n")))]
         candidates = [(quote, delimiter) for quote in quotes]
     else:
         # Without a header the first byte is the quote, or the letter of the operation if there is none.
         candidates = [(quote, d) for quote, size in ((b"", 1), (text[:1], 3)) for d in _delimiters(text, size)]
     for quote, delimiter in candidates:
-        frame = Frame(quote=quote, delimiter=delimiter, header=header)
+        frame = _Frame(quote, delimiter, header)
         if quote and quote in delimiter:
             continue
         # The names of the table are known, so delimiter and quote are right if a row begins with both of them.
         begin = _row_start(frame, sample)
         if begin.search(text) if header else begin.match(text):
             yield frame
-
-
-def find_rows(sample: Sample, frame: Frame) -> SampleRows | None:
-    """Return the sample's whole rows under a frame; None if not one is whole."""
-    matches = list(_row_start(frame, sample).finditer(sample.content))
-    # A row ends where the next begins, so an incomplete sample's last row is cut off and dropped.
-    borders = [match.start() for match in matches] + [len(sample.content)] * sample.complete
-    if len(borders) < 2:  # noqa: PLR2004 - a row lies between two borders
-        return None
-    ends = [after for _, after in pairwise(borders)]
-    rows = tuple(sample.content[match.end() : end] for match, end in zip(matches, ends, strict=False))
-    return SampleRows(sample=sample, frame=frame, rows=rows, whole=sample.content[: borders[-1]])
-
-
-def terminators(found: list[SampleRows]) -> list[bytes]:
-    """Return the possible row endings: those that all rows share. With quoted texts, an ending of letters is not considered."""
-    shared: bytes | None = None
-    for each in found:
-        for row in each.rows:
-            tail = row[-_LONGEST_TERMINATOR:]
-            shared = tail if shared is None else _common_end(shared, tail)
-    # Every end of the common end is possible, the empty one too.
-    ends = [(shared or b"")[at:] for at in range(len(shared or b"") + 1)]
-    quote = found[0].frame.quote if found else b""
-    if quote:
-        # With a quote a bare number may end each row alike: letters and digits are then part of a value.
-        ends = [end for end in ends if quote not in end and not re.search(rb"[0-9A-Za-z\x80-\xff]", end)]
-    return [end for end in ends if not (found and found[0].frame.delimiter in end)]
-
-
-def fields(row: bytes, frame: Frame) -> tuple[Field, ...] | None:
-    """Return the fields of a row after its schema name, without its terminator; None if it cannot be split so."""
-    tokens: list[Field] = []
-    position, size = 0, len(row)
-    pattern = _field(frame)
-    while True:
-        match = pattern.match(row, position)
-        if match is None:
-            return None
-        tokens.append(Field(match[1], quoted=bool(frame.quote) and match[1].startswith(frame.quote)))
-        position = match.end()
-        # A delimiter at the very end is followed by one more field, an empty one.
-        if position == size and not match[2]:
-            return tuple(tokens)
 
 
 def _delimiters(text: bytes, begin: int) -> list[bytes]:
@@ -134,14 +116,14 @@ def _delimiters(text: bytes, begin: int) -> list[bytes]:
 
 
 @lru_cache(maxsize=256)
-def _row_start(frame: Frame, sample: Sample) -> re.Pattern[bytes]:
+def _row_start(frame: _Frame, sample: Sample) -> re.Pattern[bytes]:
     name = sample.definition.name
     quote, delimiter = re.escape(frame.quote), re.escape(frame.delimiter)
     parts = [quote + _name(text, frame) + quote + delimiter for text in (name.table, name.schema)]
     return re.compile(quote + b"[IUD]" + quote + delimiter + b"".join(parts), re.DOTALL)
 
 
-def _name(text: str, frame: Frame) -> bytes:
+def _name(text: str, frame: _Frame) -> bytes:
     """Return a name as written in a row, in upper or lower case."""
     raw = text.encode()
     if frame.quote:
@@ -154,8 +136,34 @@ def _name(text: str, frame: Frame) -> bytes:
     return b"(?i:" + re.escape(raw) + b")"
 
 
+def _found(sample: Sample, frame: _Frame) -> _Rows | None:
+    """Return the sample's whole rows under a frame; None if not one is whole."""
+    matches = list(_row_start(frame, sample).finditer(sample.content))
+    # A row ends where the next begins, so an incomplete sample's last row is cut off and dropped.
+    borders = [match.start() for match in matches] + [len(sample.content)] * sample.complete
+    if len(borders) < 2:  # noqa: PLR2004 - a row lies between two borders
+        return None
+    ends = [after for _, after in pairwise(borders)]
+    rows = tuple(sample.content[match.end() : end] for match, end in zip(matches, ends, strict=False))
+    return _Rows(rows, sample.content[: borders[-1]])
+
+
+def _terminators(frame: _Frame, rows: Iterable[bytes]) -> list[bytes]:
+    """Return the possible row endings: those that all rows share. With quoted texts, an ending of letters is not considered."""
+    shared, *tails = dict.fromkeys(row[-_LONGEST_TERMINATOR:] for row in rows)
+    for tail in tails:
+        while not tail.endswith(shared):
+            shared = shared[1:]
+    # Every end of the common end is possible, the empty one too.
+    ends = [shared[at:] for at in range(len(shared) + 1)]
+    if frame.quote:
+        # With a quote a bare number may end each row alike: letters and digits are then part of a value.
+        ends = [end for end in ends if frame.quote not in end and not re.search(rb"[0-9A-Za-z\x80-\xff]", end)]
+    return [end for end in ends if frame.delimiter not in end]
+
+
 @lru_cache(maxsize=64)
-def _field(frame: Frame) -> re.Pattern[bytes]:
+def _field(frame: _Frame) -> re.Pattern[bytes]:
     quote, delimiter = re.escape(frame.quote), re.escape(frame.delimiter)
     if frame.quote:
         # Atomic groups keep the match linear: a damaged row would otherwise backtrack through all splits.
@@ -165,62 +173,32 @@ def _field(frame: Frame) -> re.Pattern[bytes]:
     return re.compile(b"((?>(?:\\\\.|(?!" + delimiter + b").)*))(" + delimiter + b"|\\Z)", re.DOTALL)
 
 
-def _common_end(one: bytes, other: bytes) -> bytes:
-    size = 0
-    while size < min(len(one), len(other)) and one[-1 - size] == other[-1 - size]:
-        size += 1
-    return one[len(one) - size :]
+def _fields(row: bytes, frame: _Frame) -> _Row | None:
+    """Return the fields of a row after its schema name, without its terminator.
+
+    None if it cannot be split so, or has a line end that is neither quoted nor escaped: a row's end that the frame did not see.
+    """
+    found: list[_Field] = []
+    position, pattern = 0, _field(frame)
+    while match := pattern.match(row, position):
+        quoted = bool(frame.quote) and match[1].startswith(frame.quote)
+        if not quoted and _LINE_END.search(match[1]):
+            return None
+        found.append(_Field(match[1], quoted))
+        position = match.end()
+        # A delimiter at the very end is followed by one more field, an empty one.
+        if position == len(row) and not match[2]:
+            return tuple(found)
+    return None
 
 
-EARLIEST_TS = 1_420_070_400_000 << TSO_PHYSICAL_SHIFT
-"""2015-01-01: nothing committed before TiDB existed."""
-_NUMBER = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
-DIGITS = re.compile(rb"[0-9]{1,20}")
-_TEMPORAL = re.compile(rb"-?[0-9:. -]+")
-_DATES = frozenset({"DATE", "DATETIME", "TIMESTAMP", "TIME"})
-
-
-@dataclass(frozen=True, slots=True)
-class Prefix:
-    """Which fields are between a row's schema name and its values."""
-
-    commit_ts: bool
-    old_value: bool
-    handle_key: bool
-
-
-def row_columns(definition: TableDefinition, virtual: frozenset[str] | None) -> list[TableColumn]:
+def _columns(sample: Sample) -> list[TableColumn]:
     """Return the columns that rows have: neither hidden nor virtual; if the virtual ones are unknown, all that may be present."""
-    gone = virtual or frozenset()
-    return [c for c in definition.columns if not is_hidden(c.name) and folded_name(c.name) not in gone]
+    gone = sample.virtual or frozenset()
+    return [c for c in sample.definition.columns if not is_hidden(c.name) and folded_name(c.name) not in gone]
 
 
-_Form = Callable[[Field, Frame, int], bool]
-
-
-def is_commit_ts(token: Field, frame: Frame, newest: int) -> bool:  # noqa: ARG001 - one signature for all
-    """Return whether a field can be a commit-ts: a bare number between 2015 and `newest`, both inclusive."""
-    # A column of large numbers may look like one: `csv_options` asks for more before it decides.
-    digits = not token.quoted and DIGITS.fullmatch(token.text)
-    return bool(digits) and EARLIEST_TS <= int(token.text) <= newest
-
-
-def _is_update(token: Field, frame: Frame, newest: int) -> bool:  # noqa: ARG001 - one signature for all
-    return not token.quoted and token.text in {b"true", b"false"}
-
-
-def _is_handle_key(token: Field, frame: Frame, newest: int) -> bool:  # noqa: ARG001 - one signature for all
-    # TiCDC writes a handle key as a text, whatever the type of the key.
-    return token.quoted or not frame.quote
-
-
-def prefix_forms(prefix: Prefix) -> list[_Form]:
-    """Return the forms of the fields between a row's schema name and its values."""
-    chosen = ((prefix.commit_ts, is_commit_ts), (prefix.old_value, _is_update), (prefix.handle_key, _is_handle_key))
-    return [form for wanted, form in chosen if wanted]
-
-
-def is_null(token: Field, column: TableColumn, *, quoting: bool) -> bool:
+def _is_null(token: _Field, column: TableColumn, *, quoting: bool) -> bool:
     """Return whether a field of this column can only be NULL."""
     # With a quote only numbers and NULL are bare, so what is bare and no number is NULL.
     if quoting:
@@ -231,25 +209,11 @@ def is_null(token: Field, column: TableColumn, *, quoting: bool) -> bool:
     return column.type in _DATES and not _TEMPORAL.fullmatch(token.text)
 
 
-def is_value(token: Field, options: CsvOptions) -> bool:
-    """Return whether a field holds a value that is neither NULL nor empty."""
-    empty = (options.quote * 2).encode()
-    return token.text not in {empty, options.null.encode(), b""}
-
-
-_FEW = 4
-"""One sample in this many may be damaged."""
-_WITNESSES = 2
-"""Fields that must show a NULL marker other than TiCDC's default: a single one may be a broken row."""
-_EVERYTHING = (1 << 64) - 1
-_LINE_END = re.compile(rb"[\r\n]")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvVerdict:
     """What the samples leave of all the options that they might have been written with."""
 
-    survivors: tuple[CsvOptions, ...]
+    survivors: tuple[CsvOptions, ...] = ()
     """Sets of options that read every sample, except those set aside."""
     undecided: frozenset[str] = frozenset()
     """Fields of `CsvOptions` that the samples leave open although their values depend on them."""
@@ -267,13 +231,6 @@ class CsvVerdict:
     """Why rows halt their table that have these options, but do not say which columns they have; empty: there are none."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Hypothesis:
-    frame: Frame
-    terminator: bytes
-    prefix: Prefix
-
-
 def infer_csv(samples: list[Sample], upstream: Upstream, given: frozenset[str], newest: int) -> CsvVerdict:
     """Return the options of CSV files.
 
@@ -281,9 +238,7 @@ def infer_csv(samples: list[Sample], upstream: Upstream, given: frozenset[str], 
     have.
     """
     # Any zone will do: only the layout of a table with TIMESTAMP asks for one.
-    trial = _Trial(replace(upstream, time_zone=upstream.time_zone or "UTC"), given, newest)
-    hypotheses = [each for each in trial.hypotheses(samples) if trial.agrees(each)]
-    return trial.verdict(samples, hypotheses)
+    return _Trial(replace(upstream, time_zone=upstream.time_zone or "UTC"), given, newest).verdict(samples)
 
 
 class _Trial:
@@ -293,41 +248,52 @@ class _Trial:
         self.upstream = upstream
         self.given = given
         self.newest = newest
-        self.found: dict[tuple[str, Frame], SampleRows | None] = {}
         self.unnamed = ""
-        self.split: dict[tuple[str, Frame, bytes], list[tuple[Field, ...]] | None] = {}
+        # Many hypotheses share a frame, and finding and splitting rows is what costs time.
+        self._rows: dict[tuple[str, _Frame], _Rows | None] = {}
+        self._split: dict[tuple[str, _Frame, bytes], list[_Row] | None] = {}
 
-    def rows(self, sample: Sample, frame: Frame) -> SampleRows | None:
+    def rows(self, sample: Sample, frame: _Frame) -> _Rows | None:
         """Return the sample's rows under a frame."""
-        # Many hypotheses share a frame, and finding rows is what costs time.
         key = (sample.path, frame)
-        if key not in self.found:
-            self.found[key] = find_rows(sample, frame)
-        return self.found[key]
+        if key not in self._rows:
+            self._rows[key] = _found(sample, frame)
+        return self._rows[key]
+
+    def tokens(self, hypothesis: _Hypothesis, sample: Sample) -> list[_Row] | None:
+        """Return the fields of each of the sample's rows; None if a row does not end or split as the hypothesis says."""
+        frame, end = hypothesis.frame, hypothesis.terminator
+        key = (sample.path, frame, end)
+        if key not in self._split:
+            split: list[_Row] | None = None
+            if found := self.rows(sample, frame):
+                rows = [_fields(row.removesuffix(end), frame) if row.endswith(end) else None for row in found.rows]
+                split = None if None in rows else [row for row in rows if row is not None]
+            self._split[key] = split
+        return self._split[key]
 
     def hypotheses(self, samples: list[Sample]) -> Iterator[_Hypothesis]:
-        """Yield everything that the beginnings and ends of rows allow."""
-        framed: dict[Frame, list[SampleRows]] = {}
+        """Yield everything that the beginnings and ends of rows, and the given options, allow."""
+        framed: dict[_Frame, list[bytes]] = {}
         for sample in samples:
-            for frame in frames(sample):
+            for frame in _frames(sample):
                 if found := self.rows(sample, frame):
-                    framed.setdefault(frame, []).append(found)
-        for frame, each in framed.items():
-            # All rows end alike, so their common end holds the terminator, and perhaps the end of a value before it.
-            ends = [self.upstream.csv.terminator.encode()] if "terminator" in self.given else terminators(each)
-            for end, prefix in product(ends, product((True, False), repeat=3)):
-                yield _Hypothesis(frame, end, Prefix(*prefix))
-
-    def agrees(self, hypothesis: _Hypothesis) -> bool:
-        """Return whether a hypothesis agrees with the given options."""
-        options = self.options(hypothesis, None)
-        known = self.upstream.csv
+                    framed.setdefault(frame, []).extend(found.rows)
         # These two show in values, which are judged later.
-        return all(getattr(options, name) == getattr(known, name) for name in self.given - {"null", "binary_encoding"})
+        judged = self.given - {"null", "binary_encoding"}
+        for frame, rows in framed.items():
+            # All rows end alike, so their common end holds the terminator, and perhaps the end of a value before it.
+            known = self.upstream.csv.terminator.encode()
+            ends = [known] if "terminator" in self.given else _terminators(frame, rows)
+            for end, prefix in product(ends, product((True, False), repeat=3)):
+                hypothesis = _Hypothesis(frame, end, *prefix)
+                options = self.options(hypothesis, None)
+                if all(getattr(options, name) == getattr(self.upstream.csv, name) for name in judged):
+                    yield hypothesis
 
     def options(self, hypothesis: _Hypothesis, null: bytes | None) -> CsvOptions:
         """Return the options of a hypothesis; `null` None: TiCDC's default."""
-        frame, prefix = hypothesis.frame, hypothesis.prefix
+        frame = hypothesis.frame
         marker = CsvOptions().null if null is None else null.decode("utf-8", "replace")
         return replace(
             self.upstream.csv,
@@ -335,37 +301,36 @@ class _Trial:
             quote=frame.quote.decode("utf-8", "replace"),
             null=self.upstream.csv.null if "null" in self.given else marker,
             terminator=hypothesis.terminator.decode("utf-8", "replace"),
-            include_commit_ts=prefix.commit_ts,
-            output_old_value=prefix.old_value,
-            output_handle_key=prefix.handle_key,
+            include_commit_ts=hypothesis.commit_ts,
+            output_old_value=hypothesis.old_value,
+            output_handle_key=hypothesis.handle_key,
             output_field_header=frame.header,
         )
 
-    def verdict(self, samples: list[Sample], hypotheses: list[_Hypothesis]) -> CsvVerdict:
+    def verdict(self, samples: list[Sample]) -> CsvVerdict:
         """Strike out hypotheses, and return what is left. A sample that ends inside its first row shows nothing."""
-        alive, aside = hypotheses, list[Sample]()
-        samples = [sample for sample in samples if sample.complete or any(self.rows(sample, f) for f in frames(sample))]
+        alive = hypotheses = list(self.hypotheses(samples))
+        aside = list[Sample]()
+        samples = [
+            sample for sample in samples if sample.complete or any(self.rows(sample, f) for f in _frames(sample))
+        ]
         for sample in samples:
             # A sample that fits no survivor is set aside rather than deciding alone: it may be damaged.
-            fitting = [each for each in alive if self.fits(each, sample)]
-            if fitting:
+            if fitting := [each for each in alive if self.fits(each, sample)]:
                 alive = fitting
             else:
                 aside.append(sample)
         if not alive or len(aside) == len(samples):
-            return CsvVerdict(survivors=(), reason="no set of options fits the rows")
+            return CsvVerdict(reason="no set of options fits the rows")
         # What was set aside fits some hypothesis, so it is not damaged: the options changed.
         contradicting = next((s for s in aside if any(self.fits(h, s) for h in hypotheses)), None)
         if contradicting is not None:
-            return CsvVerdict(
-                survivors=(), reason=f"{contradicting.path} was written with other options than other files"
-            )
+            return CsvVerdict(reason=f"{contradicting.path} was written with other options than other files")
         used = [sample for sample in samples if sample not in aside]
         return self._judged(used, alive, {sample.path for sample in aside})
 
     def _judged(self, used: list[Sample], alive: list[_Hypothesis], aside: set[str]) -> CsvVerdict:
-        undecided: set[str] = set()
-        unseen: set[str] = set()
+        undecided, unseen = set[str](), set[str]()
         evidence: dict[str, str] = {}
         survivors: list[tuple[_Hypothesis, CsvOptions]] = []
         for hypothesis in alive:
@@ -383,21 +348,21 @@ class _Trial:
                 if len(places) < _WITNESSES and text != CsvOptions().null.encode():
                     undecided.add("null")
             options = self.options(hypothesis, next(iter(nulls), None))
-            encodings, damaged = self.encodings(used, hypothesis.frame, options)
+            encodings, damaged = self.encodings(used, hypothesis, options)
             # Without a binary value both encodings read everything, so leave the encoding open.
             if len(encodings) > 1 and not self.has_binary(used, hypothesis, options):
                 encodings = [""]
             survivors += [(hypothesis, replace(options, binary_encoding=encoding)) for encoding in encodings]
             # Without an encoding the hypothesis is out, and blames no sample.
             aside |= damaged if encodings else set()
-        if self._may_hide_commit_ts(used, (hypothesis for hypothesis, _ in survivors)):
-            undecided.add("include_commit_ts")
         if not survivors:
-            return CsvVerdict(survivors=(), reason="no set of options fits the values")
+            return CsvVerdict(reason="no set of options fits the values")
+        if any(self._may_hide_commit_ts(used, hypothesis) for hypothesis, _ in survivors):
+            undecided.add("include_commit_ts")
         left = tuple(options for _, options in survivors)
         undecided |= {name for name in CsvOptions.__slots__ if len({getattr(each, name) for each in left}) > 1}
         first = survivors[0][0]
-        seen = [int(row[0].text) for s in used for row in self.tokens(first, s) or ()] if first.prefix.commit_ts else []
+        seen = [int(row[0].text) for s in used for row in self.tokens(first, s) or ()] if first.commit_ts else []
         return CsvVerdict(
             survivors=left,
             undecided=frozenset(undecided - self.given),
@@ -413,77 +378,76 @@ class _Trial:
         rows = self.tokens(hypothesis, sample)
         if rows is None:
             return False
-        size = len(row_columns(sample.definition, sample.virtual))
-        wide = len(prefix_forms(hypothesis.prefix))
-        counts = {len(row) - wide for row in rows}
+        size, skip = len(_columns(sample)), hypothesis.skip
         # Rows lack virtual columns, so they are as long as the layout only if these are known, and no selector leaves out others.
         exact = sample.virtual is not None and not _is_selected(sample, self.upstream)
+        counts = {len(row) - skip for row in rows}
         # The sample may hold rows of an older structure, with another number of columns: they committed no later than its DDL.
-        has_ts = hypothesis.prefix.commit_ts and all(row and DIGITS.fullmatch(row[0].text) for row in rows)
+        has_ts = hypothesis.commit_ts and all(row and _DIGITS.fullmatch(row[0].text) for row in rows)
         if has_ts and sample.definition.is_ddl:
-            counts = {len(row) - wide for row in rows if int(row[0].text) > sample.definition.version}
+            counts = {len(row) - skip for row in rows if int(row[0].text) > sample.definition.version}
         # With uncertain virtual columns a row may be shorter than the schema file's columns, but never longer.
         if any(count > size or count < 0 or (exact and count != size) for count in counts):
             return False
-        return all(self.begins(row, hypothesis) for row in rows) and not self.mistakes_commit_ts(
-            hypothesis, sample, rows
-        )
+        begin_so = all(len(row) >= skip and self._begins(row, hypothesis) for row in rows)
+        return begin_so and not self._mistakes_commit_ts(hypothesis, sample, rows)
 
-    def mistakes_commit_ts(self, hypothesis: _Hypothesis, sample: Sample, rows: list[tuple[Field, ...]]) -> bool:
-        """Return whether the supposed handle keys are commit-ts: each could be one, and is not the table's key."""
-        prefix = hypothesis.prefix
-        if not prefix.handle_key or prefix.commit_ts:
+    def _begins(self, row: _Row, hypothesis: _Hypothesis) -> bool:
+        """Return whether the fields before the values have the form of the hypothesis."""
+        tokens = iter(row)
+        if hypothesis.commit_ts and not self._is_like_ts(next(tokens)):
             return False
-        columns = row_columns(sample.definition, sample.virtual)
+        if hypothesis.old_value and next(tokens) not in (_Field(b"true", False), _Field(b"false", False)):  # noqa: FBT003 - a record
+            return False
+        # TiCDC writes a handle key as a text, whatever the type of the key.
+        return not (hypothesis.handle_key and hypothesis.frame.quote) or next(tokens).quoted
+
+    def _is_like_ts(self, token: _Field) -> bool:
+        """Return whether a field can be a commit-ts: a bare number between 2015 and the newest, both inclusive."""
+        # A column of large numbers may look like one: more is asked for before that is decided.
+        digits = not token.quoted and _DIGITS.fullmatch(token.text)
+        return bool(digits) and _EARLIEST_TS <= int(token.text) <= self.newest
+
+    def _mistakes_commit_ts(self, hypothesis: _Hypothesis, sample: Sample, rows: list[_Row]) -> bool:
+        """Return whether the supposed handle keys are commit-ts: each could be one, and is not the table's key."""
+        if not hypothesis.handle_key or hypothesis.commit_ts:
+            return False
+        columns = _columns(sample)
         keys = [place for place, column in enumerate(columns) if column.is_pk]
         # The handle key of any other table cannot be compared with one of its columns.
         if sample.virtual is None or len(keys) != 1 or columns[keys[0]].type not in INTEGER_TYPES:
             return False
-        at, key = int(prefix.old_value), keys[0] + len(prefix_forms(prefix))
-        like_ts = all(is_commit_ts(row[at], hypothesis.frame, self.newest) for row in rows)
-        return like_ts and any(row[at].text != row[key].text for row in rows)
+        at, key = int(hypothesis.old_value), keys[0] + hypothesis.skip
+        return all(self._is_like_ts(row[at]) for row in rows) and any(row[at].text != row[key].text for row in rows)
 
-    def begins(self, row: tuple[Field, ...], hypothesis: _Hypothesis) -> bool:
-        """Return whether the fields before the values have the form of the hypothesis."""
-        forms = prefix_forms(hypothesis.prefix)
-        if len(row) < len(forms):
-            return False
-        return all(form(token, hypothesis.frame, self.newest) for form, token in zip(forms, row, strict=False))
-
-    def tokens(self, hypothesis: _Hypothesis, sample: Sample) -> list[tuple[Field, ...]] | None:
-        """Return the fields of each of the sample's rows; None if a row does not end or split as the hypothesis says."""
-        key = (sample.path, hypothesis.frame, hypothesis.terminator)
-        if key not in self.split:
-            found = self.rows(sample, hypothesis.frame)
-            # Hypotheses that differ in the fields before the values share the split.
-            self.split[key] = None if found is None else _split(found, hypothesis.terminator)
-        return self.split[key]
+    def _may_hide_commit_ts(self, used: list[Sample], hypothesis: _Hypothesis) -> bool:
+        """Return whether rows are read without a commit-ts although each of them begins with a possible one."""
+        rows = (row for sample in used for row in self.tokens(hypothesis, sample) or ())
+        return not hypothesis.commit_ts and all(row and self._is_like_ts(row[0]) for row in rows)
 
     def nulls(self, used: list[Sample], hypothesis: _Hypothesis) -> dict[bytes, list[str]]:
         """Return what means NULL → the files and rows where it does: unquoted texts that are not a value of their column."""
         seen: dict[bytes, list[str]] = {}
+        quoting = bool(hypothesis.frame.quote)
         for sample in used:
-            for number, text in self._nulls_of(sample, hypothesis):
-                seen.setdefault(text, []).append(f"{sample.path} row {number}")
+            columns, version = _columns(sample), sample.definition.version
+            may_be_older = hypothesis.commit_ts and sample.definition.is_ddl
+            for number, row in enumerate(self.tokens(hypothesis, sample) or (), start=1):
+                values = row[hypothesis.skip :]
+                # Fields can be assigned to columns only where all of them are there.
+                if len(values) != len(columns) or (may_be_older and int(row[0].text) <= version):
+                    continue
+                for token, column in zip(values, columns, strict=True):
+                    if _is_null(token, column, quoting=quoting):
+                        seen.setdefault(token.text, []).append(f"{sample.path} row {number}")
         # Other texts that fit no value are then left to the decoder, which refuses them.
         if "null" in self.given:
             return {text: places for text, places in seen.items() if text == self.upstream.csv.null.encode()}
         return seen
 
-    def _nulls_of(self, sample: Sample, hypothesis: _Hypothesis) -> Iterator[tuple[int, bytes]]:
-        """Yield row number and text of each field that can only be NULL."""
-        columns = row_columns(sample.definition, sample.virtual)
-        skip, quoting = len(prefix_forms(hypothesis.prefix)), bool(hypothesis.frame.quote)
-        may_be_older = hypothesis.prefix.commit_ts and sample.definition.is_ddl
-        for number, row in enumerate(self.tokens(hypothesis, sample) or (), start=1):
-            values = row[skip:]
-            # Fields can be assigned to columns only where all of them are there.
-            if len(values) != len(columns) or (may_be_older and int(row[0].text) <= sample.definition.version):
-                continue
-            pairs = zip(values, columns, strict=True)
-            yield from ((number, token.text) for token, column in pairs if is_null(token, column, quoting=quoting))
-
-    def encodings(self, used: list[Sample], frame: Frame, options: CsvOptions) -> tuple[list[BinaryEncoding], set[str]]:
+    def encodings(
+        self, used: list[Sample], hypothesis: _Hypothesis, options: CsvOptions
+    ) -> tuple[list[BinaryEncoding], set[str]]:
         """Return the binary encodings under which the decoder reads the samples, and the samples that it reads under none.
 
         A few of the latter count as damaged; with more, the options are wrong.
@@ -492,7 +456,7 @@ class _Trial:
         if "binary_encoding" in self.given:
             choices = [options.binary_encoding]
         read = {
-            choice: {s.path for s in used if self.decodes(s, frame, replace(options, binary_encoding=choice))}
+            choice: {s.path for s in used if self._reads(s, hypothesis, replace(options, binary_encoding=choice))}
             for choice in choices
         }
         readable = set[str]().union(*read.values())
@@ -502,37 +466,47 @@ class _Trial:
         # An encoding that reads fewer samples than another one reads some of them wrongly.
         return [choice for choice in choices if read[choice] == readable], damaged
 
-    def decodes(self, sample: Sample, frame: Frame, options: CsvOptions) -> bool:
-        """Return whether the decoder reads a sample's whole rows; a sample with uncertain columns always counts as read."""
+    def _reads(self, sample: Sample, hypothesis: _Hypothesis, options: CsvOptions) -> bool:
+        """Return whether the decoder reads a sample's whole rows; one with uncertain columns always counts as read."""
+        found, rows = self.rows(sample, hypothesis.frame), self.tokens(hypothesis, sample)
+        if found is None or rows is None:
+            return False
+        # Some column is virtual, and nobody knows which: values cannot be judged by type.
+        size = hypothesis.skip + len(_columns(sample))
+        if sample.virtual is None and any(len(row) < size for row in rows):
+            return True
         try:
-            return _decoded_rows(sample, self.rows(sample, frame), options, self.upstream) is not None
+            layout = row_layout(sample.definition, sample.virtual or frozenset(), self.upstream)
+        # A table that cannot be replicated says nothing about the options.
+        except NotReplicable:
+            return True
+        # Rows at or below the version may have an older structure: the decoder only counts them.
+        low = sample.definition.version if hypothesis.commit_ts and sample.definition.is_ddl else -1
+        try:
+            decoder = decoder_for(replace(self.upstream, protocol="csv", terminator=options.terminator, csv=options))
+            commit_range = CommitRange(low=low, high=_EVERYTHING)
+            file = FileRead(blocks=[found.whole], source=sample.path, layout=layout, commit_range=commit_range)
+            for _ in decoder.rows(file):
+                pass
+        except (UndecodableRow, ConfigError):
+            return False
         except NotReplicable as fault:
             self.unnamed = self.unnamed or str(fault)
-            return True
+        return True
 
     def has_binary(self, used: list[Sample], hypothesis: _Hypothesis, options: CsvOptions) -> bool:
-        """Return whether a binary column of a sample holds a non-empty value."""
+        """Return whether a binary column of a sample holds a value that is neither NULL nor empty."""
+        nothing = {(options.quote * 2).encode(), options.null.encode(), b""}
         for sample in used:
-            columns = row_columns(sample.definition, sample.virtual)
+            columns = _columns(sample)
             kinds = [place for place, column in enumerate(columns) if column.type in BINARY_TYPES]
-            skip = len(prefix_forms(hypothesis.prefix))
             for row in self.tokens(hypothesis, sample) or ():
-                values = row[skip:]
+                values = row[hypothesis.skip :]
                 # Which field is the binary one is not known: take it for used.
                 if len(values) != len(columns) and kinds:
                     return True
-                if any(is_value(values[place], options) for place in kinds):
+                if any(values[place].text not in nothing for place in kinds):
                     return True
-        return False
-
-    def _may_hide_commit_ts(self, used: list[Sample], survivors: Iterable[_Hypothesis]) -> bool:
-        """Return whether rows are read without a commit-ts although each of them begins with a possible one."""
-        for hypothesis in survivors:
-            if hypothesis.prefix.commit_ts:
-                continue
-            rows = [row for sample in used for row in self.tokens(hypothesis, sample) or ()]
-            if all(row and is_commit_ts(row[0], hypothesis.frame, self.newest) for row in rows):
-                return True
         return False
 
 
@@ -540,47 +514,3 @@ def _is_selected(sample: Sample, upstream: Upstream) -> bool:
     """Return whether column selectors may leave out columns of a sample's table."""
     name, names = sample.definition.name, [column.name for column in sample.definition.columns]
     return bool(unselected(upstream.column_selectors, (name.schema, name.table), names, case=upstream.case_sensitive))
-
-
-def _decoded_rows(sample: Sample, found: SampleRows | None, options: CsvOptions, upstream: Upstream) -> int | None:
-    """Return the number of rows that the decoder reads; None if it refuses one."""
-    if found is None:
-        return None
-    columns = row_columns(sample.definition, sample.virtual)
-    rows = len(found.rows)
-    # Some column is virtual, and nobody knows which: values cannot be judged by type.
-    if sample.virtual is None and any(len(fields_of) < len(columns) for fields_of in _value_fields(found, options)):
-        return rows
-    try:
-        layout = row_layout(sample.definition, sample.virtual or frozenset(), upstream)
-    # A table that cannot be replicated says nothing about the options.
-    except NotReplicable:
-        return rows
-    # Rows at or below the version may have an older structure: the decoder only counts them.
-    low = sample.definition.version if options.include_commit_ts and sample.definition.is_ddl else -1
-    try:
-        decoder = decoder_for(replace(upstream, protocol="csv", terminator=options.terminator, csv=options))
-        commit_range = CommitRange(low=low, high=_EVERYTHING)
-        file = FileRead(blocks=[found.whole], source=sample.path, layout=layout, commit_range=commit_range)
-        return sum(1 for _ in decoder.rows(file))
-    except (UndecodableRow, ConfigError):
-        return None
-
-
-def _value_fields(found: SampleRows, options: CsvOptions) -> Iterator[tuple[Field, ...]]:
-    skip = options.include_commit_ts + options.output_old_value + options.output_handle_key
-    size = len(options.terminator.encode())
-    for row in found.rows:
-        yield (fields(row[: len(row) - size], found.frame) or ())[skip:]
-
-
-def _split(found: SampleRows, terminator: bytes) -> list[tuple[Field, ...]] | None:
-    """Return the fields of all rows; None if a row ends otherwise, or has a line end that is neither quoted nor escaped."""
-    rows: list[tuple[Field, ...]] = []
-    for row in found.rows:
-        # A raw line end in a bare field is a row's end that the frame did not see.
-        parts = fields(row[: len(row) - len(terminator)], found.frame) if row.endswith(terminator) else None
-        if parts is None or any(not part.quoted and _LINE_END.search(part.text) for part in parts):
-            return None
-        rows.append(parts)
-    return rows

@@ -8,13 +8,13 @@ Where the named folder has no ``metadata``, the changefeed's may be some levels 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from storage_consumer.amounts import some_of
 from storage_consumer.config.format_options import CSV_OPTIONS
 from storage_consumer.config.load import Loaded
 from storage_consumer.config.options import BY_KEYWORD
@@ -38,30 +38,24 @@ from storage_consumer.poll.odd_folders import is_partitioned, may_be_lost, parti
 from storage_consumer.storage.base import METADATA_BYTES, Storage
 
 _MOST_MESSAGES = 200
-_BETWEEN = re.compile(r"[^{]*")
 
 
-def _messages(sample: Sample) -> list[tuple[dict[str, object], str | None]]:
-    """Return messages and what follows each of them; None if the sample ends before that is known."""
+def _messages(sample: Sample) -> Iterator[tuple[dict[str, object], str | None]]:
+    """Yield messages and what follows each of them; None if the sample ends before that is known."""
     text = sample.content.decode("utf-8", "replace")
-    decoder = json.JSONDecoder()
-    found: list[tuple[dict[str, object], str | None]] = []
     position = 0
-    while position < len(text) and len(found) < _MOST_MESSAGES:
+    for _ in range(_MOST_MESSAGES):
         try:
-            message, position = decoder.raw_decode(text, position)
+            message, position = json.JSONDecoder().raw_decode(text, position)
         except ValueError:
-            break
+            return
         if not isinstance(message, dict) or "database" not in message:
-            break
+            return
         # Up to the brace that begins the next message: a terminator with a brace is not recognized.
-        between = _BETWEEN.match(text, position)
-        end = between[0] if between else ""
+        end = text[position:].partition("{")[0]
         position += len(end)
         # At the end of what was read the terminator may be cut short.
-        known = position < len(text) or sample.complete
-        found.append((message, end if known else None))
-    return found
+        yield message, end if position < len(text) or sample.complete else None
 
 
 _UP = 3
@@ -75,18 +69,13 @@ _OBJECTS = 1_000
 def likely_places(upstream: Upstream, opened: Callable[[Upstream], Storage]) -> tuple[str, ...]:
     """Return the folders near `upstream` that have a ``metadata`` of TiCDC's, as URIs. Unreadable ones count as having none."""
     found = [*_above(upstream), *_below(upstream, opened)]
-    return tuple(near.identity for near in found if tells_checkpoint(opened(near)))
+    return tuple(near.identity for near in found if _tells_checkpoint(opened(near)))
 
 
-def with_likely_places(bucket: Bucket, upstream: Upstream, opened: Callable[[Upstream], Storage]) -> Bucket:
-    """Return an inspected bucket with the folders nearby that it may be instead, if it has no checkpoint."""
-    return bucket if bucket.checkpoint else replace(bucket, likely=likely_places(upstream, opened))
-
-
-def missing_metadata(upstream: Upstream, places: tuple[str, ...]) -> str:
+def missing_metadata(upstream: Upstream, opened: Callable[[Upstream], Storage]) -> str:
     """Return what to tell an operator about a bucket without ``metadata``."""
     said = f"{upstream.identity} has no metadata file, which TiCDC writes into the folder of its sink URI with its first checkpoint"
-    if places:
+    if places := likely_places(upstream, opened):
         return f"{said}. The changefeed's folder is likely {' or '.join(places)}: give that as --upstream-uri"
     return (
         f"{said}: nothing is read or created before there is one. Is the upstream URI the changefeed's sink URI, "
@@ -94,8 +83,7 @@ def missing_metadata(upstream: Upstream, places: tuple[str, ...]) -> str:
     )
 
 
-def tells_checkpoint(storage: Storage) -> bool:
-    """Return whether there is a ``metadata`` with a checkpoint-ts; False if the storage fails to answer."""
+def _tells_checkpoint(storage: Storage) -> bool:
     try:
         return parse_metadata(storage.read("metadata", METADATA_BYTES)) is not None
     except (StorageConsumerError, FileNotFoundError):
@@ -133,12 +121,22 @@ NO_NULL = "no sampled row holds a NULL, and a number that stands for NULL would 
 NO_BINARY = "rows without binary values; a table halts at the first one"
 _NO_CHECKPOINT = "nothing can be applied before there is one"
 _SEVERAL = "the files allow several values"
+_FIELDS = {"enable_partition_separator": "partition_separator"}
+"""Keyword → field of `Upstream`, where that is called otherwise."""
 _OF_PATHS = frozenset({"date_separator", "enable_partition_separator"})
 """Options that the bucket's reader compares with each path itself."""
 
 
-def inspect(storage: Storage, upstream: Upstream, given: Mapping[str, str], now: float) -> Bucket:
+def inspect(
+    storage: Storage,
+    upstream: Upstream,
+    given: Mapping[str, str],
+    now: float,
+    opened: Callable[[Upstream], Storage] | None = None,
+) -> Bucket:
     """Return how the bucket was written. `given`: keyword of an option → who gave the value in `upstream`; `now` in seconds since 1970.
+
+    `opened`: opens a folder nearby that it may be instead, if it has no checkpoint; None: none is looked for.
 
     Reads ``metadata``, lists once, and reads some hundred files at most. Raises `StorageUnavailable` and `ConfigError` as
     the storage does.
@@ -157,7 +155,8 @@ def inspect(storage: Storage, upstream: Upstream, given: Mapping[str, str], now:
     samples.warnings[:0] = odd
     look = _Look(upstream=upstream, given=given, seen=seen, samples=samples, newest=newest << TSO_PHYSICAL_SHIFT)
     settings = (*look.format_settings(), *look.path_settings(), *look.zone_settings())
-    return look.bucket(checkpoint, settings)
+    likely = likely_places(upstream, opened) if opened and not checkpoint else ()
+    return look.bucket(checkpoint, settings, likely)
 
 
 def completed(loaded: Loaded, bucket: Bucket) -> Loaded:
@@ -212,18 +211,14 @@ class _Look:
     def _protocol(self) -> Setting:
         names = {"csv": "csv", "json": "canal-json"}
         found = {names[ext]: folder for folder in self.seen.folders.values() for ext in folder.extensions}
-        if "protocol" in self.given:
-            known = self.upstream.protocol
-            if found and known not in found:
-                return self._setting(
-                    "protocol", "contradicts", known, f"{next(iter(found.values())).path} holds no {known}"
-                )
-            return self._setting("protocol", "given", known, self.given["protocol"])
-        if len(found) == 1:
-            value, folder = next(iter(found.items()))
-            return self._setting("protocol", "inferred", value, folder.last.path if folder.last else folder.path)
-        state: State = "not decidable" if found else "unknown"
-        return self._setting("protocol", state, None, "there are .csv and .json files" if found else NO_DATA)
+        known = self.upstream.protocol
+        if "protocol" in self.given and found and known not in found:
+            return Setting("protocol", "contradicts", known, f"{next(iter(found.values())).path} holds no {known}")
+        if len(found) == 1 and "protocol" not in self.given:
+            ((value, folder),) = found.items()
+            return Setting("protocol", "inferred", value, folder.last.path if folder.last else folder.path)
+        origin = "there are .csv and .json files" if found else NO_DATA
+        return self._given_or("protocol", "not decidable" if found else "unknown", origin)
 
     def _csv(self, files: list[Sample]) -> list[Setting]:
         if not files:
@@ -246,39 +241,34 @@ class _Look:
         options = verdict.survivors[0]
         found: list[Setting] = []
         for keyword, name in CSV_OPTIONS.items():
-            if keyword in self.given:
-                found.append(self._given_or(keyword, "given", ""))
-            elif name in verdict.undecided:
-                found.append(self._setting(keyword, "not decidable", None, _SEVERAL))
+            value = getattr(options, name)
+            if keyword in self.given or name in verdict.undecided:
+                found.append(self._given_or(keyword, "not decidable", _SEVERAL))
+            elif name in verdict.unseen:
+                found.append(Setting(keyword, "assumed", value, NO_NULL))
             else:
-                value = getattr(options, name)
-                if name in verdict.unseen:
-                    found.append(self._setting(keyword, "assumed", value, NO_NULL))
-                    continue
                 self.upstream = _with_csv(self.upstream, name, value)
-                origin = verdict.evidence.get(name, "") if value != "" or name != "binary_encoding" else NO_BINARY
-                found.append(self._setting(keyword, "inferred", value, origin))
+                origin = NO_BINARY if value == "" and name == "binary_encoding" else verdict.evidence.get(name, "")
+                found.append(Setting(keyword, "inferred", value, origin))
         return found
 
     def _against(self, keyword: str, verdict: CsvVerdict, free: CsvVerdict) -> Setting:
         """Return a CSV option where nothing fits: the files contradict what was given, or do not show it."""
         name = CSV_OPTIONS[keyword]
         shown = {getattr(options, name) for options in free.survivors}
-        if keyword not in self.given:
-            return self._setting(keyword, "not decidable", None, verdict.reason)
         known = getattr(self.upstream.csv, name)
         # Another option is to blame, or the files do not show this one.
-        if not shown or known in shown or shown == {""}:
-            return self._given_or(keyword, "given", "")
+        if keyword not in self.given or not shown or known in shown or shown == {""}:
+            return self._given_or(keyword, "not decidable", verdict.reason)
         values = " or ".join(repr(value) for value in sorted(shown, key=repr))
-        return self._setting(keyword, "contradicts", known, f"{free.evidence.get(name, 'the files')} shows {values}")
+        return Setting(keyword, "contradicts", known, f"{free.evidence.get(name, 'the files')} shows {values}")
 
     def _canal(self, files: list[Sample]) -> list[Setting]:
         """Return what messages show: they name their fields, so there is little to find out."""
         if not files:
             return [self._given_or(keyword, "unknown", NO_DATA) for keyword in ("enable_tidb_extension", "terminator")]
-        terminators: dict[str, str] = {}
-        extensions: dict[bool, str] = {}
+        terminators: dict[object, str] = {}
+        extensions: dict[object, str] = {}
         seen: set[int] = set()
         for sample in files:
             number = 0
@@ -286,63 +276,60 @@ class _Look:
                 place = f"{sample.path} row {number}"
                 inner = message.get("_tidb")
                 ts = inner.get("commitTs") if isinstance(inner, dict) else None
-                found = [ts] if isinstance(ts, int) and ts > 0 else []
+                found = {ts} if isinstance(ts, int) and ts > 0 else set[int]()
                 extensions.setdefault(bool(found), place)
-                seen.update(found)
+                seen |= found
                 if end is not None:
                     terminators.setdefault(end, place)
             # A sample that is cut off may end inside its first message, which shows nothing.
             if not number and sample.complete:
                 self.set_aside += (sample.path,)
         self.commit_ts = (min(seen), max(seen)) if seen else ()
-        extension = self._one_of("enable_tidb_extension", self.upstream.enable_tidb_extension, extensions)
+        extension = self._one_of("enable_tidb_extension", extensions)
         if extension.state == "inferred":
             self.upstream = replace(self.upstream, enable_tidb_extension=bool(extension.value))
-        terminator = self._one_of("terminator", self.upstream.terminator, terminators)
+        terminator = self._one_of("terminator", terminators)
         if terminator.state == "inferred":
             self.upstream = replace(self.upstream, terminator=str(terminator.value))
         return [extension, terminator]
 
-    def _one_of(self, keyword: str, known: object, shown: Mapping[Any, str]) -> Setting:
+    def _one_of(self, keyword: str, shown: Mapping[object, str]) -> Setting:
         """Return a setting that each message shows: inferred if they agree."""
-        places: dict[object, str] = dict(shown.items())
-        if keyword in self.given:
-            against = next((place for value, place in places.items() if value != known), "")
-            if against:
-                return self._setting(keyword, "contradicts", known, f"{against} shows another")
-            return self._given_or(keyword, "given", "")
-        if len(places) == 1:
-            value, place = next(iter(places.items()))
-            return self._setting(keyword, "inferred", value, place)
-        return self._setting(keyword, "not decidable", None, _SEVERAL if places else "no message can be read")
+        if len(shown) != 1 or keyword in self.given:
+            return self._held_against(keyword, shown, _SEVERAL if shown else "no message can be read")
+        ((value, place),) = shown.items()
+        return Setting(keyword, "inferred", value, place)
+
+    def _held_against(self, keyword: str, shown: Mapping[object, str], why_not: str) -> Setting:
+        """Return a setting as it was given, or that a place shows another; not decidable if it was not given."""
+        known = self._value(keyword)
+        against = next((place for value, place in shown.items() if value != known), "")
+        if against and keyword in self.given:
+            return Setting(keyword, "contradicts", known, f"{against} shows another")
+        return self._given_or(keyword, "not decidable", why_not)
 
     def path_settings(self) -> list[Setting]:
         """Return what the directories show."""
         folders = self.seen.placed()
-        kinds = {folder.date: folder.path for folder in folders}
         partitions = {folder.partition: folder.path for folder in folders if folder.partition}
         return [
-            self._shown_by_paths("date_separator", self.upstream.date_separator, kinds),
-            self._shown_by_paths("enable_partition_separator", self.upstream.partition_separator, partitions),
+            self._shown_by_paths("date_separator", {folder.date: folder.path for folder in folders}),
+            self._shown_by_paths("enable_partition_separator", partitions),
         ]
 
-    def _shown_by_paths(self, keyword: str, known: object, shown: Mapping[Any, str]) -> Setting:
-        places: dict[object, str] = dict(shown.items())
+    def _shown_by_paths(self, keyword: str, shown: Mapping[Any, str]) -> Setting:
         if keyword in self.given:
-            against = next((place for value, place in places.items() if value != known), "")
-            if against:
-                return self._setting(keyword, "contradicts", known, against)
-            return self._setting(keyword, "given", known, self.given[keyword])
-        if not places:
-            return self._setting(keyword, "inferred", None, "the paths; none shows it yet")
+            return self._held_against(keyword, shown, "")
+        if not shown:
+            return Setting(keyword, "inferred", None, "the paths; none shows it yet")
         # An upgraded changefeed leaves directories of both kinds, and each path is read as it is.
-        value = next(iter(places)) if len(places) == 1 else ", ".join(sorted(map(str, places)))
-        return self._setting(keyword, "inferred", value, next(iter(places.values())))
+        value = next(iter(shown)) if len(shown) == 1 else ", ".join(sorted(map(str, shown)))
+        return Setting(keyword, "inferred", value, next(iter(shown.values())))
 
     def zone_settings(self) -> list[Setting]:
         """Return the time zone, which matters only with a TIMESTAMP column and which no file shows."""
         if self.upstream.time_zone:
-            return [self._setting("tz", "given", self.upstream.time_zone, self.given.get("tz", ""))]
+            return [Setting("tz", "given", self.upstream.time_zone, self.given.get("tz", ""))]
         tables = sorted(
             {
                 str(definition.name)
@@ -353,14 +340,16 @@ class _Look:
         )
         if not tables:
             return []
-        more = f" and {len(tables) - 3} more" if len(tables) > 3 else ""  # noqa: PLR2004 - a few names are enough
-        origin = f"no file shows it, and tables with TIMESTAMP columns halt without it: {', '.join(tables[:3])}{more}"
-        return [self._setting("tz", "unknown", None, origin)]
+        origin = f"no file shows it, and tables with TIMESTAMP columns halt without it: {some_of(tables, 3)}"
+        return [Setting("tz", "unknown", None, origin)]
 
-    def bucket(self, checkpoint: int, settings: tuple[Setting, ...]) -> Bucket:
+    def bucket(self, checkpoint: int, settings: tuple[Setting, ...], likely: tuple[str, ...]) -> Bucket:
         """Return all findings as one record."""
         seen = self.seen
-        versions = [v for tables in (seen.schemas, seen.old_schemas) for each in tables.values() for v in each]
+        schemas = [
+            found for tables in (seen.schemas, seen.old_schemas) for each in tables.values() for found in each.items()
+        ]
+        versions = [version for version, _ in schemas]
         return Bucket(
             place=self.upstream.identity,
             layouts=self._layouts(),
@@ -372,30 +361,24 @@ class _Look:
             objects=seen.objects,
             size=seen.size,
             data_files=sum(folder.files for folder in seen.folders.values()),
-            schema_files=sum(
-                len(files)
-                for tables in (seen.schemas, seen.old_schemas)
-                for each in tables.values()
-                for files in each.values()
-            ),
+            schema_files=sum(len(files) for _, files in schemas),
             sampled=len(self.samples.files),
             checkpoint=checkpoint,
             commit_ts=self.commit_ts,
             versions=(min(versions), max(versions)) if versions else (),
             warnings=tuple(self._warnings(checkpoint)),
+            likely=likely,
             upstream=self.upstream,
         )
 
     def _layouts(self) -> tuple[str, ...]:
         ids = [each for each in self.seen.schemas if each.isdecimal()]
-        found = []
-        if ids:
-            found.append("table ids as paths")
-        if len(self.seen.schemas) > len(ids):
-            found.append("current (schema files in meta/)")
-        if self.seen.old_schemas:
-            found.append("before TiCDC 6.5.3 and 7.1 (schema.json beside the data)")
-        return tuple(found)
+        found = {
+            "table ids as paths": ids,
+            "current (schema files in meta/)": len(self.seen.schemas) > len(ids),
+            "before TiCDC 6.5.3 and 7.1 (schema.json beside the data)": self.seen.old_schemas,
+        }
+        return tuple(name for name, is_there in found.items() if is_there)
 
     def _architecture(self) -> str:
         """Return the architecture if it shows: only the new one writes dispatchers, ids as paths, and members of ENUM and SET."""
@@ -412,21 +395,19 @@ class _Look:
         return "classic" if columns or self.seen.old_schemas else "not tellable"
 
     def _tables(self) -> tuple[TableFacts, ...]:
-        files: dict[str, list[int]] = {}
-        for folder in self.seen.placed():
-            count = files.setdefault(folder.table_dir, [0, 0])
-            count[:] = [count[0] + folder.files, count[1] + folder.size]
-        found = []
-        for directory in sorted({*self.seen.schemas, *self.seen.old_schemas}):
+        found = {}
+        for directory in {*self.seen.schemas, *self.seen.old_schemas}:
             known = self.samples.definitions.get(directory)
             name = max(known, key=lambda each: each.version).name if known else None
-            # A schema file of a database, not of a table.
-            if name is not None and not name.table:
-                continue
-            count = files.get(directory, [0, 0])
-            versions = len(self.seen.versions(directory))
-            found.append(TableFacts(directory=directory, name=name, versions=versions, files=count[0], size=count[1]))
-        return tuple(sorted(found, key=lambda each: (-each.size, each.directory)))
+            # Another one is of a database, not of a table.
+            if name is None or name.table:
+                versions = len(self.seen.versions(directory))
+                found[directory] = TableFacts(directory=directory, name=name, versions=versions)
+        for folder in self.seen.placed():
+            if table := found.get(folder.table_dir):
+                table.files += folder.files
+                table.size += folder.size
+        return tuple(sorted(found.values(), key=lambda each: (-each.size, each.directory)))
 
     def _warnings(self, checkpoint: int) -> list[str]:
         found = [] if checkpoint else [f"{self._content()}, and no metadata with a checkpoint: {_NO_CHECKPOINT}"]
@@ -453,11 +434,13 @@ class _Look:
     def _given_or(self, keyword: str, state: State, origin: str) -> Setting:
         """Return the given value, or else a setting in `state`."""
         if keyword in self.given:
-            return self._setting(keyword, "given", _value(self.upstream, keyword), self.given[keyword])
-        return self._setting(keyword, state, None, origin)
+            return Setting(keyword, "given", self._value(keyword), self.given[keyword])
+        return Setting(keyword, state, None, origin)
 
-    def _setting(self, keyword: str, state: State, value: object, origin: str) -> Setting:
-        return Setting(keyword=keyword, state=state, value=value, origin=origin)
+    def _value(self, keyword: str) -> object:
+        if keyword in CSV_OPTIONS and keyword != "terminator":
+            return getattr(self.upstream.csv, CSV_OPTIONS[keyword])
+        return getattr(self.upstream, _FIELDS.get(keyword, keyword))
 
 
 def _sharing(look: _Look) -> set[str]:
@@ -470,14 +453,6 @@ def _sharing(look: _Look) -> set[str]:
         if shares or (look.upstream.partition_separator is False and any(said.values())):
             names.add(str(definitions[0].name))
     return names
-
-
-def _value(upstream: Upstream, keyword: str) -> object:
-    if keyword == "enable_tidb_extension":
-        return upstream.enable_tidb_extension
-    if keyword == "terminator":
-        return upstream.terminator
-    return getattr(upstream.csv, CSV_OPTIONS[keyword])
 
 
 def _with_csv(upstream: Upstream, name: str, value: object) -> Upstream:

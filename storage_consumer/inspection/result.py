@@ -13,7 +13,7 @@ from storage_consumer.model import TableName
 State = Literal["given", "inferred", "assumed", "not decidable", "unknown", "contradicts"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Setting:
     """One option that says how the files were written."""
 
@@ -37,7 +37,7 @@ class Setting:
         return self.state in ("not decidable", "unknown")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class TableFacts:
     """One table directory."""
 
@@ -45,8 +45,8 @@ class TableFacts:
     name: TableName | None
     """The table's name; None if its schema files were not read."""
     versions: int
-    files: int
-    size: int
+    files: int = 0
+    size: int = 0
     """Bytes of its data files."""
 
 

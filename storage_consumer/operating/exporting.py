@@ -13,7 +13,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Protocol
 
 from storage_consumer.amounts import some_of
 from storage_consumer.config.export_uris import below, export_origin, refuse_inside
@@ -24,7 +23,7 @@ from storage_consumer.config.table_filter import table_rules
 from storage_consumer.downstream.existing_names import text_of
 from storage_consumer.downstream.reading import ExportedTable, Pace, Reading
 from storage_consumer.errors import Abandoned, ConfigError, SnapshotLost
-from storage_consumer.exports.create_table import CreatedTable, is_temporary, read_create_table
+from storage_consumer.exports.create_table import is_temporary, read_create_table
 from storage_consumer.exports.writing import WrittenFile, data_file, database_file, metadata_file, table_file, view_file
 from storage_consumer.model import TableName
 from storage_consumer.sql.parse import table_names
@@ -84,22 +83,12 @@ _KEYED = (
     "HAVING SUM(c.is_nullable = 'NO' AND c.extra NOT LIKE '%VIRTUAL GENERATED%') = COUNT(*)"
 )
 """Tables with a key by which TiCDC takes them: unique, over stored columns that are never NULL."""
-
-
 Judge = Callable[[Sequence[TableName]], object]
-
-
-class Wanted(Protocol):
-    """Which tables of the source are exported, of all that there are."""
-
-    def __call__(self, name: TableName, *, is_keyed: bool) -> bool:
-        """Return whether this one is; `is_keyed`: whether it has a key by which TiCDC takes it."""
-        ...
 
 
 def exported(
     source: Server,
-    wanted: TableName | Wanted,
+    wanted: TableName | TablesOfFeed,
     folder: Folder,
     wishes: ExportWishes,
     heard: Callable[[int], object] = lambda _: None,
@@ -156,7 +145,7 @@ class TablesOfFeed:
         """Those that were left out for want of a key."""
 
     def __call__(self, name: TableName, *, is_keyed: bool) -> bool:
-        """Return whether a table is exported, see `Wanted`."""
+        """Return whether a table is exported; `is_keyed`: whether it has a key by which TiCDC takes it."""
         if not self._is_taken(name):
             return False
         if self._loading.source_rules and not self._rules.matches(name.schema, name.table):
@@ -179,8 +168,7 @@ def export_of_feed(
     # A folder takes objects, but gives none up: what an export that was broken off has left lies in another one.
     name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid.uuid4().hex[:8]}"
     uri = below(config.loading.dump, name)
-    origin = export_origin(uri, config.upstream)
-    refuse_inside(origin, config.upstream)
+    folder = open_export_folder(uri, loaded)
     wanted = TablesOfFeed(config.loading, is_taken, case=config.upstream.case_sensitive)
     told = read = 0
 
@@ -194,11 +182,18 @@ def export_of_feed(
             _log.info("export_goes_on", rows=read)
 
     _log.info("export_started", path=uri)
-    done = exported(loaded.source, wanted, open_folder(origin, loaded.secrets), ExportWishes(), heard, judge)
+    done = exported(loaded.source, wanted, folder, ExportWishes(), heard, judge)
     if wanted.keyless:
         _log.warning("notice", text=_KEYLESS.format(some_of(wanted.keyless, _NAMED)))
     _log.info("export_finished", path=uri, checkpoint=done.snapshot, rows=done.rows, files=done.files)
     return uri
+
+
+def open_export_folder(uri: str, loaded: Loaded) -> Folder:
+    """Return the folder for an export, with the bucket's credentials; raise `ConfigError` if it lies inside the bucket."""
+    origin = export_origin(uri, loaded.config.upstream)
+    refuse_inside(origin, loaded.config.upstream)
+    return open_folder(origin, loaded.secrets)
 
 
 _Workers = tuple[ThreadPoolExecutor, SimpleQueue[Reading]]
@@ -206,7 +201,7 @@ _Workers = tuple[ThreadPoolExecutor, SimpleQueue[Reading]]
 
 
 def _written(
-    source: Server, wanted: TableName | Wanted, writing: _Writing, wishes: ExportWishes, judge: Judge
+    source: Server, wanted: TableName | TablesOfFeed, writing: _Writing, wishes: ExportWishes, judge: Judge
 ) -> Iterator[int]:
     """Write all files as of one snapshot; yield the rows of each."""
     pace = Pace(wishes.rows_per_second)
@@ -227,11 +222,7 @@ def _written(
         for name, statement in views.items():
             writing.put(view_file(name, statement))
         for name in names:
-            if (work := _Work.of(reading, name, writing.snapshot)) is None:
-                continue
-            for file in work.head():
-                writing.put(file)
-            yield from _keeping(keeper, _rows_of(work, workers, writing, wishes.workers))
+            yield from _keeping(keeper, _table(reading, name, writing, workers, wishes.workers * _AHEAD))
             writing.empty_stale(name)
         writing.put(metadata_file(writing.snapshot, started, _local_time()))
 
@@ -262,7 +253,7 @@ def _workers(source: Server, pace: Pace, number: int) -> Iterator[_Workers]:
                 free.get().close()
 
 
-def _all_of(reading: Reading, snapshot: int, wanted: Wanted) -> tuple[list[TableName], dict[TableName, str]]:
+def _all_of(reading: Reading, snapshot: int, wanted: TablesOfFeed) -> tuple[list[TableName], dict[TableName, str]]:
     """Return the tables of the source that are wanted, and the statements of the views over them; raise `ConfigError` if there are none."""
     reading.begin_at(snapshot)
     keyed = {(text_of(schema), text_of(table)) for schema, table in reading.rows(_KEYED)}
@@ -341,64 +332,43 @@ class _Writing:
             self.put(WrittenFile(path=path, content=data_file(name, 1, (), ()).content))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
-    """What is exported."""
+def _table(reading: Reading, name: TableName, writing: _Writing, workers: _Workers, most: int) -> Iterator[int]:
+    """Write the files of a table, at most so many at once; yield the rows of each data file.
 
-    table: ExportedTable
-    database: str
-    """Its CREATE DATABASE."""
-    statement: str
-    """Its CREATE TABLE."""
-    created: CreatedTable
-    snapshot: int
-
-    @classmethod
-    def of(cls, reading: Reading, name: TableName, snapshot: int) -> _Work | None:
-        """Look at the table as of the snapshot; None for a temporary one, whose rows are those of one session."""
-        reading.begin_at(snapshot)
-        table = ExportedTable(reading, name)
-        database, statement = table.statements()
-        if is_temporary(statement):
-            return None
-        reading.refuse_ignored(snapshot, qualified(table.name))
-        table.find_key()
-        try:
-            created = read_create_table(statement)
-        except ValueError as fault:
-            raise ConfigError(
-                f"the statement of {name} cannot be read: {fault}. Leave it out with --filter, or export with Dumpling"
-            ) from fault
-        return cls(table=table, database=database, statement=statement, created=created, snapshot=snapshot)
-
-    def head(self) -> Iterator[WrittenFile]:
-        """Yield the files of the statements."""
-        yield database_file(self.table.name.schema, self.database)
-        yield table_file(self.table.name, self.statement)
-
-    def ranges(self) -> Iterator[tuple[int, KeyRange]]:
-        """Yield the ranges of the files, with their numbers."""
-        rows = int(_FILE_BYTES / self.table.row_bytes(self.created.carried))
-        yield from enumerate(self.table.ranges(min(max(rows, _FEWEST_ROWS), _MOST_ROWS)))
-
-
-def _rows_of(work: _Work, workers: _Workers, writing: _Writing, number: int) -> Iterator[int]:
-    """Write the data files of a table; yield the rows of each. `number`: of workers."""
+    A temporary table has none: its rows are those of one session.
+    """
+    snapshot = writing.snapshot
+    reading.begin_at(snapshot)
+    table = ExportedTable(reading, name)
+    database, statement = table.statements()
+    if is_temporary(statement):
+        return
+    reading.refuse_ignored(snapshot, qualified(table.name))
+    table.find_key()
+    try:
+        columns = read_create_table(statement).carried
+    except ValueError as fault:
+        raise ConfigError(
+            f"the statement of {name} cannot be read: {fault}. Leave it out with --filter, or export with Dumpling"
+        ) from fault
+    writing.put(database_file(table.name.schema, database))
+    writing.put(table_file(table.name, statement))
     pool, free = workers
 
     def written(number: int, keys: KeyRange) -> int:
         reading = free.get()
         try:
-            reading.begin_at(work.snapshot)
-            columns = work.created.carried
-            rows = list(ExportedTable(reading, work.table.name, work.table.key).rows(columns, keys))
+            reading.begin_at(snapshot)
+            rows = list(ExportedTable(reading, name, table.key).rows(columns, keys))
             if rows:
-                writing.put(data_file(work.table.name, number, columns, rows))
+                writing.put(data_file(name, number, columns, rows))
             return len(rows)
         finally:
             free.put(reading)
 
-    yield from _results((pool.submit(written, *each) for each in work.ranges()), number * _AHEAD)
+    rows = int(_FILE_BYTES / table.row_bytes(columns))
+    ranges = enumerate(table.ranges(min(max(rows, _FEWEST_ROWS), _MOST_ROWS)))
+    yield from _results((pool.submit(written, *each) for each in ranges), most)
 
 
 def _results(running: Iterable[Future[int]], most: int) -> Iterator[int]:

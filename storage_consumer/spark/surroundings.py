@@ -1,4 +1,4 @@
-"""What a start of Spark would find on this machine: PySpark, Java, memory and folders. It starts nothing but ``java -version``.
+"""What a start of Spark would find on this machine: PySpark, Java and folders. It starts nothing but ``java -version``.
 
 Nothing here imports PySpark, which may be missing.
 """
@@ -23,9 +23,6 @@ JAVA = 17
 """The oldest Java that Spark runs on."""
 _JAVA_SECONDS = 20
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
-_MEMORY = Path("/proc/meminfo")
-_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-_KIB = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,21 +56,14 @@ class Surroundings:
     pyspark: str
     """Its version; empty if it is not installed."""
     java: Java
-    memory: int
-    """Bytes that this machine, or this container, has; 0 if it does not tell."""
-    available: int
-    """Bytes that are free, or can be freed; 0 if it does not tell."""
     local_dirs: tuple[LocalDir, ...]
 
 
 def surroundings(environ: Mapping[str, str]) -> Surroundings:
     """Return what Spark would find in this environment."""
-    memory, available = _memory()
     return Surroundings(
         pyspark=_pyspark(),
         java=_java(environ),
-        memory=memory,
-        available=available,
         local_dirs=tuple(map(_local_dir, (environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()).split(","))),
     )
 
@@ -109,21 +99,6 @@ def _java(environ: Mapping[str, str]) -> Java:
     # Java 8 calls itself 1.8.
     number = 0 if found is None else int(found[2] or 0) if found[1] == "1" else int(found[1])
     return Java(home=home, program=program, version=number, said=" ".join(said.split())[:200])
-
-
-def _memory() -> tuple[int, int]:
-    """Return the bytes of memory in all, and those that are available."""
-    try:
-        lines = dict(line.split(":", 1) for line in _MEMORY.read_text(encoding="ascii").splitlines())
-        total, available = (int(lines[name].split()[0]) * _KIB for name in ("MemTotal", "MemAvailable"))
-    except (OSError, ValueError, KeyError):
-        return 0, 0
-    for file in _LIMITS:
-        with suppress(OSError, ValueError):
-            # A container without a limit says "max", or a number beyond the machine's memory.
-            limit = int(file.read_text(encoding="ascii"))
-            total, available = min(total, limit), min(available, limit)
-    return total, available
 
 
 def _local_dir(path: str) -> LocalDir:

@@ -15,12 +15,11 @@ import pytest
 
 from storage_consumer.cli.answer import answered
 from storage_consumer.cli.exit_codes import ExitCode
-from storage_consumer.doctor.findings import Verdict
+from storage_consumer.doctor.checks import Verdict
 from storage_consumer.downstream.state_tables import MIGRATED
 from storage_consumer.errors import ConfigError
 from tests.contract.doctor_rigs import Fault, Scene, fault, planted_and_mended, scene, silent_port
 from tests.contract.doctor_rigs import now_ts as now
-from tests.contract.state_rigs import progress
 from tests.harness.s3_server import READ_ONLY, S3Server, S3User
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import CONFIG, CREATE_TABLE, column, row, ts
@@ -93,20 +92,15 @@ def full_folder(there: Scene) -> Iterator[None]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-def stored(
-    tables: tuple[tuple[str, str], ...] = (),
-    *,
-    checkpoint: int = 0,
-) -> Any:
-    """Plant a state with tables (name and state)."""
+def stored(checkpoint: int) -> Any:
+    """Plant a state that has come to this checkpoint."""
 
     @contextmanager
     def plant(there: Scene) -> Iterator[None]:
         state = there.state()
-        at = checkpoint or now()
-        # The two tables are behind their files, so none of these counts as missing.
-        rows = [progress(name, at, each, follows=False, error="broken") for name, each in tables]
-        state.progress.save(tables=rows, sequences={}, checkpoint=at, storage_checkpoint=at, lowest=at)
+        state.progress.save(
+            tables=[], sequences={}, checkpoint=checkpoint, storage_checkpoint=checkpoint, lowest=checkpoint
+        )
         yield
         state.close()
 
@@ -124,19 +118,6 @@ def versioned(version: int) -> Any:
 
 
 @contextmanager
-def in_quarantine(there: Scene) -> Iterator[None]:
-    """A row that the target refused."""
-    with stored((("d/a", "running"),))(there):
-        (key,) = there.server.query("SELECT table_key FROM storage_consumer.table_progress")[0]
-        known = {"table_key": key, "digest": "1", "schema_name": "d", "table_name": "a"}
-        there.sql(
-            "INSERT INTO storage_consumer.quarantine SET version = 1, commit_ts = 1, row_in_file = 1, error_number = 1, line = '', "
-            "first_seen = NOW(6), last_seen = NOW(6), image = '{}', path = '', row_key = '', key_columns = '', "
-            "written_columns = '', reason = '', " + ", ".join(f"{name} = '{value}'" for name, value in known.items())
-        )
-        yield
-
-
 def no_zone(there: Scene) -> None:
     """A table with a TIMESTAMP column, and nobody says in which zone."""
     columns = (column("id", "INT", key=True), column("t", "TIMESTAMP"))
@@ -177,9 +158,6 @@ FAULTS = (
     fault("no folder for Spark", "spark-local-dirs", FAIL, ("/no/such/dir", "SPARK_LOCAL_DIRS"), environment(SPARK_LOCAL_DIRS="/no/such/dir")),
     fault("a newer state", "state-schema", FAIL, ("version 999", "--state-schema"), versioned(999)),
     fault("an older state", "state-schema", WARN, ("migrates it", "Back it up"), versioned(max(MIGRATED))),
-    fault("a halted table", "state-tables", FAIL, ("halted: d.a", "storage-consumer status --downstream-uri"), stored((("d/a", "halted"),))),
-    fault("a paused table", "state-tables", WARN, "paused by an operator: d.a", stored((("d/a", "paused"),))),
-    fault("a row in the quarantine", "state-tables", WARN, ("quarantine: d.a", "storage-consumer status"), in_quarantine),
 )  # fmt: skip
 
 
@@ -200,7 +178,7 @@ def test_files_that_expire(there: Scene) -> None:
     there.options["config"] = {"sink": {**CONFIG["sink"], "cloud-storage-config": {"file-expiration-days": 4}}}  # type: ignore[dict-item]
     assert there.alarms() == {}
     for days, verdict in ((1, None), (3, WARN), (5, FAIL)):
-        with stored(checkpoint=now(-days * DAY))(there):
+        with stored(now(-days * DAY))(there):
             found = there.alarms().get("bucket-expiry")
         assert (found and found.verdict) == verdict
         there.sql("DROP DATABASE storage_consumer")

@@ -11,8 +11,7 @@ import pytest
 
 from storage_consumer import Consumer
 from storage_consumer.cli.doctor_command import doctor_input
-from storage_consumer.doctor.examination import warn_at_start
-from storage_consumer.doctor.findings import Verdict
+from storage_consumer.doctor.checks import Verdict, warn_at_start
 from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.downstream.rights import ROW_RIGHTS
 from storage_consumer.operating.session import Session

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from storage_consumer.config.settings import Config, Downstream, Upstream
 from storage_consumer.doctor.facts import Facts, StateFacts
-from storage_consumer.downstream.server_facts import Line, ServerFacts, Space, Variables
+from storage_consumer.downstream.server_facts import Line, ServerFacts, Variables
 from storage_consumer.inspection.result import Bucket
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.snapshot import Snapshot
@@ -39,7 +39,7 @@ def variables(
 
 def line(**changes: Any) -> Line:
     """A connection to this machine."""
-    plain = Line(encrypts=False, verifies=False, is_local=True, round_trip=0.001, ahead=0.0)
+    plain = Line(encrypts=False, verifies=False, is_local=True, ahead=0.0)
     return replace(plain, **changes)
 
 
@@ -65,7 +65,6 @@ def server(**changes: Any) -> ServerFacts:
         triggers=(),
         events=(),
         references=(),
-        space=Space(used=0, free=None),
     )
     return replace(plain, **changes)
 
@@ -84,8 +83,6 @@ def surroundings(**changes: Any) -> Surroundings:
     plain = Surroundings(
         pyspark="4.1.0",
         java=Java(home="", program="/usr/bin/java", version=17),
-        memory=8 * GIB,
-        available=4 * GIB,
         local_dirs=(LocalDir(path="/var/spark", is_writable=True, free=9 * GIB),),
     )
     return replace(plain, **changes)

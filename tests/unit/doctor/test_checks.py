@@ -14,17 +14,26 @@ import pytest
 
 from storage_consumer.config.settings import Downstream, Upstream
 from storage_consumer.doctor import checks
-from storage_consumer.doctor.checks import CHECKS, name_of
-from storage_consumer.doctor.examination import found_by
+from storage_consumer.doctor.checks import (
+    CHECKS,
+    GROUPS,
+    Finding,
+    Verdict,
+    fail,
+    found_by,
+    group_of,
+    name_of,
+    not_looked_at,
+    ok,
+    warn,
+    worst,
+)
 from storage_consumer.doctor.facts import Facts, StateFacts, Unread, read_within
-from storage_consumer.doctor.findings import GROUPS, Finding, Verdict, fail, group_of, not_looked_at, ok, warn, worst
 from storage_consumer.downstream.rights import Granted
-from storage_consumer.downstream.server_facts import Found, Space
+from storage_consumer.downstream.server_facts import Found
 from storage_consumer.downstream.state_tables import MIGRATED, STATE_VERSION
 from storage_consumer.errors import TargetUnavailable
 from storage_consumer.inspection.result import Setting
-from storage_consumer.model import TableName
-from storage_consumer.monitoring.snapshot import Table
 from storage_consumer.spark.surroundings import PYSPARK, Java, LocalDir
 from tests.unit.doctor.facts import (
     GIB,
@@ -60,15 +69,9 @@ def given(keyword: str, state: Any, value: object = None) -> Facts:
     return holding(settings=(Setting(keyword=keyword, state=state, value=value, origin="d/a shows another"),))
 
 
-def of_state(version: int | None, *tables: Table) -> Facts:
-    """A state with tables."""
-    return facts(state=StateFacts(version, snapshot(tables=tables) if version == STATE_VERSION else None))
-
-
-def table(state: str, quarantined: int = 0) -> Table:
-    """One of them."""
-    name = TableName(schema="d", table="a")
-    return Table(name=name, state=state, checkpoint=1, quarantined=quarantined)
+def of_state(version: int) -> Facts:
+    """A state of this version."""
+    return facts(state=StateFacts(version, snapshot() if version == STATE_VERSION else None))
 
 
 def folder(path: str, free: int, *, is_writable: bool = True) -> Facts:
@@ -148,11 +151,6 @@ CASES: list[tuple[Callable[[Any], Finding], Facts, Verdict, str]] = [
     (checks.target_connections, of_server(connections=128), WARN, "SET GLOBAL max_connections"),
     (checks.target_connections, with_settings(max_user_connections="23"), WARN, "max_user_connections = 24"),
     (checks.target_connections, of_server(connections=999, variables=with_settings(max_connections="0").variables), OK, ""),
-    (checks.target_disk, facts(), OK, "not visible"),
-    (checks.target_disk, of_server(space=Space(used=0, free=GIB)), OK, "1.0 GiB are free"),
-    (checks.target_disk, of_server(space=Space(used=0, free=GIB - 1)), WARN, "Make room"),
-    (checks.target_disk, facts(bucket=bucket(size=2 * GIB), server=of_server(space=Space(used=GIB, free=2 * GIB)).server), WARN, "3.0 GiB more"),
-    (checks.target_disk, facts(bucket=bucket(size=2 * GIB), server=of_server(space=Space(used=GIB, free=3 * GIB)).server), OK, ""),
     # Spark
     (checks.spark_pyspark, facts(surroundings=surroundings(pyspark="")), FAIL, "pip install"),
     (checks.spark_pyspark, facts(surroundings=surroundings(pyspark="3.5.1")), FAIL, "3.5.1"),
@@ -162,10 +160,6 @@ CASES: list[tuple[Callable[[Any], Finding], Facts, Verdict, str]] = [
     (checks.spark_java, java(), FAIL, "apt-get install"),
     (checks.spark_java, java(home="/opt/x"), FAIL, "JAVA_HOME is /opt/x"),
     (checks.spark_java, java(program="/j", version=11), FAIL, "is Java 11"),
-    (checks.spark_memory, facts(), OK, "8.0 GiB"),
-    (checks.spark_memory, facts(surroundings=surroundings(available=GIB - 1)), WARN, "more memory"),
-    (checks.spark_memory, facts(surroundings=surroundings(memory=2 * GIB - 1)), WARN, "more memory"),
-    (checks.spark_memory, facts(surroundings=surroundings(memory=0, available=0)), OK, "does not tell"),
     (checks.spark_local_dirs, folder("/x", 9 * GIB, is_writable=False), FAIL, "SPARK_LOCAL_DIRS"),
     (checks.spark_local_dirs, folder("/x", 1 << 20), FAIL, "1 MiB free"),
     (checks.spark_local_dirs, folder("/x", GIB), WARN, "1024 MiB free"),
@@ -179,8 +173,6 @@ CASES: list[tuple[Callable[[Any], Finding], Facts, Verdict, str]] = [
     (checks.network_target, of_server(line=line(is_local=False)), WARN, "plain text"),
     (checks.network_target, of_server(line=line(is_local=False, encrypts=True)), WARN, "nothing verifies"),
     (checks.network_target, of_server(line=line(is_local=False, encrypts=True, verifies=True)), OK, "verified"),
-    (checks.network_round_trip, of_server(line=line(round_trip=0.05)), OK, "50.00 ms"),
-    (checks.network_round_trip, of_server(line=line(round_trip=0.06)), WARN, "nearer"),
     (checks.network_clock, of_server(line=line(ahead=10.0)), OK, "agree"),
     (checks.network_clock, of_server(line=line(ahead=11.0)), WARN, "11 s ahead of"),
     (checks.network_clock, of_server(line=line(ahead=-3600.0)), WARN, "3600 s behind"),
@@ -189,11 +181,6 @@ CASES: list[tuple[Callable[[Any], Finding], Facts, Verdict, str]] = [
     (checks.state_schema, of_state(STATE_VERSION), OK, ""),
     (checks.state_schema, of_state(max(MIGRATED)), WARN, "migrates it"),
     (checks.state_schema, of_state(STATE_VERSION + 1), FAIL, "--state-schema"),
-    (checks.state_tables, facts(), OK, "no state"),
-    (checks.state_tables, of_state(STATE_VERSION + 1), NOT, "version"),
-    (checks.state_tables, of_state(STATE_VERSION, table("running")), OK, "no table"),
-    (checks.state_tables, of_state(STATE_VERSION, table("halted")), FAIL, "halted: d.a"),
-    (checks.state_tables, of_state(STATE_VERSION, table("running", 1)), WARN, "quarantine: d.a"),
 ]  # fmt: skip
 
 

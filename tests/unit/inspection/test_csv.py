@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.cli.inspect_command import as_text, command
+from storage_consumer.cli.inspect_command import command, lines_of
 from tests.unit.inspection.building import (
     CREATE,
     ID_NAME,
@@ -89,7 +89,7 @@ def test_a_null_marker_that_no_row_shows_is_assumed(columns: tuple[dict[str, str
         "\\N",
         setting(bucket, "null").origin,
     )
-    assert "assumed: --null \\N (no sampled row holds a NULL" in as_text(bucket)
+    assert "assumed: --null \\N (no sampled row holds a NULL" in "\n".join(lines_of(bucket))
     assert "--null" not in command(bucket)
     told = look(csv_bucket(row, columns=columns, query=query), null="0x")
     assert (setting(told, "null").state, told.assumed) == ("given", ())

@@ -8,7 +8,7 @@ import pytest
 
 from storage_consumer import telemetry
 from storage_consumer.cli.answer import answered
-from storage_consumer.cli.inspect_command import Asked, as_document, as_text, command
+from storage_consumer.cli.inspect_command import Asked, as_document, command, lines_of
 from storage_consumer.config.load import load
 from storage_consumer.errors import ConfigError
 from storage_consumer.inspection.inspector import completed
@@ -126,7 +126,7 @@ def test_the_older_layout_is_known() -> None:
 
 def test_the_text_is_for_people() -> None:
     """Times, sizes, tables, settings with their origin, and the command to go on with."""
-    text = as_text(look(csv_bucket(*ROWS)), Asked(given=("--config", "c.toml")))
+    text = "\n".join(lines_of(look(csv_bucket(*ROWS)), Asked(given=("--config", "c.toml"))))
     for part in (
         "file:///bucket",
         "UTC)",
@@ -144,7 +144,7 @@ def test_metadata_that_is_not_there_is_missing() -> None:
     """A bucket whose settings are all known, but into which TiCDC has not written ``metadata``, does not pass for ready."""
     path, content = schema_file()
     bucket = look(MemoryStorage({path: content, data_path(): "".join(ROWS).encode()}), tz="UTC")
-    text = as_text(bucket)
+    text = "\n".join(lines_of(bucket))
     assert "missing: the metadata file" in text
     assert "nothing is missing" not in text
     assert "storage-consumer run" in text
