@@ -36,8 +36,7 @@ from storage_consumer.driver.service import ConsumerService
 from storage_consumer.dry_run.planning import Heard, PlanSources, planned
 from storage_consumer.dry_run.result import Plan
 from storage_consumer.errors import TransientError
-from storage_consumer.inspection.inspector import completed, inspect
-from storage_consumer.inspection.result import Bucket
+from storage_consumer.inspection.inspector import Bucket, completed, inspect
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.collector import MetricSources, Showing, processes
 from storage_consumer.monitoring.recorder import Recorder, Reporting

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
 
 from storage_consumer.cli import screen
 from storage_consumer.cli.answer import Answer
@@ -24,7 +22,7 @@ from storage_consumer.feed.render_sql import undone
 from storage_consumer.feed.rendering import debezium_envelopes, flat_messages, json_lines
 from storage_consumer.feed.window import Contents, refuse_none
 from storage_consumer.operating.session import Session
-from storage_consumer.plan.table_words import parsed
+from storage_consumer.plan.table_words import named
 from storage_consumer.sql.tokens import quote
 
 _FRAMES = {"sql": (render_sql.HEAD, ""), "undo-sql": (render_sql.UNDO_HEAD, render_sql.UNDO_FOOT)}
@@ -52,13 +50,12 @@ def answer(own: ChangesFlags, session: Session) -> Answer:
     feed = Feed(storage, upstream, SystemClock(), _rules(own, loaded))
     of_key = OfKey(key_values(own.key), upstream.protocol) if own.key else None
     wanted: Wanted = of_key or (lambda _: True)
-    write = partial(screen.write, environ=session.environ, is_document=True)
     if own.follow:
-        told = partial(_told_so_far, feed.contents, _Asked(own.table, low))
+        lines = _followed(
+            feed, low, wanted, _line(form, upstream), loaded.config.tuning, _notes(feed.contents, own.table, low)
+        )
         with suppress(KeyboardInterrupt):
-            _print(
-                _framed(form, _followed(feed, low, wanted, _line(form, upstream), loaded.config.tuning, told)), write
-            )
+            _print(_framed(form, lines), session.environ)
         return Answer("")
     window = feed.window(low, high)
     if own.table:
@@ -66,12 +63,11 @@ def answer(own: ChangesFlags, session: Session) -> Answer:
     if low >= feed.contents.checkpoint:
         print_error(_BEYOND.format(feed.contents.checkpoint))
     if form == "undo-sql":
-        whole = Whole(of_key) if of_key else wanted
-        events = feed.ordered(window, whole).events()
-        lines: Iterable[str] = undone(window, events, feed.contents.definitions, upstream.protocol)
+        events = feed.ordered(window, Whole(of_key) if of_key else wanted).events()
+        texts: Iterable[str] = undone(window, events, feed.contents.definitions, upstream.protocol)
     else:
-        lines = map(_line(form, upstream), feed.ordered(window, wanted).events())
-    _print(_framed(form, lines), write)
+        texts = map(_line(form, upstream), feed.ordered(window, wanted).events())
+    _print(_framed(form, texts), session.environ)
     for warning in feed.contents.warnings:
         print_error(warning)
     if of_key is not None and not of_key.has_matched:
@@ -81,13 +77,11 @@ def answer(own: ChangesFlags, session: Session) -> Answer:
 
 def _line(form: str, upstream: Upstream) -> Callable[[Event], str]:
     """Return the function from an event to its line; not for `undo-sql`."""
-    render: dict[str, Callable[[], Callable[[Event], str]]] = {
-        "json": lambda: json_lines(upstream.protocol),
-        "sql": lambda: render_sql.statements(upstream.protocol, upstream.time_zone),
-        "flat": lambda: flat_messages(upstream.protocol, time.time),
-        "debezium": lambda: debezium_envelopes(upstream.protocol, time.time),
-    }
-    return render[form]()
+    if form == "json":
+        return json_lines(upstream.protocol)
+    if form == "sql":
+        return render_sql.statements(upstream.protocol, upstream.time_zone)
+    return (flat_messages if form == "flat" else debezium_envelopes)(upstream.protocol, time.time)
 
 
 def _framed(form: str, lines: Iterable[str | None]) -> Iterator[str | None]:
@@ -120,44 +114,32 @@ def _rules(own: ChangesFlags, loaded: Loaded) -> tuple[str, ...]:
     """Return the rules of the tables that are wanted."""
     if not own.table:
         return loaded.config.selecting.rules
-    name = parsed(own.table)
-    if name is None:
-        raise ConfigError(
-            f"--table {own.table!r}: database.table is expected, and `database`.`table` where a name holds a dot"
-        )
+    name = named("--table", own.table)
     return (f"{quote(name.schema)}.{quote(name.table) if name.table else '*'}",)
 
 
-@dataclass(slots=True)
-class _Asked:
-    """What was asked for, until the answer to it was told."""
-
-    table: str | None
-    low: int
-    """Exclusive."""
-    warnings: int = 0
-    """How many of the bucket's warnings were told."""
-
-
-def _told_so_far(contents: Contents, asked: _Asked) -> None:
-    """Tell what is odd about a bucket that is followed, each once; what is not there is missed as soon as it was looked at."""
-    for warning in contents.warnings[asked.warnings :]:
-        print_error(warning)
-    asked.warnings = len(contents.warnings)
-    if not contents.checkpoint:
-        return
-    if asked.table is not None and not contents.has_tables:
-        print_error(_NOT_YET.format(asked.table))
-    if asked.low >= contents.checkpoint:
-        print_error(_BEYOND.format(contents.checkpoint))
-    asked.table, asked.low = None, -1
+def _notes(contents: Contents, table: str | None, low: int) -> Iterator[str | None]:
+    """Yield what is odd about a bucket that is followed, each once, and None after each look; what is not there, after the first one."""
+    told, is_first = 0, True
+    while True:
+        warnings = contents.warnings[told:]
+        told += len(warnings)
+        yield from warnings
+        if is_first and contents.checkpoint:
+            is_first = False
+            if table is not None and not contents.has_tables:
+                yield _NOT_YET.format(table)
+            if low >= contents.checkpoint:
+                yield _BEYOND.format(contents.checkpoint)
+        yield None
 
 
 def _followed(
-    feed: Feed, low: int, wanted: Wanted, line: Callable[[Event], str], tuning: Tuning, tell: Callable[[], None]
+    feed: Feed, low: int, wanted: Wanted, line: Callable[[Event], str], tuning: Tuning, notes: Iterator[str | None]
 ) -> Iterator[str | None]:
     def wait() -> bool:
-        tell()
+        while (note := next(notes)) is not None:
+            print_error(note)
         time.sleep(tuning.flush_interval)
         return True
 
@@ -165,22 +147,20 @@ def _followed(
         yield None if event is None else line(event)
 
 
-def _print(lines: Iterable[str | None], write: Callable[[str], bool]) -> None:
+def _print(lines: Iterable[str | None], environ: Mapping[str, str]) -> None:
     """Write lines, many at once; those before a None at once. End where nobody reads them any more."""
     held: list[str] = []
+
+    def is_read() -> bool:
+        text = "".join(held)
+        held.clear()
+        return not text or screen.write(text, environ, is_document=True)
+
     try:
         for line in lines:
             held += [] if line is None else [f"{line}\n"]
-            is_due = line is None or len(held) >= _TOGETHER
-            if is_due and not _flushed(held, write):
+            if (line is None or len(held) >= _TOGETHER) and not is_read():
                 return
     finally:
         # Also what came before an error.
-        _flushed(held, write)
-
-
-def _flushed(held: list[str], write: Callable[[str], bool]) -> bool:
-    """Write what is held, and hold nothing; return whether anybody still reads it."""
-    text = "".join(held)
-    held.clear()
-    return write(text) if text else True
+        is_read()

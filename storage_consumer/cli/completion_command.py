@@ -25,7 +25,7 @@ def answer(own: CompletionFlags, session: Session) -> Answer:
         why = f"$SHELL is {shell}, for which there is no script" if shell else "$SHELL is not set"
         raise ConfigError(f"{why}: name the shell, as in `{PROGRAM} completion bash` ({', '.join(known)})")
     text = script(shell)
-    return told(own, {"script": text}, [text.rstrip("\n")])
+    return told(own, {"script": f"{text}\n"}, [text])
 
 
 def script(shell: str) -> str:
@@ -35,15 +35,11 @@ def script(shell: str) -> str:
     (verbs,) = (each for each in parser._actions if isinstance(each, argparse._SubParsersAction))  # noqa: SLF001 - there is no other way
     for command in verbs.choices.values():
         for action in command._actions:  # noqa: SLF001 - there is no other way
-            _show_values(action)
+            # Which values a flag takes, as its metavar says: files, or words in small letters.
+            shown = str(action.metavar).strip("{}")
+            if shown == "FILE" or action.dest == "output":
+                action.complete = shtab.FILE  # where shtab looks for it
+            elif ("|" in shown or "," in shown) and shown.islower():
+                action.choices = shown.replace(",", "|").split("|")
     verbs.add_parser("help", help="show the help of a command").add_argument("command", choices=list(VERBS))
-    return shtab.complete(parser, shell) + "\n"
-
-
-def _show_values(action: argparse.Action) -> None:
-    """Say which values a flag takes, as its metavar does: files, or words in small letters."""
-    shown = str(action.metavar).strip("{}")
-    if shown == "FILE" or action.dest == "output":
-        action.complete = shtab.FILE  # type: ignore[attr-defined] # where shtab looks for it
-    elif ("|" in shown or "," in shown) and shown.islower():
-        action.choices = shown.replace(",", "|").split("|")
+    return shtab.complete(parser, shell).rstrip("\n")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from storage_consumer.checkpoint.journal import JournalRow, StoredJournal
 from storage_consumer.cli.answer import OBEYED, Answer, told
 from storage_consumer.cli.layout import columns, cut, message, wrapped
-from storage_consumer.cli.verbs_of_operators import DdlFlags
+from storage_consumer.cli.verbs import DdlFlags
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.driver.lease_holder import user
 from storage_consumer.errors import ConfigError

@@ -6,7 +6,6 @@ import os
 import threading
 import traceback
 from collections.abc import Mapping
-from contextlib import suppress
 
 from storage_consumer import telemetry
 from storage_consumer.amounts import some_of
@@ -38,11 +37,11 @@ def print_error(text: str) -> None:
 
 def told_early(error: Exception, wish: LogWish, code: ExitCode) -> ExitCode:
     """Report an error that came before there was a log, and return the code; the log is opened for it, if that can be done."""
-    is_logged = False
-    with suppress(ConfigError):  # the log file itself may be the mistake
+    try:
         telemetry.configure(level=wish.level, file=wish.file, style=wish.style)
-        is_logged = True
-    return told(error, wish if is_logged else LogWish(level=wish.level), code)
+    except ConfigError:  # the log file itself may be the mistake
+        wish = LogWish(level=wish.level)
+    return told(error, wish, code)
 
 
 def told(error: Exception, wish: LogWish, code: ExitCode) -> ExitCode:
@@ -51,7 +50,7 @@ def told(error: Exception, wish: LogWish, code: ExitCode) -> ExitCode:
     # JSON on standard error must stay parseable, so the sentence is left out there.
     if wish.file or wish.style != "json":
         print_error(text)
-    is_logged = bool(wish.file) or wish.style == "json"
+    is_logged = wish.file or wish.style == "json"
     # At level debug for listeners alone: on the terminal the sentence says it.
     (_log.error if is_logged else _log.debug)("failed", kind=type(error).__name__, error=text, exit_code=int(code))
     return code
@@ -59,7 +58,7 @@ def told(error: Exception, wish: LogWish, code: ExitCode) -> ExitCode:
 
 def told_of_verb(error: Exception, wish: LogWish) -> ExitCode:
     """Report the error of a command other than `run`; return its code."""
-    code = code_of(type(error)) if isinstance(error, StorageConsumerError) else ExitCode.FAILED
+    code = code_of(type(error))
     # Codes of their own are for `run`: an error about a table, or about no metadata, is a failure elsewhere.
     if code not in (ExitCode.MISCONFIGURED, ExitCode.NOT_THE_WRITER):
         code = ExitCode.FAILED
@@ -84,16 +83,14 @@ def told_of_tables(summary: RoundSummary, wish: LogWish) -> None:
     stopped = (*summary.halted, *summary.paused, *summary.waiting)
     if not wish.file:
         return
-    if summary.loading:
+    if loads := (*summary.loading, *summary.refused_loads):
         print_error(
-            f"loads that have not ended: {some_of(summary.loading, _NAMED)}; `storage-consumer load` shows how far they are"
+            f"loads that have not ended: {some_of(loads, _NAMED)}; `storage-consumer load` shows how far they are, or why they were refused"
         )
-    if summary.refused_loads:
-        print_error(f"loads refused: {some_of(summary.refused_loads, _NAMED)}; `storage-consumer load` says why")
-    if not stopped:
-        return
-    first = f"; {stopped[0].error}" if stopped[0].error else ""
-    print_error(f"tables stopped: {some_of([f'{each.table} ({each.state})' for each in stopped], _NAMED)}{first}")
+    if stopped:
+        first = f"; {stopped[0].error}" if stopped[0].error else ""
+        named = [f"{each.table} ({each.state})" for each in stopped]
+        print_error(f"tables stopped: {some_of(named, _NAMED)}{first}")
 
 
 def watch_threads() -> None:
@@ -108,13 +105,8 @@ def watch_threads() -> None:
 
 
 def _sentence(error: Exception) -> str:
+    if isinstance(error, StorageConsumerError):
+        return str(error)
     # Our own errors are sentences for people; one of a library, such as Spark's, may go on for pages.
-    return (
-        str(error) if isinstance(error, StorageConsumerError) else f"unexpected {type(error).__name__}: {_line(error)}"
-    )
-
-
-def _line(error: Exception) -> str:
-    """Return the first line of an error."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else traceback.format_exception_only(error)[-1].strip()
+    first = str(error).strip().partition("\n")[0] or traceback.format_exception_only(error)[-1].strip()
+    return f"unexpected {type(error).__name__}: {first}"

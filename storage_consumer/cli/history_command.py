@@ -12,12 +12,12 @@ from storage_consumer.cli.layout import columns, cut, wrapped
 from storage_consumer.cli.layout import table as laid_out
 from storage_consumer.cli.verbs import HistoryFlags
 from storage_consumer.errors import ConfigError
-from storage_consumer.model import TableColumn, TableDefinition
+from storage_consumer.model import TableColumn, TableDefinition, folded_name
 from storage_consumer.operating.session import Session
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_words import known
 from storage_consumer.sql.parse import parsed
-from storage_consumer.sql.tokens import has_words, tokens
+from storage_consumer.sql.statement import statement_of
 from storage_consumer.telemetry import tso_time
 
 _INDENT = " " * 4
@@ -160,11 +160,9 @@ def changes(before: TableDefinition | None, after: TableDefinition) -> list[str]
         return [f"added {described(column)}" for column in new]
     old = [column for column in before.columns if not column.name.startswith(_HIDDEN)]
     now = {column.name: column for column in new}
-    found, names, old_names = tokens(after.query), dict[str, str](), {column.name for column in old}
-    # With as many columns as before and such a word, a name that changed at its place was renamed.
-    if len(old) == len(new) and (has_words(found, "CHANGE") or has_words(found, "RENAME")):
-        pairs = zip(old, new, strict=True)
-        names = {a.name: b.name for a, b in pairs if a.name not in now and b.name not in old_names}
+    formerly = statement_of(after.query).renamed
+    stayed = {formerly.get(folded_name(name), ""): name for name in now}
+    names = {each.name: later for each in old if each.name not in now and (later := stayed.get(folded_name(each.name)))}
     # The old columns by their new names, so that a renamed one is compared and not removed and added.
     was = {names.get(column.name, column.name): column for column in old}
     places = dict(zip(now, ("at the front", *(f"after {name}" for name in now)), strict=False))

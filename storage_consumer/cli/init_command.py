@@ -21,7 +21,7 @@ from storage_consumer.config.option import OWN_TABLE
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.doctor.checks import Finding, Verdict, examined
 from storage_consumer.errors import ConfigError
-from storage_consumer.inspection.result import Bucket, Setting
+from storage_consumer.inspection.inspector import Bucket, Setting
 from storage_consumer.operating.session import Session
 from storage_consumer.telemetry import escaped, redact
 

@@ -18,13 +18,17 @@ from storage_consumer.cli.verb import FlagsWithJson
 from storage_consumer.config.commands import PROGRAM, uri_of
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.sources import is_given
-from storage_consumer.inspection.inspector import inspect
-from storage_consumer.inspection.result import Bucket, Setting
+from storage_consumer.inspection.inspector import Bucket, Setting, inspect
 from storage_consumer.model import physical_ms
 from storage_consumer.operating.session import Session
 
 _SHOWN_TABLES = 10
 _LABEL = 14
+_AS_FOUND = (
+    *("layouts", "architecture", "index_widths", "dispatchers", "objects", "data_files", "schema_files"),
+    *("checkpoint", "warnings", "likely"),
+)
+"""Fields of `Bucket` that the document has under the same name."""
 _ESCAPES = {"\t": r"\t", "\r": r"\r", "\n": r"\n"}
 
 
@@ -77,10 +81,7 @@ def as_document(bucket: Bucket, asked: Asked = NOTHING) -> dict[str, Any]:
     """Return the bucket as JSON takes it; the keys are part of the program's interface."""
     return {
         "bucket": bucket.place,
-        "layouts": list(bucket.layouts),
-        "architecture": bucket.architecture,
-        "index_widths": list(bucket.index_widths),
-        "dispatchers": bucket.dispatchers,
+        **{name: getattr(bucket, name) for name in _AS_FOUND},
         "settings": {
             each.name: {"value": each.value, "state": each.state, "origin": each.origin} for each in bucket.settings
         },
@@ -96,16 +97,10 @@ def as_document(bucket: Bucket, asked: Asked = NOTHING) -> dict[str, Any]:
             }
             for each in bucket.tables
         ],
-        "objects": bucket.objects,
         "bytes": bucket.size,
-        "data_files": bucket.data_files,
-        "schema_files": bucket.schema_files,
         "sampled_files": bucket.sampled,
-        "checkpoint": bucket.checkpoint,
         "checkpoint_time": _time(bucket.checkpoint),
-        "commit_ts": {"sampled": list(bucket.commit_ts), "table_versions": list(bucket.versions)},
-        "warnings": list(bucket.warnings),
-        "likely": list(bucket.likely),
+        "commit_ts": {"sampled": bucket.commit_ts, "table_versions": bucket.versions},
         "command": command(bucket, asked),
     }
 

@@ -38,11 +38,6 @@ def columns() -> int | None:
     return max(_NARROWEST, told or os.get_terminal_size(sys.stdout.fileno()).columns or _USUAL)
 
 
-def padded(text: str, width: int) -> str:
-    """Return a text with blanks behind it, so that it fills `width` columns."""
-    return text + " " * (width - wcwidth.width(text))
-
-
 def cut(text: str, width: int | None) -> str:
     """Return a text on one line, cut to `width` columns; None: not cut."""
     plain = _shown(" ".join(text.split()))
@@ -84,7 +79,7 @@ def message(text: str, indent: str = "", further: str | None = None) -> list[str
 
 def facts(found: Mapping[str, str], space: int = 12) -> Iterator[str]:
     """Yield a line for each label with a text, which begins behind `space` columns for labels."""
-    return table([(padded(label, space - len(_GAP)), text) for label, text in found.items() if text], "  ")
+    return table([(label.ljust(space - len(_GAP)), text) for label, text in found.items() if text], "  ")
 
 
 def table(rows: Sequence[Sequence[str]], indent: str = "") -> Iterator[str]:
@@ -99,7 +94,8 @@ def table(rows: Sequence[Sequence[str]], indent: str = "") -> Iterator[str]:
         # A long word, such as a path, has more room below.
         least = max(_LEAST, *map(wcwidth.width, last.split()), 0)
         if width is None or left + least <= min(width, _WIDEST):
-            begin = indent + "".join(padded(cell, size) + _GAP for cell, size in zip(first, sizes, strict=True))
+            cells = (cell + " " * (size - wcwidth.width(cell)) + _GAP for cell, size in zip(first, sizes, strict=True))
+            begin = indent + "".join(cells)
             lines = wrapped(last, begin, " " * left)
         else:
             middle = _GAP.join(cell.strip() for cell in first[1:] if cell.strip())

@@ -14,7 +14,7 @@ from storage_consumer.checkpoint.tables import LoadRow
 from storage_consumer.cli import table_command
 from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.layout import message, table, wrapped
-from storage_consumer.cli.verbs_of_operators import LoadFlags, TableFlags
+from storage_consumer.cli.verbs import LoadFlags, TableFlags
 from storage_consumer.config.commands import command
 from storage_consumer.config.export_uris import with_time_zone
 from storage_consumer.config.load import load_source

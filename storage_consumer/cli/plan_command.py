@@ -48,8 +48,13 @@ def answer(own: PlanFlags, session: Session) -> Answer:
 
 def _of_table(plan: Plan, name: str) -> Plan:
     """Return the part of a plan that is about one table; raise `ConfigError` if it has none."""
-    known = sorted({each.table for each in (*plan.rows, *plan.statements, *plan.halts, *plan.waits, *plan.paused)})
-    meant = set(table_words.meant(name, known, _name))
+    every: list[PlannedRows | PlannedStatement | Stop] = [*plan.rows, *plan.statements]
+    known = sorted({each.table for each in (*every, *plan.halts, *plan.waits, *plan.paused)})
+    meant = set(
+        table_words.meant(
+            name, known, lambda each: TableName(schema=each.partition(".")[0], table=each.partition(".")[2])
+        )
+    )
     if not meant:
         raise ConfigError(f"the next round does nothing about {name}{did_you_mean(name, known)}")
 
@@ -64,11 +69,6 @@ def _of_table(plan: Plan, name: str) -> Plan:
         waits=of(plan.waits),
         paused=of(plan.paused),
     )
-
-
-def _name(text: str) -> TableName:
-    schema, _, table = text.partition(".")
-    return TableName(schema=schema, table=table)
 
 
 def _lines(plan: Plan, most: int | None) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from storage_consumer.checkpoint.findings import QuarantinedEntry
 from storage_consumer.cli.answer import Answer, told
-from storage_consumer.cli.verbs_of_operators import QuarantineFlags
+from storage_consumer.cli.verbs import QuarantineFlags
 from storage_consumer.driver.lease_holder import user
 from storage_consumer.errors import ConfigError
 from storage_consumer.operating.session import Session

@@ -42,12 +42,11 @@ def answer(own: RebindFlags, session: Session) -> Answer:
         storage = opened(upstream)
         storage.check()
         _check_metadata(storage, feed, upstream, opened)
-        found = compared(
-            storage,
-            desk.feed.schema_files(),
-            desk.progress.sequences(),
-            _former(feed, upstream, opened),
-        )
+        # None where it is the same place, or in a store of which nothing is known here.
+        former, (scheme, _, root) = None, feed.upstream.partition("://")
+        if feed.upstream != upstream.identity and scheme in ("file", upstream.scheme):
+            former = opened(replace(upstream, scheme="file" if scheme == "file" else upstream.scheme, root=root))
+        found = compared(storage, desk.feed.schema_files(), desk.progress.sequences(), former)
         # What differs in content is never allowed: it is another changefeed's, or damaged.
         _check(found, feed, upstream.identity, may_miss=own.allow_missing, may_differ=own.allow_rewritten)
         desk.feed.rebind(feed, upstream.identity, found.sizes.other, process_is_gone)
@@ -70,14 +69,6 @@ def _check_metadata(storage: Storage, feed: FeedRow, upstream: Upstream, opened:
             f"({tso_time(feed.storage_checkpoint)}) was read in {feed.upstream}: the copy is older than the state. Copy everything "
             "that came since, metadata last; nothing was changed"
         )
-
-
-def _former(feed: FeedRow, upstream: Upstream, opened: Callable[[Upstream], Storage]) -> Storage | None:
-    """Return the place to which the state is bound; None where it is the same, or in a store of which nothing is known here."""
-    scheme, _, root = feed.upstream.partition("://")
-    if feed.upstream == upstream.identity or scheme not in ("file", upstream.scheme):
-        return None
-    return opened(replace(upstream, scheme="file" if scheme == "file" else upstream.scheme, root=root))
 
 
 def _check(found: Comparison, feed: FeedRow, place: str, *, may_miss: bool, may_differ: bool) -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from storage_consumer.checkpoint.tables import TableRow
 from storage_consumer.cli.answer import OBEYED, Answer, told
 from storage_consumer.cli.layout import message, table, wrapped
-from storage_consumer.cli.verbs_of_operators import TableFlags
+from storage_consumer.cli.verbs import TableFlags
 from storage_consumer.driver.lease_holder import user
 from storage_consumer.errors import ConfigError
-from storage_consumer.model import TableName
 from storage_consumer.operating.session import Session
 from storage_consumer.plan.copy_proof import is_in_future
 from storage_consumer.plan.table_decisions import TableDecision, is_skipped, refusal
 from storage_consumer.plan.table_state import TableState
-from storage_consumer.plan.table_words import known, parsed
+from storage_consumer.plan.table_words import known, named
 from storage_consumer.telemetry import tso_time
 
 _INDENT = " " * 4
@@ -48,7 +47,7 @@ def answer(own: TableFlags, session: Session) -> Answer:
             table_key=row.stored.table_key,
             verb=own.action,  # type: ignore[arg-type]  # checked
             at=own.at or 0,
-            to=_place(own.to) if own.to else None,
+            to=named("--to", own.to, whole=True) if own.to else None,
             decided_by=user(),
         )
         at = f" as of {decision.at} ({tso_time(decision.at)})" if decision.at else ""
@@ -83,14 +82,6 @@ def _check(own: TableFlags) -> None:
         raise ConfigError("`table moved` needs --to, the table's name in the target; no other verb takes it")
     if own.all and (own.action != "list" or own.table):
         raise ConfigError("--all goes with `table list`, and not with --table")
-
-
-def _place(name: str) -> TableName:
-    """Return a name in the target, given as database.table."""
-    found = parsed(name)
-    if found is None or not found.table:
-        raise ConfigError(f"--to {name!r}: database.table is expected, and `database`.`table` where a name holds a dot")
-    return found
 
 
 def _stands_still(row: TableRow) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Protocol, TypeVar
+from typing import cast
 from urllib.parse import urlsplit
 
 from storage_consumer.amounts import some_of
@@ -120,19 +120,7 @@ def group_of(check: str) -> str:
     return check.partition("-")[0]
 
 
-Judge = TypeVar("Judge", bound=Callable[[Facts], Finding])
-
-
-class ServerSettings(Protocol):
-    """The facts that a run reads at its start too."""
-
-    @property
-    def variables(self) -> Variables:
-        """The server's settings."""
-
-    @property
-    def local_infile(self) -> bool:
-        """Whether LOAD DATA LOCAL may be used, by our settings."""
+Judge = Callable[[Facts], Finding]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +129,7 @@ class Check:
 
     reads: str
     remedy: str
-    judge: Callable[[Facts], Finding]
+    judge: Judge
 
     @property
     def meaning(self) -> str:
@@ -153,7 +141,7 @@ CHECKS: dict[str, Check] = {}
 """Name → check, in the order in which they are shown. A name begins with its group."""
 
 
-def name_of(judge: Callable[..., Finding]) -> str:
+def name_of(judge: Judge) -> str:
     """Return the name of a check by its function."""
     return judge.__name__.replace("_", "-")
 
@@ -276,7 +264,7 @@ def target_reachable(facts: Facts) -> Finding:
 
 
 @_check("`VERSION()`", "Use a version that is tested.")
-def target_version(facts: ServerSettings) -> Finding:
+def target_version(facts: Facts) -> Finding:
     """Warn of versions older than any that was tried."""
     kind, text = facts.variables.server_type, facts.variables.version
     # TiDB's own number stands behind that of the MySQL it speaks like.
@@ -343,7 +331,7 @@ def target_session(facts: Facts) -> Finding:
 
 
 @_check("`max_allowed_packet`", "Run the SET GLOBAL that is shown.")
-def target_packet(facts: ServerSettings) -> Finding:
+def target_packet(facts: Facts) -> Finding:
     """Warn below 16 MiB: a large row halts its table."""
     size = facts.variables.number("max_allowed_packet")
     text = f"max_allowed_packet is {size / _MIB:g} MiB"
@@ -357,7 +345,7 @@ def target_packet(facts: ServerSettings) -> Finding:
 
 
 @_check("`local_infile`", "Run the SET GLOBAL that is shown.")
-def target_local_infile(facts: ServerSettings) -> Finding:
+def target_local_infile(facts: Facts) -> Finding:
     """Warn on MySQL and TiDB if it is off: rows are written more slowly."""
     if facts.variables.server_type == "mariadb":
         return ok("MariaDB gets its bulk statements")
@@ -433,7 +421,7 @@ def target_foreign_keys(facts: Facts) -> Finding:
     "InnoDB's row format, page size and recovery mode, and MariaDB's `innodb_force_primary_key`",
     "Run the SET GLOBAL that is shown.",
 )
-def target_innodb(facts: ServerSettings) -> Finding:
+def target_innodb(facts: Facts) -> Finding:
     """Fail if InnoDB takes no writes; warn if keys are shorter than the source's, or tables without a key refused."""
     variables = facts.variables
     if variables.server_type == "tidb":
@@ -586,7 +574,7 @@ def state_schema(facts: Facts) -> Finding:
     )
 
 
-_AT_START: tuple[Callable[[ServerSettings], Finding], ...] = (
+_AT_START: tuple[Judge, ...] = (
     target_version,
     target_packet,
     target_local_infile,
@@ -635,7 +623,7 @@ def found_by(name: str, facts: Facts, groups: Collection[str] = tuple(GROUPS)) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StartFacts:
-    """What two queries show."""
+    """What two queries show, in place of all `Facts`."""
 
     variables: Variables
     local_infile: bool
@@ -647,7 +635,7 @@ def warn_at_start(query: Query, *, wants_local_infile: bool) -> None:
     Whatever fails here is logged at level debug: a run that cannot go on finds that out itself.
     """
     try:
-        facts = _StartFacts(variables=variables_of(query), local_infile=wants_local_infile)
+        facts = cast("Facts", _StartFacts(variables=variables_of(query), local_infile=wants_local_infile))
         for judge in _AT_START:
             found = judge(facts)
             if found.verdict in (Verdict.WARN, Verdict.FAIL):

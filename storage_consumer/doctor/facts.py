@@ -15,8 +15,7 @@ from storage_consumer.config.settings import Config, Downstream, Secrets, Upstre
 from storage_consumer.downstream.server_facts import ServerFacts, Variables, read_server
 from storage_consumer.downstream.state_tables import STATE_VERSION
 from storage_consumer.errors import StorageConsumerError
-from storage_consumer.inspection.inspector import inspect
-from storage_consumer.inspection.result import Bucket
+from storage_consumer.inspection.inspector import Bucket, inspect
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.snapshot import Snapshot
 from storage_consumer.plan.selection import Selection
@@ -128,27 +127,24 @@ class Facts:
     @property
     def storage(self) -> Storage:
         """The bucket, which has answered."""
+        upstream = self.upstream
 
         def opened() -> Storage:
             storage = open_storage(upstream, self._given.secrets)
             storage.check()
             return storage
 
-        upstream = self.upstream
         return self._once("bucket-reachable", opened)
 
     @property
     def bucket(self) -> Bucket:
         """What `inspect` makes of the bucket."""
-
-        def inspected() -> Bucket:
-            opened = partial(open_storage, secrets=self._given.secrets)
-            return inspect(storage, upstream, self._given.origins, time.time(), opened)
-
         if self._given.inspected:
             return self._given.inspected
-        storage, upstream = self.storage, self.upstream
-        return self._once("bucket-layout", inspected, _LISTING)
+        storage, given = self.storage, self._given
+        opened = partial(open_storage, secrets=given.secrets)
+        read = partial(inspect, storage, self.upstream, given.origins, time.time(), opened)
+        return self._once("bucket-layout", read, _LISTING)
 
     @cached_property
     def names(self) -> tuple[TableName, ...]:
@@ -167,9 +163,10 @@ class Facts:
     @property
     def server(self) -> ServerFacts:
         """The server of the target."""
-        target, schemas = self.downstream, {name.schema for name in self.names}
-        password = self._given.secrets.password
-        return self._once("target-reachable", lambda: read_server(target, password, schemas))
+        schemas = {name.schema for name in self.names}
+        return self._once(
+            "target-reachable", partial(read_server, self.downstream, self._given.secrets.password, schemas)
+        )
 
     @property
     def variables(self) -> Variables:

@@ -22,7 +22,7 @@ from storage_consumer.instants import Instant, tso_of_instant
 from storage_consumer.kernels.arrays import DELETE
 from storage_consumer.model import CommitRange, folded_name
 from storage_consumer.operating.session import Session
-from storage_consumer.plan.table_words import parsed
+from storage_consumer.plan.table_words import named
 from storage_consumer.sql.tokens import quote
 
 _ROWS = 65_536
@@ -43,11 +43,7 @@ def read_changes(
 
     Raises `ConfigError`, `NoMetadata`, `StorageUnavailable`, `FilesMissing` and `NotReplicable`; so does the reader, and `UndecodableRow`.
     """
-    name = parsed(table)
-    if name is None or not name.table:
-        raise ConfigError(
-            f"table {table!r}: database.table is expected, and `database`.`table` where a name holds a dot"
-        )
+    name = named("table", table, whole=True)
     clock = SystemClock()
     loaded, storage = Session({"upstream_uri": upstream_uri, **options}, os.environ).open_bucket()
     feed = Feed(storage, loaded.config.upstream, clock, (f"{quote(name.schema)}.{quote(name.table)}",))

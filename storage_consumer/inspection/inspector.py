@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 from storage_consumer.amounts import some_of
 from storage_consumer.config.format_options import CSV_OPTIONS
@@ -21,7 +21,6 @@ from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import ConfigError, StorageConsumerError
 from storage_consumer.inspection.csv_options import CsvVerdict, infer_csv
-from storage_consumer.inspection.result import Bucket, Setting, State, TableFacts
 from storage_consumer.inspection.survey import (
     Sample,
     Samples,
@@ -32,10 +31,106 @@ from storage_consumer.inspection.survey import (
     survey,
     take_samples,
 )
-from storage_consumer.model import DAY_MS, TSO_PHYSICAL_SHIFT, TableVersion
+from storage_consumer.model import DAY_MS, TSO_PHYSICAL_SHIFT, TableName, TableVersion
 from storage_consumer.poll.metadata import Metadata, parse_metadata
 from storage_consumer.poll.odd_folders import is_partitioned, may_be_lost, partitioning
 from storage_consumer.storage.base import METADATA_BYTES, Storage
+
+State = Literal["given", "inferred", "assumed", "not decidable", "unknown", "contradicts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One option that says how the files were written."""
+
+    keyword: str
+    state: State
+    """``given``: the user gave it; ``assumed``: no file shows it, so TiCDC's default is taken; ``not decidable``: several
+    values fit the files; ``unknown``: no file shows it."""
+    value: object = None
+    """The value; None if it is not known."""
+    origin: str = ""
+    """Who gave it, or the file and row it was inferred from, or what it contradicts."""
+
+    @property
+    def name(self) -> str:
+        """The flag without leading dashes."""
+        return BY_KEYWORD[self.keyword].name
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the user has to give it."""
+        return self.state in ("not decidable", "unknown")
+
+
+@dataclass(slots=True, kw_only=True)
+class TableFacts:
+    """One table directory."""
+
+    directory: str
+    name: TableName | None
+    """The table's name; None if its schema files were not read."""
+    versions: int
+    files: int = 0
+    size: int = 0
+    """Bytes of its data files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """A bucket as inspected."""
+
+    place: str
+    """Scheme and root."""
+    layouts: tuple[str, ...]
+    architecture: str
+    """``classic``, ``new``, or ``not tellable``."""
+    index_widths: tuple[int, ...]
+    """Digits of the file numbers."""
+    dispatchers: bool
+    """Whether file names contain the dispatcher that wrote them."""
+    settings: tuple[Setting, ...]
+    tables: tuple[TableFacts, ...]
+    """The tables, largest first."""
+    objects: int
+    size: int
+    """Bytes of all objects."""
+    data_files: int
+    schema_files: int
+    sampled: int
+    """Number of data files that were read in part."""
+    checkpoint: int
+    """``checkpoint-ts`` of ``metadata``; 0: none."""
+    commit_ts: tuple[int, ...]
+    """Lowest and highest commit-ts of the sampled rows (both inclusive); empty if none was seen."""
+    versions: tuple[int, ...]
+    """Lowest and highest table version of all paths (both inclusive); empty if there is none."""
+    warnings: tuple[str, ...]
+    likely: tuple[str, ...] = ()
+    """URIs of nearby folders with a ``metadata``, if this one has none with a checkpoint."""
+    upstream: Upstream
+    """The settings, completed by inference."""
+
+    @property
+    def missing(self) -> tuple[Setting, ...]:
+        """The settings that the user has to give."""
+        return tuple(setting for setting in self.settings if setting.is_missing)
+
+    @property
+    def contradictions(self) -> tuple[Setting, ...]:
+        """The settings that were given but do not match the files."""
+        return tuple(setting for setting in self.settings if setting.state == "contradicts")
+
+    @property
+    def inferred(self) -> Mapping[str, str]:
+        """Keyword → what it was inferred from, or why it was assumed."""
+        return {each.keyword: each.origin for each in self.settings if each.state in ("inferred", "assumed")}
+
+    @property
+    def assumed(self) -> tuple[Setting, ...]:
+        """The settings that take TiCDC's default although no file shows it."""
+        return tuple(setting for setting in self.settings if setting.state == "assumed")
+
 
 _MOST_MESSAGES = 200
 
@@ -247,7 +342,9 @@ class _Look:
             elif name in verdict.unseen:
                 found.append(Setting(keyword, "assumed", value, NO_NULL))
             else:
-                self.upstream = _with_csv(self.upstream, name, value)
+                changed: dict[str, Any] = {name: value}
+                csv = replace(self.upstream.csv, **changed)
+                self.upstream = replace(self.upstream, csv=csv, terminator=csv.terminator)
                 origin = NO_BINARY if value == "" and name == "binary_encoding" else verdict.evidence.get(name, "")
                 found.append(Setting(keyword, "inferred", value, origin))
         return found
@@ -453,9 +550,3 @@ def _sharing(look: _Look) -> set[str]:
         if shares or (look.upstream.partition_separator is False and any(said.values())):
             names.add(str(definitions[0].name))
     return names
-
-
-def _with_csv(upstream: Upstream, name: str, value: object) -> Upstream:
-    changed: dict[str, Any] = {name: value}
-    csv = replace(upstream.csv, **changed)
-    return replace(upstream, csv=csv, terminator=csv.terminator)

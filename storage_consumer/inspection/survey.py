@@ -15,7 +15,7 @@ from storage_consumer.model import SchemaFile, StoredObject, TableDefinition
 from storage_consumer.poll.odd_folders import Copies
 from storage_consumer.poll.schema_file import read_definition
 from storage_consumer.sql.parse import parsed
-from storage_consumer.storage.base import Storage
+from storage_consumer.storage.base import Storage, read_up_to
 from storage_consumer.storage.paths import (
     COPY,
     DataDirectory,
@@ -218,7 +218,7 @@ def take_samples(storage: Storage, seen: Survey) -> Samples:
         if len(current) != 1:
             continue
         try:
-            content = _head(storage, stored)
+            content = read_up_to(storage, stored.path, HEAD)
         except FileNotFoundError:
             samples.warnings.append(f"{stored.path} was listed but is gone")
             continue
@@ -334,13 +334,3 @@ def _read(storage: Storage, wanted: Iterable[Iterable[StoredObject]], samples: S
                 continue
             samples.warnings += [f"{stored.path}: {warning}" for warning in definition.warnings]
             yield definition
-
-
-def _head(storage: Storage, stored: StoredObject) -> bytes:
-    content = b""
-    for block in storage.blocks(stored.path, HEAD):
-        content += block
-        # A store may give less at a time than was asked for.
-        if len(content) >= HEAD:
-            break
-    return content

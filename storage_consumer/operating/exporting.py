@@ -46,6 +46,7 @@ _KEPT_BY = 60.0
 """Seconds after which the connection that keeps the snapshot says something again."""
 _FILE_BYTES = 16 << 20
 """About as many bytes of values as a file has."""
+_TIME = "%Y-%m-%d %H:%M:%S"
 _FEWEST_ROWS, _MOST_ROWS = 10, 100_000
 _AHEAD = 2
 """Ranges per worker that are drawn ahead of their reading."""
@@ -163,22 +164,22 @@ def export_of_feed(
 
     `ended`: whether the run has been asked to end; `judge`: see `exported`. Raises what `exported` does, and `Abandoned` once it has.
     """
-    config, begun = loaded.config, time.monotonic()
+    config = loaded.config
     assert loaded.source is not None
     # A folder takes objects, but gives none up: what an export that was broken off has left lies in another one.
     name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid.uuid4().hex[:8]}"
     uri = below(config.loading.dump, name)
     folder = open_export_folder(uri, loaded)
     wanted = TablesOfFeed(config.loading, is_taken, case=config.upstream.case_sensitive)
-    told = read = 0
+    read, told_at = 0, time.monotonic()
 
     def heard(rows: int) -> None:
-        nonlocal told, read
+        nonlocal read, told_at
         read += rows
         if ended():
             raise Abandoned("the export was broken off")
-        if time.monotonic() - begun >= (told + 1) * _TOLD_EVERY:
-            told = int((time.monotonic() - begun) / _TOLD_EVERY)
+        if time.monotonic() - told_at >= _TOLD_EVERY:
+            told_at = time.monotonic()
             _log.info("export_goes_on", rows=read)
 
     _log.info("export_started", path=uri)
@@ -205,7 +206,7 @@ def _written(
 ) -> Iterator[int]:
     """Write all files as of one snapshot; yield the rows of each."""
     pace = Pace(wishes.rows_per_second)
-    started = _local_time()
+    started = time.strftime(_TIME)
     with (
         closing(_reading(source, pace)) as keeper,
         closing(_reading(source, pace)) as reading,
@@ -221,21 +222,16 @@ def _written(
         # First, since another right is needed for them.
         for name, statement in views.items():
             writing.put(view_file(name, statement))
+        asked = time.monotonic()
         for name in names:
-            yield from _keeping(keeper, _table(reading, name, writing, workers, wishes.workers * _AHEAD))
+            for rows in _table(reading, name, writing, workers, wishes.workers * _AHEAD):
+                yield rows
+                # A server closes a connection that is silent for hours.
+                if time.monotonic() - asked > _KEPT_BY:
+                    keeper.rows("SELECT 1")
+                    asked = time.monotonic()
             writing.empty_stale(name)
-        writing.put(metadata_file(writing.snapshot, started, _local_time()))
-
-
-def _keeping(keeper: Reading, counts: Iterable[int]) -> Iterator[int]:
-    """Yield what is given, while the connection that keeps the snapshot says something now and then: a server closes one that is silent for hours."""
-    keeper.rows("SELECT 1")
-    asked = time.monotonic()
-    for rows in counts:
-        yield rows
-        if time.monotonic() - asked > _KEPT_BY:
-            keeper.rows("SELECT 1")
-            asked = time.monotonic()
+        writing.put(metadata_file(writing.snapshot, started, time.strftime(_TIME)))
 
 
 @contextmanager
@@ -276,19 +272,15 @@ def _all_of(reading: Reading, snapshot: int, wanted: TablesOfFeed) -> tuple[list
 def _over(tables: Iterable[TableName], views: Mapping[TableName, str]) -> dict[TableName, str]:
     """Return the views that read nothing but these tables, and one another: any other could not be created."""
     there, kept = {name.folded() for name in tables}, dict[TableName, str]()
-    while True:
-        more = {
-            name: statement
-            for name, statement in views.items()
-            if name not in kept
-            and all(
-                each.within(name.schema).folded() in there
-                for each in table_names(tokens(statement))
-                if each.reads and not each.qualifies
-            )
+    reads = {
+        name: {
+            each.within(name.schema).folded()
+            for each in table_names(tokens(statement))
+            if each.reads and not each.qualifies
         }
-        if not more:
-            break
+        for name, statement in views.items()
+    }
+    while more := {name: views[name] for name in views if name not in kept and reads[name] <= there}:
         kept |= more
         there |= {name.folded() for name in more}
     if left := [str(name) for name in views if name not in kept]:
@@ -298,10 +290,6 @@ def _over(tables: Iterable[TableName], views: Mapping[TableName, str]) -> dict[T
 
 def _reading(source: Server, pace: Pace) -> Reading:
     return Reading(source.settings, source.password, "source", pace, doing="exporting")
-
-
-def _local_time() -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S")
 
 
 class _Writing:

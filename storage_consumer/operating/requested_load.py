@@ -13,7 +13,7 @@ from storage_consumer.model import TableName
 from storage_consumer.monitoring.status import load_progress
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.steps import key_of
-from storage_consumer.plan.table_words import meant, parsed, table_flag
+from storage_consumer.plan.table_words import meant, named, table_flag
 
 
 def request_load(desk: StateStore, given: str, source: str, *, replaces: bool) -> Load:
@@ -43,9 +43,4 @@ def meant_table(desk: StateStore, given: str) -> TableName:
     Raises `ConfigError` where the words are no table's name, or several tables'.
     """
     known = [name for row in desk.decisions.tables() if (name := row.stored.name).table]
-    found = next(iter(meant(given, known, lambda name: name)), None) or parsed(given)
-    if found is None or not found.table:
-        raise ConfigError(
-            f"--table {given!r}: database.table is expected, and `database`.`table` where a name holds a dot"
-        )
-    return found
+    return next(iter(meant(given, known, lambda name: name)), None) or named("--table", given, whole=True)

@@ -48,10 +48,9 @@ class QuarantineRetries:
 
     def __call__(self, context: RoundContext, busy: Collection[str]) -> None:
         """Try the rows again that operators asked for; those of tables that are `busy` wait."""
-        asked = self._state.quarantine.asked()
+        asked, manager = self._state.quarantine.asked(), context.manager
         if not asked:
             return
-        manager = context.manager
         # Tables whose copies are being written hold parts of them, and no state that the source ever had.
         held = {*busy, *(key for key, table in manager.tables.items() if table.status.loading)}
         # Nor may a table have a row where a statement was started and is not known to have ended: it may be as that leaves it.
@@ -80,11 +79,7 @@ class QuarantineRetries:
         self, context: RoundContext, fenced: FencedConnection, entry: QuarantinedEntry, there: TargetTable | None
     ) -> None:
         """Write one row and remove its entry; if that is refused, the entry stays."""
-        fields = {
-            "table": str(entry.table),
-            "key": entry.key,
-            "commit_ts": entry.commit_ts,
-        }
+        fields = {"table": str(entry.table), "key": entry.key, "commit_ts": entry.commit_ts}
         try:
             work = _work(context, entry, there)
             fenced.transaction(work, partial(self._write, fenced, work, entry))

@@ -70,6 +70,16 @@ def parsed(given: str) -> TableName | None:
     return TableName(schema=parts[0] or plain_schema, table=parts[1] or plain_table or "")
 
 
+def named(flag: str, given: str, *, whole: bool = False) -> TableName:
+    """Return what `parsed` does; raise `ConfigError`, which names the flag, where that is None, or a database alone if `whole`."""
+    name = parsed(given)
+    if name is None or (whole and not name.table):
+        raise ConfigError(
+            f"{flag} {given!r}: database.table is expected, and `database`.`table` where a name holds a dot"
+        )
+    return name
+
+
 def is_meant(name: TableName, given: str) -> bool:
     """Return whether an operator who typed `given` may mean this table."""
     if "`" in given and (exact := parsed(given)):

@@ -15,8 +15,7 @@ from storage_consumer import Consumer
 from storage_consumer.config.load import load
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import ConfigError
-from storage_consumer.inspection.inspector import inspect
-from storage_consumer.inspection.result import Bucket
+from storage_consumer.inspection.inspector import Bucket, inspect
 from storage_consumer.storage.local import LocalStorage
 from tests.harness.corpora import Corpus
 from tests.harness.expectations import has_commit_ts

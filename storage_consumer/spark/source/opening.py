@@ -32,7 +32,7 @@ from storage_consumer.instants import parse_instant
 from storage_consumer.kernels.arrays import DELETE
 from storage_consumer.model import TableName, folded_name
 from storage_consumer.operating.session import Session
-from storage_consumer.plan.table_words import parsed
+from storage_consumer.plan.table_words import named
 from storage_consumer.spark.executors import at_executor, opened
 from storage_consumer.sql.tokens import qualified
 from storage_consumer.storage.base import Storage
@@ -166,12 +166,7 @@ def _option(name: str) -> str:
 
 
 def _table(text: str) -> TableName:
-    name = parsed(text)
-    if name is None or not name.table:
-        raise ConfigError(
-            f"option table: {text!r}: database.table is expected, and `database`.`table` where a name holds a dot"
-        )
-    return name
+    return named("option table:", text, whole=True)
 
 
 def _start(given: Mapping[str, str]) -> tuple[int, bool]:

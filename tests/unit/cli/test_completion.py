@@ -100,7 +100,7 @@ def _wait_for(path: Path) -> None:
 def test_the_command_prints_the_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     """``completion SHELL`` prints the script, and nothing else."""
     assert main(["completion", shell]) == 0
-    assert capsys.readouterr().out == script(shell)
+    assert capsys.readouterr().out == f"{script(shell)}\n"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any, cast
 from storage_consumer.config.settings import Config, Downstream, Upstream
 from storage_consumer.doctor.facts import Facts, StateFacts
 from storage_consumer.downstream.server_facts import Line, ServerFacts, Variables
-from storage_consumer.inspection.result import Bucket
+from storage_consumer.inspection.inspector import Bucket
 from storage_consumer.model import TableName
 from storage_consumer.monitoring.snapshot import Snapshot
 from storage_consumer.spark.surroundings import Java, LocalDir, Surroundings

@@ -33,7 +33,7 @@ from storage_consumer.downstream.rights import Granted
 from storage_consumer.downstream.server_facts import Found
 from storage_consumer.downstream.state_tables import MIGRATED, STATE_VERSION
 from storage_consumer.errors import TargetUnavailable
-from storage_consumer.inspection.result import Setting
+from storage_consumer.inspection.inspector import Setting
 from storage_consumer.spark.surroundings import PYSPARK, Java, LocalDir
 from tests.unit.doctor.facts import (
     GIB,

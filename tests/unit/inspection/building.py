@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from storage_consumer.config.load import load
-from storage_consumer.inspection.inspector import inspect
-from storage_consumer.inspection.result import Bucket, Setting
+from storage_consumer.inspection.inspector import Bucket, Setting, inspect
 from storage_consumer.poll.schema_file import schema_checksum
 from tests.harness.twins.storage import MemoryStorage
 

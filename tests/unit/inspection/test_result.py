@@ -152,8 +152,7 @@ def test_metadata_that_is_not_there_is_missing() -> None:
 
 def test_the_document_has_stable_keys() -> None:
     """The keys of the JSON document are an interface."""
-    document = as_document(look(csv_bucket(*ROWS)))
-    assert json.loads(json.dumps(document)) == document
+    document = json.loads(json.dumps(as_document(look(csv_bucket(*ROWS)))))
     assert list(document) == [
         *("bucket", "layouts", "architecture", "index_widths", "dispatchers", "settings", "missing", "contradictions"),
         *("tables", "objects", "bytes", "data_files", "schema_files", "sampled_files", "checkpoint", "checkpoint_time"),
