@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from storage_consumer.checkpoint.journal import JournalRow, StoredJournal
 from storage_consumer.cli.answer import OBEYED, Answer, told
-from storage_consumer.cli.layout import columns, cut, message, wrapped
+from storage_consumer.cli.layout import cut, message, wrapped
 from storage_consumer.cli.verbs import DdlFlags
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.driver.lease_holder import user
@@ -102,7 +102,7 @@ def _where(own: DdlFlags) -> str:
 def _line(row: JournalRow) -> str:
     """Return one statement as a few lines."""
     lines = [f"  {table_flag(row.name)} --version {row.version} --checksum {row.identity.checksum}"]
-    lines += wrapped(f"{tso_time(row.version)}  {row.state}  {_short(row.query or row.statement)}", _INDENT)
+    lines += wrapped(f"{tso_time(row.version)}  {row.state}  {cut(row.query or row.statement, _SHOWN)}", _INDENT)
     if row.note:
         lines += message(row.note, _INDENT)
     if (decision := row.decision) is not None:
@@ -114,13 +114,9 @@ def _listed(rows: Iterable[JournalRow]) -> str:
     return "\n".join(map(_line, rows))
 
 
-def _short(text: str) -> str:
-    return cut(text, None if columns() is None else _SHOWN)
-
-
 def _report(row: JournalRow, verb: str, outcome: str) -> Iterator[str]:
     """Yield what was done, in words."""
-    yield f"{row.name}, version {row.version} ({tso_time(row.version)}): {_short(row.query)}"
+    yield f"{row.name}, version {row.version} ({tso_time(row.version)}): {cut(row.query, _SHOWN)}"
     if outcome == "same":
         yield f"already decided: {verb}, but not obeyed yet; nothing was changed"
     else:

@@ -8,7 +8,7 @@ from typing import Any
 
 from storage_consumer.checkpoint.journal import JournalRow, KeptTable, KeptVersion, StoredHistory
 from storage_consumer.cli.answer import Answer, told
-from storage_consumer.cli.layout import columns, cut, wrapped
+from storage_consumer.cli.layout import cut, wrapped
 from storage_consumer.cli.layout import table as laid_out
 from storage_consumer.cli.verbs import HistoryFlags
 from storage_consumer.errors import ConfigError
@@ -72,7 +72,7 @@ def _all_tables(own: HistoryFlags, tables: Sequence[KeptTable], unresolved: Iter
         )
         count = f"{each.versions} version{'s' if each.versions > 1 else ''}"
         state = f"{last.state}: {last.version}  " if last else ""
-        statement = cut(f"{state}{each.query}", None if columns() is None else _SHOWN)
+        statement = cut(f"{state}{each.query}", _SHOWN)
         rows.append((str(each.name), count, f"last {tso_time(each.last)}", statement))
     return told(own, {"tables": documents}, laid_out(rows) if rows else ["no structure is kept yet"])
 

@@ -38,10 +38,10 @@ def columns() -> int | None:
     return max(_NARROWEST, told or os.get_terminal_size(sys.stdout.fileno()).columns or _USUAL)
 
 
-def cut(text: str, width: int | None) -> str:
-    """Return a text on one line, cut to `width` columns; None: not cut."""
+def cut(text: str, width: int) -> str:
+    """Return a text on one line, cut to `width` columns on a terminal."""
     plain = _shown(" ".join(text.split()))
-    if width is None or wcwidth.width(plain) <= width:
+    if columns() is None or wcwidth.width(plain) <= width:
         return plain
     return f"{wcwidth.clip(plain, 0, max(width - 1, 0)).rstrip()}…"
 

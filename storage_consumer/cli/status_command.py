@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from storage_consumer.cli import screen
 from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.exit_codes import ExitCode
-from storage_consumer.cli.layout import columns, cut, facts, wrapped
+from storage_consumer.cli.layout import cut, facts, wrapped
 from storage_consumer.cli.verbs import StatusFlags
 from storage_consumer.clock import span
 from storage_consumer.errors import ConfigError, StorageConsumerError
@@ -139,7 +139,7 @@ def _of_table(status: Status, table: Table) -> list[str]:
 
 def _statement_lines(statement: Statement) -> list[str]:
     took = f" for {span(statement.seconds)}" if statement.seconds is not None else ""
-    query = cut(statement.query, None if columns() is None else _LONGEST)
+    query = cut(statement.query, _LONGEST)
     head = f"{statement.state}{took}: {statement.name}, version {statement.identity.version}"
     return wrapped(f"{head}: {query}", "  ", "    ")
 

@@ -29,7 +29,7 @@ from storage_consumer.driver.round import run_round
 from storage_consumer.driver.starting import manager_of
 from storage_consumer.dry_run.result import Outcome, Plan, PlannedRows, PlannedStatement, PlannedWave, Stop
 from storage_consumer.errors import DdlFailed, StorageConsumerError
-from storage_consumer.inspection.column_history import virtual_after
+from storage_consumer.inspection.column_history import generated_after
 from storage_consumer.job.spec import FileReport, JobFile, JobSpec, TaskStatements, WriteReport
 from storage_consumer.job.target_table import TargetColumn, TargetTable
 from storage_consumer.model import DdlId, ParsedDdl, TableDefinition, TableName, folded_name
@@ -441,7 +441,7 @@ class PlannedStructure:
         table = before or TargetTable(name=name, columns=(), unique_keys=(), is_view=step.makes_view)
         columns = table.columns
         if definition.columns and (former != name or name.folded() == definition.name.folded()):
-            virtual = virtual_after(table.virtual, definition)
+            virtual = generated_after(table.virtual, definition, stored=False)
             columns = tuple(
                 TargetColumn(
                     name=column.name,

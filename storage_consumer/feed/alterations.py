@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from storage_consumer.errors import NotReplicable
 from storage_consumer.exports.create_table import string_value
-from storage_consumer.inspection.column_history import stored_columns, virtual_columns
+from storage_consumer.inspection.column_history import generated_columns
 from storage_consumer.model import DdlKind, ParsedDdl, TableColumn, TableDefinition, TableName, folded_name
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.statement import Column, Statement, column_at, statement_of
@@ -202,7 +202,7 @@ def origins(
         # A statement on the table alone may come without its columns.
         if not step.columns:
             continue
-        renamed, virtual = statement_of(step.query).renamed, virtual_columns(step.query)
+        renamed, virtual = statement_of(step.query).renamed, generated_columns(step.query, stored=False)
         after = {folded_name(column.name): column for column in step.columns}
         carried: dict[str, Origin] = {}
         for name, column in after.items():
@@ -553,7 +553,7 @@ class _Table:
         self.added.add(name)
         if not _key(self.columns):
             return f"added column {column.name} to a table without a primary key, whose rows are found by all of their columns"
-        if name in virtual_columns(definition.query) | stored_columns(definition.query):
+        if name in generated_columns(definition.query):
             return ""
         if part is not None and has_words(part.tokens, "ON", "UPDATE", depth=part.tokens[0].depth):
             return f"added column {column.name}, which any update of a row sets"

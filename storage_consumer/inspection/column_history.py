@@ -17,20 +17,15 @@ Members = Mapping[str, tuple[str, ...]]
 """By folded name of the column."""
 
 
-def virtual_columns(query: str) -> frozenset[str]:
-    """Return the folded names of the columns that a CREATE TABLE or ALTER TABLE defines as virtual generated ones."""
-    return _generated(query, stored=False)
+def generated_columns(query: str, *, stored: bool | None = None) -> frozenset[str]:
+    """Return the folded names of the columns that a CREATE TABLE or ALTER TABLE defines as generated ones.
 
-
-def stored_columns(query: str) -> frozenset[str]:
-    """Return the folded names of the columns that a CREATE TABLE or ALTER TABLE defines as stored generated ones."""
-    return _generated(query, stored=True)
-
-
-def _generated(query: str, *, stored: bool) -> frozenset[str]:
-    columns = statement_of(query).columns
+    `stored`: only stored ones, or only virtual ones; None: both.
+    """
     return frozenset(
-        folded_name(column.name) for column in columns if column.generated[0] > 0 and column.is_stored == stored
+        folded_name(column.name)
+        for column in statement_of(query).columns
+        if column.generated[0] > 0 and stored in (None, column.is_stored)
     )
 
 
@@ -56,23 +51,19 @@ def _followed(steps: Iterable[TableDefinition], *, stored: bool) -> frozenset[st
     """Return which columns are generated ones after these steps, if none was before them."""
     generated: frozenset[str] = frozenset()
     for each in steps:
-        generated = _after(generated, each, stored=stored)
+        generated = generated_after(generated, each, stored=stored)
     return generated
 
 
-def virtual_after(before: frozenset[str], step: TableDefinition) -> frozenset[str]:
-    """Return the folded names of a table's virtual generated columns after a statement, `before` being those before it."""
-    return _after(before, step, stored=False)
-
-
-def _after(before: frozenset[str], step: TableDefinition, *, stored: bool) -> frozenset[str]:
+def generated_after(before: frozenset[str], step: TableDefinition, *, stored: bool) -> frozenset[str]:
+    """Return the folded names of a table's stored or virtual generated columns after a statement, `before` being those before it."""
     statement = statement_of(step.query)
     renamed = statement.renamed
     moved = {new for new, old in renamed.items() if old in before}
     kept = frozenset[str]() if creates_as_listed(step) else before - {*renamed, *renamed.values()}
     # Who is defined anew is an ordinary column, unless the statement says more.
     anew = {folded_name(column.name) for column in statement.columns if column.verb in ("MODIFY", "CHANGE")}
-    found = ((kept | moved) - anew) | _generated(step.query, stored=stored)
+    found = ((kept | moved) - anew) | generated_columns(step.query, stored=stored)
     # A column that is no longer listed was dropped; its name may come back as an ordinary one.
     return found & {folded_name(column.name) for column in step.columns} if step.columns else found
 

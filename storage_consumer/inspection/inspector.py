@@ -21,16 +21,7 @@ from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import ConfigError, StorageConsumerError
 from storage_consumer.inspection.csv_options import CsvVerdict, infer_csv
-from storage_consumer.inspection.survey import (
-    Sample,
-    Samples,
-    Survey,
-    definitions_of_others,
-    ignore_unplaced,
-    leave_out_copies,
-    survey,
-    take_samples,
-)
+from storage_consumer.inspection.survey import Sample, Samples, Survey, ignore_unplaced, leave_out_copies, survey
 from storage_consumer.model import DAY_MS, TSO_PHYSICAL_SHIFT, TableName, TableVersion
 from storage_consumer.poll.metadata import Metadata, parse_metadata
 from storage_consumer.poll.odd_folders import is_partitioned, may_be_lost, partitioning
@@ -243,8 +234,8 @@ def inspect(
     seen = survey(storage.listing(frozenset(), {}))
     leave_out_copies(storage, seen)
     ignore_unplaced(seen)
-    samples = take_samples(storage, seen)
-    definitions_of_others(storage, seen, samples)
+    samples = Samples(storage, seen)
+    samples.take()
     # A day beyond both clocks: neither the machine's nor the source's has to be right to the minute.
     newest = max(checkpoint >> TSO_PHYSICAL_SHIFT, int(now * 1000)) + DAY_MS
     samples.warnings[:0] = odd

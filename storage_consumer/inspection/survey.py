@@ -197,46 +197,76 @@ class Sample:
         return self.path.rpartition(".")[2]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Samples:
     """What was read of a bucket."""
 
+    storage: Storage
+    seen: Survey
     files: list[Sample] = field(default_factory=list)
     definitions: dict[str, list[TableDefinition]] = field(default_factory=dict)
     """Table directory → content of its schema files, as far as they were read."""
     warnings: list[str] = field(default_factory=list)
     schema_files: int = 0
 
-
-def take_samples(storage: Storage, seen: Survey) -> Samples:
-    """Read a sample of the bucket. A file that is gone or unreadable is skipped with a warning."""
-    samples, newest = Samples(), set[str]()
-    for folder, stored in _chosen(seen):
-        definitions = _definitions(storage, seen, folder.table_dir, folder.version, samples)
-        current = [each for each in definitions if each.version == folder.version]
-        # None could be read, or there are several of one version: whose rows these are is then not certain.
-        if len(current) != 1:
-            continue
-        try:
-            content = read_up_to(storage, stored.path, HEAD)
-        except FileNotFoundError:
-            samples.warnings.append(f"{stored.path} was listed but is gone")
-            continue
-        except FilesMissing as error:
-            samples.warnings.append(str(error))
-            continue
-        newest |= {stored.path} if stored == folder.last else set()
-        samples.files.append(
-            Sample(
-                path=stored.path,
-                content=content,
-                complete=len(content) >= stored.size,
-                definition=current[0],
-                virtual=known_virtual(current[0], _of_one_table(definitions, current[0].version)),
+    def take(self) -> None:
+        """Read a sample of the bucket. A file that is gone or unreadable is skipped with a warning."""
+        newest = set[str]()
+        for folder, stored in _chosen(self.seen):
+            definitions = self._definitions_of(folder.table_dir, folder.version)
+            current = [each for each in definitions if each.version == folder.version]
+            # None could be read, or there are several of one version: whose rows these are is then not certain.
+            if len(current) != 1:
+                continue
+            try:
+                content = read_up_to(self.storage, stored.path, HEAD)
+            except FileNotFoundError:
+                self.warnings.append(f"{stored.path} was listed but is gone")
+                continue
+            except FilesMissing as error:
+                self.warnings.append(str(error))
+                continue
+            newest |= {stored.path} if stored == folder.last else set()
+            self.files.append(
+                Sample(
+                    path=stored.path,
+                    content=content,
+                    complete=len(content) >= stored.size,
+                    definition=current[0],
+                    virtual=known_virtual(current[0], _of_one_table(definitions, current[0].version)),
+                )
             )
-        )
-    samples.files = _as_far_as_written(samples.files, newest)
-    return samples
+        self.files = _as_far_as_written(self.files, newest)
+        # Of each table without a sample the newest schema file, up to the limit.
+        for table_dir in sorted({*self.seen.schemas, *self.seen.old_schemas} - self.definitions.keys()):
+            if self.schema_files < MOST_SCHEMA_FILES and (versions := self.seen.versions(table_dir)):
+                self.definitions[table_dir] = list(self.read([versions[max(versions)]]))
+
+    def _definitions_of(self, table_dir: str, version: int) -> list[TableDefinition]:
+        """Return the content of a table's schema files: all of them, or the newest and that of `version` if there are many."""
+        versions = self.seen.versions(table_dir)
+        if table_dir not in self.definitions:
+            # The newest ones, since a history has to be without gaps up to a version to show virtual columns.
+            wanted = [versions[each] for each in sorted(versions)[-PER_TABLE:]]
+            self.definitions[table_dir] = list(self.read(wanted))
+        known = self.definitions[table_dir]
+        if all(each.version != version for each in known):
+            known.extend(self.read([versions[version]]))
+        return known
+
+    def read(self, wanted: Iterable[Iterable[StoredObject]]) -> Iterator[TableDefinition]:
+        """Yield the content of schema files, up to the limit; tell what is odd about them."""
+        for stored in (stored for files in wanted for stored in files):
+            if self.schema_files >= MOST_SCHEMA_FILES:
+                return
+            self.schema_files += 1
+            try:
+                definition = read_definition(self.storage, stored.path)
+            except (FileNotFoundError, FilesMissing, MalformedSchemaFile) as error:
+                self.warnings.append(str(error))
+                continue
+            self.warnings += [f"{stored.path}: {warning}" for warning in definition.warnings]
+            yield definition
 
 
 def _as_far_as_written(samples: list[Sample], newest: Collection[str]) -> list[Sample]:
@@ -256,13 +286,6 @@ def _as_far_as_written(samples: list[Sample], newest: Collection[str]) -> list[S
     return [replace(sample, complete=False) if is_cut(sample) else sample for sample in samples]
 
 
-def definitions_of_others(storage: Storage, seen: Survey, samples: Samples) -> None:
-    """Read the newest schema file of each table without a sample, up to the limit."""
-    for table_dir in sorted({*seen.schemas, *seen.old_schemas} - samples.definitions.keys()):
-        if samples.schema_files < MOST_SCHEMA_FILES and (versions := seen.versions(table_dir)):
-            samples.definitions[table_dir] = list(_read(storage, [versions[max(versions)]], samples))
-
-
 def leave_out_copies(storage: Storage, seen: Survey) -> None:
     """Leave out of a survey what lies below folders that hold copies of a changefeed's files; see `Copies`.
 
@@ -277,7 +300,7 @@ def leave_out_copies(storage: Storage, seen: Survey) -> None:
             versions = seen.versions(table_dir)
             stored = versions[max(versions)][0]
             # Its oddities are told where it is read for the table.
-            for found in _read(storage, [[stored]], Samples()):
+            for found in Samples(storage, seen).read([[stored]]):
                 file = SchemaFile(stored=stored, table_dir=table_dir, version=found.version, checksum=found.checksum)
                 copies.is_one(file, found.name, roots, tables)
     seen.without(copies)
@@ -304,33 +327,3 @@ def _of_one_table(definitions: Iterable[TableDefinition], version: int) -> list[
     upto = sorted((each for each in definitions if each.version <= version), key=lambda each: each.version)
     renames = [place for place, each in enumerate(upto) if (pair := parsed(each).renamed) and pair[0] != pair[1]]
     return upto[max(renames, default=0) :]
-
-
-def _definitions(
-    storage: Storage, seen: Survey, table_dir: str, version: int, samples: Samples
-) -> list[TableDefinition]:
-    """Return the content of a table's schema files: all of them, or the newest and that of `version` if there are many."""
-    if table_dir not in samples.definitions:
-        versions = seen.versions(table_dir)
-        # The newest ones, since a history has to be without gaps up to a version to show virtual columns.
-        wanted = [versions[each] for each in sorted(versions)[-PER_TABLE:]]
-        samples.definitions[table_dir] = list(_read(storage, wanted, samples))
-    known = samples.definitions[table_dir]
-    if all(each.version != version for each in known):
-        known.extend(_read(storage, [seen.versions(table_dir)[version]], samples))
-    return known
-
-
-def _read(storage: Storage, wanted: Iterable[Iterable[StoredObject]], samples: Samples) -> Iterator[TableDefinition]:
-    for files in wanted:
-        for stored in files:
-            if samples.schema_files >= MOST_SCHEMA_FILES:
-                return
-            samples.schema_files += 1
-            try:
-                definition = read_definition(storage, stored.path)
-            except (FileNotFoundError, FilesMissing, MalformedSchemaFile) as error:
-                samples.warnings.append(str(error))
-                continue
-            samples.warnings += [f"{stored.path}: {warning}" for warning in definition.warnings]
-            yield definition

@@ -117,7 +117,6 @@ def versioned(version: int) -> Any:
     return plant
 
 
-@contextmanager
 def no_zone(there: Scene) -> None:
     """A table with a TIMESTAMP column, and nobody says in which zone."""
     columns = (column("id", "INT", key=True), column("t", "TIMESTAMP"))

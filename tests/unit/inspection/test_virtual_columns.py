@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.inspection.column_history import known_stored, known_virtual, virtual_columns
+from storage_consumer.inspection.column_history import generated_columns, known_stored, known_virtual
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
 
 
@@ -31,7 +31,7 @@ from storage_consumer.model import TableColumn, TableDefinition, TableName, Tabl
 )
 def test_names_are_read_from_statements(query: str, names: set[str]) -> None:
     """Only columns with an expression that is not stored count, however the statement is written."""
-    assert virtual_columns(query) == names
+    assert generated_columns(query, stored=False) == names
 
 
 def _version(number: int, query: str, *columns: str) -> TableDefinition:
