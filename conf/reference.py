@@ -20,8 +20,7 @@ sys.path.insert(
 
 from storage_consumer.cli.exit_codes import ENDINGS, ExitCode, code_of
 from storage_consumer.cli.verbs import RUN, VERBS
-from storage_consumer.config.option import ENVIRONMENT_PREFIX, OWN_TABLE, PRECEDENCE, Option
-from storage_consumer.config.options import GROUPS, OPTIONS
+from storage_consumer.config.options import ENVIRONMENT_PREFIX, GROUPS, OPTIONS, OWN_TABLE, PRECEDENCE, Option
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
 from storage_consumer.doctor.checks import CHECKS, group_of
 from storage_consumer.doctor.checks import GROUPS as CHECK_GROUPS
@@ -131,10 +130,10 @@ def _commands(option: Option) -> str:
 def _own_flags() -> Iterator[str]:
     """Yield a line for each command with its flags that are no options."""
     for verb in VERBS.values():
-        own = [f"`{flag.name}`" for flag in verb.flags if flag.field != "color"]
+        own = [f"`--{flag.name}`" for flag in verb.flags if flag.keyword != "color"]
         if own:
             yield f"* `{verb.name}`: {', '.join(own)}"
-    yield f"* all but `{RUN}`: `{VERBS['status'].flags[-1].name}`"
+    yield f"* all but `{RUN}`: `--{VERBS['status'].flags[-1].name}`"
 
 
 def differences() -> Iterator[str]:

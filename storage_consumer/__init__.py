@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from storage_consumer.api import Consumer
-    from storage_consumer.config.keywords import Options
+    from storage_consumer.config.options import Options
     from storage_consumer.dry_run.result import Outcome, Plan, PlannedRows, PlannedStatement, PlannedWave
     from storage_consumer.dry_run.result import Stop as PlannedStop
     from storage_consumer.errors import (
@@ -124,7 +124,7 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "api": ("Consumer",),
-    "config.keywords": ("Options",),
+    "config.options": ("Options",),
     "dry_run.result": ("Outcome", "Plan", "PlannedRows", "PlannedStatement", "PlannedWave"),
     "frames.record_batches": ("read_changes",),
     "model": ("DdlId", "TableName"),

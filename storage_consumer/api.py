@@ -15,8 +15,8 @@ from storage_consumer import __version__
 from storage_consumer.checkpoint.store import StateStore, operated
 from storage_consumer.clock import Clock, SystemClock
 from storage_consumer.config.export_uris import with_time_zone
-from storage_consumer.config.keywords import Options
 from storage_consumer.config.load import Loaded, load, load_source
+from storage_consumer.config.options import Options
 from storage_consumer.config.secrets import remove_secrets, write_secrets
 from storage_consumer.config.settings import Server
 from storage_consumer.config.table_filter import CarriedColumns

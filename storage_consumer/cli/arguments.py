@@ -19,8 +19,7 @@ from storage_consumer.cli.layout import columns
 from storage_consumer.cli.screen import write
 from storage_consumer.cli.verb import Verb
 from storage_consumer.cli.verbs import PROGRAM, RUN, VERBS, verb_named
-from storage_consumer.config.option import OWN_TABLE, PRECEDENCE, Option
-from storage_consumer.config.options import GROUPS, OPTIONS
+from storage_consumer.config.options import GROUPS, OPTIONS, OWN_TABLE, PRECEDENCE, Option, words_of
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
 
@@ -142,7 +141,7 @@ def _not_taken(verb: Verb, name: str) -> str:
     what = "flag" if name.startswith("-") else "argument"
     if any(name in flags_of(option) for option in OPTIONS):
         return f"`{verb.name}` takes no {what} `{name}`, which other commands have"
-    flags = [*(flag for option in verb.options for flag in flags_of(option)), *(flag.name for flag in verb.flags)]
+    flags = [flag for option in (*verb.options, *verb.flags) for flag in flags_of(option)]
     return f"there is no {what} `{name}`{did_you_mean(name, flags)}"
 
 
@@ -248,7 +247,7 @@ def _described(verb: Verb) -> str:
 
 def _fill(parser: _Parser, verb: Verb) -> None:
     """Add what a command takes."""
-    if not any(flag.name == "--version" for flag in verb.flags):
+    if not any(flag.name == "version" for flag in verb.flags):
         parser.add_argument("--version", action="version", version=version_text())
     if verb.actions:
         words = tuple(word for word, _ in verb.actions)
@@ -259,13 +258,11 @@ def _fill(parser: _Parser, verb: Verb) -> None:
     if verb.words:
         parser.add_argument("words", nargs="*", metavar=verb.words, help="Any number of them.")
     for flag in verb.flags:
-        if flag.metavar:
-            kind = _one_of(flag.words) if flag.words else str
-            parser.add_argument(
-                flag.name, metavar=flag.metavar, help=flag.help.replace("%", "%%"), action=_Once, type=kind
-            )
-        else:
-            parser.add_argument(flag.name, help=flag.help, action="store_const", const="true")
+        words = words_of(flag.metavar)
+        how: dict[str, Any] = {"metavar": flag.metavar, "action": _Once, "type": _one_of(words) if words else str}
+        if flag.switch:
+            how = {"action": "store_const", "const": "true"}
+        parser.add_argument(*flags_of(flag), help=flag.help.replace("%", "%%"), **how)
     for name in GROUPS:
         options = [option for option in verb.options if option.group == name]
         if not options:

@@ -17,8 +17,7 @@ from storage_consumer.cli.inspect_command import code_of, looked_at
 from storage_consumer.cli.verbs import PROGRAM, InitFlags
 from storage_consumer.config.commands import bare_uri, uri_of
 from storage_consumer.config.load import load_target
-from storage_consumer.config.option import OWN_TABLE
-from storage_consumer.config.options import BY_KEYWORD
+from storage_consumer.config.options import BY_KEYWORD, OWN_TABLE
 from storage_consumer.doctor.checks import Finding, Verdict, examined
 from storage_consumer.errors import ConfigError
 from storage_consumer.inspection.inspector import Bucket, Setting

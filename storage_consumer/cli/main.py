@@ -20,8 +20,9 @@ from storage_consumer.cli.sd_notify import Notifier
 from storage_consumer.cli.verbs import RUN
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.commands import run_command
-from storage_consumer.config.load import Loaded, load, with_files_read
+from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.settings import Config
+from storage_consumer.config.sources import with_files_read
 from storage_consumer.config.uris import secrets_in
 from storage_consumer.errors import Abandoned, ConfigError
 from storage_consumer.monitoring.on_halt import OnHalt, check_command
@@ -178,7 +179,7 @@ def _work(
     # Patience ends before the consumer closes: closing is not a job that could be called off.
     with (
         consumer(**{**options, "progress": recorder}) as running,
-        shown(recorder, running.running_statements, alerts.round_finished, wants_bar=loaded.program.progress),
+        shown(recorder, running.running_statements, alerts.round_finished, wants_bar=not loaded.program.no_progress),
         Notifier().telling(lambda: running.silent_seconds),
         _patience(stop, running),
     ):

@@ -1,13 +1,14 @@
-"""What a command is: how it is used, its help, its flags, and the module that answers it."""
+"""What a command is: how it is used, its help, its flags, the options that it shares, and the module that answers it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from keyword import iskeyword
 from typing import Any, dataclass_transform
 
 from storage_consumer.config import parsers
-from storage_consumer.config.option import Option
+from storage_consumer.config.options import OPTIONS, Option
 from storage_consumer.config.parsers import Parser
 from storage_consumer.errors import ConfigError
 
@@ -22,36 +23,7 @@ def flag(help_text: str, metavar: str, parse: Parser = parsers.filled, hint: str
 
 def switch(help_text: str) -> Any:
     """Return the field for a flag without a value."""
-    return field(default=False, metadata={"help": help_text, "parse": parsers.boolean})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flag:
-    """A flag of one command: it has neither keyword nor environment variable nor key. It may be given once."""
-
-    field: str
-    """The field of the command's record."""
-    help: str
-    parse: Parser
-    metavar: str = ""
-    """Empty for a flag without a value."""
-    hint: str = ""
-    """Where a value is found."""
-
-    @property
-    def keyword(self) -> str:
-        """What argparse calls it."""
-        return self.field.removesuffix("_")
-
-    @property
-    def name(self) -> str:
-        """The flag as it is typed."""
-        return f"--{self.keyword.replace('_', '-')}"
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The values to choose from; empty if any may be given. Words in capitals stand for values."""
-        return tuple(self.metavar.split("|")) if "|" in self.metavar and self.metavar.islower() else ()
+    return field(default=False, metadata={"help": help_text, "parse": parsers.boolean, "switch": True})
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
@@ -110,10 +82,11 @@ class Verb:
     """Module below `storage_consumer.cli` whose function `answer` is a `Command`; empty for `run`."""
 
     @property
-    def flags(self) -> tuple[Flag, ...]:
-        """Its own flags, in the order of the help."""
-        found = [Flag(field=each.name, **each.metadata) for each in fields(self.takes) if each.metadata]  # type: ignore[arg-type] # a record
-        return tuple(sorted(found, key=lambda each: _LAST.index(each.field) if each.field in _LAST else -1))
+    def flags(self) -> tuple[Option, ...]:
+        """Its own flags, in the order of the help: they have neither environment variable nor key, and may be given once."""
+        own = [each for each in fields(self.takes) if each.metadata]  # type: ignore[arg-type] # a record
+        found = [Option(keyword=each.name.removesuffix("_"), group="", **each.metadata) for each in own]
+        return tuple(sorted(found, key=lambda each: _LAST.index(each.keyword) if each.keyword in _LAST else -1))
 
     def divided(self, options: Mapping[str, object]) -> tuple[Any, dict[str, object]]:
         """Return its own record of these options, by keyword, and those that lead to bucket and target; raise `ConfigError`."""
@@ -121,9 +94,43 @@ class Verb:
         for each in self.flags:
             if (given := rest.pop(each.keyword, None)) is not None:
                 try:
-                    own[each.field] = each.parse(given)
+                    own[each.keyword + "_" * iskeyword(each.keyword)] = each.parse(given)
                 except ValueError as fault:
                     hint = f"; {each.hint}" if each.hint else ""
-                    raise ConfigError(f"{each.name}: {fault}{hint}") from None
+                    raise ConfigError(f"--{each.name}: {fault}{hint}") from None
         own |= {name: rest.pop(name) for name in ("action", "words") if rest.get(name)}
         return self.takes(**own), rest
+
+
+_OF_RUN = ("local-infile", "quarantine", "quarantine-limit")
+"""Options about the target that only a run needs."""
+_LOG = ("log-file", "log-format")
+_BUCKET = ("what is copied", "how TiCDC wrote the files")
+
+
+def of_the_bucket(*more: str) -> tuple[Option, ...]:
+    """Return the options that say where the bucket is and how it was written, and those called `more`."""
+    ends = {*_LOG, *more}
+    return tuple(
+        each for each in OPTIONS if each.name in ends or (each.group in _BUCKET and each.name != "downstream-uri")
+    )
+
+
+def of_the_target(*more: str) -> tuple[Option, ...]:
+    """Return the options that lead to the target and its state, and those called `more`."""
+    ends = {"downstream-uri", "config", *_LOG, *more}
+    return tuple(
+        each for each in OPTIONS if each.name in ends or (each.group == "the target" and each.name not in _OF_RUN)
+    )
+
+
+def of_both_ends() -> tuple[Option, ...]:
+    """Return the options that say where the bucket is and how it was written, and those that lead to the target."""
+    ends = {*of_the_bucket(), *of_the_target()}
+    return tuple(each for each in OPTIONS if each in ends)
+
+
+TABLE = "The table, as database.table, or a database alone."
+SOURCE_PASSWORD_FILE = "File that holds the source's password."  # noqa: S105 - the help of a flag
+WORKERS = parsers.integer(low=1, high=64)
+ROWS_PER_SECOND = parsers.integer(low=0, high=1 << 40)

@@ -10,15 +10,19 @@ from collections.abc import Mapping
 from dataclasses import field
 from types import MappingProxyType
 
-from storage_consumer.cli.verb import FlagsOfAll, FlagsWithJson, Verb, flag, switch
-from storage_consumer.cli.verb_options import (
+from storage_consumer.cli.verb import (
     ROWS_PER_SECOND,
     SOURCE_PASSWORD_FILE,
     TABLE,
     WORKERS,
+    FlagsOfAll,
+    FlagsWithJson,
+    Verb,
+    flag,
     of_both_ends,
     of_the_bucket,
     of_the_target,
+    switch,
 )
 from storage_consumer.config import parsers
 from storage_consumer.config.options import OPTIONS

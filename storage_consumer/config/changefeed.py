@@ -1,111 +1,88 @@
-"""A changefeed's file, as TiCDC takes or prints it: its valid keys, which of them shape the files, and which don't matter.
+"""A changefeed's file, as TiCDC takes it or prints it: its valid keys, which of them shape the files, and which don't matter.
 
-The key names are those of both TiCDC architectures (tiflow and ticdc), deprecated ones included.
+The key names are those of both TiCDC architectures (tiflow and ticdc), deprecated ones included. What ``cdc cli changefeed create``
+and ``query`` print is a changefeed as JSON, with its sink URI, start-ts and whole configuration. The API of both architectures writes
+the keys of the TOML file with ``_`` for ``-``, and a few under another name; TiCDC's own records in etcd have ``-``. ``create`` has
+lines of text around the object.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from storage_consumer.config.format_options import FORMAT
-from storage_consumer.config.option import OWN_TABLE
-from storage_consumer.config.options import BY_KEYWORD, OPTIONS
+from storage_consumer.config.options import BY_KEYWORD, OPTIONS, OWN_TABLE
 from storage_consumer.config.parsers import MAPPING, Document, did_you_mean
-from storage_consumer.config.printed_changefeed import is_printed, printed_object, put, settings_of
+from storage_consumer.config.uris import SCHEMES
 from storage_consumer.errors import ConfigError
 
-ANY: Mapping[str, object] = {"*": None}
-"""A table whose keys are all accepted: it belongs to another kind of sink."""
-
-
-def _keys(names: str) -> dict[str, object]:
-    return dict.fromkeys(names.split())
-
-
-_EVENT_FILTER = _keys(
-    "matcher ignore-event ignore-sql ignore-insert-value-expr "
-    "ignore-update-old-value-expr ignore-update-new-value-expr ignore-delete-value-expr "
-    "ignore-update-only-columns"
-)
-_DISPATCHER = _keys("matcher dispatcher partition index columns topic target-schema target-table")
-_COLUMN_SELECTOR = _keys("matcher columns")
-_OLD_TABLE = _keys("db-name tbl-name")
-_CSV = _keys(
-    "delimiter quote null include-commit-ts binary-encoding-method output-old-value "
-    "output-handle-key output-field-header"
-)
-_CLOUD_STORAGE = _keys(
-    "worker-count flush-interval file-size spool-disk-quota spool-base-dir "
-    "output-column-id file-expiration-days file-cleanup-cron-spec flush-concurrency "
-    "use-table-id-as-path output-raw-change-event"
-)
-_SINK: dict[str, object] = {
-    **_keys(
-        "protocol transaction-atomicity schema-registry encoder-concurrency terminator "
-        "date-separator enable-partition-separator file-index-digit enable-kafka-sink-v2 "
-        "only-output-updated-columns delete-only-output-handle-key-columns content-compatible "
-        "safe-mode advance-timeout-in-sec send-bootstrap-interval-in-sec "
-        "send-bootstrap-in-msg-count send-bootstrap-to-all-partition "
-        "send-all-bootstrap-at-start debezium-disable-schema case-sensitive force-replicate"
-    ),
-    "dispatchers": _DISPATCHER,
-    "column-selectors": _COLUMN_SELECTOR,
-    "csv": _CSV,
-    "cloud-storage-config": _CLOUD_STORAGE,
-    **dict.fromkeys(
-        ("kafka-config", "pulsar-config", "mysql-config", "iceberg-config", "open", "debezium", "simple"), ANY
-    ),
-    "integrity": _keys("integrity-check-level corruption-handle-level"),
-}
-_FILTER: dict[str, object] = {
-    **_keys("rules ignore-txn-start-ts ddl-allow-list do-dbs ignore-dbs"),
-    "event-filters": _EVENT_FILTER,
-    "do-tables": _OLD_TABLE,
-    "ignore-tables": _OLD_TABLE,
-}
-KNOWN: dict[str, object] = {
-    **_keys(
-        "performance-mode memory-quota case-sensitive force-replicate check-gc-safe-point "
-        "enable-old-value enable-sync-point enable-table-monitor ignore-ineligible-table "
-        "bdr-mode sync-point-interval sync-point-retention changefeed-error-stuck-duration "
-        "sql-mode enable-active-active active-active-progress-interval "
-        "active-active-sync-stats-interval event-collector-batch-count "
-        "event-collector-batch-bytes"
-    ),
-    "filter": _FILTER,
-    "mounter": _keys("worker-num"),
-    "sink": _SINK,
-    "consistent": ANY,
-    "cyclic-replication": ANY,
-    "scheduler": _keys(
-        "type polling-time enable-table-across-nodes region-threshold write-key-threshold "
-        "region-per-span region-count-per-span scheduling-task-count-per-node "
-        "region-count-refresh-interval enable-splittable-check force-split "
-        "balance-score-threshold min-traffic-percentage max-traffic-percentage "
-        "add-table-batch-size"
-    ),
-    "integrity": _keys("integrity-check-level corruption-handle-level"),
-    "synced-status": _keys("synced-check-interval checkpoint-interval"),
-    OWN_TABLE: {
-        # An option that TiCDC's own part of the file gives has no second key here.
-        **dict.fromkeys(option.name for option in OPTIONS if option.toml_key == f"{OWN_TABLE}.{option.name}"),
-        "sink-uri": None,
-        "filter": {**_keys("rules"), "event-filters": _keys("matcher ignore-event ignore-sql")},
-        "routes": _keys("matcher target-schema target-table"),
-        "load": _keys("start-ts"),
-    },
-}
-
-
-START_TS = BY_KEYWORD["start_ts"].toml_key
 SINK_URI = f"{OWN_TABLE}.sink-uri"
+_OWN = {SINK_URI, *(option.toml_key for option in OPTIONS if option.toml_key.startswith(f"{OWN_TABLE}."))}
+_OF_TABLES: Mapping[str, str] = {
+    "": "performance-mode memory-quota case-sensitive force-replicate check-gc-safe-point "
+    "enable-old-value enable-sync-point enable-table-monitor ignore-ineligible-table "
+    "bdr-mode sync-point-interval sync-point-retention changefeed-error-stuck-duration "
+    "sql-mode enable-active-active active-active-progress-interval "
+    "active-active-sync-stats-interval event-collector-batch-count "
+    "event-collector-batch-bytes",
+    "filter": "rules ignore-txn-start-ts ddl-allow-list do-dbs ignore-dbs",
+    "filter.event-filters": "matcher ignore-event ignore-sql ignore-insert-value-expr "
+    "ignore-update-old-value-expr ignore-update-new-value-expr ignore-delete-value-expr "
+    "ignore-update-only-columns",
+    "filter.do-tables": "db-name tbl-name",
+    "filter.ignore-tables": "db-name tbl-name",
+    "mounter": "worker-num",
+    "sink": "protocol transaction-atomicity schema-registry encoder-concurrency terminator "
+    "date-separator enable-partition-separator file-index-digit enable-kafka-sink-v2 "
+    "only-output-updated-columns delete-only-output-handle-key-columns content-compatible "
+    "safe-mode advance-timeout-in-sec send-bootstrap-interval-in-sec "
+    "send-bootstrap-in-msg-count send-bootstrap-to-all-partition "
+    "send-all-bootstrap-at-start debezium-disable-schema case-sensitive force-replicate",
+    "sink.dispatchers": "matcher dispatcher partition index columns topic target-schema target-table",
+    "sink.column-selectors": "matcher columns",
+    "sink.csv": "delimiter quote null include-commit-ts binary-encoding-method output-old-value "
+    "output-handle-key output-field-header",
+    "sink.cloud-storage-config": "worker-count flush-interval file-size spool-disk-quota spool-base-dir "
+    "output-column-id file-expiration-days file-cleanup-cron-spec flush-concurrency "
+    "use-table-id-as-path output-raw-change-event",
+    "sink.integrity": "integrity-check-level corruption-handle-level",
+    "scheduler": "type polling-time enable-table-across-nodes region-threshold write-key-threshold "
+    "region-per-span region-count-per-span scheduling-task-count-per-node "
+    "region-count-refresh-interval enable-splittable-check force-split "
+    "balance-score-threshold min-traffic-percentage max-traffic-percentage "
+    "add-table-batch-size",
+    "integrity": "integrity-check-level corruption-handle-level",
+    "synced-status": "synced-check-interval checkpoint-interval",
+    f"{OWN_TABLE}.filter.event-filters": "matcher ignore-event ignore-sql",
+    f"{OWN_TABLE}.routes": "matcher target-schema target-table",
+}
+"""Table → its keys."""
+_OTHER_SINKS = (
+    *("consistent", "cyclic-replication", "sink.kafka-config", "sink.pulsar-config", "sink.mysql-config"),
+    *("sink.iceberg-config", "sink.open", "sink.debezium", "sink.simple"),
+)
+"""Tables that may have any key."""
+
+
+def _above(keys: Iterator[str]) -> Iterator[str]:
+    """Yield the tables that these dotted keys are in."""
+    for key in keys:
+        while key := key.rpartition(".")[0]:
+            yield key
+
+
+_KEYS = dict.fromkeys(
+    (*(f"{table}.{key}".lstrip(".") for table, keys in _OF_TABLES.items() for key in keys.split()), *sorted(_OWN))
+)
+_TABLES = dict.fromkeys((*_above(iter(_KEYS)), *_OTHER_SINKS))
+START_TS = BY_KEYWORD["start_ts"].toml_key
 _IN_SINK_URI: Mapping[str, str] = {
-    **{option.uri[1]: option.toml_key for option in FORMAT if option.uri and option.toml_key.startswith("sink.")},
+    **{option.uri[1]: option.toml_key for option in OPTIONS if option.uri and option.toml_key.startswith("sink.")},
     **{name: f"sink.cloud-storage-config.{name}" for name in ("file-expiration-days", "output-raw-change-event")},
 }
 """Parameter of a sink URI that says how TiCDC writes → the key that says it in the file."""
@@ -126,18 +103,19 @@ For raw change events that holds only if an update also carries its old row; oth
 
 SELECTORS = frozenset({"case-sensitive", "sink.column-selectors.matcher", "sink.column-selectors.columns"})
 """Keys that say which columns rows lack."""
+REFUSED = "enable-active-active"
+"""A setting that changes the files in a way that this program cannot read."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """A setting that changes the files in a way that this program cannot read: only `expected` is accepted."""
-
-    key: str
-    """Dotted key."""
-    expected: object
-
-
-REFUSALS = (Refusal(key="enable-active-active", expected=False),)
+_BEGIN = re.compile(r'^\ufeff?(?:Info:[ \t]*)?(?=\{\s*["}])', re.MULTILINE)
+"""Before the object; warnings of ``create`` hold braces too, but no line of them begins with one."""
+_OTHER_NAMES = {
+    "file-index-width": "file-index-digit",
+    "advance-timeout": "advance-timeout-in-sec",
+    "database-name": "db-name",
+    "table-name": "tbl-name",
+}
+_EMPTY_IS_UNSET = frozenset({"protocol", "date-separator", "binary-encoding-method"})
+"""Settings for which TiCDC takes an empty text as none; early releases print one."""
 
 
 def read_document(config: object) -> Document:
@@ -145,7 +123,9 @@ def read_document(config: object) -> Document:
     if isinstance(config, Document):
         return config
     if isinstance(config, Mapping):
-        return _from_json(MAPPING, config) if is_printed(config) else Document(source=MAPPING, content=config)
+        # No TOML file has these tables.
+        is_printed = any(isinstance(config.get(key), Mapping) for key in ("config", "info"))
+        return _from_json(MAPPING, config) if is_printed else Document(source=MAPPING, content=config)
     try:
         text = Path(str(config)).expanduser().read_text(encoding="utf-8")
     except OSError as error:
@@ -156,7 +136,7 @@ def read_document(config: object) -> Document:
         return Document(source=str(config), content=tomllib.loads(text))
     except ValueError as error:
         # What TiCDC prints is never TOML, so nothing is tried that would hide a fault of a TOML file.
-        printed = printed_object(str(config), text)
+        printed = _printed_object(str(config), text)
         if printed is None:
             raise ConfigError(f"--config {config}: this is not TOML: {error}") from error
     return _from_json(str(config), printed)
@@ -164,80 +144,118 @@ def read_document(config: object) -> Document:
 
 def _from_json(source: str, printed: Mapping[str, object]) -> Document:
     """Return a changefeed that TiCDC printed by the keys of a TOML file; raise `ConfigError` for one that does not write a bucket."""
-    content, sink_uri, start_ts = settings_of(source, printed, KNOWN)
+    inner = printed.get("info")
+    fields = {key.replace("_", "-"): value for key, value in (inner if isinstance(inner, Mapping) else printed).items()}
+    sink_uri, config = fields.get("sink-uri"), fields.get("config")
+    if not isinstance(sink_uri, str) or not sink_uri or not isinstance(config, Mapping):
+        raise ConfigError(
+            f"{source}: this JSON lacks `sink_uri` or `config`: give what `cdc cli changefeed query` prints without --simple"
+        )
+    scheme = urlsplit(sink_uri).scheme.lower()
+    if scheme not in SCHEMES:
+        raise ConfigError(
+            f"{source}: this changefeed writes to {scheme}://, not to a bucket, so it says nothing of one"
+        )
+    content = _respelled(config, "")
     # The sink URI beats the configuration, as in TiCDC.
     for name, value in parse_qsl(urlsplit(sink_uri).query):
         if key := _IN_SINK_URI.get(name.lower().replace("_", "-")):
-            put(content, key, value)
-    put(content, SINK_URI, sink_uri)
-    if start_ts:
-        put(content, START_TS, start_ts)
+            _put(content, key, value)
+    _put(content, SINK_URI, sink_uri)
+    if start_ts := fields.get("start-ts"):
+        _put(content, START_TS, start_ts)
     return Document(source=source, content=content, printed=True)
 
 
-def leaves(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Yield dotted key and value of everything that is not a table; tables in an array share its key. Arrays of our own stay whole."""
+def _printed_object(source: str, text: str) -> Mapping[str, object] | None:
+    """Return the JSON object in what TiCDC printed, None if there is none. Raise `ConfigError` if it is damaged or not the only one."""
+    begin = _BEGIN.search(text)
+    if begin is None:
+        return None
+    try:
+        content, end = json.JSONDecoder().raw_decode(text, begin.end())
+    except ValueError as error:
+        raise ConfigError(f"--config {source}: this is not the whole JSON of a changefeed: {error}") from error
+    if _BEGIN.search(text, end):
+        raise ConfigError(
+            f"--config {source}: this holds several JSON objects; keep the one of this bucket's changefeed"
+        )
+    return dict(content)
+
+
+def _respelled(value: Any, where: str) -> Any:
+    """Return what is printed of a table, or of a value, by the keys of the TOML file; what is null is left out."""
+    if isinstance(value, list):
+        return [_respelled(item, where) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    renamed: dict[str, object] = {}
+    for key, item in value.items():
+        plain = key.replace("_", "-")
+        name = _OTHER_NAMES.get(plain, plain)
+        if item is None or (item == "" and name in _EMPTY_IS_UNSET):
+            continue
+        dotted = f"{where}.{name}".lstrip(".")
+        # A key that nobody knows keeps its name, since an error will quote it.
+        renamed[name if dotted in _KEYS or dotted in _TABLES or _is_free(dotted) else key] = _respelled(item, dotted)
+    return renamed
+
+
+def _put(content: dict[str, Any], dotted: str, value: object) -> None:
+    """Set the value of a dotted key, and make the tables around it."""
+    table, _, rest = dotted.partition(".")
+    if not rest:
+        content[table] = value
+        return
+    inner = content.get(table)
+    content[table] = inner = {**inner} if isinstance(inner, Mapping) else {}
+    _put(inner, rest, value)
+
+
+def leaves(
+    table: Mapping[str, object], prefix: str = "", *, whole: Collection[str] = _OWN
+) -> Iterator[tuple[str, object]]:
+    """Yield dotted key and value of everything that is not a table; tables in an array share its key. Those of `whole` stay whole."""
     for key, value in table.items():
         dotted = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            yield from leaves(value, f"{dotted}.")
-        elif (
-            isinstance(value, list)
-            and value
-            and all(isinstance(item, Mapping) for item in value)
-            # Of TiCDC's arrays only the keys matter; ours are parsed table by table.
-            and not dotted.startswith(f"{OWN_TABLE}.")
-        ):
-            for item in value:
-                yield from leaves(item, f"{dotted}.")
-        else:
+        tables: list[Any] = value if isinstance(value, list) else [value]
+        # Of TiCDC's arrays only the keys matter; ours are parsed table by table.
+        if dotted in whole or not tables or not all(isinstance(item, Mapping) for item in tables):
             yield dotted, value
+            continue
+        for item in tables:
+            yield from leaves(item, f"{dotted}.", whole=whole)
+
+
+def _is_free(dotted: str) -> bool:
+    return any(dotted.startswith(f"{table}.") for table in _OTHER_SINKS)
 
 
 def check_keys(document: Document) -> None:
     """Raise `ConfigError` for the first key that neither TiCDC nor this program knows."""
-    _check(document.source, document.content, KNOWN, "")
-
-
-def _check(source: str, table: Mapping[str, object], known: Mapping[str, object], where: str) -> None:
-    for key, value in table.items():
-        if key not in known:
-            place = f"[{where}] " if where else ""
-            raise ConfigError(f"{source}: {place}has no key `{key}`{_elsewhere(key, known, where)}")
-        below = known[key]
-        if below is ANY:
+    for dotted, value in leaves(document.content, whole=()):
+        if dotted in _KEYS or _is_free(dotted) or (value == [] and dotted in _TABLES):
             continue
-        # The tables of an array all have the same keys.
-        tables = value if isinstance(value, list) else [value]
-        for item in tables:
-            _check_value(source, item, below, f"{where}.{key}" if where else key)
+        if dotted in _TABLES:
+            raise ConfigError(f"{document.source}: `{dotted}` is a table, written as [{dotted}]")
+        where = next((table for table in _above(iter((dotted,))) if table in _TABLES), "")
+        key = dotted.removeprefix(f"{where}.").partition(".")[0]
+        if (known := f"{where}.{key}".lstrip(".")) in _KEYS:
+            raise ConfigError(f"{document.source}: `{known}` is a single value, not a table")
+        place = f"[{where}] " if where else ""
+        raise ConfigError(f"{document.source}: {place}has no key `{key}`{_elsewhere(key, where)}")
 
 
-def _check_value(source: str, value: object, below: object, where: str) -> None:
-    if isinstance(below, Mapping):
-        if not isinstance(value, Mapping):
-            raise ConfigError(f"{source}: `{where}` is a table, written as [{where}]")
-        _check(source, value, below, where)
-    elif isinstance(value, Mapping):
-        raise ConfigError(f"{source}: `{where}` is a single value, not a table")
-
-
-def _elsewhere(key: str, known: Mapping[str, object], where: str) -> str:
+def _elsewhere(key: str, where: str) -> str:
     """Return a hint: the table in which the key would be right, else the nearest key of its own table."""
-    homes = [dotted.rpartition(".")[0] for dotted in _dotted(KNOWN) if dotted.rpartition(".")[2] == key]
+    known = [dotted.rpartition(".") for dotted in (*_KEYS, *_TABLES)]
+    homes = [home for home, _, name in known if name == key]
     if not homes:
-        return did_you_mean(key, known)
+        return did_you_mean(key, [name for home, _, name in known if home == where])
     # A table below the one where the key stands is likelier than ours, and ours is likelier than any other of TiCDC's.
     below = [home for home in homes if where and home.startswith(f"{where}.")]
     home = (below or [OWN_TABLE] * (OWN_TABLE in homes) or homes)[0]
     return f"; it belongs in [{home}]" if home else "; it belongs at the top of the file"
-
-
-def _dotted(known: Mapping[str, object], prefix: str = "") -> Iterator[str]:
-    for key, below in known.items():
-        yield f"{prefix}{key}"
-        if isinstance(below, Mapping):
-            yield from _dotted(below, f"{prefix}{key}.")
 
 
 def merged(documents: tuple[Document, ...]) -> dict[str, tuple[object, str]]:
@@ -251,11 +269,9 @@ def merged(documents: tuple[Document, ...]) -> dict[str, tuple[object, str]]:
 
 def refuse(settings: Mapping[str, tuple[object, str]]) -> None:
     """Raise `ConfigError` for a setting that would make this program misread the files."""
-    for refusal in REFUSALS:
-        value, source = settings.get(refusal.key, (refusal.expected, ""))
-        if value != refusal.expected:
-            shown = f"{source}: `{refusal.key} = {toml_text(value)}`"
-            raise ConfigError(f"{shown} is not supported; only {toml_text(refusal.expected)} is")
+    value, source = settings.get(REFUSED, (False, ""))
+    if value is not False:
+        raise ConfigError(f"{source}: `{REFUSED} = {toml_text(value)}` is not supported; only false is")
 
 
 def refuse_routed_selectors(document: Document) -> None:

@@ -9,8 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from storage_consumer.config.option import Option
-from storage_consumer.config.options import OPTIONS
+from storage_consumer.config.options import BY_KEYWORD, OPTIONS, Option
 from storage_consumer.config.parsers import MAPPING, Document
 from storage_consumer.config.settings import Config, Downstream, Upstream
 from storage_consumer.config.uris import mask_uri
@@ -19,14 +18,9 @@ PROGRAM = "storage-consumer"
 _CONFIG = "--config"
 _URIS = ("upstream_uri", "dump", "source")
 _HIDDEN = re.compile(r":\*\*\*(?=@)|(?<=//)\*\*\*@|[?&;#](?:[^?&;#=]*=)?\*\*\*")
-_REACHING = (
-    ("downstream-password-file", "password_file"),
-    *((name.replace("_", "-"), name) for name in ("state_schema", "ssl_ca", "ssl_cert", "ssl_key", "ssl_mode")),
-    ("allow-unverified-server", "allow_unverified_server"),
-    ("connect-timeout", "connect_timeout"),
-)
-"""Flag → field of `Downstream`."""
-_ELSEWHERE = {"downstream-uri", *(flag for flag, _ in _REACHING)}
+_PASSWORD_FILE = BY_KEYWORD["downstream_password_file"].name
+_REACHING = [each for each in OPTIONS if each.group == "the target" and each.keyword in Downstream.__slots__]
+_ELSEWHERE = {"downstream-uri", _PASSWORD_FILE, *(each.name for each in _REACHING)}
 
 
 def bare_uri(uri: str) -> str:
@@ -46,16 +40,16 @@ def uri_of(upstream: Upstream) -> str:
 
 def reaching(downstream: Downstream) -> list[str]:
     """Return the flags that lead to this target and state; the ones that were given, if known."""
-    plain = Downstream()
     where = f"{downstream.host}:{downstream.port}/"
     if downstream.unix_socket:
         where = f"localhost/?unix-socket={downstream.unix_socket}"
     uri = downstream.given_uri or f"mysql{'+ssl' if downstream.ssl else ''}://{downstream.user}@{where}"
     words = ["--downstream-uri", bare_uri(uri)]
-    for flag, field in _REACHING:
-        if (value := getattr(downstream, field)) != getattr(plain, field):
-            text = f"{value}s" if field == "connect_timeout" else str(value)
-            words += [f"--{flag}"] if value is True else [f"--{flag}", text]
+    words += [f"--{_PASSWORD_FILE}", downstream.password_file] if downstream.password_file else []
+    for option in _REACHING:
+        if (value := getattr(downstream, option.keyword)) != option.default:
+            text = f"{value}s" if option.metavar == "DURATION" else str(value)
+            words += [f"--{option.name}"] if value is True else [f"--{option.name}", text]
     return words + [word for path in downstream.password_in for word in (_CONFIG, path)]
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
-from storage_consumer.config import parsers, stores
+from storage_consumer.config import parsers
 from storage_consumer.config.settings import DumpOptions, Upstream
-from storage_consumer.config.uris import Uri, is_secret, parse_store
+from storage_consumer.config.uris import STORE_PARAMETERS, Uri, is_secret, parse_store, place_of
 from storage_consumer.errors import ConfigError
 
 _PLACE = ("endpoint", "region", "force-path-style", "account-name")
@@ -17,11 +15,10 @@ TIME_ZONE = "time-zone"
 """The parameter for the zone of TIMESTAMP values: an export says it nowhere, unless its SQL files begin with it."""
 _DIALECTS = {"default": "raw", "snowflake": "hex", "redshift": "hex", "bigquery": "base64"}
 _TEXTS = ("csv-separator", "csv-delimiter", "csv-null-value", "csv-line-terminator")
-_SECRETS = frozenset(name for known in stores.PARAMETERS.values() for name in known if is_secret(name))
-_OF_STORES = frozenset[str]().union(*stores.PARAMETERS.values())
+_OF_STORES = frozenset[str]().union(*STORE_PARAMETERS.values())
 OF_DUMPLING = frozenset(("escape-backslash", "no-header", "csv-output-dialect", *_TEXTS))
 """Options of Dumpling that change what its files mean, and that none of them shows."""
-PARAMETERS = OF_DUMPLING | _OF_STORES | {TIME_ZONE}
+_PARAMETERS = OF_DUMPLING | _OF_STORES | {TIME_ZONE}
 
 
 def export_origin(uri: str, bucket: Upstream) -> Upstream:
@@ -30,30 +27,20 @@ def export_origin(uri: str, bucket: Upstream) -> Upstream:
     It is read with the bucket's credentials. In the same kind of store it is on the bucket's server unless its URI names another one.
     """
     parsed = parse_export(uri)
-    store = stores.SCHEMES[parsed.scheme]
-    given = parsed.parameters
     origin = Upstream(
-        scheme=store,
-        root=parsed.path if store == "file" else f"{parsed.host}{parsed.path}",
+        **place_of(parsed),
         protocol="dump-sql",
-        time_zone=_value(parsed, TIME_ZONE, parsers.time_zone, ""),
+        time_zone=parsed.value(TIME_ZONE, parsers.time_zone, ""),
         dump=_options(parsed),
     )
-    if store == bucket.scheme and not any(given.get(name) for name in _PLACE):
-        return replace(
-            origin,
-            endpoint=bucket.endpoint,
-            region=bucket.region,
-            force_path_style=bucket.force_path_style,
-            account_name=bucket.account_name,
-        )
-    path_style = given.get("force-path-style") or stores.path_style(given)
+    if origin.scheme != bucket.scheme or any(parsed.parameters.get(name) for name in _PLACE):
+        return origin
     return replace(
         origin,
-        endpoint=stores.endpoint(store, given),
-        region=given.get("region", ""),
-        force_path_style=parsers.boolean(path_style),
-        account_name=given.get("account-name", ""),
+        endpoint=bucket.endpoint,
+        region=bucket.region,
+        force_path_style=bucket.force_path_style,
+        account_name=bucket.account_name,
     )
 
 
@@ -62,8 +49,8 @@ def parse_export(text: str) -> Uri:
 
     The URI is stored with the load, and shown.
     """
-    uri = parse_store("dump", text, PARAMETERS)
-    if given := sorted(_SECRETS & uri.parameters.keys()):
+    uri = parse_store("dump", text, _PARAMETERS)
+    if given := sorted(filter(is_secret, _OF_STORES & uri.parameters.keys())):
         raise uri.error(
             f"{', '.join(f'`{name}`' for name in given)}: no secret belongs here, because the URI is stored and shown. An export is read "
             "with the credentials of the bucket, which --upstream-uri or the environment gives"
@@ -73,7 +60,7 @@ def parse_export(text: str) -> Uri:
             f"`{TIME_ZONE}`: give the zone by its name, such as UTC or +08:00: every process reads this URI"
         )
     _options(uri)
-    _value(uri, TIME_ZONE, parsers.time_zone, "")
+    uri.value(TIME_ZONE, parsers.time_zone, "")
     return uri
 
 
@@ -121,24 +108,13 @@ def _options(uri: Uri) -> DumpOptions:
     )
     if not (separator and terminator):
         raise uri.error(f"`{_TEXTS[0]}` and `{_TEXTS[3]}` cannot be empty")
-    dialect = _value(uri, "csv-output-dialect", parsers.choice(*_DIALECTS), "default")
+    dialect = uri.value("csv-output-dialect", parsers.choice(*_DIALECTS), "default")
     return DumpOptions(
-        escape_backslash=_value(uri, "escape-backslash", parsers.boolean, plain.escape_backslash),
-        header=not _value(uri, "no-header", parsers.boolean, not plain.header),
+        escape_backslash=uri.value("escape-backslash", parsers.boolean, plain.escape_backslash),
+        header=not uri.value("no-header", parsers.boolean, not plain.header),
         binary=_DIALECTS[dialect],  # type: ignore[arg-type]  # a value of the table above
         separator=separator,
         delimiter=delimiter,
         null=null,
         terminator=terminator,
     )
-
-
-def _value(uri: Uri, name: str, parser: Callable[[object], Any], default: Any) -> Any:
-    """Return the value of a parameter, or `default`."""
-    text = uri.parameters.get(name)
-    if not text:
-        return default
-    try:
-        return parser(text)
-    except ValueError as error:
-        raise ConfigError(f"--dump {uri.masked}: parameter `{name}`: {error}") from None

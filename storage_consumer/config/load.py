@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -14,14 +13,16 @@ from storage_consumer.config import changefeed, parsers
 from storage_consumer.config.commands import given_again
 from storage_consumer.config.export_uris import OF_DUMPLING, parse_export, with_time_zone
 from storage_consumer.config.filter_and_routes import routed_to_reserved, taken_from_reserved
-from storage_consumer.config.option import ENVIRONMENT_PREFIX, OWN_TABLE
-from storage_consumer.config.options import BY_ENVIRONMENT, BY_KEYWORD, OPTIONS
-from storage_consumer.config.parsers import did_you_mean
+from storage_consumer.config.options import BY_ENVIRONMENT, BY_KEYWORD, ENVIRONMENT_PREFIX, OPTIONS, OWN_TABLE
+from storage_consumer.config.parsers import Parser, did_you_mean
 from storage_consumer.config.reserved import Reserved
 from storage_consumer.config.secrets import password_in
 from storage_consumer.config.settings import (
+    ColumnSelector,
     Config,
+    CsvOptions,
     Downstream,
+    LeftOut,
     Limits,
     Loading,
     Monitoring,
@@ -31,25 +32,42 @@ from storage_consumer.config.settings import (
     Tuning,
     Upstream,
 )
-from storage_consumer.config.sources import LogWish, Sources, known_options
-from storage_consumer.config.stores import environment_secrets
-from storage_consumer.config.table_filter import CarriedColumns
-from storage_consumer.config.upstream import (
-    carried_columns,
-    raw_updates_origin,
-    refuse_lost_keys,
-    require_commit_ts,
-    unset,
-    upstream_settings,
-    weaker_promise,
+from storage_consumer.config.sources import Given, LogWish, Sources
+from storage_consumer.config.table_filter import CarriedColumns, check_selectors
+from storage_consumer.config.uris import (
+    UNNEEDED,
+    Uri,
+    default_port,
+    environment_secrets,
+    mask_uri,
+    parse_downstream,
+    place_of,
+    store_secrets,
 )
-from storage_consumer.config.uris import UNNEEDED, Uri, default_port, mask_uri, parse_downstream, store_secrets
 from storage_consumer.errors import ConfigError
 from storage_consumer.telemetry import register_secret
 
 _ADDRESS = re.compile(r"https?://[^\s'\"/]+([^\s'\"|;<>]*)")
 _SECRET_PATH = 16
 """Characters from which the path of an address may be a secret; a shorter one could be any word."""
+CSV_KEYWORDS: tuple[str, ...] = CsvOptions.__slots__
+"""The options that are fields of `CsvOptions`. A changefeed file with a ``[sink]`` table gives them all: what it omits has TiCDC's default."""
+FORMAT_KEYWORDS = ("protocol", *CSV_KEYWORDS, "enable_tidb_extension")
+"""The options without which data files cannot be read."""
+_SHOWN_BY_PATHS = ("date_separator", "enable_partition_separator", "tz")
+"""Options that need not be given: each path shows the first two, and the last matters only for TIMESTAMP columns."""
+_MOVING = frozenset(
+    (
+        *("all", "all dml", "insert", "update", "delete"),
+        *("all ddl", "alter table", "truncate table", "recover table"),
+        *("truncate table partition", "drop table partition", "exchange table partition"),
+    )
+)
+"""Events that change which rows there are; a structure that changes without its statement is noticed where it is read."""
+_EXPRESSIONS = (
+    *("ignore-insert-value-expr", "ignore-update-old-value-expr", "ignore-update-new-value-expr"),
+    *("ignore-delete-value-expr", "ignore-update-only-columns"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +76,7 @@ class Program:
 
     once: bool = False
     log: LogWish = field(default_factory=LogWish)
-    progress: bool = True
+    no_progress: bool = False
     on_halt: tuple[str, ...] = ()
     """The words of the command to run when a table halts."""
 
@@ -82,19 +100,24 @@ class Loaded:
     @property
     def unset(self) -> tuple[str, ...]:
         """Keywords of the format options that matter and were not given; `config` holds a placeholder for each."""
-        return unset(self.config.upstream, self.origins)
+        return _unset(self.config.upstream, self.origins)
 
     def completed(self, upstream: Upstream, inferred: Mapping[str, str]) -> Loaded:
         """Return the same with the bucket's settings, completed by `inferred` (keyword → evidence); raise `ConfigError`."""
-        require_commit_ts(upstream)
-        refuse_lost_keys(upstream, self.raw_updates)
+        _require_commit_ts(upstream)
+        _refuse_lost_keys(upstream, self.raw_updates)
         # What was given keeps its origin: nothing that is inferred replaces it.
         return replace(self, config=replace(self.config, upstream=upstream), origins={**inferred, **self.origins})
 
     @property
     def warning(self) -> str:
         """What is promised less than usual; empty if nothing is."""
-        return "" if self.unset else weaker_promise(self.config.upstream)
+        if self.unset or self.config.upstream.has_commit_ts:
+            return ""
+        return (
+            "--allow-missing-commit-ts: rows do not say when they committed. Between rounds the target may run ahead of its "
+            "checkpoint, repeated deliveries are applied again in the order of files, and tables without a key halt"
+        )
 
 
 def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: bool = True) -> Loaded:
@@ -108,17 +131,15 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
     sources = Sources(options, environ, target=target)
     time_zone, notices = _time_zone(sources)
     changefeed.refuse(sources.settings)
-    upstream, origins = upstream_settings(sources, time_zone)
-    raw_updates = raw_updates_origin(sources)
+    upstream, origins = _upstream(sources, time_zone)
+    raw_updates = _raw_updates(sources)
     # What is still to be inferred is judged in `completed`.
-    if not unset(upstream, origins):
-        refuse_lost_keys(upstream, raw_updates)
+    if not _unset(upstream, origins):
+        _require_commit_ts(upstream)
+        _refuse_lost_keys(upstream, raw_updates)
     downstream = _downstream(sources, time_zone)
-    # The fields of `Tuning` and `Monitoring` have the names of their options, so a new one needs no line here.
-    tuning = Tuning(**sources.values(*Tuning.__slots__))
     program = Program(
-        **sources.values("once", "on_halt"),
-        progress=not sources.find("no_progress").value,
+        **sources.values("once", "no_progress", "on_halt"),
         log=LogWish(*sources.values("log_level", "log_file", "log_format").values()),
     )
     secrets = Secrets(
@@ -136,7 +157,8 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
         config=Config(
             upstream=upstream,
             downstream=downstream,
-            tuning=tuning,
+            # Fields of these have the names of their options, so a new one needs no line here.
+            tuning=Tuning(**sources.values(*Tuning.__slots__)),
             selecting=_selecting(sources, downstream.state_schema),
             limits=Limits(**sources.values(*Limits.__slots__)),
             monitoring=Monitoring(**sources.values(*Monitoring.__slots__)),
@@ -150,22 +172,6 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
         raw_updates=raw_updates,
         source=source,
     )
-
-
-def with_files_read(options: Mapping[str, object], environ: Mapping[str, str]) -> dict[str, object]:
-    """Return the same options, with the files that ``config`` and ``downstream_password_file`` name already read.
-
-    A caller that loads the same options twice must read these files only once, since they may be pipes.
-    `load` returns the same for the result as for `options`. Raises `ConfigError`.
-    """
-    known = known_options(options)
-    config = known.get("config") or environ.get(BY_KEYWORD["config"].environment, "").split(os.pathsep)
-    items = config if isinstance(config, (list, tuple)) else [config]
-    known["config"] = [changefeed.read_document(item) for item in items if item] or None
-    file = known.get("downstream_password_file")
-    if file and known.get("downstream_password") is None:
-        known["downstream_password"] = password_in(parsers.path(file), "--downstream-password-file")
-    return known
 
 
 def _hide(*texts: str) -> None:
@@ -223,7 +229,7 @@ def load_source(
 
 def load_carried(options: Mapping[str, object], environ: Mapping[str, str]) -> CarriedColumns:
     """Return which columns the rows of the feed carry, for commands that need no bucket. Raises `ConfigError`."""
-    return carried_columns(Sources(options, environ, target=False, bucket=False))
+    return _carried(Sources(options, environ, target=False, bucket=False))
 
 
 def _time_zone(sources: Sources) -> tuple[str, list[str]]:
@@ -237,6 +243,159 @@ def _time_zone(sources: Sources) -> tuple[str, list[str]]:
     return zone, [
         f"{given.origin}: System is this host's time zone, {zone}; what counts is the zone of the TiCDC servers"
     ]
+
+
+def _upstream(sources: Sources, time_zone: str) -> tuple[Upstream, Mapping[str, str]]:
+    """Return the bucket, and for each format option that was given: keyword → who gave it.
+
+    An option that was not given has TiCDC's default in the record, which must not be relied on. Raises `ConfigError`.
+    """
+    carried = _carried(sources)
+    given = {keyword: sources.find(keyword) for keyword in FORMAT_KEYWORDS}
+    given |= {keyword: sources.find(keyword) for keyword in _SHOWN_BY_PATHS}
+    # A changefeed's file is complete: a CSV option that it leaves out has TiCDC's default, and need not be inferred.
+    sinks = (each.source for each in sources.documents if isinstance(each.content.get("sink"), Mapping))
+    if sink := next(sinks, ""):
+        silent = f"{sink}: TiCDC's default"
+        given |= {
+            keyword: Given(value=given[keyword].value, origin=given[keyword].origin or silent)
+            for keyword in CSV_KEYWORDS
+        }
+    upstream = Upstream(
+        **place_of(sources.upstream),
+        protocol=given["protocol"].value,
+        csv=CsvOptions(**{keyword: given[keyword].value for keyword in CSV_KEYWORDS}),
+        enable_tidb_extension=given["enable_tidb_extension"].value,
+        date_separator=given["date_separator"].value,
+        partition_separator=given["enable_partition_separator"].value,
+        column_selectors=carried.selectors,
+        headerless_selectors=sources.find("headerless_selectors").value,
+        left_out=tuple(_left_out(sources)),
+        file_expiration_days=_days_kept(sources),
+        case_sensitive=carried.case_sensitive,
+        time_zone=time_zone,
+        allow_missing_commit_ts=sources.find("allow_missing_commit_ts").value,
+    )
+    return upstream, {keyword: found.origin for keyword, found in given.items() if found.origin}
+
+
+def _unset(upstream: Upstream, origins: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the keywords of the format options that matter for this protocol and were not given."""
+    # Which options matter depends on the protocol, so without it all of them do.
+    if "protocol" not in origins:
+        return tuple(keyword for keyword in FORMAT_KEYWORDS if keyword not in origins)
+    needed = CSV_KEYWORDS if upstream.protocol == "csv" else ("enable_tidb_extension", "terminator")
+    return tuple(keyword for keyword in needed if keyword not in origins)
+
+
+def _require_commit_ts(upstream: Upstream) -> None:
+    """Raise `ConfigError` for files without commit-ts, unless they are allowed."""
+    if upstream.has_commit_ts or upstream.allow_missing_commit_ts:
+        return
+    what, remedy = {
+        "csv": (
+            "CSV rows",
+            (
+                "`[sink.csv] include-commit-ts = true`, and that file is given here by --config (or give "
+                "--include-commit-ts)"
+            ),
+        ),
+        "canal-json": (
+            "canal-json messages",
+            "`enable-tidb-extension=true` in its sink URI, and so does --upstream-uri here",
+        ),
+    }[upstream.protocol]
+    raise ConfigError(
+        f"{what} without commit ts can be neither ordered nor deduplicated: the changefeed needs {remedy}. "
+        "--allow-missing-commit-ts accepts such files as they are, with a weaker promise"
+    )
+
+
+def _days_kept(sources: Sources) -> int:
+    """Return the days after which TiCDC deletes files, 0 for never: it deletes only with daily folders. Raise `ConfigError`."""
+    days, _ = _of_writer(sources, "file-expiration-days", parsers.integer(low=0, high=100_000))[0]
+    # If it was not given, the bucket may have a folder for each day.
+    return int(str(days or 0)) if sources.find("date_separator").value in (None, "day") else 0
+
+
+def _raw_updates(sources: Sources) -> str:
+    """Return who configured TiCDC not to split updates that change a key; empty if nobody did. Raise `ConfigError`."""
+    given = _of_writer(sources, "output-raw-change-event", parsers.boolean)
+    return next((origin for is_raw, origin in given if is_raw), "")
+
+
+def _of_writer(sources: Sources, name: str, parse: Parser) -> list[tuple[object, str]]:
+    """Return what URI and file say of a setting that only TiCDC takes, and where, None for nothing; raise `ConfigError`."""
+    value, source = sources.settings.get(f"sink.cloud-storage-config.{name}", (None, ""))
+    given = [
+        (sources.upstream.parameters.get(name) or None, f"--upstream-uri: parameter `{name}`"),
+        (value, f"{source}: [sink.cloud-storage-config] {name}"),
+    ]
+    found: list[tuple[object, str]] = []
+    for text, origin in given:
+        try:
+            found += [(parse(text), origin)] if text is not None else []
+        except ValueError as error:
+            raise ConfigError(f"{origin}: {error}") from None
+    return found or [(None, "")]
+
+
+def _refuse_lost_keys(upstream: Upstream, raw_updates: str) -> None:
+    """Raise `ConfigError` if an update that changes a key would carry only the new key, so that the old row would stay.
+
+    `raw_updates`: who configured TiCDC not to split such updates. Canal-json carries the row before the update anyway.
+    """
+    if raw_updates and upstream.protocol == "csv" and not upstream.csv.output_old_value:
+        raise ConfigError(
+            f"{raw_updates} = true with CSV and without `output-old-value`: an update that changes a key carries "
+            "only the new one, so nobody can tell which row it replaced. The changefeed needs `[sink.csv] "
+            "output-old-value = true`, "
+            "or `[sink.cloud-storage-config] output-raw-change-event = false`, and a new bucket, because the files "
+            "written until then lack the old keys"
+        )
+
+
+def _carried(sources: Sources) -> CarriedColumns:
+    """Return which columns rows carry, with the selectors in the order of the changefeed's file."""
+    found: list[ColumnSelector] = []
+    for document in sources.documents:
+        sink = document.content.get("sink")
+        entries = sink.get("column-selectors") if isinstance(sink, Mapping) else None
+        for entry in entries or ():
+            texts = [entry.get(key) if isinstance(entry, Mapping) else None for key in ("matcher", "columns")]
+            if not all(isinstance(each, list) and all(isinstance(text, str) for text in each) for each in texts):
+                raise ConfigError(
+                    f"{document.source}: [[sink.column-selectors]] needs `matcher` and `columns`, each a list of texts"
+                )
+            matcher, columns = texts
+            found.append(ColumnSelector(matcher=tuple(matcher or ()), columns=tuple(columns or ())))
+    check_selectors(found)
+    case_sensitive = sources.settings.get("case-sensitive", (False, ""))[0] is True
+    return CarriedColumns(selectors=tuple(found), case_sensitive=case_sensitive)
+
+
+def _left_out(sources: Sources) -> Iterator[LeftOut]:
+    """Yield the changes that TiCDC leaves out when it writes, as far as they decide which rows a table has."""
+    for document in sources.documents:
+        filters = document.content.get("filter")
+        if document.source in sources.elsewhere or not isinstance(filters, Mapping):
+            continue
+        if filters.get("ignore-txn-start-ts"):
+            yield LeftOut(matcher=("*.*",), what=f"ignore-txn-start-ts of [filter] in {document.source}")
+        entries = filters.get("event-filters")
+        for entry in entries if isinstance(entries, list) else ():
+            if not isinstance(entry, Mapping):
+                continue
+            events = [repr(event) for event in _texts(entry.get("ignore-event")) if event.strip().lower() in _MOVING]
+            what = [f"ignore-event {', '.join(events)}"] if events else []
+            what += [key for key in _EXPRESSIONS if entry.get(key)]
+            if what:
+                named = f"{', '.join(what)} of [[filter.event-filters]] in {document.source}"
+                yield LeftOut(matcher=_texts(entry.get("matcher")), what=named)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else ()
 
 
 def _downstream(sources: Sources, time_zone: str) -> Downstream:
@@ -270,7 +429,7 @@ def _downstream(sources: Sources, time_zone: str) -> Downstream:
         user=uri.user or Downstream().user,
         ssl=asked or mode not in ("", "disabled", "preferred"),
         time_zone=time_zone or Downstream().time_zone,
-        given_uri=mask_uri(sources.text_of("downstream-uri")),
+        given_uri=mask_uri(str(sources.find("downstream_uri").value)),
         password_file=str(Path(password_file).absolute()) if password_file else "",
         password_in=_files_with_password(sources),
         **{**given, **files},
@@ -331,18 +490,16 @@ def _loading(sources: Sources) -> Loading:
 
 def _password(sources: Sources) -> str:
     """Return the password: from keyword or flag, else the URI, else the environment, else another URI, else the file that environment or TOML name."""
-    file, environment = sources.find("downstream_password_file"), BY_KEYWORD["downstream_password"].environment
-    # The caller's own words first: a flag that names a file outranks the password in the URI.
+    # The caller's own words first: a file that a flag names outranks the password in the URI, and was read already.
     if sources.options.get("downstream_password") is not None:
         return str(sources.find("downstream_password").value)
-    if sources.options.get("downstream_password_file") is not None:
-        return password_in(file.value, file.origin)
     if sources.downstream is not None and sources.downstream.password is not None:
         return sources.downstream.password
-    if environment in sources.environ:
+    if (environment := BY_KEYWORD["downstream_password"].environment) in sources.environ:
         return sources.environ[environment]
     if (password := _password_in_uri(sources)[0]) is not None:
         return password
+    file = sources.find("downstream_password_file")
     return password_in(file.value, file.origin) if file.value else ""
 
 
@@ -395,7 +552,7 @@ def _notices(sources: Sources) -> Iterator[str]:
 def _file_notices(sources: Sources) -> Iterator[str]:
     # Whatever is neither read here nor shown by the files themselves has no effect, and that is said.
     used = {option.toml_key for option in OPTIONS}
-    used |= {refusal.key for refusal in changefeed.REFUSALS} | changefeed.OF_THE_WRITER | changefeed.SELECTORS
+    used |= {changefeed.REFUSED} | changefeed.OF_THE_WRITER | changefeed.SELECTORS
     for document in sources.documents:
         keys = dict(changefeed.leaves(document.content))
         if days := keys.get("sink.cloud-storage-config.file-expiration-days"):

@@ -1,6 +1,6 @@
-"""A folder of this process alone, in memory if possible: for sockets, and for anything that no other user may see.
+"""Folders in which nobody else can write: one of this process alone, and that of compiled code, which the next process finds.
 
-It is removed when the process ends. If a process is killed, the next one of the same user removes its folder: each process holds a
+The former is in memory if possible, for sockets and for anything that no other user may see. It is removed when the process ends. If a process is killed, the next one of the same user removes its folder: each process holds a
 lock on its folder for as long as it lives, so that nobody removes the folder of a living one.
 """
 
@@ -18,6 +18,8 @@ from functools import lru_cache
 from pathlib import Path
 
 _PREFIX = "storage-consumer-"
+CODE_VARIABLE = "NUMBA_CACHE_DIR"
+_REMEDY = f"remove the write permission of other users (chmod go-w), or set {CODE_VARIABLE} to another folder"
 MARK = "removed-with-its-process"
 """A file that distinguishes it from a folder of the user's own with a similar name, such as a clone of this repository."""
 _LINK = "leftover-"
@@ -182,3 +184,35 @@ def _reason(place: Path, found: os.stat_result, *, open_allowed: bool) -> str:
     if found.st_mode & _OTHERS_WRITE and not open_allowed:
         return f"others may write to {place} (mode {stat.S_IMODE(found.st_mode):04o})"
     return ""
+
+
+def place_of_code(chosen: str, *below: str) -> Path | None:
+    """Return the folder for compiled code, which may not exist yet; None if this user has no home.
+
+    `chosen`: the user's choice, else it is in their cache folder. `below`: the last parts of its path.
+    """
+    try:
+        parent = Path(chosen or os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()).resolve()
+    except (RuntimeError, OSError):
+        return None
+    return parent.joinpath("storage-consumer", "compiled", *below)
+
+
+def make_place(folder: Path) -> bool:
+    """Create a folder and its missing parents, each for this user only; return whether it exists."""
+    try:
+        # One by one, the outermost first: mkdir itself would make the parents with the usual mode.
+        for missing in reversed([place for place in (folder, *folder.parents) if not place.exists()]):
+            missing.mkdir(mode=0o700, exist_ok=True)
+    except OSError:
+        return False
+    return True
+
+
+def mistrust(folder: Path) -> str:
+    """Return why code from this folder is not run, with the remedy; empty if it is."""
+    try:
+        why = writers_of(folder)
+    except OSError as fault:
+        why = f"{folder} cannot be searched: {fault.strerror}"
+    return f"{why}: {_REMEDY}" if why else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from storage_consumer.config.stores import credential_parts, signatures
+from storage_consumer.config.uris import credential_parts, signatures
 
 Protocol = Literal["csv", "canal-json", "dump-sql", "dump-csv"]
 """How rows are written: TiCDC's two protocols, and the two forms of an export by Dumpling or mydumper."""
@@ -16,12 +16,13 @@ DateSeparator = Literal["none", "year", "month", "day"]
 class CsvOptions:
     """How TiCDC wrote CSV; the defaults are TiCDC's (format sheet 4.1)."""
 
+    terminator: str = "\r\n"
+    """What ends a row; a message of canal-json too."""
     delimiter: str = ","
     quote: str = '"'
     null: str = "\\N"
-    terminator: str = "\r\n"
     include_commit_ts: bool = False
-    binary_encoding: Literal["base64", "hex", ""] = "base64"
+    binary_encoding_method: Literal["base64", "hex", ""] = "base64"
     """Empty if it was not given and no file has shown it; a table then halts at its first binary value."""
     output_old_value: bool = False
     """Whether an ``is-update`` field follows the commit-ts, and an update is a D row and an I row."""
@@ -94,7 +95,6 @@ class Upstream:
     account_name: str = ""
     """Storage account of Azure; empty: the environment provides it."""
     protocol: Protocol
-    terminator: str = "\r\n"
     csv: CsvOptions = field(default_factory=CsvOptions)
     enable_tidb_extension: bool = False
     dump: DumpOptions = field(default_factory=DumpOptions)

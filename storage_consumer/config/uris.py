@@ -1,16 +1,68 @@
-"""The two URIs: parsed, checked, and never shown with their secrets."""
+"""The URIs of stores and servers: parsed, checked, and never shown with their secrets; and what secrets the stores take elsewhere."""
 
 from __future__ import annotations
 
+import base64
+import json
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from storage_consumer.config import stores
-from storage_consumer.config.parsers import did_you_mean
+from storage_consumer.config.parsers import boolean, did_you_mean
 from storage_consumer.errors import ConfigError
+
+Store = Literal["file", "s3", "gcs", "azure"]
+
+SCHEMES: Mapping[str, Store] = {
+    "file": "file",
+    "s3": "s3",
+    "gcs": "gcs",
+    "gs": "gcs",
+    "azure": "azure",
+    "azblob": "azure",
+}
+"""Scheme of a URI → store; several schemes of one store mean the same."""
+
+STORE_PARAMETERS: Mapping[Store, frozenset[str]] = {
+    "file": frozenset(),
+    "s3": frozenset(
+        {
+            *("access-key", "secret-access-key", "session-token", "endpoint", "region", "force-path-style", "provider"),
+            *("role-arn", "external-id", "acl", "sse", "sse-kms-key-id", "storage-class", "use-accelerate-endpoint"),
+        }
+    ),
+    "gcs": frozenset({"credentials-file", "endpoint", "storage-class", "predefined-acl"}),
+    "azure": frozenset(
+        {
+            *("account-name", "account-key", "sas-token", "endpoint", "access-tier", "encryption-scope"),
+            *("encryption-key",),
+        }
+    ),
+}
+"""Parameters that TiDB's object writer takes in the URI of each store."""
+
+_SECRETS_OF: Mapping[str, tuple[str, ...]] = {
+    "s3": ("access-key", "secret-access-key", "session-token"),
+    "azure": ("account-key", "sas-token", "encryption-key"),
+}
+_BY_HOST = frozenset({"alibaba", "netease", "tencent"})
+"""Providers whose servers take the bucket's name only as part of the host's."""
+_ENDPOINT: Mapping[str, tuple[re.Pattern[str], str]] = {
+    "s3": (re.compile(r"https?://[^/@?#]+/?"), "http://host:port or https://host:port"),
+    "gcs": (re.compile(r"https?://[^/@?#]+(/storage/v1)?/?"), "https://host:port or https://host:port/storage/v1/"),
+    "azure": (
+        re.compile(r"https?://[^/@?#;]+(/[^/@?#;]+)?/?"),
+        "https://host:port, with the account's name as path if the server wants it",
+    ),
+}
+_ACCOUNT = re.compile(r"[A-Za-z0-9_-]+")
+_AES_KEY_BYTES = 32
 
 _SECRET_WORDS = ("key", "secret", "token", "passw", "credential", "pwd", "signature", "accessid", "auth")
 _SIGNATURE = "sig"
@@ -27,20 +79,21 @@ _KEY_AND_SECRET = re.compile(r"(?s)^(\s*(?:s3|gcs|gs|azure|azblob)://)[^/?#]*@")
 
 _SOURCE_SIDE = frozenset(
     {
+        *("acl", "sse", "sse-kms-key-id", "use-accelerate-endpoint", "provider"),
+        *("storage-class", "predefined-acl", "access-tier", "encryption-scope"),
         *("content-compatible", "delete-only-output-handle-key-columns", "enable-table-across-nodes"),
         *("file-cleanup-cron-spec", "file-size", "flush-concurrency", "flush-interval"),
         *("max-batch-size", "max-message-bytes", "only-output-updated-columns", "output-column-id"),
         *("output-raw-change-event", "output-row-key", "spool-base-dir", "spool-disk-quota"),
         *("transaction-atomicity", "use-table-id-as-path", "worker-count"),
     }
-    | stores.OF_WRITER
 )
 """Upstream parameters of TiCDC that only control how it writes, or that the files themselves show."""
 
 UPSTREAM_PARAMETERS = _SOURCE_SIDE.union(
     {"protocol", "enable-tidb-extension", "date-separator", "enable-partition-separator", "file-index-digit"},
     {"file-expiration-days"},
-    *stores.PARAMETERS.values(),
+    *STORE_PARAMETERS.values(),
 )
 
 _OTHER_SINK = frozenset(
@@ -70,8 +123,7 @@ _EXAMPLES = {
 _MASKS = frozenset({"xxxxx", "***"})
 """What TiCDC and this program write in the place of a secret."""
 _UNSUPPORTED_STORAGE = {"hdfs", "local", "noop"}
-_TARGET_SCHEMES = ("mysql", "tidb", "mariadb")
-_DEFAULT_PORT = {"mysql": 3306, "mariadb": 3306, "tidb": 4000}
+_DEFAULT_PORT = {"mysql": 3306, "tidb": 4000, "mariadb": 3306}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -103,9 +155,19 @@ class Uri:
         """Return a `ConfigError` about this URI."""
         return _error(self.side, self.masked, message)
 
+    def value(self, name: str, parse: Callable[[object], Any], default: Any) -> Any:
+        """Return the value of a parameter, or `default` if it has none; raise `ConfigError`."""
+        try:
+            return parse(text) if (text := self.parameters.get(name)) else default
+        except ValueError as fault:
+            raise self.error(f"parameter `{name}`: {fault}") from None
+
 
 def _error(side: str, masked: str, message: str) -> ConfigError:
     return ConfigError(f"{_FLAGS[side]} {masked}: {message}")
+
+
+_Fail = Callable[[str], ConfigError]
 
 
 def mask_uri(uri: str) -> str:
@@ -169,30 +231,28 @@ def parse_upstream(text: str) -> Uri:
 
 def parse_store(side: str, text: str, known: frozenset[str]) -> Uri:
     """Parse the URI of a folder in a store, with `known` parameters; raise `ConfigError` for anything that cannot be read."""
-    split = _split(side, text)
-    masked, scheme = mask_uri(text), split.scheme.lower()
+    masked = mask_uri(text)
+    fail = partial(_error, side, masked)
+    split = _split(text, fail, _EXAMPLES[side])
+    scheme = split.scheme.lower()
     # A path is stored and shown.
     if secrets_in(split.path):
-        raise _error(
-            side, masked, "a secret stands in the path: a `?` that is not percent-encoded begins the parameters"
-        )
+        raise fail("a secret stands in the path: a `?` that is not percent-encoded begins the parameters")
     if scheme in _UNSUPPORTED_STORAGE:
-        raise _error(side, masked, f"the storage {scheme}:// is not supported; file://, s3://, gcs:// and azure:// are")
-    if scheme not in stores.SCHEMES:
-        raise _error(
-            side,
-            masked,
+        raise fail(f"the storage {scheme}:// is not supported; file://, s3://, gcs:// and azure:// are")
+    if scheme not in SCHEMES:
+        raise fail(
             f"{scheme}:// is not a storage; give file:///dir, s3://bucket/prefix, gcs://… or azure://…"
-            f"{did_you_mean(scheme, sorted(stores.SCHEMES))}",
+            f"{did_you_mean(scheme, sorted(SCHEMES))}"
         )
     uri = Uri(
         side=side,
         masked=masked,
-        scheme=stores.SCHEMES[scheme],
+        scheme=SCHEMES[scheme],
         # Not `split.hostname`, which is in lower case: a bucket's name stays as it is.
         host=split.netloc,
         path=_normal_path(split.path),
-        parameters=_parameters(side, split.query, masked, known),
+        parameters=_parameters(split.query, known, fail),
     )
     _check_place(uri)
     _check_parameters(uri)
@@ -224,7 +284,7 @@ def same_place(uri: Uri, sink_uri: str) -> bool:
         return False
     host = "" if other.netloc == "localhost" and uri.scheme == "file" else other.netloc
     own_host = "" if uri.scheme == "file" else uri.host
-    return (stores.SCHEMES.get(other.scheme.lower()), host, _normal_path(other.path)) == (
+    return (SCHEMES.get(other.scheme.lower()), host, _normal_path(other.path)) == (
         uri.scheme,
         own_host,
         uri.path,
@@ -244,30 +304,161 @@ def _check_parameters(uri: Uri) -> None:
             f"--upstream-uri with the secret itself, or without {'it' if len(hidden) == 1 else 'them'}; then the store's usual "
             "credentials (environment, profile, instance) are used"
         )
-    if text := stores.complaint(stores.SCHEMES[uri.scheme], uri.parameters):
+    if text := _complaint(uri.scheme, uri.parameters):
         raise uri.error(text)
+
+
+def _complaint(store: str, parameters: Mapping[str, str]) -> str:
+    """Return what is wrong with the parameters of a store's URI; empty if nothing is."""
+    for name in parameters:
+        owners = [other for other, known in STORE_PARAMETERS.items() if name in known]
+        # A parameter that no store has is refused where the URI is read, with the nearest known name.
+        if owners and store not in owners:
+            return f"`{name}` is a parameter of {' and '.join(owners)}, not of {store}"
+    endpoint = parameters.get("endpoint", "")
+    if endpoint:
+        pattern, example = _ENDPOINT[store]
+        if not pattern.fullmatch(endpoint):
+            return f"`endpoint` is written as {example}, with no user or password"
+    checks = {"s3": _complaint_s3, "azure": _complaint_azure}
+    return checks[store](parameters) if store in checks else ""
+
+
+def _complaint_s3(parameters: Mapping[str, str]) -> str:
+    keys = [name for name in ("access-key", "secret-access-key") if parameters.get(name)]
+    if len(keys) == 1:
+        return f"`{keys[0]}` comes without its partner; give both access-key and secret-access-key, or neither"
+    for name in ("role-arn", "external-id"):
+        if parameters.get(name):
+            return f"`{name}` is not supported; let the usual AWS chain assume the role (AWS_ROLE_ARN, a profile, the instance)"
+    return ""
+
+
+def _complaint_azure(parameters: Mapping[str, str]) -> str:
+    name = parameters.get("account-name", "")
+    if name and not _ACCOUNT.fullmatch(name):
+        return "`account-name` is the storage account's name alone: letters and digits"
+    for key in ("account-key", "encryption-key"):
+        if not _is_key(key, parameters.get(key, "")):
+            return f"`{key}` is not a key as Azure issues it: check that no `+` became a space and no `=` was lost"
+    if ";" in parameters.get("sas-token", ""):
+        return "`sas-token` contains a `;`, which no such token has"
+    return ""
+
+
+def _is_key(parameter: str, value: str) -> bool:
+    """Return whether a key could be valid; TiCDC takes an encryption key's bytes as they are, so all 32 count."""
+    if not value:
+        return True
+    if parameter == "encryption-key":
+        return len(value.encode()) == _AES_KEY_BYTES
+    try:
+        return bool(base64.b64decode(value, validate=True))
+    except ValueError:  # also raised for characters outside ASCII
+        return False
+
+
+def place_of(uri: Uri) -> dict[str, Any]:
+    """Return field of `Upstream` → value, for the fields that say where the folder is; raise `ConfigError`."""
+    given, store = uri.parameters, SCHEMES[uri.scheme]
+    # S3's accelerated servers, too, take the bucket's name only as part of the host's.
+    by_host = (
+        given.get("provider", "").lower() in _BY_HOST or given.get("use-accelerate-endpoint", "").lower() == "true"
+    )
+    endpoint = given.get("endpoint", "").rstrip("/")
+    return {
+        "scheme": store,
+        "root": uri.path if store == "file" else f"{uri.host}{uri.path}",
+        # For TiCDC an endpoint may have the path of the API; gcsfs adds that itself.
+        "endpoint": endpoint.removesuffix("/storage/v1") if store == "gcs" else endpoint,
+        "region": given.get("region", ""),
+        "force_path_style": uri.value("force-path-style", boolean, not by_host),
+        "account_name": given.get("account-name", ""),
+    }
 
 
 def store_secrets(uri: Uri) -> dict[str, str]:
     """Return field of `Secrets` → value, as far as the bucket's URI gives them; raise `ConfigError`."""
+    names = _SECRETS_OF.get(uri.scheme, ())
+    found = {name.replace("-", "_"): uri.parameters.get(name, "") for name in names}
+    if file := uri.parameters.get("credentials-file"):
+        try:
+            found["gcs_credentials"] = _read_credentials(file)
+        except ValueError as error:
+            raise uri.error(str(error)) from None
+    return found
+
+
+_IN_ENVIRONMENT = (
+    *("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN"),
+    *("AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_CONNECTION_STRING"),
+    *("AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PASSWORD", "AZURE_PASSWORD", "GOOGLE_API_KEY"),
+)
+"""Variables from which the stores' own clients take secrets."""
+_IN_CONNECTION = re.compile(r"(?i)(?:^|;)\s*(?:AccountKey|SharedAccessSignature)\s*=\s*([^;]+)")
+_IN_TOKEN = re.compile(r"(?:^|[?&])sig=([^&]+)")
+
+
+def environment_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the secrets that the stores' clients may take from the environment, with the secret parts of each.
+
+    They include those in a Google credentials file that is named there, if it can be read.
+    """
+    texts = [environ[name].strip() for name in _IN_ENVIRONMENT if environ.get(name, "").strip()]
+    # An error may show the key alone, without the connection string around it.
+    texts += _IN_CONNECTION.findall(environ.get("AZURE_STORAGE_CONNECTION_STRING", ""))
+    if file := environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
+        with suppress(ValueError):
+            texts += credential_parts(_read_credentials(file))
+    return tuple(part for text in texts for part in (text, *signatures(text)))
+
+
+def credential_parts(credentials: str) -> list[str]:
+    """Return the secret parts of a Google credentials file's JSON text."""
+    content = json.loads(credentials)
+    found = [str(content.get(name, "")) for name in ("private_key", "refresh_token", "client_secret")]
+    return [text for text in found if text]
+
+
+def signatures(token: str) -> list[str]:
+    """Return the signature in an Azure token, as written and percent-decoded."""
+    return [text for found in _IN_TOKEN.findall(token) for text in (found, unquote(found))]
+
+
+def _read_credentials(file: str) -> str:
+    """Return the JSON text of a Google credentials file."""
     try:
-        return stores.secrets(stores.SCHEMES[uri.scheme], uri.parameters)
-    except ValueError as error:
-        raise uri.error(str(error)) from None
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ValueError(f"`credentials-file`: {file} cannot be read: {reason}") from None
+    try:
+        content = json.loads(text)
+    except ValueError:
+        content = None
+    if not isinstance(content, dict) or "type" not in content:
+        raise ValueError(f"`credentials-file`: {file} is not a Google credentials file: a JSON object with a `type`")
+    return text
 
 
 def parse_downstream(text: str) -> Uri:
     """Parse the target's URI; raise `ConfigError` for anything that is not a writable server."""
-    split = _split("downstream", text)
     masked = mask_uri(text)
+    fail = partial(_error, "downstream", masked)
+    split = _split(text, fail, _EXAMPLES["downstream"])
     scheme, _, extra = split.scheme.lower().partition("+")
-    if scheme not in _TARGET_SCHEMES or extra not in {"", "ssl"}:
-        raise _error(
-            "downstream",
-            masked,
+    if scheme not in _DEFAULT_PORT or extra not in {"", "ssl"}:
+        raise fail(
             f"{split.scheme}:// is not a target; give mysql://, tidb:// or mariadb://, with +ssl for "
-            f"TLS{did_you_mean(scheme, _TARGET_SCHEMES)}",
+            f"TLS{did_you_mean(scheme, _DEFAULT_PORT)}"
         )
+    try:
+        port = split.port or 0
+    except ValueError:
+        raise fail(
+            "the port is not a number from 1 to 65535; in a password, write / as %2F, @ as %40, : as %3A, ? as %3F, "
+            "# as %23"
+        ) from None
     # At the last @: an earlier one may belong to a password that was not percent-encoded.
     userinfo, _, _ = split.netloc.rpartition("@")
     user, colon, password = userinfo.partition(":")
@@ -277,11 +468,11 @@ def parse_downstream(text: str) -> Uri:
         scheme=scheme,
         ssl=extra == "ssl",
         host=split.hostname or "",
-        port=_port(split, masked),
+        port=port,
         user=unquote(user),
         password=unquote(password) if colon else None,
         path=unquote(split.path),
-        parameters=_parameters("downstream", split.query, masked, DOWNSTREAM_PARAMETERS),
+        parameters=_parameters(split.query, DOWNSTREAM_PARAMETERS, fail),
     )
     _check_server(uri)
     return uri
@@ -307,33 +498,20 @@ def default_port(uri: Uri) -> int:
     return _DEFAULT_PORT[uri.scheme]
 
 
-def _port(split: SplitResult, masked: str) -> int:
-    try:
-        return split.port or 0
-    except ValueError:
-        raise _error(
-            "downstream",
-            masked,
-            "the port is not a number from 1 to 65535; in a password, write / as %2F, @ as %40, : as %3A, ? as %3F, "
-            "# as %23",
-        ) from None
-
-
-def _split(side: str, text: str) -> SplitResult:
-    masked = mask_uri(text)
+def _split(text: str, fail: _Fail, example: str) -> SplitResult:
     if "://" not in text:
-        raise _error(side, masked, f"a URI is expected, like {_EXAMPLES[side]}")
+        raise fail(f"a URI is expected, like {example}")
     try:
         split = urlsplit(text.strip())
     except ValueError:
-        raise _error(side, masked, "this is not a well-formed URI") from None
+        raise fail("this is not a well-formed URI") from None
     # What follows a # would be lost without a word, and it may be the rest of a password.
     if split.fragment or text.strip().endswith("#"):
-        raise _error(side, masked, "a `#` ends a URI; inside a password, path or parameter it is written %23")
+        raise fail("a `#` ends a URI; inside a password, path or parameter it is written %23")
     return split
 
 
-def _parameters(side: str, query: str, masked: str, known: frozenset[str]) -> Mapping[str, str]:
+def _parameters(query: str, known: frozenset[str], fail: _Fail) -> Mapping[str, str]:
     """Return names and values of a query; ``+`` stays a plus, as in AWS keys and time zones, and ``_`` in a name becomes ``-``."""
     parameters: dict[str, str] = {}
     for item in query.split("&"):
@@ -347,10 +525,10 @@ def _parameters(side: str, query: str, masked: str, known: frozenset[str]) -> Ma
                 what = "token" if before == "sas-token" else "value"
                 why = f"percent-encode the {what}: a `&` inside is written %26"
                 text = f"what follows `{before}` and begins with a `&` is not a known parameter; if it belongs to the {what}, {why}"
-                raise _error(side, masked, text)
+                raise fail(text)
             shown = name if equals else "(without a `=`)"
             hint = did_you_mean(name, sorted(known)) if equals else "; a `&` inside a value is written %26"
-            raise _error(side, masked, f"unknown parameter `{shown}`{hint}")
+            raise fail(f"unknown parameter `{shown}`{hint}")
         if parameters.setdefault(name, unquote(value)) != unquote(value):
-            raise _error(side, masked, f"parameter `{name}` is given twice, with different values")
+            raise fail(f"parameter `{name}` is given twice, with different values")
     return parameters

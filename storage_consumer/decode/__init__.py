@@ -20,4 +20,4 @@ def decoder_for(upstream: Upstream) -> Decoder:
     if upstream.protocol == "csv":
         return CsvDecoder(upstream.csv)
     lacks_commit_ts = upstream.allow_missing_commit_ts and not upstream.has_commit_ts
-    return CanalJsonDecoder(upstream.terminator, allow_missing_commit_ts=lacks_commit_ts)
+    return CanalJsonDecoder(upstream.csv.terminator, allow_missing_commit_ts=lacks_commit_ts)

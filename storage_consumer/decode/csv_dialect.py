@@ -600,7 +600,7 @@ def shape(form: FileForm) -> Shape:
         converter(
             column,
             "csv",
-            binary_encoding=form.options.binary_encoding,
+            binary_encoding=form.options.binary_encoding_method,
             moved=form.layout.moving(place),
             spelling=form.layout.spelling(place),
         )

@@ -198,7 +198,5 @@ class Feed:
 
 def ordered_in(window: Window, storage: Storage, upstream: Upstream, wanted: Wanted = lambda _: True) -> Ordered:
     """Return what puts the changes of a window in order. `upstream`: how its files are written."""
-    terminator = upstream.csv.terminator if upstream.protocol == "csv" else upstream.terminator
-    return Ordered(
-        window=window, storage=storage, decoder=decoder_for(upstream), terminator=terminator.encode(), wanted=wanted
-    )
+    terminator = upstream.csv.terminator.encode()
+    return Ordered(window=window, storage=storage, decoder=decoder_for(upstream), terminator=terminator, wanted=wanted)

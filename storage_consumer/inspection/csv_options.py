@@ -280,7 +280,7 @@ class _Trial:
                 if found := self.rows(sample, frame):
                     framed.setdefault(frame, []).extend(found.rows)
         # These two show in values, which are judged later.
-        judged = self.given - {"null", "binary_encoding"}
+        judged = self.given - {"null", "binary_encoding_method"}
         for frame, rows in framed.items():
             # All rows end alike, so their common end holds the terminator, and perhaps the end of a value before it.
             known = self.upstream.csv.terminator.encode()
@@ -352,7 +352,7 @@ class _Trial:
             # Without a binary value both encodings read everything, so leave the encoding open.
             if len(encodings) > 1 and not self.has_binary(used, hypothesis, options):
                 encodings = [""]
-            survivors += [(hypothesis, replace(options, binary_encoding=encoding)) for encoding in encodings]
+            survivors += [(hypothesis, replace(options, binary_encoding_method=encoding)) for encoding in encodings]
             # Without an encoding the hypothesis is out, and blames no sample.
             aside |= damaged if encodings else set()
         if not survivors:
@@ -453,10 +453,12 @@ class _Trial:
         A few of the latter count as damaged; with more, the options are wrong.
         """
         choices: list[BinaryEncoding] = ["base64", "hex"]
-        if "binary_encoding" in self.given:
-            choices = [options.binary_encoding]
+        if "binary_encoding_method" in self.given:
+            choices = [options.binary_encoding_method]
         read = {
-            choice: {s.path for s in used if self._reads(s, hypothesis, replace(options, binary_encoding=choice))}
+            choice: {
+                s.path for s in used if self._reads(s, hypothesis, replace(options, binary_encoding_method=choice))
+            }
             for choice in choices
         }
         readable = set[str]().union(*read.values())

@@ -15,8 +15,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from storage_consumer.amounts import some_of
-from storage_consumer.config.format_options import CSV_OPTIONS
-from storage_consumer.config.load import Loaded
+from storage_consumer.config.load import CSV_KEYWORDS, Loaded
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import ConfigError, StorageConsumerError
@@ -286,7 +285,7 @@ class _Look:
         """Return the protocol, and what the data files of that protocol show."""
         protocol = self._protocol()
         if protocol.is_missing:
-            keywords = [*CSV_OPTIONS, "enable_tidb_extension"]
+            keywords = [*CSV_KEYWORDS, "enable_tidb_extension"]
             return [protocol, *(self._given_or(keyword, "unknown", NO_DATA) for keyword in keywords)]
         # From here on with what was found, since the samples are decoded under these settings.
         self.upstream = replace(self.upstream, protocol="csv" if protocol.value == "csv" else "canal-json")
@@ -308,8 +307,8 @@ class _Look:
 
     def _csv(self, files: list[Sample]) -> list[Setting]:
         if not files:
-            return [self._given_or(keyword, "unknown", NO_DATA) for keyword in CSV_OPTIONS]
-        given = frozenset(CSV_OPTIONS[keyword] for keyword in CSV_OPTIONS if keyword in self.given)
+            return [self._given_or(keyword, "unknown", NO_DATA) for keyword in CSV_KEYWORDS]
+        given = frozenset(CSV_KEYWORDS) & self.given.keys()
         if self.upstream.csv.output_handle_key:
             given -= {"output_handle_key"}  # the new architecture accepts the setting but writes no such field
         verdict = infer_csv(files, self.upstream, given, self.newest)
@@ -320,36 +319,34 @@ class _Look:
             return self._from_csv(verdict)
         # Once more without what was given: where that succeeds, it shows which option is the wrong one.
         free = infer_csv(files, self.upstream, frozenset(), self.newest) if given else verdict
-        return [self._against(keyword, verdict, free) for keyword in CSV_OPTIONS]
+        return [self._against(keyword, verdict, free) for keyword in CSV_KEYWORDS]
 
     def _from_csv(self, verdict: CsvVerdict) -> list[Setting]:
         # What is decided is the same in all survivors.
         options = verdict.survivors[0]
         found: list[Setting] = []
-        for keyword, name in CSV_OPTIONS.items():
-            value = getattr(options, name)
-            if keyword in self.given or name in verdict.undecided:
+        for keyword in CSV_KEYWORDS:
+            value = getattr(options, keyword)
+            if keyword in self.given or keyword in verdict.undecided:
                 found.append(self._given_or(keyword, "not decidable", _SEVERAL))
-            elif name in verdict.unseen:
+            elif keyword in verdict.unseen:
                 found.append(Setting(keyword, "assumed", value, NO_NULL))
             else:
-                changed: dict[str, Any] = {name: value}
-                csv = replace(self.upstream.csv, **changed)
-                self.upstream = replace(self.upstream, csv=csv, terminator=csv.terminator)
-                origin = NO_BINARY if value == "" and name == "binary_encoding" else verdict.evidence.get(name, "")
+                self.upstream = _with_csv(self.upstream, keyword, value)
+                is_open = value == "" and keyword == "binary_encoding_method"
+                origin = NO_BINARY if is_open else verdict.evidence.get(keyword, "")
                 found.append(Setting(keyword, "inferred", value, origin))
         return found
 
     def _against(self, keyword: str, verdict: CsvVerdict, free: CsvVerdict) -> Setting:
         """Return a CSV option where nothing fits: the files contradict what was given, or do not show it."""
-        name = CSV_OPTIONS[keyword]
-        shown = {getattr(options, name) for options in free.survivors}
-        known = getattr(self.upstream.csv, name)
+        shown = {getattr(options, keyword) for options in free.survivors}
+        known = getattr(self.upstream.csv, keyword)
         # Another option is to blame, or the files do not show this one.
         if keyword not in self.given or not shown or known in shown or shown == {""}:
             return self._given_or(keyword, "not decidable", verdict.reason)
         values = " or ".join(repr(value) for value in sorted(shown, key=repr))
-        return Setting(keyword, "contradicts", known, f"{free.evidence.get(name, 'the files')} shows {values}")
+        return Setting(keyword, "contradicts", known, f"{free.evidence.get(keyword, 'the files')} shows {values}")
 
     def _canal(self, files: list[Sample]) -> list[Setting]:
         """Return what messages show: they name their fields, so there is little to find out."""
@@ -378,7 +375,7 @@ class _Look:
             self.upstream = replace(self.upstream, enable_tidb_extension=bool(extension.value))
         terminator = self._one_of("terminator", terminators)
         if terminator.state == "inferred":
-            self.upstream = replace(self.upstream, terminator=str(terminator.value))
+            self.upstream = _with_csv(self.upstream, "terminator", str(terminator.value))
         return [extension, terminator]
 
     def _one_of(self, keyword: str, shown: Mapping[object, str]) -> Setting:
@@ -526,9 +523,14 @@ class _Look:
         return Setting(keyword, state, None, origin)
 
     def _value(self, keyword: str) -> object:
-        if keyword in CSV_OPTIONS and keyword != "terminator":
-            return getattr(self.upstream.csv, CSV_OPTIONS[keyword])
+        if keyword in CSV_KEYWORDS:
+            return getattr(self.upstream.csv, keyword)
         return getattr(self.upstream, _FIELDS.get(keyword, keyword))
+
+
+def _with_csv(upstream: Upstream, name: str, value: object) -> Upstream:
+    changed: dict[str, Any] = {name: value}
+    return replace(upstream, csv=replace(upstream.csv, **changed))
 
 
 def _sharing(look: _Look) -> set[str]:

@@ -11,8 +11,9 @@ from contextlib import closing, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from storage_consumer.config.load import Loaded, load, load_target, with_files_read
+from storage_consumer.config.load import Loaded, load, load_target
 from storage_consumer.config.settings import Secrets, Server, Upstream
+from storage_consumer.config.sources import with_files_read
 
 if TYPE_CHECKING:
     from storage_consumer.checkpoint.store import StateStore

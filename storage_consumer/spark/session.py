@@ -28,8 +28,16 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from pyspark.sql.context import SQLContext
 
-from storage_consumer.config.code_cache import VARIABLE, mistrust, place_of_code
-from storage_consumer.config.own_folder import LONGEST, noted, own_folder, remove_later, remove_noted
+from storage_consumer.config.own_folder import (
+    CODE_VARIABLE,
+    LONGEST,
+    mistrust,
+    noted,
+    own_folder,
+    place_of_code,
+    remove_later,
+    remove_noted,
+)
 from storage_consumer.config.settings import Tuning
 from storage_consumer.errors import ConfigError, SparkUnavailable
 from storage_consumer.spark.surroundings import java_program
@@ -326,11 +334,11 @@ def _for_this_machine(known: frozenset[str]) -> dict[str, str]:
     # The path of a socket may not be longer; then Spark chooses a place of its own.
     if len(str(folder)) <= LONGEST:
         ours["spark.python.unix.domain.socket.dir"] = str(folder)
-    kept = place_of_code(os.environ.get(VARIABLE, ""))
+    kept = place_of_code(os.environ.get(CODE_VARIABLE, ""))
     # Compiled code is run as it is: workers must not load it from where others can write.
     if kept and (why := mistrust(kept)):
         _log.warning("cache_refused", folder=str(kept), error=why)
-        ours[f"spark.executorEnv.{VARIABLE}"] = str(folder)
+        ours[f"spark.executorEnv.{CODE_VARIABLE}"] = str(folder)
     return ours
 
 

@@ -25,7 +25,7 @@ from itertools import count, pairwise
 from typing import Any, NoReturn
 
 from storage_consumer.config.settings import Secrets, Upstream
-from storage_consumer.config.stores import environment_secrets
+from storage_consumer.config.uris import environment_secrets
 from storage_consumer.errors import ConfigError, FilesMissing, StorageConsumerError, StorageUnavailable
 from storage_consumer.model import StoredObject
 from storage_consumer.storage.base import SCHEMA_FILE_BYTES, read_up_to

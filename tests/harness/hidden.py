@@ -50,7 +50,7 @@ def mistakes(corpus: Corpus, bucket: Bucket) -> list[str]:
             "enable_tidb_extension": real.enable_tidb_extension,
             "date_separator": real.date_separator or "day",
             "enable_partition_separator": real.partition_separator is not False,
-            "binary_encoding_method": real.csv.binary_encoding if found.csv.binary_encoding else "",
+            "binary_encoding_method": real.csv.binary_encoding_method if found.csv.binary_encoding_method else "",
             # The new architecture takes this setting and writes no such field.
             "output_handle_key": real.csv.output_handle_key and corpus.arch == "classic",
         }

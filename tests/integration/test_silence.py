@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage_consumer import Consumer
-from storage_consumer.config.keywords import Options
+from storage_consumer.config.options import Options
 from storage_consumer.monitoring.recorder import EVERY
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from storage_consumer import Consumer
-from storage_consumer.config.keywords import Document
+from storage_consumer.config.options import Document
 from storage_consumer.config.settings import Tuning
 from storage_consumer.spark.session import open_session
 from tests.harness.comparing import differences

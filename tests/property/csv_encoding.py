@@ -116,7 +116,7 @@ class Source:
 def plain(kind: str, value: Value, options: CsvOptions) -> str:
     """A value's text before it is quoted or escaped."""
     if isinstance(value, bytes):
-        return value.hex() if options.binary_encoding == "hex" else base64.b64encode(value).decode()
+        return value.hex() if options.binary_encoding_method == "hex" else base64.b64encode(value).decode()
     if isinstance(value, float):
         return _go_float(value, single=kind == "FLOAT")
     return str(value)

@@ -225,7 +225,7 @@ def _options(chance: random.Random) -> CsvOptions:
             null=chance.choice(NULLS),
             terminator=chance.choice(TERMINATORS),
             include_commit_ts=chance.random() < 0.7,
-            binary_encoding=chance.choice(("base64", "hex")),
+            binary_encoding_method=chance.choice(("base64", "hex")),
             output_old_value=chance.random() < 0.4,
             output_handle_key=chance.random() < 0.3,
             output_field_header=chance.random() < 0.3,

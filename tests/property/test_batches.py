@@ -191,7 +191,7 @@ def plain_source(chance: random.Random) -> Source:
     options = replace(_PLAIN, quote=quote, delimiter=delimiter, terminator=end)
     options = replace(options, output_old_value=chance.random() < 0.5)
     options = replace(options, output_field_header=source.options.output_field_header)
-    options = replace(options, binary_encoding=source.options.binary_encoding)
+    options = replace(options, binary_encoding_method=source.options.binary_encoding_method)
     return replace(source, options=options, handle_key=False)
 
 

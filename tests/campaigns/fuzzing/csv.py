@@ -22,7 +22,7 @@ OPTIONS = (
     DEFAULT,
     replace(DEFAULT, output_old_value=True),
     replace(DEFAULT, output_handle_key=True),
-    replace(DEFAULT, delimiter="|+|", binary_encoding="hex"),
+    replace(DEFAULT, delimiter="|+|", binary_encoding_method="hex"),
     replace(DEFAULT, include_commit_ts=False),
     replace(DEFAULT, terminator=""),
     BARE,

@@ -11,8 +11,7 @@ import pytest
 from storage_consumer.cli.arguments import parse
 from storage_consumer.cli.verb import Verb
 from storage_consumer.cli.verbs import RUN, VERBS
-from storage_consumer.config.option import PRECEDENCE, Option
-from storage_consumer.config.options import BY_KEYWORD, OPTIONS
+from storage_consumer.config.options import BY_KEYWORD, OPTIONS, PRECEDENCE, Option
 from storage_consumer.errors import ConfigError
 
 
@@ -157,7 +156,7 @@ def test_help_of_a_command(verb: Verb, capsys: pytest.CaptureFixture[str]) -> No
         assert end.value.code == 0
         shown.append(capsys.readouterr().out)
     assert shown[0] == shown[1]
-    parts = [*(word for word, _ in verb.actions), *(flag.name for flag in verb.flags), "exit codes:"]
+    parts = [*(word for word, _ in verb.actions), *(f"--{flag.name}" for flag in verb.flags), "exit codes:"]
     parts += [f"--{option.name}" for option in verb.options if option.flag]
     assert [part for part in parts if part not in shown[0]] == []
     for example in verb.examples:

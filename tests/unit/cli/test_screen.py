@@ -183,5 +183,5 @@ def test_output_that_cannot_be_written() -> None:
 def test_every_command_takes_them() -> None:
     """Each command but `run` has --color in its help."""
     for verb in VERBS.values():
-        names = {flag.name for flag in verb.flags}
+        names = {f"--{flag.name}" for flag in verb.flags}
         assert ("--color" in names) == (verb.name != RUN)

@@ -11,7 +11,8 @@ import pytest
 
 from storage_consumer.cli.arguments import parse
 from storage_consumer.config.commands import bare_uri, command, reaching, run_command
-from storage_consumer.config.load import Loaded, load, load_target, with_files_read
+from storage_consumer.config.load import Loaded, load, load_target
+from storage_consumer.config.sources import with_files_read
 
 FILE = """\
 [sink]

@@ -8,14 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.config.keywords import Options
-from storage_consumer.config.options import OPTIONS
 from tests.harness.program import ROOT
-
-
-def test_every_option_is_a_keyword() -> None:
-    """The type names the options of the table with their aliases, and nothing else."""
-    assert list(Options.__annotations__) == [keyword for option in OPTIONS for keyword in option.keywords]
 
 
 @pytest.mark.slow

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.config.load import Loaded, load, with_files_read
+from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.parsers import Document
 from storage_consumer.config.settings import Config, CsvOptions, Downstream, Tuning, Upstream
-from storage_consumer.config.sources import LogWish, log_wish
+from storage_consumer.config.sources import LogWish, log_wish, with_files_read
 from storage_consumer.errors import ConfigError
 
 CSV = "file:///bucket?protocol=csv"

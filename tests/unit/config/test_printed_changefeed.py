@@ -23,7 +23,6 @@ EXPECTED = {
         scheme="file",
         root="/data/changes",
         protocol="csv",
-        terminator="\n",
         csv=CsvOptions(delimiter="\t", quote="", null="NULL", terminator="\n", include_commit_ts=True),
         date_separator="none",
         partition_separator=False,
@@ -34,7 +33,7 @@ EXPECTED = {
         root="bucket/prefix",
         protocol="csv",
         csv=CsvOptions(
-            delimiter="|+|", quote="'", include_commit_ts=True, binary_encoding="hex", output_old_value=True
+            delimiter="|+|", quote="'", include_commit_ts=True, binary_encoding_method="hex", output_old_value=True
         ),
         date_separator="day",
         partition_separator=True,
@@ -217,7 +216,6 @@ def test_the_start_is_a_setting_like_others(options: dict[str, object], environ:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: c.update(start_tz=1), "a changefeed has no key `start-tz`; did you mean `start-ts`?"),
         (
             lambda c: c["config"].update(case_sensitiv=True),
             "has no key `case_sensitiv`; did you mean `case-sensitive`?",

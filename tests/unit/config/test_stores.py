@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.config import stores
 from storage_consumer.config.load import Loaded, load
-from storage_consumer.config.uris import parse_upstream
+from storage_consumer.config.uris import SCHEMES, STORE_PARAMETERS, parse_upstream
 from storage_consumer.errors import ConfigError
 from storage_consumer.telemetry import redact
 
@@ -50,8 +49,8 @@ def test_a_bucket_is_the_same_by_each_of_its_schemes(uri: str, identity: str) ->
     ("scheme", "name"),
     [
         (scheme, name)
-        for scheme, store in stores.SCHEMES.items()
-        for name in sorted(stores.PARAMETERS[store] - {"role-arn", "external-id"})
+        for scheme, store in SCHEMES.items()
+        for name in sorted(STORE_PARAMETERS[store] - {"role-arn", "external-id"})
     ],
 )
 def test_each_parameter_of_a_store_is_taken(scheme: str, name: str) -> None:

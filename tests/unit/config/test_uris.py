@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_consumer.config import stores
 from storage_consumer.config.uris import (
     DOWNSTREAM_PARAMETERS,
+    STORE_PARAMETERS,
     UPSTREAM_PARAMETERS,
     mask_uri,
     parse_downstream,
@@ -187,7 +187,7 @@ def test_what_is_no_target_is_refused_with_the_remedy(text: str, message: str) -
     assert "pa/ss" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", sorted(UPSTREAM_PARAMETERS.difference(*stores.PARAMETERS.values())))
+@pytest.mark.parametrize("name", sorted(UPSTREAM_PARAMETERS.difference(*STORE_PARAMETERS.values())))
 def test_each_parameter_of_a_sink_uri_is_taken(name: str) -> None:
     """TiCDC's storage parameters can be pasted."""
     assert parse_upstream(f"s3://b/p?{name}=1").parameters == {name: "1"}

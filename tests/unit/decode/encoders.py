@@ -79,7 +79,7 @@ def csv_field(kind: str, value: object, options: CsvOptions = OPTIONS) -> str:
     if kind in NUMBERS:
         return str(value)
     if isinstance(value, bytes):
-        value = value.hex() if options.binary_encoding == "hex" else base64.b64encode(value).decode()
+        value = value.hex() if options.binary_encoding_method == "hex" else base64.b64encode(value).decode()
     return options.quote + str(value).replace(options.quote, options.quote * 2) + options.quote
 
 

@@ -69,7 +69,7 @@ def test_rows_within_a_row_to_pass_over() -> None:
 def test_other_dialect() -> None:
     """Delimiter, quote, null marker, terminator and binary encoding are those of the options."""
     options = CsvOptions(
-        delimiter="|;|", quote="'", null="", terminator="\n", include_commit_ts=True, binary_encoding="hex"
+        delimiter="|;|", quote="'", null="", terminator="\n", include_commit_ts=True, binary_encoding_method="hex"
     )
     kinds = ("INT", "VARCHAR", "BLOB")
     row = Row(operation="I", values=(None, 'it\'s "|;|"\n', b"\xff\x00"))
@@ -104,7 +104,7 @@ def test_bad_hex() -> None:
         from_csv(
             f'"I","orders","shop",{TS},"f "\r\n',
             "BLOB",
-            options=replace(OPTIONS, binary_encoding="hex"),
+            options=replace(OPTIONS, binary_encoding_method="hex"),
         )
 
 

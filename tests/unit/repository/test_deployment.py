@@ -16,8 +16,7 @@ import yaml
 from storage_consumer.cli.arguments import parse
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.config.load import load
-from storage_consumer.config.option import ENVIRONMENT_PREFIX
-from storage_consumer.config.options import OPTIONS
+from storage_consumer.config.options import ENVIRONMENT_PREFIX, OPTIONS
 from storage_consumer.errors import ConfigError
 from tests.harness.pages import RIGHTS
 

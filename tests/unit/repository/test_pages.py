@@ -11,8 +11,7 @@ from storage_consumer import errors
 from storage_consumer.cli.status_command import CODES
 from storage_consumer.cli.verbs import VERBS
 from storage_consumer.config.load import load
-from storage_consumer.config.option import Option
-from storage_consumer.config.options import BY_KEYWORD, OPTIONS
+from storage_consumer.config.options import BY_KEYWORD, OPTIONS, Option
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
 from storage_consumer.downstream.state_tables import StateTables
 from storage_consumer.monitoring.health import Health
@@ -158,7 +157,7 @@ def test_toml_examples_load(tmp_path: Path) -> None:
 def test_named_flags_exist() -> None:
     """Each flag that stands in a sentence is one of the program, of the quickstart, of spark-submit or Dumpling, or of a program below tests/."""
     flags = {f"--{name}" for option in OPTIONS for name in (option.name, *option.aliases)} | SPARKS | DUMPLINGS
-    flags |= {flag.name for verb in VERBS.values() for flag in verb.flags} | {"--help", "--version"}
+    flags |= {f"--{flag.name}" for verb in VERBS.values() for flag in verb.flags} | {"--help", "--version"}
     quickstart = (ROOT / "conf" / "quickstart.sh").read_text(encoding="utf-8")
     flags |= set(FLAG.findall(quickstart.partition("known: ")[2].partition('"')[0]))
     theirs = {
