@@ -485,7 +485,7 @@ class _Trial:
         # Rows at or below the version may have an older structure: the decoder only counts them.
         low = sample.definition.version if hypothesis.commit_ts and sample.definition.is_ddl else -1
         try:
-            decoder = decoder_for(replace(self.upstream, protocol="csv", terminator=options.terminator, csv=options))
+            decoder = decoder_for(replace(self.upstream, protocol="csv", csv=options))
             commit_range = CommitRange(low=low, high=_EVERYTHING)
             file = FileRead(blocks=[found.whole], source=sample.path, layout=layout, commit_range=commit_range)
             for _ in decoder.rows(file):
