@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from storage_consumer.config.parsers import did_you_mean
-from storage_consumer.config.reserved import Reserved
+from storage_consumer.config.reserved import why_reserved
 from storage_consumer.config.settings import EventFilter, Route, Selecting
 from storage_consumer.config.table_filter import table_rules
 from storage_consumer.model import DdlKind
@@ -121,7 +121,7 @@ def routes(value: object) -> tuple[Route, ...]:
     return tuple(found)
 
 
-def routed_to_reserved(selecting: Selecting, reserved: Reserved) -> str:
+def routed_to_reserved(selecting: Selecting, state_schema: str) -> str:
     """Return why a route is impossible: it leads into a database that the target reserves; empty if none does.
 
     If `{schema}` is filled by names that no rule spells out, that shows only when a table of such a name arrives.
@@ -130,17 +130,17 @@ def routed_to_reserved(selecting: Selecting, reserved: Reserved) -> str:
         target = route.target_schema or "{schema}"
         schemas = [target.replace("{schema}", name) for name in table_rules(route.matcher).named_schemas()]
         for schema in (*schemas, target):
-            if "{" not in schema and (why := reserved.why(schema)):
+            if "{" not in schema and (why := why_reserved(schema, state_schema)):
                 return f"the route of {', '.join(route.matcher)} leads into {schema}, which {why}"
     return ""
 
 
-def taken_from_reserved(selecting: Selecting, reserved: Reserved) -> str:
+def taken_from_reserved(selecting: Selecting, state_schema: str) -> str:
     """Return why the filter is impossible: it names such a database, and no route leads its tables elsewhere; empty if it is not."""
     for schema in table_rules(selecting.rules).named_schemas():
         # One route that leads some table elsewhere is enough here: what stays behind is refused when it arrives.
         moved = any(r.target_schema and table_rules(r.matcher).matches_schema(schema) for r in selecting.routes)
-        if not moved and (why := reserved.why(schema)):
+        if not moved and (why := why_reserved(schema, state_schema)):
             return (
                 f"the filter includes {schema}, which {why}. Route its tables to another database with --route, "
                 "or exclude them"

@@ -15,7 +15,6 @@ from storage_consumer.config.export_uris import OF_DUMPLING, parse_export, with_
 from storage_consumer.config.filter_and_routes import routed_to_reserved, taken_from_reserved
 from storage_consumer.config.options import BY_ENVIRONMENT, BY_KEYWORD, ENVIRONMENT_PREFIX, OPTIONS, OWN_TABLE
 from storage_consumer.config.parsers import Parser, did_you_mean
-from storage_consumer.config.reserved import Reserved
 from storage_consumer.config.secrets import password_in
 from storage_consumer.config.settings import (
     ColumnSelector,
@@ -440,9 +439,9 @@ def _selecting(sources: Sources, state_schema: str) -> Selecting:
     """Return our own filter and routes; raise `ConfigError` if they name a database that the target reserves."""
     filtered, routed = sources.find("filter"), sources.find("route")
     selecting = Selecting(rules=filtered.value, event_filters=sources.find("event_filter").value, routes=routed.value)
-    if fault := routed_to_reserved(selecting, Reserved(state_schema=state_schema)):
+    if fault := routed_to_reserved(selecting, state_schema):
         raise ConfigError(f"{routed.origin}: {fault}")
-    if fault := taken_from_reserved(selecting, Reserved(state_schema=state_schema)):
+    if fault := taken_from_reserved(selecting, state_schema):
         raise ConfigError(f"{filtered.origin}: {fault}")
     return selecting
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
 
 _SYSTEM = frozenset(
     (
@@ -38,17 +37,11 @@ def is_system(schema: str) -> bool:
     return plain in _SYSTEM or plain.startswith(_PREFIXES)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reserved:
-    """The names that are reserved on one target."""
-
-    state_schema: str = "storage_consumer"
-
-    def why(self, schema: str) -> str:
-        """Return whose name this database has, and the remedy that only its owner has; empty if tables may use the name."""
-        if spelling(schema) == spelling(self.state_schema):
-            return (
-                f"has the name of the state schema {self.state_schema}, in which this program keeps its progress "
-                "(before the first start you can also choose another --state-schema)"
-            )
-        return "has the name of a system schema, in which the server keeps its own tables" if is_system(schema) else ""
+def why_reserved(schema: str, state_schema: str) -> str:
+    """Return whose name this database has on the target, and the remedy that only its owner has; empty if tables may use the name."""
+    if spelling(schema) == spelling(state_schema):
+        return (
+            f"has the name of the state schema {state_schema}, in which this program keeps its progress "
+            "(before the first start you can also choose another --state-schema)"
+        )
+    return "has the name of a system schema, in which the server keeps its own tables" if is_system(schema) else ""

@@ -122,8 +122,3 @@ def password_in(path: str, origin: str) -> str:
         raise ConfigError(f"{origin}: the password file {path} cannot be read: {reason}") from None
     # One end of a line, of either kind: any other white space belongs to the password.
     return content.removesuffix("\n").removesuffix("\r")
-
-
-def names_of(secrets: Secrets) -> tuple[str, ...]:
-    """Return the field names of the secrets that are set."""
-    return tuple(field.name for field in fields(secrets) if getattr(secrets, field.name))

@@ -341,6 +341,11 @@ class Secrets:
             texts += credential_parts(self.gcs_credentials)
         return tuple(text for text in texts if text)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The fields that are set."""
+        return tuple(name for name in self.__slots__ if getattr(self, name))
+
     def __repr__(self) -> str:
         """Return names only."""
-        return f"Secrets({', '.join(name for name in self.__slots__ if getattr(self, name))})"
+        return f"Secrets({', '.join(self.names)})"

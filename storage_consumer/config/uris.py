@@ -122,7 +122,6 @@ _EXAMPLES = {
 }
 _MASKS = frozenset({"xxxxx", "***"})
 """What TiCDC and this program write in the place of a secret."""
-_UNSUPPORTED_STORAGE = {"hdfs", "local", "noop"}
 _DEFAULT_PORT = {"mysql": 3306, "tidb": 4000, "mariadb": 3306}
 
 
@@ -238,11 +237,9 @@ def parse_store(side: str, text: str, known: frozenset[str]) -> Uri:
     # A path is stored and shown.
     if secrets_in(split.path):
         raise fail("a secret stands in the path: a `?` that is not percent-encoded begins the parameters")
-    if scheme in _UNSUPPORTED_STORAGE:
-        raise fail(f"the storage {scheme}:// is not supported; file://, s3://, gcs:// and azure:// are")
     if scheme not in SCHEMES:
         raise fail(
-            f"{scheme}:// is not a storage; give file:///dir, s3://bucket/prefix, gcs://… or azure://…"
+            f"{scheme}:// is not a storage that can be read; give file:///dir, s3://bucket/prefix, gcs://… or azure://…"
             f"{did_you_mean(scheme, sorted(SCHEMES))}"
         )
     uri = Uri(

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from storage_consumer.config.filter_and_routes import ALL_DDL, ALTER_TABLE, EVENTS, NO_ALTERATIONS
-from storage_consumer.config.reserved import Reserved
+from storage_consumer.config.reserved import why_reserved
 from storage_consumer.config.settings import EventFilter, Selecting
 from storage_consumer.config.table_filter import TableRules, table_rules
 from storage_consumer.errors import NotReplicable
@@ -124,7 +124,7 @@ class Selection:
 
     filter: Filter = field(default_factory=Filter)
     routes: Routes = field(default_factory=Routes)
-    reserved: Reserved = field(default_factory=Reserved)
+    state_schema: str = "storage_consumer"
 
     @classmethod
     def of(cls, selecting: Selecting, state_schema: str, skipped: Collection[str] = ()) -> Selection:
@@ -132,7 +132,7 @@ class Selection:
         return cls(
             filter=Filter(selecting.rules, selecting.event_filters, skipped),
             routes=Routes(selecting.routes),
-            reserved=Reserved(state_schema=state_schema),
+            state_schema=state_schema,
         )
 
     def why_nowhere(self, name: TableName) -> str:
@@ -140,7 +140,7 @@ class Selection:
         if self.filter.leaves_out(name):
             return ""
         places = (self.routes.target(name).schema,) if name.table else self.routes.databases(name.schema)
-        found = ((place, why) for place in places if (why := self.reserved.why(place)))
+        found = ((place, why) for place in places if (why := why_reserved(place, self.state_schema)))
         place, why = next(found, ("", ""))
         if not why:
             return ""
@@ -153,7 +153,7 @@ class Selection:
     def refuse_reserved(self, definition: TableDefinition) -> None:
         """Raise `NotReplicable` for a statement, with the target's names, that names a table of the state or of the server."""
         for name in parsed(definition).names:
-            if name.schema and (why := self.reserved.why(name.schema)):
+            if name.schema and (why := why_reserved(name.schema, self.state_schema)):
                 raise NotReplicable(
                     f"{definition.name}: the DDL with version {definition.version} ({definition.path}) names {name.schema}, which {why}"
                 )

@@ -20,7 +20,7 @@ from pathlib import Path
 from pyspark import SparkContext, SparkFiles
 
 import storage_consumer
-from storage_consumer.config.secrets import VARIABLES, held_secrets, names_of, secrets_from
+from storage_consumer.config.secrets import VARIABLES, held_secrets, secrets_from
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.downstream.connection import certificates
 from storage_consumer.errors import (
@@ -106,7 +106,7 @@ def at_executor(secrets_file: str, held_by_driver: Sequence[str]) -> Iterator[Se
         return
     # On any other one only the environment can have them.
     secrets = secrets_from("")
-    missing = [VARIABLES[name] for name in held_by_driver if name not in names_of(secrets)]
+    missing = [VARIABLES[name] for name in held_by_driver if name not in secrets.names]
     lacking = (
         f"; secrets do not travel through Spark, and the environment of executors lacks {', '.join(sorted(set(missing)))}"
         if missing

@@ -28,7 +28,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from storage_consumer.apply.writer import TargetWriter
-from storage_consumer.config.secrets import names_of, secrets_from
+from storage_consumer.config.secrets import secrets_from
 from storage_consumer.config.settings import Secrets, Tuning, Upstream
 from storage_consumer.decode import decoder_for
 from storage_consumer.errors import Abandoned, SparkUnavailable, StorageConsumerError
@@ -111,7 +111,7 @@ class SparkPipeline:
         context = self._context
         if self._prepared or is_one_process(context):
             return
-        secret_names = self._secret_names = names_of(secrets_from(secrets_file))
+        secret_names = self._secret_names = secrets_from(secrets_file).names
 
         def look(_: Iterable[int]) -> Iterator[str]:
             see_packages()

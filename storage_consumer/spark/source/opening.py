@@ -19,7 +19,7 @@ from pyspark.sql.types import StructField, StructType
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import Loaded
 from storage_consumer.config.parsers import did_you_mean
-from storage_consumer.config.secrets import names_of, secrets_from
+from storage_consumer.config.secrets import secrets_from
 from storage_consumer.config.settings import Upstream
 from storage_consumer.config.uris import is_secret, mask_uri, secrets_in
 from storage_consumer.errors import ConfigError, StorageConsumerError, UndecodableRow
@@ -403,7 +403,7 @@ def _chosen(fields: tuple[pa.Field, ...], columns: tuple[str, ...]) -> tuple[pa.
 
 def held_for_bucket(loaded: Loaded) -> tuple[str, ...]:
     """Return the names of the secrets that the driver has for the bucket."""
-    return tuple(name for name in names_of(loaded.secrets) if name != "password")
+    return tuple(name for name in loaded.secrets.names if name != "password")
 
 
 @contextmanager

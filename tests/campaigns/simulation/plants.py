@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from storage_consumer import pipeline, tso
 from storage_consumer.config import table_filter
-from storage_consumer.config.reserved import Reserved
+from storage_consumer.config.reserved import why_reserved
 from storage_consumer.ddl import runner
 from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.ddl.translate import DdlAction
@@ -205,7 +205,7 @@ def _names_unreserved(stack: ExitStack) -> None:
     def bad(*_: object) -> str:
         return ""
 
-    stack.enter_context(patch.object(Reserved, "why", bad))
+    everywhere(stack, why_reserved, bad)
 
 
 def _files_known_until_a_restart(stack: ExitStack) -> None:

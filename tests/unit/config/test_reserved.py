@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.config.reserved import Reserved, is_system, spelling
+from storage_consumer.config.reserved import is_system, spelling, why_reserved
 from storage_consumer.config.settings import Route
 from tests.harness.small_bucket import ID_NAME, row, ts
 from tests.unit.driver.test_selecting import select
@@ -24,8 +24,8 @@ from tests.unit.driving import World
 )
 def test_spellings_of_one_name(name: str) -> None:
     """Case, accents, width, joiners and spaces at the end tell no names apart."""
-    assert "--state-schema" in Reserved().why(name)
-    assert Reserved(state_schema="other").why(name) == ""
+    assert "--state-schema" in why_reserved(name, "storage_consumer")
+    assert why_reserved(name, "other") == ""
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_system_schemas(name: str) -> None:
 @pytest.mark.parametrize("name", ["mysql2", "my_sql", "system", "storage_consumer_2", "information", "метрики"])
 def test_other_names(name: str) -> None:
     """Names that only look alike to people are free."""
-    assert Reserved().why(name) == ""
+    assert why_reserved(name, "storage_consumer") == ""
 
 
 def test_spelling_is_no_shorter_than_it_must_be() -> None:

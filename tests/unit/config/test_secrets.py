@@ -12,7 +12,6 @@ import pytest
 from storage_consumer.config.secrets import (
     PASSWORD_VARIABLE,
     held_secrets,
-    names_of,
     remove_secrets,
     secrets_from,
     write_secrets,
@@ -101,7 +100,7 @@ def test_environment_of_an_executor(tmp_path: Path) -> None:
     }
     found = secrets_from("", environ)
     assert found == Secrets(password="x", access_key="a", secret_access_key="s")  # noqa: S106 - made up
-    assert names_of(found) == ("password", "access_key", "secret_access_key")
+    assert found.names == ("password", "access_key", "secret_access_key")
     assert secrets_from("", environ | {PASSWORD_VARIABLE: "y"}).password == "y"  # noqa: S105 - made up
     with pytest.raises(ConfigError, match="cannot be read"):
         secrets_from("", {"STORAGE_CONSUMER_DOWNSTREAM_PASSWORD_FILE": str(tmp_path / "none")})

@@ -125,7 +125,7 @@ def test_a_plus_in_a_parameter_stays_a_plus() -> None:
         ("file:///", "no directory is named"),
         ("s3:///p", "no bucket is named"),
         ("s3://key:word@b/p", "only the bucket's name"),
-        ("hdfs://b/p", "hdfs:// is not supported; file://, s3://, gcs:// and azure:// are"),
+        ("hdfs://b/p", "hdfs:// is not a storage that can be read; give file:///dir, s3://bucket/prefix"),
         ("s33://b/p", "did you mean `s3`"),
         ("kafka://b/p", "is not a storage"),
         ("s3://b/p?protocl=csv", "unknown parameter `protocl`; did you mean `protocol`?"),
