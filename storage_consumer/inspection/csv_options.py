@@ -437,9 +437,9 @@ class _Trial:
                 # Fields can be assigned to columns only where all of them are there.
                 if len(values) != len(columns) or (may_be_older and int(row[0].text) <= version):
                     continue
-                for token, column in zip(values, columns, strict=True):
-                    if _is_null(token, column, quoting=quoting):
-                        seen.setdefault(token.text, []).append(f"{sample.path} row {number}")
+                pairs = zip(values, columns, strict=True)
+                for text in [token.text for token, column in pairs if _is_null(token, column, quoting=quoting)]:
+                    seen.setdefault(text, []).append(f"{sample.path} row {number}")
         # Other texts that fit no value are then left to the decoder, which refuses them.
         if "null" in self.given:
             return {text: places for text, places in seen.items() if text == self.upstream.csv.null.encode()}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from queue import SimpleQueue
 
 from storage_consumer.amounts import some_of
@@ -223,14 +224,13 @@ def _written(
         for name, statement in views.items():
             writing.put(view_file(name, statement))
         asked = time.monotonic()
-        for name in names:
-            for rows in _table(reading, name, writing, workers, wishes.workers * _AHEAD):
-                yield rows
-                # A server closes a connection that is silent for hours.
-                if time.monotonic() - asked > _KEPT_BY:
-                    keeper.rows("SELECT 1")
-                    asked = time.monotonic()
-            writing.empty_stale(name)
+        tables = (_table(reading, name, writing, workers, wishes.workers * _AHEAD) for name in names)
+        for rows in chain.from_iterable(tables):
+            yield rows
+            # A server closes a connection that is silent for hours.
+            if time.monotonic() - asked > _KEPT_BY:
+                keeper.rows("SELECT 1")
+                asked = time.monotonic()
         writing.put(metadata_file(writing.snapshot, started, time.strftime(_TIME)))
 
 
@@ -357,6 +357,7 @@ def _table(reading: Reading, name: TableName, writing: _Writing, workers: _Worke
     rows = int(_FILE_BYTES / table.row_bytes(columns))
     ranges = enumerate(table.ranges(min(max(rows, _FEWEST_ROWS), _MOST_ROWS)))
     yield from _results((pool.submit(written, *each) for each in ranges), most)
+    writing.empty_stale(name)
 
 
 def _results(running: Iterable[Future[int]], most: int) -> Iterator[int]:
