@@ -228,7 +228,7 @@ class Stored:
         self._owned, self._shared, self._read = transactions.owned, transactions.shared, transactions.rows
 
 
-def record(kind: Callable[..., T], row: Any, **more: Any) -> T:
+def record(kind: Callable[..., T], row: Any, /, **more: Any) -> T:
     """Return the record that a row holds; `more`: the fields that no column of the same name holds as they are."""
     known = get_annotations(kind)
     return kind(**{name: value for name, value in row._asdict().items() if name in known} | more)

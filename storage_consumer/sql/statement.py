@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -160,7 +160,19 @@ class Statement:
     @cached_property
     def columns(self) -> Sequence[Column]:
         """The columns that it defines or changes, in order."""
-        return list(columns_of(self.tokens, self.parts))
+        columns: list[Column] = []
+        for first, last in self.parts if has_words(self.tokens[:3], "TABLE") else ():
+            part = self.tokens[first:last]
+            verb, named, listed = part[0].upper if part else "", column_at(part), _behind_verb(part)
+            new = named + _COLUMN_VERBS.get(verb, len(part))
+            if self.head[0] == "CREATE" and named == 0:
+                columns.append(Column("", part[0].name, part[0].name, first, part))
+            elif verb in _COLUMN_VERBS and has_words(part[listed : listed + 1], "("):
+                inside = elements(part, listed, closing(part, listed))
+                columns += (Column(verb, part[a].name, part[a].name, first + a, part[a:b]) for a, b in inside if a < b)
+            elif 0 < named <= new < len(part):
+                columns.append(Column(verb, part[named].name, part[new].name, first + new, part[new:]))
+        return columns
 
     @cached_property
     def renamed(self) -> Mapping[str, str]:
@@ -232,21 +244,6 @@ def _kept(text: str) -> Statement:
 def statement_of(text: str) -> Statement:
     """Return the tree of a text; those of the last few are kept, as their tokens are."""
     return _kept(text) if len(text) <= USUAL_LENGTH else Statement(text, tokens(text))
-
-
-def columns_of(found: Sequence[Token], parts: Iterable[tuple[int, int]]) -> Iterator[Column]:
-    """Yield each column that these parts of a statement define or change."""
-    for first, last in parts if has_words(found[:3], "TABLE") else ():
-        part = found[first:last]
-        verb, named, listed = part[0].upper if part else "", column_at(part), _behind_verb(part)
-        new = named + _COLUMN_VERBS.get(verb, len(part))
-        if found[0].upper == "CREATE" and named == 0:
-            yield Column("", part[0].name, part[0].name, first, part)
-        elif verb in _COLUMN_VERBS and has_words(part[listed : listed + 1], "("):
-            inside = elements(part, listed, closing(part, listed))
-            yield from (Column(verb, part[a].name, part[a].name, first + a, part[a:b]) for a, b in inside if a < b)
-        elif 0 < named <= new < len(part):
-            yield Column(verb, part[named].name, part[new].name, first + new, part[new:])
 
 
 def column_at(part: Sequence[Token]) -> int:
