@@ -448,7 +448,7 @@ class DdlRunner:
     def _execute(self, started: _Started, *, interrupted: bool) -> tuple[str, Outcome]:
         """Send the statement, and again past the foreign keys that hold it up; return a note about the answer, and how it ended."""
         step, first = started.step, None
-        unmade = self._why_unmade(step, started.context)
+        unmade = _why_unmade(step, started.context, self._journal)
         early = bool(started.context.after_copy) and step.definition.ddl_type in SHOWS_EARLY
         # Only a statement that may have been sent before can meet its own effect, or one whose effect a copy may hold.
         ignorable = ALREADY_DONE if interrupted else _NOTHING_THERE if unmade else frozenset[int]()
@@ -559,23 +559,6 @@ class DdlRunner:
             self._fence(started)
         raise busy
 
-    def _why_unmade(self, step: DdlStep, context: DdlContext) -> str:
-        """Return why the object of a DROP need not exist; "" if it should, and for all other statements."""
-        if step.definition.ddl_type not in DROPS:
-            return ""
-        # It has no rows, so that nothing is lost with it, whoever dropped it.
-        if step.definition.ddl_type == DdlKind.DROP_VIEW:
-            return "there is no such view"
-        # Nothing that was read ever made the object, so there may be nothing to drop.
-        if not context.table_was_seen:
-            return "it never appeared in the bucket"
-        entry = self._journal.entry(context.made_by) if context.made_by is not None else None
-        return (
-            "the statement that creates it was not run"
-            if entry is not None and entry.state in (SKIPPED, FAILED)
-            else ""
-        )
-
     def _unlike(self, definition: TableDefinition, name: TableName) -> str:
         """Return how a table differs from what a statement leads to, or "" if it may be its result.
 
@@ -596,6 +579,20 @@ class DdlRunner:
         beyond = ", ".join(name for folded, name in found.items() if folded not in wanted)
         parts = (lacking and f"it lacks the columns {lacking}", beyond and f"it has the extra columns {beyond}")
         return " and ".join(part for part in parts if part)
+
+
+def _why_unmade(step: DdlStep, context: DdlContext, journal: Journal) -> str:
+    """Return why the object of a DROP need not exist; "" if it should, and for all other statements."""
+    if step.definition.ddl_type not in DROPS:
+        return ""
+    # It has no rows, so that nothing is lost with it, whoever dropped it.
+    if step.definition.ddl_type == DdlKind.DROP_VIEW:
+        return "there is no such view"
+    # Nothing that was read ever made the object, so there may be nothing to drop.
+    if not context.table_was_seen:
+        return "it never appeared in the bucket"
+    entry = journal.entry(context.made_by) if context.made_by is not None else None
+    return "the statement that creates it was not run" if entry is not None and entry.state in (SKIPPED, FAILED) else ""
 
 
 def _names(step: DdlStep, action: DdlAction) -> tuple[TableName, ...]:

@@ -34,6 +34,10 @@ class Targeted(Statement):
         """The names of its table's parts on the target, as far as they are known."""
         return self.names or PartNames()
 
+    def without(self, places: Iterable[tuple[int, int]]) -> Iterator[Edit]:
+        """Yield the edits that take away what is at these places [first, last)."""
+        return (self.edit(*place) for place in places)
+
     @property
     def creates(self) -> bool:
         """Whether it is a CREATE TABLE with columns."""

@@ -144,16 +144,22 @@ def opened_socket(downstream: Downstream, deadline: Deadline) -> socket.socket:
             # The first one: it is about the address that the system prefers.
             fault = fault or error
         else:
-            # Each statement waits for its answer, so a small packet must not wait for more data.
-            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # The connection breaks if the other machine falls silent, instead of after a quarter of an hour. A server that is busy with a long
-            # statement still answers probes, so these are no limits for statements.
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for name, value in _SILENCE.items():
-                if option := getattr(socket, name, None):  # not every system has each
-                    found.setsockopt(socket.IPPROTO_TCP, option, value)
+            _notice_silence(found)
             return found
     raise fault or _unknown(downstream, "it has no address")
+
+
+def _notice_silence(found: socket.socket) -> None:
+    """Make the connection break if the other machine falls silent, instead of after a quarter of an hour.
+
+    A server that is busy with a long statement still answers probes, so these are no limits for statements.
+    """
+    # Each statement waits for its answer, so a small packet must not wait for more data.
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _SILENCE.items():
+        if option := getattr(socket, name, None):  # not every system has each
+            found.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _addresses(downstream: Downstream, deadline: Deadline) -> list[tuple[int, object]]:

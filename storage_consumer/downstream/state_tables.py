@@ -149,20 +149,6 @@ class StateTables:
             _moment("decided_at"),
             _name("decided_by"),
         )
-        # One row per schema file that was read: what it says of its table at its version.
-        self.structures = self._table(
-            "schema_history",
-            *_identity(),
-            _name("table_key", _PATH),
-            _name("schema_name"),
-            _name("table_name"),
-            _integer("ddl_type"),
-            _name("path", _STREAM),
-            _long("query"),
-            _long("columns"),
-            _name("digest", 32),
-            UniqueConstraint("table_key", "version", "digest", name="by_table"),
-        )
         # One row per table that lacked files, or that an operator copied; see `Copies`.
         self.copies = self._table(
             "table_copies",
@@ -209,6 +195,20 @@ class StateTables:
         )
 
     def _define_findings(self) -> None:
+        # One row per schema file that was read: what it says of its table at its version.
+        self.structures = self._table(
+            "schema_history",
+            *_identity(),
+            _name("table_key", _PATH),
+            _name("schema_name"),
+            _name("table_name"),
+            _integer("ddl_type"),
+            _name("path", _STREAM),
+            _long("query"),
+            _long("columns"),
+            _name("digest", 32),
+            UniqueConstraint("table_key", "version", "digest", name="by_table"),
+        )
         # One row per key whose last state the target refused.
         self.quarantine = self._table(
             "quarantine",

@@ -379,17 +379,12 @@ class PlannedStructure:
         version: int,  # noqa: ARG002 - the clock of a planned statement does not matter
         ignorable: frozenset[int] = frozenset(),
     ) -> DdlAnswer:
-        """Note one statement."""
-        self.sent.append((statement, schema))
-        return DdlAnswer(ignored=self.apply(statement, schema, self.step, ignorable))
-
-    # what a statement changes
-
-    def apply(self, statement: str, schema: str, step: DdlStep, ignorable: frozenset[int]) -> str:
-        """Note what a statement changes; return "", or the server's answer if that is `ignorable`; raise other answers as `DdlFailed`.
+        """Note one statement, and what it changes; return the server's answer, or raise it if it is not `ignorable`.
 
         Nothing is compared where an earlier statement has changed a table.
         """
+        step = self.step
+        self.sent.append((statement, schema))
         own = replace(step.name, schema=schema or step.name.schema)
         found, ddl = tokens(statement), parse_ddl(statement, own)
         drops = ddl.head[:1] == ("DROP",) and ddl.head != ("DROP", "INDEX")
@@ -402,7 +397,7 @@ class PlannedStructure:
             missing = (1008, 1051) if drops else (1049, 1146)
             number, answer = self._refusal(needed, [name for name, is_new in named.items() if is_new], missing)
             if number in ignorable:
-                return answer
+                return DdlAnswer(ignored=answer)
             if number:
                 raise DdlFailed(answer)
         old = ddl.rename.old if ddl.rename is not None else None
@@ -413,9 +408,9 @@ class PlannedStructure:
                 self._changed = {each: it for each, it in self._changed.items() if each.schema != name.folded().schema}
             elif is_new and not name.table and not self.existing([name]):
                 self.created.append(name.schema)
-            after[name.folded()] = None if drops or name == old else self._planned(name, old if is_new else name, step)
+            after[name.folded()] = None if drops or name == old else _planned(self, name, old if is_new else name, step)
         self._changed |= after
-        return ""
+        return DdlAnswer()
 
     def _refusal(
         self, needed: Sequence[TableName], made: Sequence[TableName], missing: tuple[int, int]
@@ -434,24 +429,25 @@ class PlannedStructure:
             number = 1050 if at.table else 1007
         return number, f"error {number}: {_ANSWERS[number].format(at)}" if number else ""
 
-    def _planned(self, name: TableName, former: TableName | None, step: DdlStep) -> TargetTable:
-        """Return what is known of a table that a statement changes: by the schema file where it is the file's own."""
-        definition = step.definition
-        before = self.read([former]).get(former.folded()) if former is not None and former.table else None
-        table = before or TargetTable(name=name, columns=(), unique_keys=(), is_view=step.makes_view)
-        columns = table.columns
-        if definition.columns and (former != name or name.folded() == definition.name.folded()):
-            virtual = generated_after(table.virtual, definition, stored=False)
-            columns = tuple(
-                TargetColumn(
-                    name=column.name,
-                    data_type="",
-                    nullable=True,
-                    generated="VIRTUAL" if folded_name(column.name) in virtual else "",
-                )
-                for column in definition.columns
+
+def _planned(there: PlannedStructure, name: TableName, former: TableName | None, step: DdlStep) -> TargetTable:
+    """Return what is known of a table that a statement changes: by the schema file where it is the file's own."""
+    definition = step.definition
+    before = there.read([former]).get(former.folded()) if former is not None and former.table else None
+    table = before or TargetTable(name=name, columns=(), unique_keys=(), is_view=step.makes_view)
+    columns = table.columns
+    if definition.columns and (former != name or name.folded() == definition.name.folded()):
+        virtual = generated_after(table.virtual, definition, stored=False)
+        columns = tuple(
+            TargetColumn(
+                name=column.name,
+                data_type="",
+                nullable=True,
+                generated="VIRTUAL" if folded_name(column.name) in virtual else "",
             )
-        return replace(table, name=name if former != name else table.name, columns=columns, is_planned=True)
+            for column in definition.columns
+        )
+    return replace(table, name=name if former != name else table.name, columns=columns, is_planned=True)
 
 
 class PlannedDdl:

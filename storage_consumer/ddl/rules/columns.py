@@ -198,14 +198,14 @@ def counters(statement: Targeted) -> Iterator[Edit]:
     for column in statement.columns if statement.creates else ():
         if folded_name(column.name) in indexed or in_column(statement, column, "INDEX|KEY|PRIMARY|UNIQUE"):
             continue
-        yield from (statement.edit(*at) for at in in_column(statement, column, "AUTO_INCREMENT"))
+        yield from statement.without(in_column(statement, column, "AUTO_INCREMENT"))
 
 
 def generated_not_null(statement: Targeted) -> Iterator[Edit]:
     """Take NOT NULL and NULL off generated columns."""
     for column in statement.columns:
         if (end := column.generated[1]) > 0:
-            yield from (statement.edit(*at) for at in in_column(statement, column, "[NOT] NULL", end))
+            yield from statement.without(in_column(statement, column, "[NOT] NULL", end))
 
 
 def json_not_null(statement: Targeted) -> Iterator[Edit]:
@@ -406,7 +406,7 @@ def introducers(statement: Targeted) -> Iterator[Edit]:
     # In a view a string may be anywhere in the SELECT.
     places = [(0, len(found))] if has_words(found, "VIEW") else _expressions(statement)
     for first, last in places:
-        yield from (statement.edit(*at) for at in statement.find("<_UTF8MB4> text", first, last))
+        yield from statement.without(statement.find("<_UTF8MB4> text", first, last))
 
 
 def _expressions(statement: Targeted) -> Iterator[tuple[int, int]]:

@@ -60,7 +60,7 @@ def options(statement: Targeted) -> Iterator[Edit]:
     """Take WITH PARSER, USING HASH and RTREE and SECONDARY_ENGINE_ATTRIBUTE off indexes."""
     for first, last, end in _indexes(statement):
         depth = statement.tokens[first].depth
-        yield from (statement.edit(*at) for at in statement.find(_OPTIONS, end + 1, last, depth))
+        yield from statement.without(statement.find(_OPTIONS, end + 1, last, depth))
 
 
 def of_statement(statement: Targeted) -> Iterator[Edit]:
@@ -189,7 +189,7 @@ def global_marks(statement: Targeted) -> Iterator[Edit]:
         if unique and unique[0][0] > first and found[first].kind == "quoted" and is_global(statement, first, last):
             yield statement.edit(*unique[0])
         else:
-            yield from (statement.edit(*at) for at in statement.find("PRIMARY KEY <GLOBAL>", first + 1, last)[:1])
+            yield from statement.without(statement.find("PRIMARY KEY <GLOBAL>", first + 1, last)[:1])
     for first, last in statement.find("UPDATE INDEXES ( )")[:1]:
         yield statement.edit(first, last)
         # Those that PARTITION BY makes GLOBAL go: no other server can have them over these partitions. The primary key stays: it is not left
@@ -295,7 +295,7 @@ def _with_table(statement: Targeted, name: str) -> str:
 def conditions(statement: Targeted) -> Iterator[Edit]:
     """Take IF EXISTS and IF NOT EXISTS off parts of ALTER TABLE and off indexes: the source knew that the condition holds."""
     if is_about_index(statement) or statement.head == ("ALTER", "TABLE"):
-        yield from (statement.edit(*at) for at in statement.find("IF [NOT] EXISTS", depth=0))
+        yield from statement.without(statement.find("IF [NOT] EXISTS", depth=0))
 
 
 def table_is_new(statement: Targeted) -> Iterator[Edit]:

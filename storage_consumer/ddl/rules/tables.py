@@ -33,14 +33,13 @@ def table_options(statement: Targeted) -> Iterator[Edit]:
         if not stays.get(statement.tokens[first].upper):
             yield statement.edit(first, last)
     folders = statement.find("{DATA|INDEX} DIRECTORY [=] text")
-    for place in (*folders, *_partition_options(statement, _OF_PARTITIONS)):
-        yield statement.edit(*place)
+    yield from statement.without((*folders, *_partition_options(statement, _OF_PARTITIONS)))
 
 
 def unknown(server_type: str) -> Rule:
     """Return the rule that takes off options which a server of this type does not know."""
     words = UNKNOWN[server_type]
-    return lambda statement: [statement.edit(*place) for place in _options(statement, words)]
+    return lambda statement: statement.without(_options(statement, words))
 
 
 def engine(statement: Targeted) -> Iterator[Edit]:
@@ -48,8 +47,7 @@ def engine(statement: Targeted) -> Iterator[Edit]:
     found = statement.tokens
     if not has_words(found[:4], "TABLE"):
         return
-    for place in _partition_options(statement, "ENGINE"):
-        yield statement.edit(*place)
+    yield from statement.without(_partition_options(statement, "ENGINE"))
     # At the top level it is the table's; inside parentheses a partition's, which is taken off above.
     for first, _ in statement.find("ENGINE [=] any", depth=0):
         value = found[_value_end(found, first) - 1]
@@ -106,8 +104,7 @@ def database_options(statement: Targeted) -> Iterator[Edit]:
         if token.upper == "ENCRYPTION" and at > 2:  # noqa: PLR2004 - after the database's name
             yield statement.edit(at, _value_end(found, at))
     # LOCATION LABELS has any number of texts.
-    for place in statement.find("SET TIFLASH REPLICA [any] {LOCATION|LABELS|,|text}*")[:1]:
-        yield statement.edit(*place)
+    yield from statement.without(statement.find("SET TIFLASH REPLICA [any] {LOCATION|LABELS|,|text}*")[:1])
 
 
 def linear(statement: Targeted) -> Iterator[Edit]:
