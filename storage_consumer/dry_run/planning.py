@@ -279,6 +279,7 @@ class PlannedStructure:
         """Tables and databases (empty table name) by folded name; None if it is gone."""
         self._emptied: set[str] = set()
         """Folded databases whose tables of now are gone."""
+        self._forgotten: set[TableName] = set()
         self.keys_taken: frozenset[TableName] = frozenset()
         """Tables by folded name whose keys are taken as they are, whatever is noted of them."""
         self.created: list[str] = []
@@ -353,11 +354,12 @@ class PlannedStructure:
     # notes of keys
 
     def noted(self, names: Iterable[TableName]) -> Mapping[TableName, Sequence[str]]:
-        """Return the stored notes; where a planned statement changes the table, there is nothing to compare them with."""
-        return self._real.noted(names)
+        """Return the stored notes of tables for which no planned statement replaces them."""
+        return self._real.noted([name for name in names if name.folded() not in self._forgotten])
 
     def forget(self, names: Iterable[TableName]) -> None:
-        """Forget nothing."""
+        """Pass over these tables from now on."""
+        self._forgotten |= {name.folded() for name in names}
 
     def remember(self, names: Iterable[TableName]) -> None:
         """Note nothing."""

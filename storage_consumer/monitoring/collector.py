@@ -292,12 +292,18 @@ def processes(port: int) -> Processes:
         kind = "driver" if pid == own else kind
         memory[kind] += resident * _PAGE
         counts[kind] += 1
-        # It may be gone by now.
-        with suppress(OSError):
-            for file in (_PROC / str(pid) / "fd").iterdir():
-                with suppress(OSError):
-                    links.add(str(file.readlink()))
+        links |= _links(pid)
     return Processes(memory=dict(memory), counts=dict(counts), connections=len(links & _sockets(port)))
+
+
+def _links(pid: int) -> set[str]:
+    """Return what a process has open, as far as it is still there."""
+    found = set[str]()
+    with suppress(OSError):
+        for file in (_PROC / str(pid) / "fd").iterdir():
+            with suppress(OSError):
+                found.add(str(file.readlink()))
+    return found
 
 
 def _sockets(port: int) -> set[str]:

@@ -203,11 +203,10 @@ class Recorder:
             if not self._table_minutes or self._table_minutes[-1][0] != minute:
                 self._table_minutes.append((minute, Counter()))
             kept = self._table_minutes[-1][1]
-            for table in summary.tables:
-                if table.rows:
-                    self._tally.table_rows[table.table] += table.rows
-                    if table.table in kept or len(kept) < MOST_TABLES:
-                        kept[table.table] += table.rows
+            for table in (each for each in summary.tables if each.rows):
+                self._tally.table_rows[table.table] += table.rows
+                if table.table in kept or len(kept) < MOST_TABLES:
+                    kept[table.table] += table.rows
             self._work = self._polled_at = None
             self._enter(Phase.IDLE)
         for observe in (*self.observers, self._inner.round_finished):
