@@ -46,18 +46,18 @@ class _Frame(NamedTuple):
     header: bool
 
 
-class _Field(NamedTuple):
+class _FieldText(NamedTuple):
     """One field of a row, as written."""
 
     text: bytes
     quoted: bool
 
 
-_Row = tuple[_Field, ...]
+_Row = tuple[_FieldText, ...]
 """The fields after a row's schema name."""
 
 
-class _Rows(NamedTuple):
+class _SampleRows(NamedTuple):
     """The rows of a sample under a frame."""
 
     rows: tuple[bytes, ...]
@@ -136,7 +136,7 @@ def _name(text: str, frame: _Frame) -> bytes:
     return b"(?i:" + re.escape(raw) + b")"
 
 
-def _found(sample: Sample, frame: _Frame) -> _Rows | None:
+def _found(sample: Sample, frame: _Frame) -> _SampleRows | None:
     """Return the sample's whole rows under a frame; None if not one is whole."""
     matches = list(_row_start(frame, sample).finditer(sample.content))
     # A row ends where the next begins, so an incomplete sample's last row is cut off and dropped.
@@ -145,7 +145,7 @@ def _found(sample: Sample, frame: _Frame) -> _Rows | None:
         return None
     ends = [after for _, after in pairwise(borders)]
     rows = tuple(sample.content[match.end() : end] for match, end in zip(matches, ends, strict=False))
-    return _Rows(rows, sample.content[: borders[-1]])
+    return _SampleRows(rows, sample.content[: borders[-1]])
 
 
 def _terminators(frame: _Frame, rows: Iterable[bytes]) -> list[bytes]:
@@ -178,13 +178,13 @@ def _fields(row: bytes, frame: _Frame) -> _Row | None:
 
     None if it cannot be split so, or has a line end that is neither quoted nor escaped: a row's end that the frame did not see.
     """
-    found: list[_Field] = []
+    found: list[_FieldText] = []
     position, pattern = 0, _field(frame)
     while match := pattern.match(row, position):
         quoted = bool(frame.quote) and match[1].startswith(frame.quote)
         if not quoted and _LINE_END.search(match[1]):
             return None
-        found.append(_Field(match[1], quoted))
+        found.append(_FieldText(match[1], quoted))
         position = match.end()
         # A delimiter at the very end is followed by one more field, an empty one.
         if position == len(row) and not match[2]:
@@ -198,7 +198,7 @@ def _columns(sample: Sample) -> list[TableColumn]:
     return [c for c in sample.definition.columns if not is_hidden(c.name) and folded_name(c.name) not in gone]
 
 
-def _is_null(token: _Field, column: TableColumn, *, quoting: bool) -> bool:
+def _is_null(token: _FieldText, column: TableColumn, *, quoting: bool) -> bool:
     """Return whether a field of this column can only be NULL."""
     # With a quote only numbers and NULL are bare, so what is bare and no number is NULL.
     if quoting:
@@ -250,10 +250,10 @@ class _Trial:
         self.newest = newest
         self.unnamed = ""
         # Many hypotheses share a frame, and finding and splitting rows is what costs time.
-        self._rows: dict[tuple[str, _Frame], _Rows | None] = {}
+        self._rows: dict[tuple[str, _Frame], _SampleRows | None] = {}
         self._split: dict[tuple[str, _Frame, bytes], list[_Row] | None] = {}
 
-    def rows(self, sample: Sample, frame: _Frame) -> _Rows | None:
+    def rows(self, sample: Sample, frame: _Frame) -> _SampleRows | None:
         """Return the sample's rows under a frame."""
         key = (sample.path, frame)
         if key not in self._rows:
@@ -397,12 +397,12 @@ class _Trial:
         tokens = iter(row)
         if hypothesis.commit_ts and not self._is_like_ts(next(tokens)):
             return False
-        if hypothesis.old_value and next(tokens) not in (_Field(b"true", False), _Field(b"false", False)):  # noqa: FBT003 - a record
+        if hypothesis.old_value and next(tokens) not in (_FieldText(b"true", False), _FieldText(b"false", False)):  # noqa: FBT003 - a record
             return False
         # TiCDC writes a handle key as a text, whatever the type of the key.
         return not (hypothesis.handle_key and hypothesis.frame.quote) or next(tokens).quoted
 
-    def _is_like_ts(self, token: _Field) -> bool:
+    def _is_like_ts(self, token: _FieldText) -> bool:
         """Return whether a field can be a commit-ts: a bare number between 2015 and the newest, both inclusive."""
         # A column of large numbers may look like one: more is asked for before that is decided.
         digits = not token.quoted and _DIGITS.fullmatch(token.text)
