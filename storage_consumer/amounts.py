@@ -20,13 +20,3 @@ def some_of(names: Sequence[str], most: int) -> str:
     """Return at most so many names, and how many more there are: ``a, b and 3 more``."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
-
-
-def seconds_left(passed: float, *kinds: tuple[int, int]) -> float | None:
-    """Return the seconds until everything is done at the pace so far, `passed` seconds after the start; None if nothing is done.
-
-    `kinds`: how many of each kind of work are done, of how many. A kind of which none is done does not count: nobody knows its pace.
-    """
-    begun = [(done, of) for done, of in kinds if done]
-    done = sum(each for each, _ in begun)
-    return passed * max(0, sum(of for _, of in begun) - done) / done if done else None

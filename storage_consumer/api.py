@@ -46,7 +46,7 @@ from storage_consumer.operating.looking import status_now, status_site
 from storage_consumer.operating.opened_export import opened_export
 from storage_consumer.operating.requested_load import request_load
 from storage_consumer.operating.retries import QuarantineRetries
-from storage_consumer.operating.verification import VerifyOptions, VerifyReport, Wishes, live, verified
+from storage_consumer.operating.verification import VerifyOptions, VerifyReport, Wishes, verified
 from storage_consumer.plan.loads import Load
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.selection import Selection
@@ -234,12 +234,12 @@ class Consumer:
         `source` is the URI of the TiDB that the changefeed reads, or with `frozen` of any server that nobody writes to.
         `options` are the fields of `Wishes`. It may be called beside a running consumer, also from another thread; once `stop` is set it raises `Abandoned`. Raises `ConfigError`, and `TransientError` if a server or store does not answer.
         """
-        wishes, loaded = Wishes(**options), self._loaded
+        wishes, loaded = Wishes(**options, frozen=frozen), self._loaded
         target = Server(settings=loaded.config.downstream, password=loaded.secrets.password)
         upstream = loaded.config.upstream
         carried = CarriedColumns(selectors=upstream.column_selectors, case_sensitive=upstream.case_sensitive)
         server = load_source(source, source_password_file, os.environ, target.settings, frozen=frozen)
-        return verified(target, live(server, is_frozen=frozen), wishes, carried=carried, stop=stop)
+        return verified(target, server, wishes, carried=carried, stop=stop)
 
     def running_statements(self) -> tuple[RunningStatement, ...]:
         """Return the statements that run on the target now; from any thread."""

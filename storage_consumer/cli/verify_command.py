@@ -14,7 +14,7 @@ from storage_consumer.config.load import load_carried, load_source
 from storage_consumer.errors import ConfigError
 from storage_consumer.monitoring.wording import moment
 from storage_consumer.operating.session import Session
-from storage_consumer.operating.verification import VerifyReport, Wishes, live, verified
+from storage_consumer.operating.verification import VerifyReport, Wishes, verified
 from storage_consumer.verifying.result import Outcome, RowDifference, TableResult
 
 _SHOWN_ROWS = 10
@@ -32,14 +32,16 @@ def answer(own: VerifyFlags, session: Session) -> Answer:
         raise ConfigError("verify needs --source, the TiDB that the changefeed reads: tidb://user@host:4000/")
     target = session.target
     source = load_source(own.source, own.source_password_file, session.environ, target.settings, frozen=own.frozen)
-    given = {
-        "tables": own.table,
-        "how": "quick" if own.quick else "full",
-        **{name: getattr(own, name) for name in ("workers", "rows_per_second", "chunk_rows", "resume", "wait")},
-    }
-    wishes = Wishes(**{name: value for name, value in given.items() if value is not None})
+    numbers = {name: getattr(own, name) for name in ("workers", "rows_per_second", "chunk_rows", "wait")}
+    wishes = Wishes(
+        tables=own.table or "",
+        how="quick" if own.quick else "full",
+        resume=own.resume,
+        frozen=own.frozen,
+        **{name: value for name, value in numbers.items() if value is not None},
+    )
     carried = load_carried(session.options, session.environ)
-    report = verified(target, live(source, is_frozen=own.frozen), wishes, carried=carried)
+    report = verified(target, source, wishes, carried=carried)
     equal = ExitCode.DONE if report.is_equal else ExitCode.FAILED
     return told(own, document(report), _lines(report), ExitCode.TABLES_STOPPED if report.differs else equal)
 

@@ -7,7 +7,6 @@ from enum import StrEnum
 
 import msgspec
 
-from storage_consumer.amounts import seconds_left
 from storage_consumer.monitoring.health import lag_of
 
 SHOWN_TABLES = 200
@@ -62,7 +61,10 @@ class Work:
     @property
     def seconds_left(self) -> float | None:
         """Until it ends, if each file and statement takes as long as those done; None if none is done."""
-        return seconds_left(self.seconds, (self.files_done, self.files), (self.statements_done, self.statements))
+        kinds = ((self.files_done, self.files), (self.statements_done, self.statements))
+        # A kind of which none is done does not count: nobody knows its pace.
+        left = sum(max(0, of - done) for done, of in kinds if done)
+        return self.seconds * left / self.steps_done if self.steps_done else None
 
     @property
     def counted(self) -> str:

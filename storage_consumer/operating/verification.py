@@ -78,10 +78,12 @@ class Wishes:
     """Whether to go on with the run that was broken off last, which has to be one of the same mode (`how`)."""
     wait: float = 300.0
     """Seconds to wait for a moment at which a table is at rest."""
+    frozen: bool = False
+    """Whether nothing writes to the source, so that it need not be a TiDB."""
 
 
 class VerifyOptions(TypedDict, total=False):
-    """The fields of `Wishes`, as keywords."""
+    """The fields of `Wishes` but for `frozen`, as keywords."""
 
     tables: str
     how: Literal["full", "quick"]
@@ -90,10 +92,6 @@ class VerifyOptions(TypedDict, total=False):
     chunk_rows: int
     resume: bool
     wait: float
-
-
-OpensSource = Callable[[Pace], ComparedSource]
-"""Makes what a worker compares with; it keeps the pace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,25 +115,20 @@ class VerifyReport:
         return any(table.outcome is Outcome.DIFFERENT for table in self.tables)
 
 
-def live(source: Server, *, is_frozen: bool) -> OpensSource:
-    """Return what compares with a server. `is_frozen`: whether nothing writes to it, so that it need not be a TiDB."""
-    return lambda pace: ComparedSource(Reading(source.settings, source.password, "source", pace), is_frozen=is_frozen)
-
-
 _Ends = tuple[ComparedSource, Reading]
 """What a worker reads on."""
 
 
 def verified(
     target: Server,
-    source: OpensSource,
+    source: Server,
     wishes: Wishes,
     *,
     carried: CarriedColumns = ALL_COLUMNS,
     stop: threading.Event | None = None,
     heard: Callable[[TableResult], None] = lambda _: None,
 ) -> VerifyReport:
-    """Compare the tables of a feed with their source, and return what was found, by name. `source` is what `live` returns.
+    """Compare the tables of a feed with their source, and return what was found, by name.
 
     `carried`: which columns the feed has of each table; the others are not compared.
     `heard` is called with each result as soon as it is there, from any thread. Raises `ConfigError` and `TransientError`; what is known
@@ -170,11 +163,12 @@ def verified(
         # Known from the start, so that a run that is killed can be resumed wherever it was.
         for key, result in open_tables.items():
             state.verified.put(key, result)
-        done += _all(_Run(target, source, wishes, carried, state, stop or threading.Event(), heard), open_tables)
+        run = _Run(target, source, wishes, carried, state, stop or threading.Event(), heard)
+        done += _all(run, open_tables)
         # The newest cut: what was created until then has come to the state, or comes at once. None if no table could be compared.
         newest, there = max(result.checkpoint for result in done), frozenset[TableName]()
         if newest:
-            with closing(source(Pace())) as one:
+            with closing(run.opened_source(Pace())) as one:
                 there = one.tables(newest)
         known = {row.stored.table_key for row in state.decisions.tables()}
         unknown = (each for each in there if key_of(each) not in known and rules.matches(each.schema, each.table))
@@ -206,12 +200,17 @@ class _Run:
     """What the workers of a run share."""
 
     target: Server
-    source: OpensSource
+    source: Server
     wishes: Wishes
     carried: CarriedColumns
     state: StateStore
     stop: threading.Event
     heard: Callable[[TableResult], None]
+
+    def opened_source(self, pace: Pace) -> ComparedSource:
+        """Return what a worker compares with; it keeps the pace."""
+        reading = Reading(self.source.settings, self.source.password, "source", pace)
+        return ComparedSource(reading, is_frozen=self.wishes.frozen)
 
 
 def _all(run: _Run, tables: Mapping[str, TableResult]) -> list[TableResult]:
@@ -219,7 +218,7 @@ def _all(run: _Run, tables: Mapping[str, TableResult]) -> list[TableResult]:
     free: SimpleQueue[_Ends] = SimpleQueue()
     source_pace, target_pace = (Pace(run.wishes.rows_per_second) for _ in range(2))
     everyone = [
-        (run.source(source_pace), Reading(run.target.settings, run.target.password, "target", target_pace))
+        (run.opened_source(source_pace), Reading(run.target.settings, run.target.password, "target", target_pace))
         for _ in range(min(run.wishes.workers, len(tables)))
     ]
     for ends in everyone:

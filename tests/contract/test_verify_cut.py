@@ -17,7 +17,7 @@ from storage_consumer.config.settings import Server
 from storage_consumer.downstream.reading import ComparedTable
 from storage_consumer.errors import Abandoned, ConfigError, TargetUnavailable, TransientError
 from storage_consumer.model import TableName
-from storage_consumer.operating.verification import TableVerification, Wishes, live, verified
+from storage_consumer.operating.verification import TableVerification, Wishes, verified
 from storage_consumer.plan.journal import DONE, STARTED, Sent
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.verifying.layout import KeyRange
@@ -361,7 +361,7 @@ def test_every_result_is_stored(rig: VerifyRig) -> None:
 def test_a_limit_of_rows_per_second(rig: VerifyRig) -> None:
     """2,000 rows at 1,000 rows a second take two seconds; without a limit far less."""
     server = Server(settings=replace(rig.settings, port=rig.source.port))
-    wishes = Wishes(chunk_rows=200, rows_per_second=1000)
+    wishes = Wishes(chunk_rows=200, rows_per_second=1000, frozen=not rig.is_live)
     began = time.monotonic()
-    verified(Server(settings=rig.settings), live(server, is_frozen=not rig.is_live), wishes)
+    verified(Server(settings=rig.settings), server, wishes)
     assert time.monotonic() - began > 1.7

@@ -12,7 +12,7 @@ from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream, Server
 from storage_consumer.config.table_filter import ALL_COLUMNS, CarriedColumns
 from storage_consumer.model import TableName
-from storage_consumer.operating.verification import VerifyReport, Wishes, live, verified
+from storage_consumer.operating.verification import VerifyReport, Wishes, verified
 from storage_consumer.plan.steps import key_of
 from storage_consumer.ports import TableProgress
 from storage_consumer.verifying.result import TableResult
@@ -127,10 +127,10 @@ class VerifyRig:
     ) -> VerifyReport:
         """All that a comparison finds."""
         frozen = wishes.pop("frozen", not self.is_live)
-        wanted = Wishes(**{"chunk_rows": 100, "wait": 0.5, **wishes})
+        wanted = Wishes(**{"chunk_rows": 100, "wait": 0.5, "frozen": frozen, **wishes})
         return verified(
             Server(settings=self.settings),
-            live(Server(settings=Downstream(port=self.source.port)), is_frozen=frozen),
+            Server(settings=Downstream(port=self.source.port)),
             wanted,
             carried=carried,
             stop=stop,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from storage_consumer.config.settings import Downstream, Server
-from storage_consumer.operating.verification import Wishes, live, verified
+from storage_consumer.operating.verification import Wishes, verified
 from storage_consumer.verifying.result import Outcome, TableResult
 from tests.harness import servers
 from tests.harness.corpora import CorpusSource, available, chosen
@@ -38,7 +38,7 @@ def played() -> Iterator[DatabaseServer]:
 def compared(source: DatabaseServer, target: DatabaseServer) -> list[TableResult]:
     """What a comparison finds."""
     here, there = (Server(settings=Downstream(port=server.port)) for server in (target, source))
-    return [*verified(here, live(there, is_frozen=True), Wishes(chunk_rows=100)).tables]
+    return [*verified(here, there, Wishes(chunk_rows=100, frozen=True)).tables]
 
 
 if "tidb" in KINDS:  # else nobody can play a workload as the source did
