@@ -344,9 +344,9 @@ def test_a_listener_hears_every_event_until_it_is_removed(stderr: Written) -> No
     def hear(name: str, level: int, fields: Mapping[str, object]) -> None:
         heard.append((name, level, dict(fields)))
 
-    log = Log("test", table="a.b")
+    log = Log("test")
     remove, remove_again = telemetry.listen(hear), telemetry.listen(hear)
-    log.debug("ddl_started", version=TSO)
+    log.debug("ddl_started", table="a.b", version=TSO)
     assert heard == [("ddl_started", logging.DEBUG, {"table": "a.b", "version": TSO})] * 2
     remove()
     remove()
