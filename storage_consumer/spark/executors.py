@@ -117,7 +117,7 @@ def at_executor(secrets_file: str, held_by_driver: Sequence[str]) -> Iterator[Se
         _check_password(held_by_driver, secrets)
         yield secrets
     except (ConfigError, TransientError) as fault:
-        # The same type, since the driver finds out by its name what to do (see `errors.meaning_of`).
+        # The same type, since the driver finds out by its name what to do (see `meaning_of`).
         raise type(fault)(f"{fault} {where}") from fault
 
 

@@ -6,9 +6,12 @@ The adapters of the stores derive from it: `s3`, `gcs`, `azure`.
 So the number of calls follows what is open, not what is stored. Where a listing still takes many calls, as with a thousand
 tables, several parts of the order are listed concurrently.
 
-To the store and to us, each 100 names cost about as much as the call itself, and after a jump a full page shows the few names that are open
-there and then hundreds that are done. So the first page after a jump is a short one, and a page ends in a jump where a good part of it, at its
-end, may be left out; shorter runs are read over. What is shown never depends on that.
+The number of names to request is chosen by counting. To the store and to us, each 100 names cost about as much as the
+call itself, and after a jump a full page shows the few names that are open there and then hundreds that are done. So a
+bucket remembers each *stretch*, from one jump to the next: how many names it had before those that may be left out. The
+next listing asks for that many and a few more. That makes more calls than full pages would only where it saves at least
+one `_WORTH`-th of a page of names: shorter runs are read over. Where a stretch has grown, its end is not reached yet: a
+full page follows before the next jump. What is shown never depends on what is remembered.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count, pairwise
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from storage_consumer.config.settings import Secrets, Upstream
@@ -318,10 +322,53 @@ _ALONE = 16
 _VERSION_DIGITS = 17
 """A directory whose name has at least this many digits, and nothing else, is that of a table version."""
 _WORTH = 5
-"""A run of names that may be left out is worth a call of its own from this fraction of the page on: one fifth."""
-_SHORT = 50
-"""Names of the first page after a jump; each page that follows without one is `_GROWTH` times as long, up to a full one."""
-_GROWTH = 5
+"""A run of names that may be left out is worth a call of its own from this fraction of a full page on: one fifth."""
+_SPARE = 10
+"""Names requested beyond those that a stretch had: a few new files then need no further call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Remembered:
+    """A stretch as the latest listing found it."""
+
+    names: int
+    """Number of names, without the run that ended it and may be left out."""
+    end: str
+    """The first name of that run."""
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """The names from one jump to the next."""
+
+    start: str
+    """The name after which it begins."""
+    before: _Remembered | None = None
+    """How the latest listing found it."""
+    names: int = 0
+    region: str = ""
+    """The region of the latest name: see `_Known.region`."""
+    run: int = 0
+    """Number of latest names that lie in that region; 0 where nothing of it may be left out."""
+    end: str = ""
+    """The first of these names."""
+
+    def add(self, path: str, region: str) -> None:
+        """Take in the next name."""
+        self.names += 1
+        # A name that is shown ends the run of names that may be left out.
+        if not region:
+            self.run, self.end = 0, ""
+        elif region == self.region:
+            self.run += 1
+        else:
+            self.run, self.end = 1, path
+        self.region = region
+
+    def length(self, most: int) -> int:
+        """Return the number of names to request next, at most `most`."""
+        # Only the first request of a stretch is that short; if it goes on after that, it has grown.
+        return min(self.before.names + _SPARE, most) if self.before and not self.names else most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,12 +378,25 @@ class _Known:
     closed: frozenset[str]
     ordered: list[str]
     after: Mapping[str, str]
+    before: Mapping[str, _Remembered]
+    """Start of a stretch → what is remembered of it."""
+    stretches: dict[str, _Remembered]
+    """The same, for the stretches that this listing has found so far."""
 
     def region(self, path: str) -> str:
         """Return what one jump skips if this object may be left out: adjacent closed directories, or names up to a mark."""
         if directory := folder_above(path, self.closed):
             return f"{directory.rpartition('/')[0]}/"
         return up_to_mark(path, self.after)
+
+    def stretch(self, start: str) -> _Stretch:
+        """Return the stretch that begins after this name."""
+        return _Stretch(start, self.before.get(start))
+
+    def remember(self, stretch: _Stretch, end: str = "") -> None:
+        """Remember for the next listing the length of a stretch that ended in a run of names or at the name `end`."""
+        # The run at its end is what the next listing jumps over, so it need not ask for its names.
+        self.stretches[stretch.start] = _Remembered(names=stretch.names - stretch.run, end=stretch.end or end)
 
 
 class OrderedBucket(Bucket):
@@ -345,15 +405,21 @@ class OrderedBucket(Bucket):
     page_size = 1000
     _sorted: tuple[frozenset[str], list[str]] = (frozenset(), [])
     """The closed directories of the latest listing, as given and sorted: sorting thousands takes as long as a call."""
+    _stretches: Mapping[str, _Remembered] = MappingProxyType({})
+    """Start of each stretch that the latest listing found."""
 
     def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
         """Yield all objects, except those below `closed` and those up to the names in `after`; in key order where little is left out."""
         # The caller passes the same set until it changes: comparing thousands of names would cost more than it saves.
         if closed is not self._sorted[0]:
             self._sorted = closed, sorted(closed)
-        known = _Known(closed=closed, ordered=self._sorted[1], after=after)
+        before = self._stretches if closed or after else {}
+        known = _Known(closed=closed, ordered=self._sorted[1], after=after, before=before, stretches={})
         if place := (yield from self._lane("", "", known, most=_ALONE)):
             yield from self._rest(place, known)
+        # A listing of everything jumps over nothing, so it leaves what is remembered as it is.
+        if closed or after:
+            self._stretches = known.stretches
 
     def _rest(self, place: str, known: _Known) -> Iterator[StoredObject]:
         """Yield objects with names above `place`; several parts of the order are listed concurrently."""
@@ -373,31 +439,32 @@ class OrderedBucket(Bucket):
 
         Returns the empty text at the end, or the name reached if that took more than `most` calls.
         """
-        start, last, token, empty, size = low, low, "", frozenset[str](), self.page_size
+        last, stretch, token, empty = low, known.stretch(low), "", frozenset[str]()
         for calls in count(1):
-            page = self._page("", after=start, token=token, limit=size)
+            page = self._page("", after=stretch.start, token=token, limit=stretch.length(self.page_size))
             empty = self._agrees(page, last, token, empty)
-            region, run = "", 0
             for stored in page.objects:
                 if high and stored.path > high:
+                    known.remember(stretch, stored.path)
                     return ""
                 # A server that treats `after` as inclusive repeats the last name.
                 if stored.path <= last:
                     continue
-                before, region = region, known.region(stored.path)
-                run = run + 1 if region == before else 1
-                if not region:
+                stretch = self._onward(stretch, last, stored.path, known)
+                if not stretch.region:
                     yield stored
                 last = stored.path
             if not page.token:
                 return ""
-            skipped = self._skip(last, known) if region and run >= max(1, size // _WORTH) else ""
+            # Jump where the latest listing met the same run, provided this page reached it; a stretch that has grown reads on.
+            ended = not token and stretch.before is not None and last >= stretch.before.end
+            skipped = self._skip(last, known) if ended or self._worth(stretch) else ""
             # A token is worthless after a jump: the next request begins at a name instead.
             if skipped > last:
-                start = last = skipped
-                token, size = "", min(_SHORT, self.page_size)
+                known.remember(stretch)
+                last, stretch, token = skipped, known.stretch(skipped), ""
             else:
-                token, size = page.token, min(size * _GROWTH, self.page_size)
+                token = page.token
             if high and last >= high:
                 return ""
             # Lanes are cut at closed directories: without any there is nothing to cut.
@@ -420,6 +487,20 @@ class OrderedBucket(Bucket):
         if page.token and page.token in {token, *empty}:
             raise self._errors.contradiction("the pages of a listing lead back to an earlier one")
         return frozenset() if page.objects else empty | {token}
+
+    def _onward(self, stretch: _Stretch, last: str, path: str, known: _Known) -> _Stretch:
+        """Return the stretch that holds the next name: a new one if a run ended at `last` that the next listing should jump over."""
+        region = known.region(path)
+        if region != stretch.region and self._worth(stretch):
+            known.remember(stretch)
+            directory = folder_above(last, known.closed)
+            stretch = known.stretch(_behind(directory) if directory else up_to_mark(last, known.after))
+        stretch.add(path, region)
+        return stretch
+
+    def _worth(self, stretch: _Stretch) -> bool:
+        """Return whether the current run is long enough to jump over, even if no earlier listing has seen its end."""
+        return stretch.run >= max(1, self.page_size // _WORTH)
 
     def _skip(self, last: str, known: _Known) -> str:
         """Return the path after which to continue if `last` lies in what may be left out; else the empty text."""

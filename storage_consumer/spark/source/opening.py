@@ -317,7 +317,7 @@ class Opened:
     known: frozenset[str]
     """Folded names of the columns that the table has had."""
     keys: str
-    """See `types.KEYS`; empty for all tables."""
+    """See `KEYS`; empty for all tables."""
     moved: str
     """The last statement that moved the table's rows without a change of any, as JSON: its version, and what it did; empty: there is none."""
     landmarks: tuple[tuple[str, int], ...]
