@@ -113,21 +113,14 @@ def json_lines(protocol: Protocol) -> Callable[[Event], str]:
     images = Images(protocol)
 
     def line(event: Event) -> str:
-        is_statement = isinstance(event, Statement)
-        name = event.definition.name if is_statement else event.structure.table
-        head = {
-            "commit_ts": event.commit_ts,
-            "commit_time": tso_time(event.commit_ts),
-            "database": name.schema,
-            "table": name.table or None,
-        }
-        if is_statement:
-            definition = event.definition
-            return dumped(head | {"type": "ddl", "statement": definition.query, "file": definition.path})
-        before, after = images.of(event)
-        return dumped(
-            head
-            | {
+        own: dict[str, object]
+        if isinstance(event, Statement):
+            name = event.definition.name
+            own = {"type": "ddl", "statement": event.definition.query, "file": event.definition.path}
+        else:
+            name = event.structure.table
+            before, after = images.of(event)
+            own = {
                 "type": WORDS.get(event.operation, "delete"),
                 "before": before,
                 "after": after,
@@ -135,7 +128,13 @@ def json_lines(protocol: Protocol) -> Callable[[Event], str]:
                 "file": event.file,
                 "row": event.row,
             }
-        )
+        head = {
+            "commit_ts": event.commit_ts,
+            "commit_time": tso_time(event.commit_ts),
+            "database": name.schema,
+            "table": name.table or None,
+        }
+        return dumped(head | own)
 
     return line
 
