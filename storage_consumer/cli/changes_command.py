@@ -17,10 +17,9 @@ from storage_consumer.errors import ConfigError
 from storage_consumer.feed import render_sql
 from storage_consumer.feed.keys import OfKey, Whole, key_values
 from storage_consumer.feed.reading import Feed, Wanted
-from storage_consumer.feed.records import Event
 from storage_consumer.feed.render_sql import undone
 from storage_consumer.feed.rendering import debezium_envelopes, flat_messages, json_lines
-from storage_consumer.feed.window import Contents, refuse_none
+from storage_consumer.feed.window import Contents, Event, refuse_none
 from storage_consumer.operating.session import Session
 from storage_consumer.plan.table_words import named
 from storage_consumer.sql.tokens import quote

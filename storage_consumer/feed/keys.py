@@ -12,8 +12,8 @@ from functools import lru_cache, partial
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.values import BINARY_TYPES, FLOAT_TYPES, INTEGER_TYPES
 from storage_consumer.errors import NotReplicable
-from storage_consumer.feed.records import Change, Structure
 from storage_consumer.feed.rendering import reader
+from storage_consumer.feed.window import Change, Structure
 from storage_consumer.model import TableColumn
 
 _VALUE = re.compile(r'"((?:[^"]|"")*)"(?=,|\Z)|([^,]*)')

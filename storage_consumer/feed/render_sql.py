@@ -11,9 +11,8 @@ from storage_consumer.decode.time_zone import offset_at
 from storage_consumer.decode.values import wire_kind
 from storage_consumer.errors import NotReplicable
 from storage_consumer.feed.alterations import Alteration, alterations
-from storage_consumer.feed.records import Change, Event, Statement, Structure
 from storage_consumer.feed.rendering import reader
-from storage_consumer.feed.window import Window
+from storage_consumer.feed.window import Change, Event, Statement, Structure, Window
 from storage_consumer.job.spec import WireColumn
 from storage_consumer.kernels.arrays import INSERT, PARTIAL_DELETE, UPDATE
 from storage_consumer.model import DdlKind, TableColumn, TableDefinition, TableName, physical_ms

@@ -17,7 +17,7 @@ from typing import Any
 
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.values import BINARY_TYPES, FLOAT_TYPES, INTEGER_TYPES, LARGEST_SINGLE
-from storage_consumer.feed.records import Change, Event, Statement
+from storage_consumer.feed.window import Change, Event, Statement
 from storage_consumer.kernels.arrays import INSERT, UPDATE
 from storage_consumer.model import TableColumn, TableName, physical_ms
 from storage_consumer.sql.parse import parsed

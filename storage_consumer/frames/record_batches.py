@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.settings import Protocol
 from storage_consumer.errors import ConfigError
-from storage_consumer.feed.ordered import Ordered, once
-from storage_consumer.feed.reading import Feed
-from storage_consumer.feed.records import Change, Structure
-from storage_consumer.feed.window import beyond, refuse_none
+from storage_consumer.feed.reading import Feed, Ordered, once
+from storage_consumer.feed.window import Change, Structure, beyond, refuse_none
 from storage_consumer.frames.pieces import META, Asked, Piece, fields_of, pieces
 from storage_consumer.instants import Instant, tso_of_instant
 from storage_consumer.kernels.arrays import DELETE

@@ -23,7 +23,7 @@ from storage_consumer.inspection.csv_options import CsvVerdict, infer_csv
 from storage_consumer.inspection.survey import Sample, Samples, Survey, ignore_unplaced, leave_out_copies, survey
 from storage_consumer.model import DAY_MS, TSO_PHYSICAL_SHIFT, TableName, TableVersion
 from storage_consumer.poll.metadata import Metadata, parse_metadata
-from storage_consumer.poll.odd_folders import is_partitioned, may_be_lost, partitioning
+from storage_consumer.poll.reader import is_partitioned, may_be_lost, partitioning
 from storage_consumer.storage.base import METADATA_BYTES, Storage
 
 State = Literal["given", "inferred", "assumed", "not decidable", "unknown", "contradicts"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from storage_consumer.errors import FilesMissing, MalformedSchemaFile
 from storage_consumer.inspection.column_history import known_virtual
 from storage_consumer.model import SchemaFile, StoredObject, TableDefinition
-from storage_consumer.poll.odd_folders import Copies
+from storage_consumer.poll.reader import Copies
 from storage_consumer.poll.schema_file import read_definition
 from storage_consumer.sql.parse import parsed
 from storage_consumer.storage.base import Storage, read_up_to

@@ -16,9 +16,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from storage_consumer import StorageConsumerError, read_changes
-from storage_consumer.feed.records import Change, Event, Statement
 from storage_consumer.feed.render_sql import statements
 from storage_consumer.feed.rendering import debezium_envelopes, flat_messages, json_lines
+from storage_consumer.feed.window import Change, Event, Statement
 from storage_consumer.kernels.arrays import DELETE, PARTIAL_DELETE, UPDATE
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import qualified

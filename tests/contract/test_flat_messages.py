@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.feed.records import Statement
 from storage_consumer.feed.rendering import flat_messages
+from storage_consumer.feed.window import Statement
 from tests.contract.test_feed_corpora import CORPORA
 from tests.harness.corpora import CorpusSource
 from tests.harness.feeds import feed_of, settings_of

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from storage_consumer.errors import ConfigError
-from storage_consumer.feed.ordered import Ordered
-from storage_consumer.feed.reading import Feed
-from storage_consumer.feed.records import Change
+from storage_consumer.feed.reading import Feed, Ordered
+from storage_consumer.feed.window import Change
 from storage_consumer.frames.record_batches import record_batches, schema_of
 from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
 from storage_consumer.model import TableName

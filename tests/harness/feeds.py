@@ -11,8 +11,8 @@ import pymysql
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.feed.reading import Feed
-from storage_consumer.feed.records import Event, Statement
 from storage_consumer.feed.render_sql import HEAD, statements
+from storage_consumer.feed.window import Event, Statement
 from storage_consumer.inspection.inspector import completed, inspect
 from storage_consumer.model import physical_ms
 from storage_consumer.storage.open import open_storage

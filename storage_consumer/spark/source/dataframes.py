@@ -26,10 +26,8 @@ from storage_consumer.decode.decoder import row_layout
 from storage_consumer.errors import ConfigError, NotReplicable
 from storage_consumer.exports.create_table import read_create_table
 from storage_consumer.feed.alterations import Origin, TableHistory, history_at, origins
-from storage_consumer.feed.ordered import Ordered
-from storage_consumer.feed.reading import Feed, ordered_in
-from storage_consumer.feed.records import Structure
-from storage_consumer.feed.window import FeedFile, Window, structure_under
+from storage_consumer.feed.reading import Feed, Ordered, ordered_in
+from storage_consumer.feed.window import FeedFile, Structure, Window, structure_under
 from storage_consumer.frames.pieces import META, Asked, Piece, array_of, arrow_type, digits_of, pieces
 from storage_consumer.instants import Instant, tso_of_instant
 from storage_consumer.model import (

@@ -25,8 +25,7 @@ from storage_consumer.config.uris import is_secret, mask_uri, secrets_in
 from storage_consumer.errors import ConfigError, StorageConsumerError, UndecodableRow
 from storage_consumer.feed.alterations import moves
 from storage_consumer.feed.reading import Feed
-from storage_consumer.feed.records import Structure
-from storage_consumer.feed.window import landmarks
+from storage_consumer.feed.window import Structure, landmarks
 from storage_consumer.frames.pieces import META, RESCUED, fields_of
 from storage_consumer.instants import parse_instant
 from storage_consumer.kernels.arrays import DELETE

@@ -16,11 +16,9 @@ from pyspark.sql.datasource import InputPartition
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.errors import NotReplicable
-from storage_consumer.feed.ordered import Ordered, once
-from storage_consumer.feed.reading import ordered_in
-from storage_consumer.feed.records import Change, Statement, Structure
+from storage_consumer.feed.reading import Ordered, once, ordered_in
 from storage_consumer.feed.rendering import WORDS, Images, dumped
-from storage_consumer.feed.window import FeedFile, Window
+from storage_consumer.feed.window import Change, FeedFile, Statement, Structure, Window
 from storage_consumer.frames.pieces import META, RESCUED, Asked, pieces
 from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
 from storage_consumer.model import TableColumn, TableName, folded_name

@@ -35,7 +35,7 @@ from storage_consumer.plan.steps import DdlStep, RowStep
 from storage_consumer.plan.table import Checkpoints, TableConsumer, checkpoints
 from storage_consumer.plan.table_files import TableFiles
 from storage_consumer.plan.table_version import TableVersionConsumer
-from storage_consumer.poll import same_feed
+from storage_consumer.poll import metadata
 from tests.campaigns.simulation.hand_plants import HAND_PLANTS
 from tests.campaigns.simulation.load_plants import LOAD_PLANTS
 from tests.campaigns.simulation.remembered import everywhere
@@ -350,17 +350,17 @@ def _exchanges_unnoticed(stack: ExitStack) -> None:
     def bad(*_: object) -> tuple[str, ...]:
         return ()
 
-    everywhere(stack, same_feed.doubts, bad)
+    everywhere(stack, metadata.doubts, bad)
 
 
 def _read_ahead_is_proof(stack: ExitStack) -> None:
     """One schema file that was read before is enough, though it lies beyond what was applied, so that another changefeed writes it too."""
-    good = same_feed._is_any_known
+    good = metadata._is_any_known
 
-    def bad(there: Collection[tuple[str, int]], before: same_feed.Before) -> bool:
+    def bad(there: Collection[tuple[str, int]], before: metadata.Before) -> bool:
         return good(there, replace(before, applied=MAX_TSO))
 
-    stack.enter_context(patch.object(same_feed, "_is_any_known", bad))
+    stack.enter_context(patch.object(metadata, "_is_any_known", bad))
 
 
 def _listed_forgotten(stack: ExitStack) -> None:

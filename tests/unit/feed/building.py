@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from storage_consumer.config.load import Loaded, load
-from storage_consumer.feed import ordered
 from storage_consumer.feed.reading import Feed, Wanted
-from storage_consumer.feed.records import Change, Event, Statement
 from storage_consumer.feed.render_sql import undone
+from storage_consumer.feed.window import Change, Event, Statement
 from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
 from storage_consumer.storage.open import open_storage
 from tests.harness.small_bucket import SmallBucket, ts
@@ -69,4 +68,4 @@ def everything(bucket: SmallBucket, *rules: str, wanted: Wanted = lambda _: True
     return told(feed_of(bucket, *rules).events(0, wanted=wanted))
 
 
-__all__ = ["everything", "feed_of", "ordered", "told", "undone_of"]
+__all__ = ["everything", "feed_of", "reading", "told", "undone_of"]

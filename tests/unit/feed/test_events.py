@@ -16,10 +16,10 @@ from storage_consumer.errors import (
     StorageUnavailable,
     UndecodableRow,
 )
-from storage_consumer.feed import ordered
+from storage_consumer.feed import reading
 from storage_consumer.feed.alterations import history_at
-from storage_consumer.feed.records import Change, Statement
 from storage_consumer.feed.render_sql import statements
+from storage_consumer.feed.window import Change, Statement
 from storage_consumer.model import TableName
 from tests.harness.small_bucket import ID_NAME, SmallBucket, column, row, ts
 from tests.harness.twins.storage import MemoryStorage
@@ -156,7 +156,7 @@ def test_slices_change_nothing(bucket: SmallBucket, seed: int, monkeypatch: pyte
             begin = max(2, min(20, ticks[-1] - dice.randint(0, 3)))
     whole = everything(bucket)
     assert len(set(whole)) == len(whole)
-    monkeypatch.setattr(ordered.Ordered, "__init__", _small(ordered.Ordered.__init__))
+    monkeypatch.setattr(reading.Ordered, "__init__", _small(reading.Ordered.__init__))
     assert everything(bucket) == whole
     low, high = ts(5), ts(13)
     window = told(feed_of(bucket).events(low, high))
@@ -166,7 +166,7 @@ def test_slices_change_nothing(bucket: SmallBucket, seed: int, monkeypatch: pyte
 def _small(whole: object) -> object:
     """As the class is made, with little to hold."""
 
-    def made(self: ordered.Ordered, **fields: object) -> None:
+    def made(self: reading.Ordered, **fields: object) -> None:
         whole(self, **fields, held_bytes=100)  # type: ignore[operator]
 
     return made
@@ -430,7 +430,7 @@ def test_metadata_that_is_gone_for_a_while(bucket: SmallBucket) -> None:
 
 def test_a_storage_that_does_not_answer_within_a_window(bucket: SmallBucket, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was given of the window is not given again."""
-    monkeypatch.setattr(ordered.Ordered, "__init__", _small(ordered.Ordered.__init__))
+    monkeypatch.setattr(reading.Ordered, "__init__", _small(reading.Ordered.__init__))
     for number, ticks in enumerate(((2, 3, 4), (5, 6, 7), (8, 9, 10)), 1):
         bucket.rows("d.a", number, *of("d.a", *ticks))
     paths = (path for path in bucket.root.rglob("*") if path.is_file())

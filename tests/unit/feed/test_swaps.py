@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from storage_consumer import read_changes
-from storage_consumer.feed.records import Statement
+from storage_consumer.feed.window import Statement
 from storage_consumer.model import TableName
 from storage_consumer.spark.source.ticdc import TicdcDataSource
 from tests.harness.small_bucket import SmallBucket, column, row, ts

@@ -11,9 +11,8 @@ import pytest
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import ConfigError
 from storage_consumer.plan.finished_files import Finished
-from storage_consumer.poll.metadata import RESTART_MS
+from storage_consumer.poll.metadata import RESTART_MS, refuse_ahead_of_clock
 from storage_consumer.poll.reader import Poll, StorageReader
-from storage_consumer.poll.same_feed import refuse_ahead_of_clock
 from storage_consumer.storage.paths import SchemaPath, parse_data_name, parse_other
 from tests.harness.twins.storage import FakeClock, MemoryStorage
 
