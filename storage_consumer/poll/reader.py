@@ -471,7 +471,7 @@ class StorageReader:
         return definition
 
     def doubts_of(self, before: Before) -> tuple[str, int]:
-        """Return a warning, and where the files begin, on whether the bucket is the one that was read `before`, at any time after a poll; see `same_feed.doubts`."""
+        """Return a warning, and where the files begin, on whether the bucket is the one that was read `before`, at any time after a poll; see `doubts`."""
         there, latest = self._inventory.versions(), self._metadata.latest
         return doubts(before, there, latest, self._upstream.identity, self.way_on)
 

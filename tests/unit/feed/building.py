@@ -68,4 +68,4 @@ def everything(bucket: SmallBucket, *rules: str, wanted: Wanted = lambda _: True
     return told(feed_of(bucket, *rules).events(0, wanted=wanted))
 
 
-__all__ = ["everything", "feed_of", "reading", "told", "undone_of"]
+__all__ = ["everything", "feed_of", "told", "undone_of"]
