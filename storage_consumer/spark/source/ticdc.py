@@ -56,7 +56,7 @@ class _Seen(NamedTuple):
     last: int
 
 
-class Inventory:
+class SeenFiles:
     """The files of a bucket by the commit-ts of their rows."""
 
     def __init__(self, feed: Feed, missing: Patience) -> None:
@@ -251,7 +251,7 @@ class MicroBatches(Tasks, DataSourceStreamReader):
         """Give what Spark asks for; what is known of the bucket comes with the first look."""
         super().__init__(options, opened, schema)
         self._fields = {folded_name(field.name): field for field in own_fields(schema)}
-        self._inventory: Inventory | None = None
+        self._inventory: SeenFiles | None = None
         self.most: int | None = None
         """Commit-ts up to which a query reads that takes what is there when it begins; None for any other."""
 
@@ -325,11 +325,11 @@ class MicroBatches(Tasks, DataSourceStreamReader):
                 "backup, begin with a new checkpointLocation"
             )
 
-    def _looked(self, start: Offset | None = None) -> Inventory:
+    def _looked(self, start: Offset | None = None) -> SeenFiles:
         """Return what is known of the bucket; a new process begins with what the one before it noted."""
         if self._inventory is None:
             feed, loaded = open_feed(self.options)
-            self._inventory = Inventory(feed, Patience(SystemClock(), loaded.config.tuning.gap_timeout))
+            self._inventory = SeenFiles(feed, Patience(SystemClock(), loaded.config.tuning.gap_timeout))
         if start is not None:
             self._inventory.begin(start["finished"])
             # An offset of an earlier version does not tell the place, and knows the bucket by its data files alone.
