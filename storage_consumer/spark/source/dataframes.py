@@ -487,9 +487,12 @@ def latest(feed: DataFrame, keys: Sequence[str] | None = None) -> DataFrame:
 
 def _is_whole(names: Sequence[str]) -> Column:
     """Return true for rows that have their primary key; it raises an error for others, which could not be told from each other."""
-    message = F.lit(null_key(names))
-    missing = reduce(or_, (_column(name).isNull() for name in names))
-    return F.when(missing, F.raise_error(message).cast("boolean")).otherwise(F.lit(True))  # noqa: FBT003 - Spark's own order of arguments
+    return _unless(reduce(or_, (_column(name).isNull() for name in names)), null_key(names))
+
+
+def _unless(refused: Column, message: str) -> Column:
+    """Return true for rows that are not refused; it raises an error with this message for others."""
+    return F.when(refused, F.raise_error(F.lit(message)).cast("boolean")).otherwise(F.lit(True))  # noqa: FBT003 - Spark's own order of arguments
 
 
 def table_at(  # noqa: PLR0913 - all but the first three have names
@@ -539,12 +542,15 @@ def _begun(frame: DataFrame, key: Sequence[str], name: str) -> DataFrame:
     """
     newest = Over.partitionBy(*map(_column, key)).orderBy(F.col("_sequence").desc())
     whole = newest.rowsBetween(Over.unboundedPreceding, Over.unboundedFollowing)
-    message = F.lit(
+    message = (
         f"{name}: changes of a row that nothing inserted: TiCDC deleted the files with the older ones (file-expiration-days), rows came into the "
         "source past TiCDC, or the base is not this table's: give an export as base, a later one if there is one"
     )
-    is_begun = F.when(F.col(_FIRST) != "insert", F.raise_error(message).cast("boolean")).otherwise(F.lit(True))  # noqa: FBT003 - Spark's own order of arguments
-    return frame.withColumn(_FIRST, F.last("_change_type").over(whole)).where(is_begun).drop(_FIRST)
+    return (
+        frame.withColumn(_FIRST, F.last("_change_type").over(whole))
+        .where(_unless(F.col(_FIRST) != "insert", message))
+        .drop(_FIRST)
+    )
 
 
 def _counted(frame: DataFrame, own: list[Column], name: str) -> DataFrame:

@@ -212,10 +212,13 @@ SEQUENCE = pa.field(
     "_sequence",
     pa.struct(
         [
-            pa.field("version", pa.int64(), nullable=False),
-            pa.field("kind", pa.int8(), nullable=False),
-            pa.field("place", pa.string(), nullable=False),
-            pa.field("row", pa.int64(), nullable=False),
+            pa.field(name, kind, nullable=False)
+            for name, kind in (
+                ("version", pa.int64()),
+                ("kind", pa.int8()),
+                ("place", pa.string()),
+                ("row", pa.int64()),
+            )
         ]
     ),
     nullable=False,
@@ -225,13 +228,7 @@ KEYS = "ticdc.keys"
 """Where the metadata of column ``_table_version`` has the columns of the primary key: JSON pairs of the first table version and their names."""
 COLUMNS = "ticdc.columns"
 """Where it has the names of all of the table's columns, as JSON."""
-DOCUMENTS = (
-    pa.field("database", pa.string()),
-    pa.field("table", pa.string()),
-    pa.field("before", pa.string()),
-    pa.field("after", pa.string()),
-    pa.field("statement", pa.string()),
-)
+DOCUMENTS = tuple(pa.field(name, pa.string()) for name in ("database", "table", "before", "after", "statement"))
 """The columns of a feed of all tables."""
 RESERVED = frozenset((*(field.name for field in META), SEQUENCE.name, RESCUED))
 """Names of the columns that the source adds, or may add."""
