@@ -523,7 +523,7 @@ def table_at(  # noqa: PLR0913 - all but the first three have names
             )
         assert asked.table is not None
         extra = {} if start_ts is None else {"start_ts": str(start_ts)}
-        feed, loaded = open_feed(asked, extra)
+        feed, loaded = open_feed(replace(asked, bucket={**asked.bucket, **extra}))
         found = find(feed, loaded, asked.table, _instant(version), base, columns)
         found = replace(found, refuse_dates=asked.refuse_dates)
     frame = _changes_of(spark, found)

@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal, cast
 
 import numpy as np
@@ -99,11 +98,6 @@ class SourceOptions:
     """Most bytes of files that one task reads, about."""
     cores: int = 1
     """Among how many tasks the files of a batch are shared, where they are enough."""
-
-    @property
-    def rules(self) -> tuple[str, ...]:
-        """The rule of TiCDC's table filter for what is read; none for every table."""
-        return () if self.table is None else (qualified(self.table),)
 
 
 def source_options(options: Mapping[str, str]) -> SourceOptions:
@@ -294,9 +288,6 @@ def sequence(arrays: Sequence[pa.Array], operations: NDArray[np.int8]) -> pa.Arr
     )
 
 
-NOTHING: Mapping[str, str] = MappingProxyType({})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
     """A bucket as it was when the source was loaded. It holds no secret."""
@@ -322,15 +313,15 @@ class Opened:
     """The rules of TiCDC's table filter for what is read; none for every table."""
 
 
-def open_feed(options: SourceOptions, extra: Mapping[str, str] = NOTHING) -> tuple[Feed, Loaded]:
-    """Return the feed of a source, and its settings. `extra`: more of them. Raises `ConfigError` and `StorageUnavailable`."""
-    given = {"upstream_uri": options.uri, **options.bucket, **extra}
+def open_feed(options: SourceOptions) -> tuple[Feed, Loaded]:
+    """Return the feed of a source, and its settings. Raises `ConfigError` and `StorageUnavailable`."""
+    given = {"upstream_uri": options.uri, **options.bucket}
     loaded, storage = Session(given, os.environ).open_bucket()
     return Feed(storage, loaded.config.upstream, SystemClock(), _rules(options, loaded)), loaded
 
 
 def _rules(options: SourceOptions, loaded: Loaded) -> tuple[str, ...]:
-    return options.rules or tuple(loaded.config.selecting.rules)
+    return tuple(loaded.config.selecting.rules) if options.table is None else (qualified(options.table),)
 
 
 def look_at(options: SourceOptions) -> Opened:
