@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ def at(
     """The rows of a table, in no order."""
     asked = source_options({"path": bucket.uri, "table": table, "tz": "UTC", **options})
     assert asked.table is not None
-    feed, loaded = open_feed(asked, {"start_ts": str(ts(0))} if base else {})
+    feed, loaded = open_feed(replace(asked, bucket={**asked.bucket, **({"start_ts": str(ts(0))} if base else {})}))
     rows = read_at(find(feed, loaded, asked.table, version, base, columns))
     return sorted((tuple(each.values()) for each in rows), key=str)
 
@@ -169,7 +170,7 @@ def test_a_base_that_is_exchanged_before_it_is_read(tmp_path: Path, export: str)
     config.write_text("[sink.csv]\ninclude-commit-ts = true\n")
     asked = source_options({"path": bucket.uri, "table": "d.t", "tz": "UTC", "config": str(config)})
     assert asked.table is not None
-    feed, loaded = open_feed(asked, {"start_ts": str(ts(0))})
+    feed, loaded = open_feed(replace(asked, bucket={**asked.bucket, "start_ts": str(ts(0))}))
     found = find(feed, loaded, asked.table, None, f"{export}?time-zone=UTC", ())
     path = tmp_path / "export" / "d.t.000000000.sql"
     text = path.read_text()
