@@ -32,7 +32,6 @@ import pymysql.err
 
 from storage_consumer.apply.rows import RowStatements, StatementTooLarge
 from storage_consumer.apply.statements import TEXTS, delete_images, gaps, json_equals, without_gaps
-from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.decode.values import WireKind
 from storage_consumer.decode.wire_format import split_lines
 from storage_consumer.downstream.connection import escape
@@ -66,16 +65,21 @@ _ALIKE = 4
 """Most rows to delete that may share a checksum, and so be compared with one row of the table."""
 
 
-class Net:
-    """The net effect of events in sequence: rows to delete, counted, and then rows to insert, with the same result as all events.
+class Portion:
+    """The events of one transaction: their net effect, rows to delete, counted, and then rows to insert.
 
     Nothing distinguishes rows with equal lines, so only the count of each line matters: a delete cancels an equal insert
     before it, and different lines do not affect each other. An insert does not cancel a delete before it: each
     remaining delete has to find a row that was in the table before all these events.
     """
 
-    def __init__(self) -> None:
-        """Start without events."""
+    def __init__(self, *, in_turn: bool) -> None:
+        """Begin empty. With `in_turn`, keep the events as they are instead of netting them."""
+        self.events = 0
+        """Number of events."""
+        self.first = self.last = 0
+        """Their first and last commit-ts, inclusive; 0 while there are none."""
+        self.in_turn: list[Changes] = []
         self.inserts: Counter[bytes] = Counter()
         self.deletes: Counter[bytes] = Counter()
         self.deleted_at: dict[bytes, int] = {}
@@ -84,24 +88,27 @@ class Net:
         """The number of deletes, including those that cancelled an insert."""
         self.size = 0
         """Approximate bytes of memory that all this takes."""
+        self._keeps = in_turn
 
     def add(self, events: Changes) -> None:
-        """Add events. Lines that none of them deletes are added in bulk, the others one by one in sequence."""
+        """Add events, at least one. Lines that none of them deletes are added in bulk, the others one by one in sequence."""
+        self.first = self.first or int(events.ts[0])
+        self.last = int(events.ts[-1])
+        self.events += len(events)
+        if self._keeps:
+            self.in_turn.append(events)
+            self.size += size_of(events.lines)
+            return
         lines, upserts = list(events.lines), is_upsert(events.order)
         doomed = set(compress(lines, (~upserts).tolist()))
-        if not doomed:
-            self._insert(lines)
-            return
         is_doomed = np.fromiter(map(doomed.__contains__, lines), np.bool_, len(lines))
         # Different lines do not affect each other, so only those that are deleted somewhere need their sequence.
-        self._insert(list(compress(lines, (~is_doomed).tolist())))
-        places = np.flatnonzero(is_doomed)
-        doomed_events = zip(upserts[places].tolist(), events.ts[places].tolist(), places.tolist(), strict=True)
-        for upsert, ts, place in doomed_events:
-            if upsert:
+        self._insert(list(compress(lines, (~is_doomed).tolist())) if doomed else lines)
+        for place in np.flatnonzero(is_doomed).tolist():
+            if upserts[place]:
                 self._insert(lines[place : place + 1])
             else:
-                self._delete(lines[place], ts)
+                self._delete(lines[place], int(events.ts[place]))
 
     def _insert(self, lines: Sequence[bytes]) -> None:
         self.inserts.update(lines)
@@ -120,34 +127,6 @@ class Net:
             self.deletes[line] += 1
             # The first one is reported if the target has no such row.
             self.deleted_at.setdefault(line, ts)
-
-
-class Portion:
-    """The events of one transaction."""
-
-    def __init__(self, *, in_turn: bool) -> None:
-        """Begin empty. With `in_turn`, keep the events as they are instead of netting them."""
-        self.events = 0
-        """Number of events."""
-        self.first = self.last = 0
-        """Their first and last commit-ts, inclusive; 0 while there are none."""
-        self.in_turn: list[Changes] = []
-        self.net = Net()
-        self.size = 0
-        """Approximate bytes of memory."""
-        self._keeps = in_turn
-
-    def add(self, events: Changes) -> None:
-        """Add events, at least one."""
-        self.first = self.first or int(events.ts[0])
-        self.last = int(events.ts[-1])
-        self.events += len(events)
-        if self._keeps:
-            self.in_turn.append(events)
-            self.size += size_of(events.lines)
-        else:
-            self.net.add(events)
-            self.size = self.net.size
 
 
 def portions(parts: Iterable[Changes], is_enough: Callable[[Portion], bool], *, in_turn: bool) -> Iterator[Portion]:
@@ -194,14 +173,20 @@ class KeylessTable:
         if portion.events < FEW_EVENTS and portion.size < FEW_BYTES:
             return False
         # Ask the server only once it matters: a backlog without deletes needs no larger transactions.
-        if self._most is None and portion.net.met:
+        if self._most is None and portion.met:
             self._most = self._fenced.transaction(self._work, self._most_bytes)
         # However many deletes a transaction has, they pass over the table together: the larger it is, the cheaper each of them.
-        return portion.size >= (self._most or 0) or not portion.net.met
+        return portion.size >= (self._most or 0) or not portion.met
 
     def _most_bytes(self) -> int:
         """Return how many bytes of memory are enough for a transaction with deletes; 0 if the usual limits do."""
-        return min(MANY_BYTES, most_text(self._fenced)) if self._is_scanned() else 0
+        if not self._is_scanned():
+            return 0
+        # What the server takes in one transaction, by its own limits for what is replicated.
+        names = ", ".join(f"'{name}'" for name in _TRANSACTION_LIMITS)
+        rows = self._fenced.rows(f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})")
+        limits = (int(value) for _, value in rows)
+        return min(MANY_BYTES, min((limit for limit in limits if limit), default=1 << 62) // _LONGER)
 
     def _write(self, portion: Portion) -> int:
         """Write a portion within the running transaction; return its number of events.
@@ -228,16 +213,16 @@ class KeylessTable:
                     if not self._delete_some(line, 1):
                         raise self._lost(ts)
         else:
-            found = self._delete(portion.net.deletes)
+            found = self._delete(portion.deletes)
             # A bulk delete takes every equal row: put back those beyond the number asked for.
             # A list times a negative number is empty, which leaves out those that had fewer rows than asked for.
-            surplus = chain.from_iterable([row] * (found[row] - count) for row, count in portion.net.deletes.items())
-            self._rows.insert(self._work, [*portion.net.inserts.elements(), *surplus])
-            for row, count in portion.net.deletes.items():
+            surplus = chain.from_iterable([row] * (found[row] - count) for row, count in portion.deletes.items())
+            self._rows.insert(self._work, [*portion.inserts.elements(), *surplus])
+            for row, count in portion.deletes.items():
                 lacking = count - found[row]
                 # Where the very same row was inserted after the delete, another try would take that one.
-                if lacking > 0 and (portion.net.inserts[row] or self._delete_some(row, lacking) < lacking):
-                    raise self._lost(portion.net.deleted_at[row])
+                if lacking > 0 and (portion.inserts[row] or self._delete_some(row, lacking) < lacking):
+                    raise self._lost(portion.deleted_at[row])
         self._store_checkpoint(portion.last)
         return portion.events
 
@@ -267,9 +252,20 @@ class KeylessTable:
         return found
 
     def _is_scanned(self) -> bool:
-        """Return whether each single delete scans the table."""
+        """Return whether each single delete scans the table, and `delete_equal` may replace these scans.
+
+        This holds if the table has no index, and no column but generated ones beyond those that are written: equal rows are then
+        interchangeable. It never holds on TiDB, which has no such temporary tables.
+        """
         if self._scanned is None:
-            self._scanned = is_scanned(self._fenced, self._work)
+            name = self._work.name
+            place = f"table_schema = '{escape(name.schema)}' AND table_name = '{escape(name.table)}'"
+            ours = "COALESCE(generation_expression, '') = ''"
+            row = self._fenced.row(
+                f"SELECT (SELECT COUNT(*) FROM information_schema.statistics WHERE {place}), "
+                f"(SELECT COUNT(*) FROM information_schema.columns WHERE {place} AND {ours}), VERSION() LIKE '%TiDB%'"
+            )
+            self._scanned = row is not None and (*map(int, row),) == (0, len(self._work.written), 0)
         return self._scanned
 
     def _delete_some(self, line: bytes, most: int) -> int:
@@ -309,28 +305,6 @@ def _literal(text: str) -> str:
 
 
 # many deletes together
-
-
-def is_scanned(fenced: FencedConnection, work: TablePlan) -> bool:
-    """Return whether each delete scans the table, and `delete_equal` may replace these scans.
-
-    This holds if the table has no index, and no column but generated ones beyond those that are written: equal rows are then
-    interchangeable. It never holds on TiDB, which has no such temporary tables.
-    """
-    place = f"table_schema = '{escape(work.name.schema)}' AND table_name = '{escape(work.name.table)}'"
-    ours = "COALESCE(generation_expression, '') = ''"
-    row = fenced.row(
-        f"SELECT (SELECT COUNT(*) FROM information_schema.statistics WHERE {place}), "
-        f"(SELECT COUNT(*) FROM information_schema.columns WHERE {place} AND {ours}), VERSION() LIKE '%TiDB%'"
-    )
-    return row is not None and (int(row[0]), int(row[1]), int(row[2])) == (0, len(work.written), 0)
-
-
-def most_text(fenced: FencedConnection) -> int:
-    """Return how many bytes of row text the server takes in one transaction, by its own limits for what is replicated."""
-    names = ", ".join(f"'{name}'" for name in _TRANSACTION_LIMITS)
-    limits = [int(value) for _, value in fenced.rows(f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})")]
-    return min((limit for limit in limits if limit), default=1 << 62) // _LONGER
 
 
 def delete_equal(rows: RowStatements, work: TablePlan, lines: Sequence[bytes]) -> Mapping[bytes, int] | None:

@@ -42,6 +42,7 @@ from storage_consumer.apply.statements import (
     load_data,
     row_text,
     same,
+    short,
     with_keys,
     without_error_members,
     without_gaps,
@@ -85,8 +86,8 @@ _BYTES_OF_A_CHARACTER = 4
 _KEY_NAME = re.compile(r" for key '(?:[^']*\.)?([^'.]*)'$")
 _TELLS_ALL_APART = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
 """Collations that compare every byte, of which MariaDB has the first one, and MySQL and TiDB the second one."""
-_MOST, _LONGEST = 8, 60
-"""Most columns that are shown of a row without a key, and most characters of a value."""
+_MOST = 8
+"""Most columns that are shown of a row without a key."""
 
 
 class StatementTooLarge(ValueError):
@@ -332,7 +333,7 @@ class RowInTheWay:
         )
         parts = [(str(name), str(collation)) for name, collation in rows]
         written = {
-            folded_name(column.name): _short(literal(text, column, escape))
+            folded_name(column.name): short(literal(text, column, escape))
             for column, text in zip(work.written, decode_line(self._line), strict=True)
         }
         there = self._values([*dict.fromkeys([*self._columns[:_MOST], *(name for name, _ in parts)])])
@@ -391,12 +392,8 @@ def _shown(value: object) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, bytes):
-        return _short(f"x'{value.hex()}'")
-    return _short(f"'{escape(value)}'" if isinstance(value, str) else str(value))
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+        return short(f"x'{value.hex()}'")
+    return short(f"'{escape(value)}'" if isinstance(value, str) else str(value))
 
 
 TRANSACTION_ROWS = 10_000

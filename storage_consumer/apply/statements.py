@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from storage_consumer.decode.values import FLOAT_TYPES, INTEGER_TYPES, TEXT_TYPES, WireKind
+from storage_consumer.decode.values import FLOAT_TYPES, INTEGER_TYPES, TEXT_TYPES, WireKind, in_single
 from storage_consumer.decode.wire_format import LACKING, NULL, decode_field, decode_line, split_lines
 from storage_consumer.job.spec import Fold, KeyPart, TablePlan, WireColumn
 from storage_consumer.model import folded_name
@@ -68,15 +68,11 @@ def without_error_members(work: TablePlan, lines: Sequence[bytes]) -> list[bytes
     enums = [
         place for place, column in enumerate(work.written) if column.type == "ENUM" and column.kind is WireKind.UNSIGNED
     ]
-    return [_first_members(line, enums) for line in lines] if enums else list(lines)
-
-
-def _first_members(line: bytes, enums: Sequence[int]) -> bytes:
-    fields = line.split(b"\t")
-    for place in enums:
-        if fields[place] == b"0":
-            fields[place] = b"1"
-    return b"\t".join(fields)
+    rows = [line.split(b"\t") for line in lines] if enums else []
+    for fields in rows:
+        for place in enums:
+            fields[place] = b"1" if fields[place] == b"0" else fields[place]
+    return [b"\t".join(fields) for fields in rows] if enums else list(lines)
 
 
 def gaps(work: TablePlan, line: bytes) -> tuple[int, ...]:
@@ -122,7 +118,12 @@ def _shown(text: str | None, column: WireColumn, escape: Escape) -> str:
     except ValueError:
         # In a message a value that fits no literal is better than none.
         value = repr(text)
-    return value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
+    return short(value)
+
+
+def short(text: str) -> str:
+    """Return a text for people, cut if it is long."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def delete_keys(work: TablePlan, lines: Sequence[bytes], escape: Escape, *, exact: bool = False) -> str:
@@ -251,12 +252,8 @@ def _float(text: str, column: WireColumn) -> str:
 def _single(text: str, column: WireColumn) -> str:
     """Return the double that equals the text's nearest number in single precision. TiDB's CAST AS FLOAT does not round, so we do."""
     number = float(_checked(_NUMBER, text, column))
-    try:
-        nearest: float = struct.unpack("f", struct.pack("f", number))[0]
-    except OverflowError:
-        # Beyond single precision there is no nearest number.
-        nearest = number
-    return _float(repr(nearest), column)
+    nearest = in_single(number)
+    return _float(repr(nearest if math.isfinite(nearest) else number), column)
 
 
 def _checked(pattern: re.Pattern[str], text: str, column: WireColumn) -> str:

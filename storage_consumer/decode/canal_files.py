@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET
 
-from storage_consumer.decode.canal_message import UNREADABLE, MessageShape, Texts, decode_any, has_gaps, shape_of
+from storage_consumer.decode.canal_message import UNREADABLE, MessageShape, Texts, decode_any, shape_of
 from storage_consumer.decode.decoder import (
     MAX_ROW_BYTES,
     Batch,
@@ -39,20 +39,25 @@ _TRUNCATED = "truncated"
 """The word in msgspec's message for JSON that ends too early, and for no other fault."""
 
 
-class BadEnd(Exception):
-    """The bytes after the last complete row are not a row."""
-
-    def __init__(self, start: bytes, reason: str, *, torn: bool) -> None:
-        """Initialize; `torn`: they are the beginning of a row, so the file may still be being written."""
-        super().__init__(reason)
-        self.start = start
-        self.reason = reason
-        self.torn = torn
+def rows_of(lines: bytes) -> list[bytes]:
+    """Return the rows in what `_Scan.lines` yields."""
+    return lines[:-1].split(b"\n")
 
 
-@dataclass(slots=True)
-class Frames:
-    """The rows of one file.
+AT_ONCE_BYTES = 32 << 10
+"""Least number of bytes that are read in bulk: reading fewer rows one by one is faster."""
+_OPERATIONS = {"INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE}
+_NO_COMMIT_TS = (
+    "it has no _tidb.commitTs: set enable-tidb-extension=true in TiCDC's sink URI, or give "
+    "--allow-missing-commit-ts, which promises less"
+)
+_NO_TIME = "it has neither _tidb.commitTs nor a time in es"
+_LAST_LOGICAL = (1 << TSO_PHYSICAL_SHIFT) - 1
+
+
+@dataclass(slots=True, kw_only=True)
+class _Scan:
+    """One file while it is read.
 
     JSON text holds no raw line end, so with CRLF and LF each LF ends a row. Any other terminator may also occur inside
     a text, or be empty: then a row ends at its closing brace.
@@ -60,8 +65,40 @@ class Frames:
 
     blocks: Iterator[bytes]
     terminator: bytes
+    shape: MessageShape
+    """The form of the rows so far."""
+    key: tuple[int, ...]
+    """The columns that are read of old images, empty for all."""
+    commit_range: CommitRange
+    tally: Tally
+    source: str
+    lacks_commit_ts: bool
+    """Whether rows may lack their commit-ts."""
+    many: bool
+    """Whether to yield rows in batches where possible."""
     read: int = 0
     """Number of bytes of the file read so far."""
+    offset: int = 0
+    """Byte at which the current row begins."""
+    accepted: tuple[str, str] = ("", "")
+    """Database and table of the rows so far, known to be the layout's."""
+    number: int = 0
+    """Number of the current row."""
+    form: BulkForm | None = None
+    """Form of the rows that are read in bulk."""
+
+    def changes(self) -> Iterator[Any]:
+        """Yield the changes inside the commit range, `RowChange` or `Batch`. Raise `UndecodableRow` for a bad row."""
+        if self.ends_lines:
+            for lines in self.lines():
+                yield from self.changes_in(lines)
+            return
+        for rows in self.messages():
+            # Rows with another terminator are joined by LF and read in bulk too, unless one holds LF.
+            lines = b"\n".join([*rows, b""])
+            # Offsets in the file are counted with the real terminator's length (see `gap`).
+            is_one_each = lines.count(b"\n") == len(rows) > 0
+            yield from self.changes_in(lines) if is_one_each else self.changes_of(rows)
 
     @property
     def gap(self) -> int:
@@ -82,7 +119,7 @@ class Frames:
     def lines(self) -> Iterator[bytes]:
         """Yield the rows in order, many in one piece, each with its LF and with any CR before it, where LF ends rows.
 
-        Raises `BadEnd` for bytes after the last complete row, and for a row that never ends.
+        Raises `UndecodableRow` for bytes after the last complete row, and for a row that never ends.
         """
         rest: list[bytes] = []
         size = 0
@@ -98,9 +135,9 @@ class Frames:
             rest.append(block)
             size += len(block)
             if size > MAX_ROW_BYTES:
-                raise BadEnd(rest[0], f"the row is longer than {MAX_ROW_BYTES} bytes", torn=False)
+                raise self.bad_end(rest[0], f"the row is longer than {MAX_ROW_BYTES} bytes")
         if size:
-            raise BadEnd(b"".join(rest), "the file ends inside this row: no line end follows", torn=True)
+            raise self.bad_end(b"".join(rest), "the file ends inside this row: no line end follows", torn=True)
 
     def messages(self) -> Iterator[list[bytes]]:
         """Yield the rows in order, as lists, for any terminator. Raises as `lines` does."""
@@ -114,9 +151,9 @@ class Frames:
                 yield self._whole(pending)
                 enough = 2 * len(pending)  # a long row is scanned again only when twice as much is there
                 if self._is_none(pending):
-                    raise BadEnd(bytes(pending[:1000]), self._no_row(), torn=False)
+                    raise self.bad_end(bytes(pending[:1000]), self._no_row())
             if len(pending) > MAX_ROW_BYTES:
-                raise BadEnd(bytes(pending[:1000]), f"the row is longer than {MAX_ROW_BYTES} bytes", torn=False)
+                raise self.bad_end(bytes(pending[:1000]), f"the row is longer than {MAX_ROW_BYTES} bytes")
         yield self._whole(pending)
         if pending:
             raise self._unended(bytes(pending))
@@ -147,83 +184,29 @@ class Frames:
             f"no canal-json message followed by the terminator {text!r}; is `[sink] terminator` the one given to TiCDC?"
         )
 
-    def _unended(self, pending: bytes) -> BadEnd:
-        """Return the fault of a file whose last bytes are not a complete row."""
+    def _unended(self, pending: bytes) -> UndecodableRow:
+        """Return the error for a file whose last bytes are not a complete row."""
         reason = "the file ends inside this row: no complete terminator follows"
         if self._is_none(pending):
-            return BadEnd(pending, self._no_row(), torn=False)
+            return self.bad_end(pending, self._no_row())
         # The message is whole, and its terminator is cut short.
         if _MESSAGE.match(pending):
-            return BadEnd(pending, reason, torn=True)
+            return self.bad_end(pending, reason, torn=True)
         # Raw skips the values: all that counts is whether the JSON ends too early.
         try:
             msgspec.json.decode(pending, type=msgspec.Raw)
         except (msgspec.MsgspecError, RecursionError) as error:
-            return BadEnd(pending, reason, torn=_TRUNCATED in str(error))
-        return BadEnd(pending, self._no_row(), torn=False)
+            return self.bad_end(pending, reason, torn=_TRUNCATED in str(error))
+        return self.bad_end(pending, self._no_row())
 
-
-def rows_of(lines: bytes) -> list[bytes]:
-    """Return the rows in what `Frames.lines` yields."""
-    return lines[:-1].split(b"\n")
-
-
-AT_ONCE_BYTES = 32 << 10
-"""Least number of bytes that are read in bulk: reading fewer rows one by one is faster."""
-_OPERATIONS = {"INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE}
-_NO_COMMIT_TS = (
-    "it has no _tidb.commitTs: set enable-tidb-extension=true in TiCDC's sink URI, or give "
-    "--allow-missing-commit-ts, which promises less"
-)
-_NO_TIME = "it has neither _tidb.commitTs nor a time in es"
-_LAST_LOGICAL = (1 << TSO_PHYSICAL_SHIFT) - 1
-
-
-@dataclass(slots=True, kw_only=True)
-class _Scan:
-    """One file while it is read."""
-
-    frames: Frames
-    shape: MessageShape
-    """The form of the rows so far."""
-    key: tuple[int, ...]
-    """The columns that are read of old images, empty for all."""
-    commit_range: CommitRange
-    tally: Tally
-    source: str
-    lacks_commit_ts: bool
-    """Whether rows may lack their commit-ts."""
-    many: bool
-    """Whether to yield rows in batches where possible."""
-    offset: int = 0
-    """Byte at which the current row begins."""
-    accepted: tuple[str, str] = ("", "")
-    """Database and table of the rows so far, known to be the layout's."""
-    number: int = 0
-    """Number of the current row."""
-    form: BulkForm | None = None
-    """Form of the rows that are read in bulk."""
-
-    def changes(self) -> Iterator[Any]:
-        """Yield the changes inside the commit range, `RowChange` or `Batch`. Raise `UndecodableRow` for a bad row."""
-        try:
-            if self.frames.ends_lines:
-                for lines in self.frames.lines():
-                    yield from self.changes_in(lines)
-            else:
-                for rows in self.frames.messages():
-                    # Rows with another terminator are joined by LF and read in bulk too, unless one holds LF.
-                    lines = b"\n".join([*rows, b""])
-                    # Offsets in the file are counted with the real terminator's length (see `Frames.gap`).
-                    is_one_each = lines.count(b"\n") == len(rows) > 0
-                    yield from self.changes_in(lines) if is_one_each else self.changes_of(rows)
-        except BadEnd as fault:
-            self.number = self.tally.rows = self.tally.rows + 1
-            raise self.error(fault.start, fault.reason, torn=fault.torn) from fault
+    def bad_end(self, start: bytes, reason: str, *, torn: bool = False) -> UndecodableRow:
+        """Return the error for bytes after the last complete row; `torn`: they begin one, so the file may still be being written."""
+        self.number = self.tally.rows = self.tally.rows + 1
+        return self.error(start, reason, torn=torn)
 
     def changes_in(self, lines: bytes) -> Iterator[RowChange | Batch]:
         """Yield the changes inside the commit range in these lines: ordinary rows as one batch, the others one by one."""
-        first, start, gap = self.tally.rows + 1, self.offset, self.frames.gap
+        first, start, gap = self.tally.rows + 1, self.offset, self.gap
         found = self.found(lines) if self.many and len(lines) >= AT_ONCE_BYTES else None
         if found is None:
             yield from self.changes_of(rows_of(lines))
@@ -253,7 +236,7 @@ class _Scan:
 
     def changes_of(self, rows: list[bytes]) -> Iterator[RowChange]:
         """Yield the changes of these rows inside the commit range."""
-        gap = self.frames.gap
+        gap = self.gap
         for row in rows:
             self.number = self.tally.rows = self.tally.rows + 1
             if change := self.change_inside(row):
@@ -314,7 +297,7 @@ class _Scan:
             message = self.decoded(row)
         try:
             data = self.shape.texts(message.data[0])
-            if isinstance(data, list) and has_gaps(data):
+            if isinstance(data, list) and UNSET in data:
                 return self.number, ts, *self.partial(operation, data), None
             values = self.shape.values(data)
             # Old values matter for updates only: a delete has the old row in its data.
@@ -359,7 +342,7 @@ class _Scan:
         self, row: bytes, reason: str, commit_ts: int | None = None, *, torn: bool | None = None
     ) -> UndecodableRow:
         """Return the error for the current row, `row`; `torn`: whether it ends the file, None to find out."""
-        last = self.frames.is_last(self.offset + len(row) + self.frames.gap) if torn is None else torn
+        last = self.is_last(self.offset + len(row) + self.gap) if torn is None else torn
         place, start = (self.source, self.number, self.offset), row[:400].decode("utf-8", "replace")
         return undecodable(place, start, reason, at_end=last, commit_ts=commit_ts)
 
@@ -392,7 +375,8 @@ class CanalJsonDecoder(Decoder):
         # The columns that are read of old images, none for all.
         key = file.key if many else ()
         return _Scan(
-            frames=Frames(iter(file.blocks), self.terminator.encode()),
+            blocks=iter(file.blocks),
+            terminator=self.terminator.encode(),
             shape=shape_of(file.layout, key),
             key=key,
             commit_range=file.commit_range,

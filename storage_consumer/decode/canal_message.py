@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from storage_consumer.decode.decoder import ABSENT, SELECTED, RowLayout, Values, is_hidden
-from storage_consumer.decode.values import Converter, converter, grammar
+from storage_consumer.decode.values import Converter, grammar
 from storage_consumer.model import TableColumn, folded_name
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -163,11 +163,6 @@ class MessageShape:
         return shape_of(self.layout, key, present) if has_more and lacking <= self.layout.may_lack else self
 
 
-def has_gaps(texts: Texts) -> bool:
-    """Return whether an image leaves out columns."""
-    return UNSET in texts
-
-
 decode_any = msgspec.json.Decoder(Message).decode
 """Decoder of a message with whatever columns it has."""
 
@@ -184,13 +179,7 @@ def shape_of(layout: RowLayout, key: tuple[int, ...] = (), present: tuple[int, .
     names = tuple(column.name for column in columns)
     grammars = [grammar(column, "canal-json") for column in columns]
     checked = tuple(index for index, form in enumerate(grammars) if form)
-    conversions = (
-        (
-            index,
-            converter(layout.columns[place], "canal-json", moved=layout.moving(place), spelling=layout.spelling(place)),
-        )
-        for index, place in enumerate(present)
-    )
+    conversions = ((index, layout.converter(place, "canal-json")) for index, place in enumerate(present))
     return MessageShape(
         layout=layout,
         columns=columns,

@@ -19,7 +19,7 @@ from functools import lru_cache
 
 from storage_consumer.config.settings import CsvOptions, Upstream
 from storage_consumer.decode.decoder import ABSENT, SELECTED, RowLayout, Values
-from storage_consumer.decode.values import FLOAT, Converter, CsvForm, WireKind, converter, csv_form, grammar, wire_kind
+from storage_consumer.decode.values import FLOAT, Converter, CsvForm, WireKind, csv_form, grammar, wire_kind
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableColumn, TableName, folded_name
 
@@ -31,10 +31,77 @@ _MAX_DELIMITER_BYTES = 3
 
 def check_options(options: CsvOptions) -> None:
     """Raise `ConfigError`, naming TiCDC's option, for options under which rows cannot be read for certain."""
-    _check_quote(options.quote)
-    _check_delimiter(options)
-    _check_terminator(options)
-    _check_null(options)
+    quote, delimiter, terminator, null = options.quote, options.delimiter, options.terminator, options.null
+    of_delimiter, of_terminator = f"[sink.csv] delimiter = {delimiter!r}", f"[sink] terminator = {terminator!r}"
+    of_null = f"[sink.csv] null = {null!r}"
+    runs_on = any(delimiter.startswith(delimiter[step:]) for step in range(1, len(delimiter)))
+    for is_bad, problem in (
+        (
+            quote and (len(quote) != 1 or not quote.isascii() or quote in "\r\n" or quote in _IN_NUMBERS),
+            f"[sink.csv] quote = {quote!r} is not supported: one character such as '\"', or none, is needed",
+        ),
+        (
+            not 1 <= len(delimiter.encode()) <= _MAX_DELIMITER_BYTES or {"\r", "\n"} & set(delimiter),
+            f"{of_delimiter} is not supported: TiCDC accepts 1 to 3 bytes without line ends",
+        ),
+        (quote and quote in delimiter, f"{of_delimiter} contains the quote {quote!r}"),
+        (
+            _GOES_ON_A_NUMBER.match(delimiter) or delimiter in ("+", "-"),
+            f"{of_delimiter} cannot be distinguished from a number",
+        ),
+        (
+            not quote and not delimiter.isascii(),
+            f"{of_delimiter} with quote = '': TiCDC corrupts texts that hold such a delimiter; use an ASCII one",
+        ),
+        (
+            not quote and set(delimiter) & set("\\rn"),
+            f"{of_delimiter} with quote = '' cannot be distinguished from the escapes \\\\, \\r and \\n",
+        ),
+        (_GOES_ON_A_NUMBER.match(terminator), f"{of_terminator} cannot be distinguished from a number"),
+        (
+            delimiter == terminator or (quote and quote in terminator),
+            f"{of_terminator} cannot be distinguished from a delimiter or a quote",
+        ),
+        (
+            not quote and "\\" in terminator,
+            f"{of_terminator} with quote = '' cannot be distinguished from an escape",
+        ),
+        (
+            not (terminator or quote) and options.output_handle_key,
+            f"{of_terminator} with quote = '' and output-handle-key: which fields belong to a row cannot be determined",
+        ),
+        (
+            not terminator and set(delimiter) & set("IUD"),
+            f"{of_terminator} with delimiter = {delimiter!r}: where a row begins cannot be determined",
+        ),
+        (
+            not (terminator or quote) and runs_on,
+            f"{of_terminator} with delimiter = {delimiter!r} and quote = '': where a row begins cannot be determined",
+        ),
+        (
+            re.fullmatch(FLOAT, null),
+            f"{of_null} cannot be distinguished from a number; use one such as '\\N'",
+        ),
+        (quote and quote in null, f"{of_null} contains the quote"),
+        (
+            not quote and null.endswith("\\"),
+            f"{of_null} with quote = '' cannot be distinguished from the escape of what follows; use one such as '\\N'",
+        ),
+        *(
+            (
+                text and (null + text).find(text) != len(null),
+                f"{of_null} followed by the {name} {text!r} can be read in two ways",
+            )
+            for name, text in (("delimiter", delimiter), ("terminator", terminator))
+        ),
+        (
+            # Repeated until a terminator that spans several NULL fields must show.
+            terminator and terminator in (delimiter + null) * (len(terminator) + 1),
+            f"{of_null} between delimiters {delimiter!r}: the terminator {terminator!r} may occur in a row",
+        ),
+    ):
+        if is_bad:
+            raise ConfigError(problem)
 
 
 def caveat(upstream: Upstream) -> str:
@@ -50,71 +117,6 @@ def caveat(upstream: Upstream) -> str:
         "alike, so such a text in a column that can be NULL is read as NULL. Set a quote, or null = '\\N', to tell "
         "them apart"
     )
-
-
-def _check_quote(quote: str) -> None:
-    if quote and (len(quote) != 1 or not quote.isascii() or quote in "\r\n" or quote in _IN_NUMBERS):
-        raise ConfigError(
-            f"[sink.csv] quote = {quote!r} is not supported: one character such as '\"', or none, is needed"
-        )
-
-
-def _check_delimiter(options: CsvOptions) -> None:
-    quote, delimiter = options.quote, options.delimiter
-    given = f"[sink.csv] delimiter = {delimiter!r}"
-    if not 1 <= len(delimiter.encode()) <= _MAX_DELIMITER_BYTES or {"\r", "\n"} & set(delimiter):
-        raise ConfigError(f"{given} is not supported: TiCDC accepts 1 to 3 bytes without line ends")
-    if quote and quote in delimiter:
-        raise ConfigError(f"{given} contains the quote {quote!r}")
-    if _GOES_ON_A_NUMBER.match(delimiter) or delimiter in ("+", "-"):
-        raise ConfigError(f"{given} cannot be distinguished from a number")
-    if not quote and not delimiter.isascii():
-        raise ConfigError(f"{given} with quote = '': TiCDC corrupts texts that hold such a delimiter; use an ASCII one")
-    if not quote and set(delimiter) & set("\\rn"):
-        raise ConfigError(f"{given} with quote = '' cannot be distinguished from the escapes \\\\, \\r and \\n")
-
-
-def _check_terminator(options: CsvOptions) -> None:
-    quote, delimiter, terminator = options.quote, options.delimiter, options.terminator
-    given = f"[sink] terminator = {terminator!r}"
-    if _GOES_ON_A_NUMBER.match(terminator):
-        raise ConfigError(f"{given} cannot be distinguished from a number")
-    if delimiter == terminator or (quote and quote in terminator):
-        raise ConfigError(f"{given} cannot be distinguished from a delimiter or a quote")
-    if not quote and "\\" in terminator:
-        raise ConfigError(f"{given} with quote = '' cannot be distinguished from an escape")
-    if not (terminator or quote) and options.output_handle_key:
-        raise ConfigError(
-            f"{given} with quote = '' and output-handle-key: which fields belong to a row cannot be determined"
-        )
-    if not terminator and set(delimiter) & set("IUD"):
-        raise ConfigError(f"{given} with delimiter = {delimiter!r}: where a row begins cannot be determined")
-    if not (terminator or quote) and any(delimiter.startswith(delimiter[step:]) for step in range(1, len(delimiter))):
-        raise ConfigError(
-            f"{given} with delimiter = {delimiter!r} and quote = '': where a row begins cannot be determined"
-        )
-
-
-def _check_null(options: CsvOptions) -> None:
-    null = options.null
-    given = f"[sink.csv] null = {null!r}"
-    if re.fullmatch(FLOAT, null):
-        raise ConfigError(f"{given} cannot be distinguished from a number; use one such as '\\N'")
-    if options.quote and options.quote in null:
-        raise ConfigError(f"{given} contains the quote")
-    if not options.quote and null.endswith("\\"):
-        raise ConfigError(
-            f"{given} with quote = '' cannot be distinguished from the escape of what follows; use one such as '\\N'"
-        )
-    for name, text in (("delimiter", options.delimiter), ("terminator", options.terminator)):
-        if text and (null + text).find(text) != len(null):
-            raise ConfigError(f"{given} followed by the {name} {text!r} can be read in two ways")
-    terminator, nulls = options.terminator, options.delimiter + null
-    # Repeated until a terminator that spans several NULL fields must show.
-    if terminator and terminator in nulls * (len(terminator) + 1):
-        raise ConfigError(
-            f"{given} between delimiters {options.delimiter!r}: the terminator {terminator!r} may occur in a row"
-        )
 
 
 CHECK_OPTIONS = (
@@ -596,16 +598,7 @@ def shape(form: FileForm) -> Shape:
     """Return the shape of a form."""
     dialect = dialect_of(form.options)
     columns = [form.layout.columns[index] for index in form.order]
-    converters = (
-        converter(
-            column,
-            "csv",
-            binary_encoding=form.options.binary_encoding_method,
-            moved=form.layout.moving(place),
-            spelling=form.layout.spelling(place),
-        )
-        for place, column in zip(form.order, columns, strict=True)
-    )
+    converters = (form.layout.converter(place, "csv", form.options.binary_encoding_method) for place in form.order)
     quote = form.options.quote
     forms = [csv_form(column, quote) for column in columns]
     texts = [index for index, kind in enumerate(forms) if kind is CsvForm.FREE or (kind is CsvForm.PLAIN and not quote)]

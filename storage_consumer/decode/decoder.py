@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from storage_consumer.config.settings import Protocol as Source
 from storage_consumer.config.settings import Upstream
 from storage_consumer.config.table_filter import unselected, vouching
 from storage_consumer.decode.time_zone import UTC, converted_zone, session_zone, to_session
-from storage_consumer.decode.values import Spelling, is_known
+from storage_consumer.decode.values import BinaryEncoding, Converter, Spelling, converter, is_known
 from storage_consumer.errors import NotReplicable, UndecodableRow
 from storage_consumer.kernels.arrays import Packed
 from storage_consumer.kernels.row_lines import Lines
@@ -81,15 +82,16 @@ class RowLayout:
         """The index of each column, by folded name."""
         return {folded_name(column.name): place for place, column in enumerate(self.columns)}
 
-    def moving(self, place: int) -> Callable[[str], str] | None:
-        """Return what makes a text of the target's session of one of the column at this index; None: it stays as it is."""
-        if not self.zone or self.columns[place].type != "TIMESTAMP":
-            return None
-        return to_session(self.zone, self.session, tells_rows=place in self.telling)
-
     def spelling(self, place: int) -> Spelling | None:
         """Return the spelling for the texts of the column at this index; None: they stay as they are."""
         return self.spelled[place] if self.spelled else None
+
+    def converter(self, place: int, protocol: Source, encoding: BinaryEncoding = "base64") -> Converter | None:
+        """Return `values.converter` of the column at this index."""
+        column, moved = self.columns[place], None
+        if self.zone and column.type == "TIMESTAMP":
+            moved = to_session(self.zone, self.session, tells_rows=place in self.telling)
+        return converter(column, protocol, binary_encoding=encoding, moved=moved, spelling=self.spelling(place))
 
 
 def undecodable(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from storage_consumer.config.settings import DumpOptions, Protocol
 from storage_consumer.decode.decoder import RowLayout, Values
 from storage_consumer.decode.time_zone import converted_zone, session_zone
-from storage_consumer.decode.values import BinaryEncoding, Converter, converter, grammar, holds_bytes
+from storage_consumer.decode.values import BinaryEncoding, Converter, grammar, holds_bytes
 from storage_consumer.model import TableColumn, folded_name
 
 NOT_UTF8 = "it is not UTF-8"
@@ -60,13 +60,7 @@ def readers_of(layout: RowLayout, protocol: Protocol, encoding: BinaryEncoding) 
             column=column,
             holds_bytes=holds_bytes(column),
             grammar=re.compile(form) if (form := grammar(column, protocol)) else None,
-            convert=converter(
-                column,
-                protocol,
-                binary_encoding=encoding,
-                moved=layout.moving(place),
-                spelling=layout.spelling(place),
-            ),
+            convert=layout.converter(place, protocol, encoding),
             is_spelled=layout.spelling(place) is not None,
         )
         for place, column in enumerate(layout.columns)

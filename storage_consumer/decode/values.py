@@ -110,13 +110,18 @@ def _number(text: str) -> str:
     return f"{minus}{padded[:power]}.{padded[power:]}"
 
 
-def _nearest_single(text: str) -> str:
-    number = float(_number(text))
+def in_single(number: float) -> float:
+    """Return the nearest number in single precision; infinity beyond the largest one."""
     try:
         (nearest,) = struct.unpack("<f", struct.pack("<f", number))
     except OverflowError:
-        # Beyond the largest FLOAT there is no nearest one, so the number keeps its own text.
-        nearest = math.inf
+        return math.copysign(math.inf, number)
+    return float(nearest)
+
+
+def _nearest_single(text: str) -> str:
+    nearest = in_single(float(_number(text)))
+    # Beyond the largest FLOAT there is no nearest one, so the number keeps its own text.
     return _number(repr(nearest) if math.isfinite(nearest) else text)
 
 

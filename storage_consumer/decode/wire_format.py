@@ -32,8 +32,13 @@ class LineEncoder:
         """Initialize; `written`: indexes of the layout's columns that the target takes, at least one, in the order of the line."""
         if not written or not 0 <= min(written) <= max(written) < len(layout.columns):
             raise ValueError(f"{layout.table}: columns {list(written)} are not some of its {len(layout.columns)}")
-        self._pick = _picker(tuple(written))
+        # With one index `itemgetter` returns no tuple.
+        self._pick: Callable[[Values], Values] = itemgetter(*written) if len(written) > 1 else self._first
+        self._place = written[0]
         self._separators = len(written) - 1
+
+    def _first(self, values: Values) -> Values:
+        return (values[self._place],)
 
     def encode_line(self, values: Values) -> bytes:
         """Return the line of one row, without its LF."""
@@ -44,12 +49,6 @@ class LineEncoder:
             if "\\" not in line and "\n" not in line and line.count("\t") == self._separators:
                 return line.encode(*_CODING)
         return b"\t".join([encode_field(value) for value in picked])
-
-
-def _picker(written: tuple[int, ...]) -> Callable[[Values], Values]:
-    if len(written) > 1:
-        return itemgetter(*written)
-    return lambda values: tuple(values[index] for index in written)
 
 
 def encode_field(value: str | None) -> bytes:

@@ -23,7 +23,6 @@ from storage_consumer.errors import ConfigError, UndecodableRow
 from storage_consumer.feed.reading import Ordered
 from storage_consumer.feed.rendering import Value, reader
 from storage_consumer.feed.window import FeedFile, Structure
-from storage_consumer.frames.pieces import array_of, arrow_type, integers, is_direct, packed_array
 from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE, Packed
 from storage_consumer.model import CommitRange, TableColumn, folded_name
 

@@ -15,8 +15,8 @@ column in one form, nothing is spelled and nothing costs more.
 
 from __future__ import annotations
 
+import math
 import re
-import struct
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +32,7 @@ from storage_consumer.decode.values import (
     Spelling,
     ValueForm,
     WireKind,
+    in_single,
     wire_kind,
 )
 from storage_consumer.job.target_table import TargetColumn, TargetTable, by_name
@@ -112,14 +113,9 @@ def _takes(there: str, kind: str) -> bool:
     return _FAMILIES.get(there.upper()) == _FAMILIES[kind] and _TAKES_ONLY.get(there, kind) == kind
 
 
-def is_text(kind: str) -> bool:
-    """Return whether a source's type holds texts."""
-    return kind in TEXT_TYPES
-
-
 def is_its_text(there: str, kind: str) -> bool:
     """Return whether the target's column keeps the text of a value, and the source would make the same text of it."""
-    return is_text(there.upper()) and kind in _SAME_AS_TEXT
+    return there.upper() in TEXT_TYPES and kind in _SAME_AS_TEXT
 
 
 def other_members(layout: RowLayout, target: TargetTable, protocol: Protocol) -> str:
@@ -264,7 +260,7 @@ def _padding(column: TableColumn, there: TargetColumn) -> tuple[str, int] | None
     if kind == "binary" and column.type in BINARY_TYPES:
         same = column.type == "BINARY" and column.precision == length
         return None if same else ("bytes", length)
-    if not is_text(column.type):
+    if column.type not in TEXT_TYPES:
         return None
     # White space beyond the length is dropped with a warning only, in strict mode too.
     if kind in ("char", "varchar"):
@@ -280,9 +276,9 @@ def is_lossy(column: TableColumn, there: TargetColumn) -> bool:
     """Return whether the target's column cannot hold each value of the source's as it is."""
     if column.type.lower() in _INTEGERS and there.data_type in _INTEGERS:
         return _INTEGERS.index(there.data_type) < _INTEGERS.index(column.type.lower())
-    if is_text(column.type) and not (column.precision or column.type.lower() in _BYTES_OF_TEXT):
+    if column.type in TEXT_TYPES and not (column.precision or column.type.lower() in _BYTES_OF_TEXT):
         return False
-    shorter = is_text(column.type) and 0 < (there.length or 0) < _longest(column)
+    shorter = column.type in TEXT_TYPES and 0 < (there.length or 0) < _longest(column)
     return shorter or any(True for _ in _rules(column, there))
 
 
@@ -297,10 +293,8 @@ def _is_blank(rest: str) -> bool:
 
 def _single(text: str) -> bool:
     number = float(text)
-    try:
-        return bool(struct.unpack("<f", struct.pack("<f", number))[0] == number)
-    except OverflowError:  # the server refuses it
-        return True
+    # One that is beyond single precision the server refuses.
+    return in_single(number) in (number, math.inf, -math.inf)
 
 
 _KEPT: Mapping[str, tuple[Callable[[str, int], bool], str]] = {

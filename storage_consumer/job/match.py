@@ -11,14 +11,13 @@ from itertools import chain
 
 from storage_consumer.config.settings import Protocol, Upstream
 from storage_consumer.decode.decoder import RowLayout, hidden_columns, row_layout, zones
-from storage_consumer.decode.values import FLOAT_TYPES, INTEGER_TYPES, WireKind, wire_kind
+from storage_consumer.decode.values import FLOAT_TYPES, INTEGER_TYPES, TEXT_TYPES, WireKind, wire_kind
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.fitting import (
     BYTES_OF_A_CHARACTER,
     KeyForms,
     is_its_text,
     is_lossy,
-    is_text,
     key_forms,
     lasting_form,
     limits,
@@ -233,7 +232,7 @@ class _Match:
         structures = [*others, *([step.upcoming] if step.upcoming is not None else [])]
         columns = [c for each in structures for c in (*each.columns, *step.current.columns)]
         # Folded names of columns that are texts in some structure of the commit range, or in the next one.
-        self.become_texts = frozenset(folded_name(column.name) for column in columns if is_text(column.type))
+        self.become_texts = frozenset(folded_name(column.name) for column in columns if column.type in TEXT_TYPES)
         self.written: tuple[WireColumn, ...] = ()
         if misfit := self._misfit(self.layout):
             raise NotReplicable(f"{step.current.name}: {misfit} (schema file {step.current.path})")

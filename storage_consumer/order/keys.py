@@ -15,6 +15,7 @@ import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -145,12 +146,6 @@ def _integer(text: str) -> Key:
     return int(text) if _INTEGER.fullmatch(text) else text
 
 
-def folded_text(part: KeyPart, text: str) -> str:
-    """Return the text that all key texts of a column have that are one key at the source."""
-    fold = _fold_text(part)
-    return fold(text) if fold else text
-
-
 def _fold_text(part: KeyPart) -> Callable[[str], str] | None:
     """Return a function that maps equal key texts of one column to the same text; None if equal keys have equal texts."""
     prefix = part.prefix
@@ -205,13 +200,9 @@ def image_function(parts: Sequence[KeyPart]) -> Callable[[Key], str]:
 def _image(part: KeyPart) -> Callable[[str], str] | None:
     """Return the function for the image of one column's texts, None for themselves; a set's does not depend on the order of its members."""
     if part.fold is not Fold.LOOSE:
-        return _unpadded if part.fold is Fold.PAD else None
+        return (lambda text: text.rstrip(" ")) if part.fold is Fold.PAD else None
     image = partial(coarse_image, beyond_bmp=part.beyond_bmp)
     return (lambda text: "".join(sorted(image(text)))) if part.column.type == "SET" else image
-
-
-def _unpadded(text: str) -> str:
-    return text.rstrip(" ")
 
 
 def compares_texts(parts: Sequence[KeyPart]) -> bool:
@@ -342,24 +333,20 @@ def key_signature(work: TablePlan) -> str:
 
 def digest_function(work: TablePlan, *, key_only: bool) -> Callable[[bytes], str]:
     """Return a function from a line to the digest of its key. With `key_only`, lines have the key's columns instead of the written ones."""
-    names = [folded_name(column.name) for column in work.written]
+    names, folds = [folded_name(column.name) for column in work.written], [_fold_text(part) for part in work.key]
     places = range(len(work.key)) if key_only else [names.index(folded_name(part.column.name)) for part in work.key]
 
     def digest(line: bytes) -> str:
         values = decode_line(line)
-        texts = [_canonical(part, values[place]) for part, place in zip(work.key, places, strict=True)]
+        texts = []
+        for part, fold, place in zip(work.key, folds, places, strict=True):
+            text = values[place]
+            if text is not None:
+                # Not a value of the type: then it is equal to nothing but its own text.
+                with suppress(ValueError):
+                    spelled = part.form.spell(text) if part.form else text
+                    text = fold(spelled) if fold else spelled
+            texts.append(text)
         return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
     return digest
-
-
-def _canonical(part: KeyPart, text: str | None) -> str | None:
-    if text is None:
-        return None
-    if part.form is not None:
-        try:
-            text = part.form.spell(text)
-        except ValueError:
-            # Not a value of the type: then it is equal to nothing but its own text.
-            return text
-    return folded_text(part, text)

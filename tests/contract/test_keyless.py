@@ -12,7 +12,7 @@ from multiprocessing import get_context
 import pytest
 
 from storage_consumer.apply import keyless
-from storage_consumer.apply.keyless import FEW, MANY_BYTES, KeylessTable, delete_equal, is_scanned, most_text
+from storage_consumer.apply.keyless import FEW, MANY_BYTES, KeylessTable, delete_equal
 from storage_consumer.apply.rows import RowStatements
 from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.decode.values import WireKind
@@ -133,19 +133,19 @@ def test_all_at_once(log: Log) -> None:
     target = log.target()
     found = delete_equal(target, WORK, LINES[:7])
     if log.server.kind == "tidb":
-        assert (found, is_scanned(target.fenced, WORK)) == (None, False)
+        assert (found, KeylessTable(target, WORK)._is_scanned()) == (None, False)
         return
-    assert is_scanned(target.fenced, WORK)
+    assert KeylessTable(target, WORK)._is_scanned()
     assert found == {line: 1 + (line in LINES[:2]) for line in LINES[:7]}
     assert log.rows().total() == len(LINES) - 7
     log.server.query("ALTER TABLE shop.log ADD KEY (i)")
-    assert not is_scanned(target.fenced, WORK)
+    assert not KeylessTable(target, WORK)._is_scanned()
 
 
 def test_columns_that_rows_do_not_tell(log: Log) -> None:
     """Where the table has a column that is not written, equal rows may differ in it: they are deleted one by one."""
     log.server.query("ALTER TABLE shop.log ADD own INT DEFAULT 7")
-    assert not is_scanned(log.target().fenced, WORK)
+    assert not KeylessTable(log.target(), WORK)._is_scanned()
     log.write(1, *inserts(LINES))
     log.write(2, *deletes(LINES))
     assert not log.rows()
@@ -241,9 +241,9 @@ def test_limit_of_a_transaction(log: Log) -> None:
         return
     (_, before), *_ = log.server.query("SHOW GLOBAL VARIABLES LIKE 'max_binlog_cache_size'")
     log.server.query("SET GLOBAL max_binlog_cache_size = 1048576")
-    assert most_text(log.target().fenced) == 1 << 18
+    assert KeylessTable(log.target(), WORK)._most_bytes() == 1 << 18
     log.server.query(f"SET GLOBAL max_binlog_cache_size = {before}")
-    assert most_text(log.target().fenced) > MANY_BYTES
+    assert KeylessTable(log.target(), WORK)._most_bytes() == MANY_BYTES
 
 
 def long_history() -> list[Group]:

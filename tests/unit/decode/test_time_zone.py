@@ -175,7 +175,7 @@ def test_an_export_in_another_zone_than_the_bucket(
     zone, session = zones_of_rows
     column = TableColumn(name="at", type="TIMESTAMP")
     layout = RowLayout(table=TableName(schema="s", table="t"), columns=(column,), zone=zone, session=session)
-    found = layout.moving(0)
+    found = layout.converter(0, "csv")
     given_text, zero = "2024-01-01 10:00:00.5", "0000-00-00 00:00:00"
     assert (found(given_text) if found else given_text) == text
     assert (found(zero) if found else zero) == zero

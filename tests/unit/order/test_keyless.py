@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_consumer.apply.keyless import Net
+from storage_consumer.apply.keyless import Portion
 from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.order.changes import Changes, in_parts
 from storage_consumer.order.keys import delivered_once, order_of
@@ -21,9 +21,9 @@ ROWS = [b"a", b"b", b"c"]
 Group = tuple[int, list[tuple[bool, bytes]]]
 
 
-def net_of(*groups: Group) -> Net:
+def net_of(*groups: Group) -> Portion:
     """What is left of the events of some commit ts."""
-    net = Net()
+    net = Portion(in_turn=False)
     for part in as_events(*groups):
         for start in range(0, len(part), 3):
             net.add(part.part(start, start + 3))
