@@ -201,17 +201,7 @@ class KeylessTable:
                 f"{self._work.name}: somebody else has moved the table's stored checkpoint to {stored}"
             )
         if self._work.replaces:
-            events = chain.from_iterable(
-                zip(is_upsert(part.order).tolist(), part.lines, part.ts.tolist(), strict=True)
-                for part in portion.in_turn
-            )
-            for upsert, run in groupby(events, key=itemgetter(0)):
-                if upsert:
-                    self._rows.put_in_turn(self._work, [line for _, line, _ in run])
-                    continue
-                for _, line, ts in run:
-                    if not self._delete_some(line, 1):
-                        raise self._lost(ts)
+            self._write_in_turn(portion.in_turn)
         else:
             found = self._delete(portion.deletes)
             # A bulk delete takes every equal row: put back those beyond the number asked for.
@@ -225,6 +215,19 @@ class KeylessTable:
                     raise self._lost(portion.deleted_at[row])
         self._store_checkpoint(portion.last)
         return portion.events
+
+    def _write_in_turn(self, parts: Iterable[Changes]) -> None:
+        """Write each run of inserts and each delete in order, since an insert replaces the row that shares a nullable unique key with it."""
+        events = chain.from_iterable(
+            zip(is_upsert(part.order).tolist(), part.lines, part.ts.tolist(), strict=True) for part in parts
+        )
+        for upsert, run in groupby(events, key=itemgetter(0)):
+            if upsert:
+                self._rows.put_in_turn(self._work, [line for _, line, _ in run])
+                continue
+            for _, line, ts in run:
+                if not self._delete_some(line, 1):
+                    raise self._lost(ts)
 
     def _lost(self, commit_ts: int) -> RowRefused:
         """Return the error for a delete without a row."""

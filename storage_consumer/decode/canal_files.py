@@ -39,6 +39,33 @@ _TRUNCATED = "truncated"
 """The word in msgspec's message for JSON that ends too early, and for no other fault."""
 
 
+def _whole(pending: bytearray, terminator: bytes) -> list[bytes]:
+    """Remove the complete rows from `pending` and return them."""
+    rows = []
+    start = 0
+    # A closed message without its terminator stays: the rest of the terminator may come with the next block.
+    while (found := _MESSAGE.match(pending, start)) and pending.startswith(terminator, found.end()):
+        rows.append(found[0])
+        start = found.end() + len(terminator)
+    del pending[:start]
+    return rows
+
+
+def _is_none(pending: bytes | bytearray, terminator: bytes) -> bool:
+    """Return whether `pending` cannot begin with a row, whatever follows."""
+    found = _MESSAGE.match(pending)
+    # Nothing is closed yet. Whether a message at least begins shows in the first byte.
+    if found is None:
+        return bytes(pending[:1]) not in (b"{", b"")
+    # What follows the message has to be the terminator, or as much of it as there is.
+    return not terminator.startswith(pending[found.end() : found.end() + len(terminator)])
+
+
+def _no_row(terminator: bytes) -> str:
+    text = terminator.decode("utf-8", "replace")
+    return f"no canal-json message followed by the terminator {text!r}; is `[sink] terminator` the one given to TiCDC?"
+
+
 def rows_of(lines: bytes) -> list[bytes]:
     """Return the rows in what `_Scan.lines` yields."""
     return lines[:-1].split(b"\n")
@@ -89,7 +116,7 @@ class _Scan:
 
     def changes(self) -> Iterator[Any]:
         """Yield the changes inside the commit range, `RowChange` or `Batch`. Raise `UndecodableRow` for a bad row."""
-        if self.ends_lines:
+        if self.terminator in LINE_ENDS:
             for lines in self.lines():
                 yield from self.changes_in(lines)
             return
@@ -104,17 +131,7 @@ class _Scan:
     def gap(self) -> int:
         """Bytes between the end of a row and the beginning of the next."""
         # A CR before the LF counts as part of the row, since JSON ignores it.
-        return 1 if self.ends_lines else len(self.terminator)
-
-    @property
-    def ends_lines(self) -> bool:
-        """Whether each row ends with LF."""
-        return self.terminator in LINE_ENDS
-
-    def is_last(self, end: int) -> bool:
-        """Return whether nothing follows byte `end` (exclusive) of the file."""
-        # `read` runs ahead of the rows by what is left of a block, so equality means that the block is used up too.
-        return end == self.read and not any(self.blocks)
+        return 1 if self.terminator in LINE_ENDS else len(self.terminator)
 
     def lines(self) -> Iterator[bytes]:
         """Yield the rows in order, many in one piece, each with its LF and with any CR before it, where LF ends rows.
@@ -148,47 +165,21 @@ class _Scan:
             self.read += len(block)
             # Each attempt begins at the first byte again, so attempts have to become rarer as a row grows.
             if len(pending) >= enough:
-                yield self._whole(pending)
+                yield _whole(pending, self.terminator)
                 enough = 2 * len(pending)  # a long row is scanned again only when twice as much is there
-                if self._is_none(pending):
-                    raise self.bad_end(bytes(pending[:1000]), self._no_row())
+                if _is_none(pending, self.terminator):
+                    raise self.bad_end(bytes(pending[:1000]), _no_row(self.terminator))
             if len(pending) > MAX_ROW_BYTES:
                 raise self.bad_end(bytes(pending[:1000]), f"the row is longer than {MAX_ROW_BYTES} bytes")
-        yield self._whole(pending)
+        yield _whole(pending, self.terminator)
         if pending:
             raise self._unended(bytes(pending))
-
-    def _whole(self, pending: bytearray) -> list[bytes]:
-        """Remove the complete rows from `pending` and return them."""
-        rows = []
-        start = 0
-        # A closed message without its terminator stays: the rest of the terminator may come with the next block.
-        while (found := _MESSAGE.match(pending, start)) and pending.startswith(self.terminator, found.end()):
-            rows.append(found[0])
-            start = found.end() + len(self.terminator)
-        del pending[:start]
-        return rows
-
-    def _is_none(self, pending: bytes | bytearray) -> bool:
-        """Return whether `pending` cannot begin with a row, whatever follows."""
-        found = _MESSAGE.match(pending)
-        # Nothing is closed yet. Whether a message at least begins shows in the first byte.
-        if found is None:
-            return bytes(pending[:1]) not in (b"{", b"")
-        # What follows the message has to be the terminator, or as much of it as there is.
-        return not self.terminator.startswith(pending[found.end() : found.end() + len(self.terminator)])
-
-    def _no_row(self) -> str:
-        text = self.terminator.decode("utf-8", "replace")
-        return (
-            f"no canal-json message followed by the terminator {text!r}; is `[sink] terminator` the one given to TiCDC?"
-        )
 
     def _unended(self, pending: bytes) -> UndecodableRow:
         """Return the error for a file whose last bytes are not a complete row."""
         reason = "the file ends inside this row: no complete terminator follows"
-        if self._is_none(pending):
-            return self.bad_end(pending, self._no_row())
+        if _is_none(pending, self.terminator):
+            return self.bad_end(pending, _no_row(self.terminator))
         # The message is whole, and its terminator is cut short.
         if _MESSAGE.match(pending):
             return self.bad_end(pending, reason, torn=True)
@@ -197,7 +188,7 @@ class _Scan:
             msgspec.json.decode(pending, type=msgspec.Raw)
         except (msgspec.MsgspecError, RecursionError) as error:
             return self.bad_end(pending, reason, torn=_TRUNCATED in str(error))
-        return self.bad_end(pending, self._no_row())
+        return self.bad_end(pending, _no_row(self.terminator))
 
     def bad_end(self, start: bytes, reason: str, *, torn: bool = False) -> UndecodableRow:
         """Return the error for bytes after the last complete row; `torn`: they begin one, so the file may still be being written."""
@@ -342,7 +333,10 @@ class _Scan:
         self, row: bytes, reason: str, commit_ts: int | None = None, *, torn: bool | None = None
     ) -> UndecodableRow:
         """Return the error for the current row, `row`; `torn`: whether it ends the file, None to find out."""
-        last = self.is_last(self.offset + len(row) + self.gap) if torn is None else torn
+        last = torn
+        if last is None:
+            # `read` runs ahead of the rows by what is left of a block, so equality means that the block is used up too.
+            last = self.offset + len(row) + self.gap == self.read and not any(self.blocks)
         place, start = (self.source, self.number, self.offset), row[:400].decode("utf-8", "replace")
         return undecodable(place, start, reason, at_end=last, commit_ts=commit_ts)
 

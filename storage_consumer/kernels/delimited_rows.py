@@ -511,6 +511,27 @@ def _write_unescaped(text: Text, start: int, end: int, marks: Marks, out: Text, 
 
 
 @inlined
+def _write_bytes(content: Bytes, start: int, end: int, marks: Marks, out: Bytes, at: int) -> int:
+    """Write bytes that stand as they are, with escapes or doubled quotes, as hexadecimal digits; return where they end."""
+    while start < end:
+        byte = content[start]
+        if marks.escapes and byte == ESCAPE:
+            start += 1
+            byte = content[start]
+            if marks.is_sql and byte in (_PERCENT, _UNDERLINE):
+                out[at], out[at + 1] = HEX[ESCAPE >> 4], HEX[ESCAPE & 15]
+                at += 2
+            byte = _meaning(byte, marks)
+        elif byte == marks.quote:
+            # Only a doubled quote is inside.
+            start += 1
+        out[at], out[at + 1] = HEX[byte >> 4], HEX[byte & 15]
+        at += 2
+        start += 1
+    return at
+
+
+@inlined
 def _write_hex(content: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
     """Write hexadecimal digits in upper case; return where they end."""
     for place in range(start, end):
@@ -539,22 +560,7 @@ def _write_quoted(text: Text, marks: Marks, start: int, end: int, code: int, out
     if code in (TEXT_FIELD, PLAIN_FIELD):
         return write_doubled(text, start, end, marks.quote, out, at)
     if code == BYTES_FIELD:
-        while start < end:
-            byte = text.bytes[start]
-            if marks.escapes and byte == ESCAPE:
-                start += 1
-                byte = text.bytes[start]
-                if marks.is_sql and byte in (_PERCENT, _UNDERLINE):
-                    out.bytes[at], out.bytes[at + 1] = HEX[ESCAPE >> 4], HEX[ESCAPE & 15]
-                    at += 2
-                byte = _meaning(byte, marks)
-            elif byte == marks.quote:
-                # Only a doubled quote is inside.
-                start += 1
-            out.bytes[at], out.bytes[at + 1] = HEX[byte >> 4], HEX[byte & 15]
-            at += 2
-            start += 1
-        return at
+        return _write_bytes(text.bytes, start, end, marks, out.bytes, at)
     if code == HEX_FIELD:
         return _write_hex(text.bytes, start, end, out.bytes, at)
     if code == BASE64_FIELD:

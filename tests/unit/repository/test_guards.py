@@ -28,7 +28,7 @@ BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast
 # Spelled apart, so that this file does not find itself.
 UNFINISHED = re.compile("|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X\\b", "Not" + "ImplementedError")))
 LEFT_OUT = re.compile(r"pytest\.(mark\.)?(" + "sk" + "ip|xf" + r"ail|importor" + r"sk" + "ip)")
-QUOTED = Path("storage_consumer/decode/csv/dialect.py")
+QUOTED = Path("storage_consumer/decode/csv_dialect.py")
 POSSESSIVE_GROUP = re.compile(r"\)([*+?]|\{\d*,\d*\})[+](?!=)")
 MACHINE_PATH = re.compile(r"(?<![\w.$}~*>])/(work|farm|root|tmp|home)/[a-z.]")
 TEXT_SUFFIXES = {".py", ".sh", ".toml", ".md", ".service", ".yaml", ".yml", ""}
