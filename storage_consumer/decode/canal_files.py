@@ -67,7 +67,7 @@ def _no_row(terminator: bytes) -> str:
 
 
 def rows_of(lines: bytes) -> list[bytes]:
-    """Return the rows in what `_Scan.lines` yields."""
+    """Return the rows in what `_MessageScan.lines` yields."""
     return lines[:-1].split(b"\n")
 
 
@@ -83,7 +83,7 @@ _LAST_LOGICAL = (1 << TSO_PHYSICAL_SHIFT) - 1
 
 
 @dataclass(slots=True, kw_only=True)
-class _Scan:
+class _MessageScan:
     """One file while it is read.
 
     JSON text holds no raw line end, so with CRLF and LF each LF ends a row. Any other terminator may also occur inside
@@ -368,7 +368,7 @@ class CanalJsonDecoder(Decoder):
         """See `Decoder`."""
         # The columns that are read of old images, none for all.
         key = file.key if many else ()
-        return _Scan(
+        return _MessageScan(
             blocks=iter(file.blocks),
             terminator=self.terminator.encode(),
             shape=shape_of(file.layout, key),

@@ -121,7 +121,7 @@ class Unfinished(Exception):
     """What begins here does not end in the bytes that are there; the text says what is missing."""
 
 
-class Kind(enum.Enum):
+class LiteralKind(enum.Enum):
     """Kinds of literals."""
 
     NULL = "NULL"
@@ -135,7 +135,7 @@ class Kind(enum.Enum):
 class Literal(NamedTuple):
     """One literal."""
 
-    kind: Kind
+    kind: LiteralKind
     start: int
     """Where its content begins, without quotes; `end`, exclusive, likewise."""
     end: int
@@ -148,15 +148,15 @@ def literal_at(content: bytearray, at: int, *, escape: bool) -> Literal:
     """Return the literal at `at`. Raise `Unfinished`, or `ValueError` if none begins there; `escape`: whether backslashes escape."""
     first = bytes(content[at : at + 1])
     if first in (b"'", b'"'):
-        return _string_at(content, at, first, Kind.STRING, escape=escape)
+        return _string_at(content, at, first, LiteralKind.STRING, escape=escape)
     # Digits may go on behind what is there.
     if _SO_FAR.match(content, at):
         raise Unfinished(_NO_END)
     if found := _HEX.match(content, at):
         digits = 1 if found[1] is not None else 2
-        return Literal(Kind.HEX, found.start(digits), found.end(digits), found.end())
+        return Literal(LiteralKind.HEX, found.start(digits), found.end(digits), found.end())
     if found := _NUMBER.match(content, at):
-        return Literal(Kind.NUMBER, at, found.end(), found.end())
+        return Literal(LiteralKind.NUMBER, at, found.end(), found.end())
     found = _WORD.match(content, at)
     if found is None or found.end() == len(content):
         if len(content) - at < _LONGEST_WORD and (at == len(content) or _WORD_BEGINS.match(content, at)):
@@ -164,11 +164,11 @@ def literal_at(content: bytearray, at: int, *, escape: bool) -> Literal:
         raise ValueError(_NO_VALUE)
     word = found[0].lower()
     if word == b"null":
-        return Literal(Kind.NULL, at, found.end(), found.end())
+        return Literal(LiteralKind.NULL, at, found.end(), found.end())
     quote = bytes(content[found.end() : found.end() + 1])
     if word.startswith(b"_binary"):
-        return _string_at(content, found.end(), quote, Kind.BYTES, escape=escape)
-    string = _string_at(content, found.end(), quote, Kind.STRING, escape=escape)
+        return _string_at(content, found.end(), quote, LiteralKind.BYTES, escape=escape)
+    string = _string_at(content, found.end(), quote, LiteralKind.STRING, escape=escape)
     using = _USING.match(content, string.behind)
     if using is None and len(content) - string.behind < _AFTER_CONVERT:
         raise Unfinished(_NO_USING)
@@ -177,7 +177,7 @@ def literal_at(content: bytearray, at: int, *, escape: bool) -> Literal:
     return string._replace(behind=using.end())
 
 
-def _string_at(content: bytearray, at: int, quote: bytes, kind: Kind, *, escape: bool) -> Literal:
+def _string_at(content: bytearray, at: int, quote: bytes, kind: LiteralKind, *, escape: bool) -> Literal:
     # The backslash of an escape may be the last byte that is there, and a quote may be the first of two.
     for stop in _STOPS[quote, escape].finditer(content, at + 1):
         if stop.end() - stop.start() == 1:
@@ -211,16 +211,16 @@ def doubled_content(raw: bytes, quote: bytes = b"'") -> bytes:
 def value_of(content: bytearray, literal: Literal, reader: Reader, *, escape: bool) -> str | None:
     """Return the wire text of a literal in a column; None for NULL. Raise `ValueError`, with the reason, for what is no value of the column."""
     kind = literal.kind
-    if kind is Kind.NULL:
+    if kind is LiteralKind.NULL:
         return None
-    if kind is Kind.HEX and reader.holds_bytes:
+    if kind is LiteralKind.HEX and reader.holds_bytes:
         digits = content[literal.start : literal.end].decode()
         # Of an odd number of digits the first one has a byte for itself.
         return reader.of_text("0" * (len(digits) % 2) + digits)
-    if kind is Kind.NUMBER and (reader.is_number or reader.column.type == "BIT"):
+    if kind is LiteralKind.NUMBER and (reader.is_number or reader.column.type == "BIT"):
         text = content[literal.start : literal.end].decode()
         return reader.of_text(text.removeprefix("+")) if reader.is_number else _bits(reader, text)
-    if kind is Kind.STRING or (kind is Kind.BYTES and reader.holds_bytes):
+    if kind is LiteralKind.STRING or (kind is LiteralKind.BYTES and reader.holds_bytes):
         mean = escaped_content if escape else doubled_content
         return reader.of_bytes(mean(bytes(content[literal.start : literal.end]), literal.quote))
     raise ValueError(f"{kind.value} is no value of the type {reader.column.type}")
@@ -237,7 +237,7 @@ _CSV_ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
 _CSV_MEANINGS = {b"0": b"\0", b"n": b"\n", b"r": b"\r", b"\\": b"\\"}
 
 
-class Field(NamedTuple):
+class CsvField(NamedTuple):
     """One field."""
 
     start: int
@@ -262,7 +262,7 @@ class ExportDialect:
     bare: re.Pattern[bytes]
     """What ends a field without delimiters; its group is set if it is not content."""
 
-    def field_at(self, content: bytearray, at: int) -> Field:
+    def field_at(self, content: bytearray, at: int) -> CsvField:
         """Return the field at `at`. Raise `Unfinished`, or `ValueError` for what is none."""
         if self.delimiter and content.startswith(self.delimiter, at):
             size = len(self.delimiter)
@@ -279,18 +279,18 @@ class ExportDialect:
                     raise ValueError(
                         f"after the text that ends at its byte {behind - at} comes neither the separator nor the end of the row"
                     )
-                return Field(at + size, found.start(), behind, quoted=True)
+                return CsvField(at + size, found.start(), behind, quoted=True)
             raise Unfinished
         for found in self.bare.finditer(content, at):
             if found[1] is not None:
-                return Field(at, found.start(), found.start(), quoted=False)
+                return CsvField(at, found.start(), found.start(), quoted=False)
         raise Unfinished
 
     def ends_at(self, content: bytearray, at: int) -> bool:
         """Return whether a separator or the end of a row is at `at`."""
         return content.startswith(self.separator, at) or content.startswith(self.terminator, at)
 
-    def text_of(self, content: bytearray, field: Field) -> bytes:
+    def text_of(self, content: bytearray, field: CsvField) -> bytes:
         """Return what a field holds, without escapes."""
         raw = bytes(content[field.start : field.end])
         return self.unquoted(raw) if field.quoted or not self.delimiter else raw
@@ -311,7 +311,7 @@ class ExportDialect:
             raise ValueError(NO_ESCAPE.format(following.decode("latin-1")))
         return _CSV_MEANINGS[following]
 
-    def value_of(self, content: bytearray, field: Field, reader: Reader, binary: str) -> str | None:
+    def value_of(self, content: bytearray, field: CsvField, reader: Reader, binary: str) -> str | None:
         """Return the wire text of a field in a column; None for NULL. Raise `ValueError`, with the reason, for what is no value."""
         raw = content[field.start : field.end]
         is_text = field.quoted or not self.delimiter

@@ -21,8 +21,8 @@ from storage_consumer.decode.decoder import (
     undecodable,
 )
 from storage_consumer.decode.export_fields import (
+    CsvField,
     ExportDialect,
-    Field,
     Heads,
     Literal,
     Reader,
@@ -56,11 +56,11 @@ _MEANINGS: dict[tuple[str, bool], Callable[[bytes], bytes]] = {
     for escape in (True, False)
 }
 """Quote, and whether backslashes escape → function from what is between the quotes to what it means."""
-_Value = Field | Literal
+_Value = CsvField | Literal
 
 
 @dataclass(slots=True, kw_only=True)
-class _Scan(ABC):
+class _ExportScan(ABC):
     """One file while it is read. Its rows have no numbers and no commit-ts of their own: their place in the file gives both."""
 
     hint: ClassVar[str] = ""
@@ -210,7 +210,7 @@ class _Scan(ABC):
 
 
 @dataclass(slots=True, kw_only=True)
-class _CsvScan(_Scan):
+class _CsvScan(_ExportScan):
     """A file in CSV."""
 
     hint = _CHECK
@@ -242,7 +242,7 @@ class _CsvScan(_Scan):
     def passed(self, form: BulkForm, last: int) -> None:
         pass
 
-    def row(self) -> tuple[list[Field], int]:
+    def row(self) -> tuple[list[CsvField], int]:
         content, dialect = self.pending, self.dialect
         # A table of generated columns only has rows without fields, and no header.
         if not self.readers:
@@ -251,7 +251,7 @@ class _CsvScan(_Scan):
             if len(content) - self.at < len(dialect.terminator):
                 raise Unfinished
             raise ValueError(f"{self.layout.table} has generated columns only, so its rows should be empty lines")
-        found: list[Field] = []
+        found: list[CsvField] = []
         at = self.at
         while True:
             found.append(one := dialect.field_at(content, at))
@@ -260,12 +260,12 @@ class _CsvScan(_Scan):
                 return found, one.behind + len(dialect.terminator)
             at = one.behind + len(dialect.separator)
 
-    def text_of(self, value: Field, reader: Reader) -> str | None:
+    def text_of(self, value: CsvField, reader: Reader) -> str | None:
         return self.dialect.value_of(self.pending, value, reader, self.options.binary)
 
 
 @dataclass(slots=True, kw_only=True)
-class _SqlScan(_Scan):
+class _SqlScan(_ExportScan):
     """A file of INSERT statements."""
 
     heads: Heads

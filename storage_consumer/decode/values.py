@@ -276,7 +276,7 @@ def convert_all(convert: Converter, texts: Sequence[str | None]) -> list[str | N
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Rule:
+class _TypeRule:
     """How values of one column type are written, and what they become."""
 
     form: CsvForm
@@ -296,7 +296,7 @@ TEXT_TYPES = frozenset(("CHAR", "VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "ME
 BINARY_TYPES = frozenset(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"))
 """Families of column types, as schema files spell them: also for those who ask no more than what a type is like."""
 
-_BINARY = _Rule(
+_BINARY = _TypeRule(
     form=CsvForm.PLAIN,
     csv_kind=WireKind.HEX,
     canal_kind=WireKind.HEX,
@@ -305,9 +305,9 @@ _BINARY = _Rule(
 )
 IN_FORMATTED = frozenset(f"{ascii_letters}{digits}+-./:= ")
 """What dates, times, decimals, base64 and hexadecimal digits consist of."""
-_FREE_TEXT = _Rule(form=CsvForm.FREE)
-_FORMATTED = _Rule(form=CsvForm.PLAIN)
-_BITS = _Rule(
+_FREE_TEXT = _TypeRule(form=CsvForm.FREE)
+_FORMATTED = _TypeRule(form=CsvForm.PLAIN)
+_BITS = _TypeRule(
     form=CsvForm.BARE,
     csv_grammar=UNSIGNED_INTEGER,
     canal_grammar=UNSIGNED_INTEGER,
@@ -316,16 +316,16 @@ _BITS = _Rule(
     dump_grammar="",
 )
 """The bits, as a number. A string would be stored as the bytes of its digits."""
-_MEMBERS = _Rule(form=CsvForm.FREE, canal_grammar=UNSIGNED_INTEGER, canal_kind=WireKind.UNSIGNED)
+_MEMBERS = _TypeRule(form=CsvForm.FREE, canal_grammar=UNSIGNED_INTEGER, canal_kind=WireKind.UNSIGNED)
 """CSV has the names of the members, canal-json their number."""
 
-_RULES: dict[str, _Rule] = {
-    **dict.fromkeys(INTEGER_TYPES, _Rule(form=CsvForm.BARE, csv_grammar=INTEGER, canal_grammar=INTEGER)),
+_RULES: dict[str, _TypeRule] = {
+    **dict.fromkeys(INTEGER_TYPES, _TypeRule(form=CsvForm.BARE, csv_grammar=INTEGER, canal_grammar=INTEGER)),
     "BIT": _BITS,
-    "YEAR": _Rule(form=CsvForm.BARE, csv_grammar=YEAR, canal_grammar=YEAR, csv=year, canal=year),
-    "FLOAT": _Rule(form=CsvForm.BARE, csv_grammar=FLOAT, canal_grammar=FLOAT, csv=single, canal=single),
-    "DOUBLE": _Rule(form=CsvForm.BARE, csv_grammar=FLOAT, canal_grammar=FLOAT),
-    "DECIMAL": _Rule(form=CsvForm.PLAIN, dump_grammar=FLOAT),
+    "YEAR": _TypeRule(form=CsvForm.BARE, csv_grammar=YEAR, canal_grammar=YEAR, csv=year, canal=year),
+    "FLOAT": _TypeRule(form=CsvForm.BARE, csv_grammar=FLOAT, canal_grammar=FLOAT, csv=single, canal=single),
+    "DOUBLE": _TypeRule(form=CsvForm.BARE, csv_grammar=FLOAT, canal_grammar=FLOAT),
+    "DECIMAL": _TypeRule(form=CsvForm.PLAIN, dump_grammar=FLOAT),
     "DATE": _FORMATTED,
     "DATETIME": _FORMATTED,
     "TIMESTAMP": _FORMATTED,
@@ -339,7 +339,7 @@ _RULES: dict[str, _Rule] = {
 }
 
 
-def _rule(column: TableColumn) -> _Rule:
+def _rule(column: TableColumn) -> _TypeRule:
     rule = _RULES.get(column.type)
     if rule is None:
         raise NotReplicable(f"column {column.name}: no rule for the column type {column.type}")

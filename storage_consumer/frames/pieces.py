@@ -155,7 +155,7 @@ META = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class WantedColumns:
     """Which columns are wanted, and of which changes."""
 
     own: tuple[pa.Field, ...]
@@ -247,7 +247,7 @@ def holds(kind: pa.DataType, other: pa.DataType) -> bool:
     return bool(whole and kind.scale >= other.scale)
 
 
-def pieces(ordered: Ordered, work: FeedFile, commit_range: CommitRange, asked: Asked) -> Iterator[Piece]:
+def pieces(ordered: Ordered, work: FeedFile, commit_range: CommitRange, asked: WantedColumns) -> Iterator[Piece]:
     """Yield the changes of a file, in any order. Raises `UndecodableRow` and what the storage raises."""
     tally, single = Tally(), list[RowChange]()
     read = ordered.read(work, commit_range, tally)
@@ -279,7 +279,7 @@ def _in_parts(change: RowChange, key: Sequence[int], *, both: bool) -> list[RowC
     return [(number, ts, DELETE, old, None), (number, ts, INSERT, values, None)]
 
 
-def _of_batch(batch: Batch, work: FeedFile, asked: Asked) -> Piece:
+def _of_batch(batch: Batch, work: FeedFile, asked: WantedColumns) -> Piece:
     joined = _joined(batch, work.structure.key)
     operations = batch.operations.copy()
     operations[joined + 1] = UPDATE
@@ -310,7 +310,7 @@ def _joined(batch: Batch, key: Sequence[int]) -> NDArray[np.intp]:
     return found
 
 
-def _of_rows(changes: Sequence[RowChange], work: FeedFile, asked: Asked) -> Piece:
+def _of_rows(changes: Sequence[RowChange], work: FeedFile, asked: WantedColumns) -> Piece:
     numbers, ts, operations = (np.array([c[n] for c in changes], kind) for n, kind in enumerate(_COLUMN_KINDS))
     columns = _Columns(work, numbers, asked)
     return columns.piece(ts, operations, lambda place: [change[3][place] for change in changes], lambda _: None)
@@ -322,7 +322,7 @@ class _Columns:
 
     work: FeedFile
     numbers: NDArray[np.int64]
-    asked: Asked
+    asked: WantedColumns
 
     def piece(
         self,

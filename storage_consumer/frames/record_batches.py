@@ -15,7 +15,7 @@ from storage_consumer.config.settings import Protocol
 from storage_consumer.errors import ConfigError
 from storage_consumer.feed.reading import Feed, Ordered, once
 from storage_consumer.feed.window import Change, Structure, beyond, refuse_none
-from storage_consumer.frames.pieces import META, Asked, Piece, fields_of, pieces
+from storage_consumer.frames.pieces import META, Piece, WantedColumns, fields_of, pieces
 from storage_consumer.instants import Instant, tso_of_instant
 from storage_consumer.kernels.arrays import DELETE
 from storage_consumer.model import CommitRange, folded_name
@@ -90,7 +90,7 @@ def schema_of(structures: Iterable[Structure]) -> pa.Schema:
 
 def record_batches(ordered: Ordered, schema: pa.Schema, protocol: Protocol) -> Iterator[pa.RecordBatch]:
     """Yield all changes in order, each once. Raises `UndecodableRow`, which names file and row, and what the storage raises."""
-    asked = Asked(own=tuple(schema)[: -len(META)], protocol=protocol)
+    asked = WantedColumns(own=tuple(schema)[: -len(META)], protocol=protocol)
     for low, high, spans in ordered.parts():
         found = [
             (span.rank, piece)

@@ -23,8 +23,8 @@ from storage_consumer.kernels.words import (
     WORD,
     ZERO,
     Extra,
+    LineRoom,
     Text,
-    Written,
     all_bytes,
     begins,
     copy,
@@ -354,7 +354,7 @@ def _head_end(content: Bytes, at: int, form: MessageBytes, found: MessagesFound,
     operation = _operation(content, at)
     if operation < 0:
         return -1
-    # Written even if the rest is refused: the next message overwrites it.
+    # LineRoom even if the rest is refused: the next message overwrites it.
     found.operations[row] = operation
     # DELETE, INSERT and UPDATE are equally long.
     at = _integer_end(content, _past(content, at + len(_INSERT), _ES))
@@ -490,7 +490,7 @@ def _write_value(text: Text, start: int, end: int, form: int, out: Text, at: int
 
 @compiled
 def write_lines(  # noqa: PLR0913, PLR0917 - Numba takes no records that hold all
-    text: Text, form: MessageBytes, borders: Offsets, rows: Places, fields: Offsets, extra: Extra, lines: Written
+    text: Text, form: MessageBytes, borders: Offsets, rows: Places, fields: Offsets, extra: Extra, lines: LineRoom
 ) -> int:
     """Write the lines of these rows, each followed by LF; return their size in bytes.
 

@@ -21,8 +21,8 @@ from storage_consumer.kernels.words import (
     WORD,
     ZERO,
     Extra,
+    LineRoom,
     Text,
-    Written,
     all_bytes,
     begins,
     bits,
@@ -588,7 +588,7 @@ def _write_value(text: Text, form: RowBytes, start: int, end: int, value: int, o
 
 @compiled
 def write_lines(  # noqa: PLR0913, PLR0917 - Numba takes no records that hold all
-    text: Text, form: RowBytes, borders: Offsets, rows: Places, fields: Offsets, extra: Extra, lines: Written
+    text: Text, form: RowBytes, borders: Offsets, rows: Places, fields: Offsets, extra: Extra, lines: LineRoom
 ) -> int:
     """Write the lines of these rows, each followed by LF; return their size in bytes.
 

@@ -278,17 +278,17 @@ class Extra(NamedTuple):
     """For each column, where the field of each row begins and where the last one ends."""
 
 
-class Written(NamedTuple):
+class LineRoom(NamedTuple):
     """Output buffers for lines: their bytes and one spare word, and the place of each line's LF."""
 
     text: Text
     ends: Offsets
 
 
-def room_for(size: int, rows: int, columns: int) -> Written:
+def room_for(size: int, rows: int, columns: int) -> LineRoom:
     """Return buffers for `rows` lines of `columns` fields whose total size is at most `size` bytes."""
     # One byte for the separator after each field; the spare word is what `copy` may overwrite.
-    return Written(text_of(np.empty(size + rows * columns + WORD, np.uint8)), np.empty(rows, np.int64))
+    return LineRoom(text_of(np.empty(size + rows * columns + WORD, np.uint8)), np.empty(rows, np.int64))
 
 
 def line_fields(

@@ -115,16 +115,16 @@ class Asking:
 
 
 @dataclass
-class Asked:
+class WantedColumns:
     """What became of a client of an `Asking`."""
 
     learned: str = ""
     error: StorageConsumerError | None = None
 
 
-def asked(way: Way, target: Downstream, *, host: str = ADDRESS, context: ssl.SSLContext | None = None) -> Asked:
+def asked(way: Way, target: Downstream, *, host: str = ADDRESS, context: ssl.SSLContext | None = None) -> WantedColumns:
     """Connect to a server that asks in this way."""
-    server, found = Asking(way, host, context), Asked()
+    server, found = Asking(way, host, context), WantedColumns()
     thread = threading.Thread(target=server.serve)
     thread.start()
     try:

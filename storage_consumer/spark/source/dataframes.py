@@ -28,7 +28,7 @@ from storage_consumer.exports.create_table import read_create_table
 from storage_consumer.feed.alterations import Origin, TableHistory, history_at, origins
 from storage_consumer.feed.reading import Feed, Ordered, ordered_in
 from storage_consumer.feed.window import FeedFile, Structure, Window, structure_under
-from storage_consumer.frames.pieces import META, Asked, Piece, array_of, arrow_type, digits_of, pieces
+from storage_consumer.frames.pieces import META, Piece, WantedColumns, array_of, arrow_type, digits_of, pieces
 from storage_consumer.instants import Instant, tso_of_instant
 from storage_consumer.model import (
     DataFile,
@@ -373,7 +373,7 @@ def _rows(ordered: Ordered, work: FeedFile, part: Part, found: TableAt) -> Itera
     protocol = part.upstream.protocol
     mapped = part.mapped[work.structure.version]
     read = [pa.field(mapped[folded_name(field.name)].name or "", field.type) for field in found.fields]
-    asked = Asked(own=tuple(read), protocol=protocol, refuse_dates=found.refuse_dates, rescue=not found.key)
+    asked = WantedColumns(own=tuple(read), protocol=protocol, refuse_dates=found.refuse_dates, rescue=not found.key)
     for each in pieces(ordered, work, work.between(part.window.low, part.window.high), asked):
         # The rows of an export have their number as commit-ts: none of another file is a repeat of them.
         piece = replace(each, ts=each.ts + np.uint64(work.file.number << _FILE_ROWS)) if work.exact else each

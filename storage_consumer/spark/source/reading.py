@@ -19,7 +19,7 @@ from storage_consumer.errors import NotReplicable
 from storage_consumer.feed.reading import Ordered, once, ordered_in
 from storage_consumer.feed.rendering import WORDS, Images, dumped
 from storage_consumer.feed.window import Change, FeedFile, Statement, Structure, Window
-from storage_consumer.frames.pieces import META, RESCUED, Asked, pieces
+from storage_consumer.frames.pieces import META, RESCUED, WantedColumns, pieces
 from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
 from storage_consumer.model import TableColumn, TableName, folded_name
 from storage_consumer.spark.source.opening import (
@@ -114,7 +114,7 @@ def _rows(
     """Yield typed rows of one table."""
     window, schema = partition.window, partition.schema
     own = own_fields(schema)
-    asked = Asked(
+    asked = WantedColumns(
         own=own,
         protocol=protocol,
         both_images=options.both_images,

@@ -24,7 +24,7 @@ from storage_consumer.kernels.delimited_rows import (
     find_changes,
     write_lines,
 )
-from storage_consumer.kernels.words import WORD, Extra, Written, line_fields, read_integers, text_of
+from storage_consumer.kernels.words import WORD, Extra, LineRoom, line_fields, read_integers, text_of
 from tests.unit.decode.encoders import OPTIONS, Row, column, csv_change, file_read, layout
 
 
@@ -96,7 +96,7 @@ def _lines(field: bytes, kind: int) -> list[bytes]:
     rows = np.arange(find_changes(text, form, found))
     extra = Extra(text_of(b""), np.empty((0, 0), np.int64))
     out = np.empty(2 * len(text.bytes) + WORD, np.uint8)
-    written = Written(text_of(out), np.empty(1, np.int64))
+    written = LineRoom(text_of(out), np.empty(1, np.int64))
     end = write_lines(text, form, found.borders, rows, np.array([0]), extra, written)
     return out[:end].tobytes().split(b"\n")[: len(rows)]
 
