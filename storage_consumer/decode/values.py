@@ -280,6 +280,8 @@ class _TypeRule:
     """How values of one column type are written, and what they become."""
 
     form: CsvForm
+    family: str = "number"
+    """What it is a value of: within one family a server refuses what its column cannot hold, or `job.fitting` checks it."""
     csv_grammar: str = ""
     canal_grammar: str = ""
     csv_kind: WireKind = WireKind.TEXT
@@ -298,6 +300,7 @@ BINARY_TYPES = frozenset(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB
 
 _BINARY = _TypeRule(
     form=CsvForm.PLAIN,
+    family="bytes",
     csv_kind=WireKind.HEX,
     canal_kind=WireKind.HEX,
     csv=_bytes_of_base64,
@@ -305,8 +308,8 @@ _BINARY = _TypeRule(
 )
 IN_FORMATTED = frozenset(f"{ascii_letters}{digits}+-./:= ")
 """What dates, times, decimals, base64 and hexadecimal digits consist of."""
-_FREE_TEXT = _TypeRule(form=CsvForm.FREE)
-_FORMATTED = _TypeRule(form=CsvForm.PLAIN)
+_FREE_TEXT = _TypeRule(form=CsvForm.FREE, family="text")
+_FORMATTED = _TypeRule(form=CsvForm.PLAIN, family="moment")
 _BITS = _TypeRule(
     form=CsvForm.BARE,
     csv_grammar=UNSIGNED_INTEGER,
@@ -316,7 +319,7 @@ _BITS = _TypeRule(
     dump_grammar="",
 )
 """The bits, as a number. A string would be stored as the bytes of its digits."""
-_MEMBERS = _TypeRule(form=CsvForm.FREE, canal_grammar=UNSIGNED_INTEGER, canal_kind=WireKind.UNSIGNED)
+_MEMBERS = _TypeRule(form=CsvForm.FREE, family="text", canal_grammar=UNSIGNED_INTEGER, canal_kind=WireKind.UNSIGNED)
 """CSV has the names of the members, canal-json their number."""
 
 _RULES: dict[str, _TypeRule] = {
@@ -329,7 +332,7 @@ _RULES: dict[str, _TypeRule] = {
     "DATE": _FORMATTED,
     "DATETIME": _FORMATTED,
     "TIMESTAMP": _FORMATTED,
-    "TIME": _FORMATTED,
+    "TIME": _TypeRule(form=CsvForm.PLAIN, family="time"),
     **dict.fromkeys(TEXT_TYPES, _FREE_TEXT),
     "JSON": _FREE_TEXT,
     "VECTOR": _FREE_TEXT,
@@ -349,6 +352,12 @@ def _rule(column: TableColumn) -> _TypeRule:
 def is_known(column: TableColumn) -> bool:
     """Return whether there is a rule for the column's type; without one the other functions raise `NotReplicable`."""
     return column.type in _RULES
+
+
+def family(kind: str) -> str:
+    """Return what a type has values of, empty for one that is not known."""
+    rule = _RULES.get(kind)
+    return rule.family if rule else ""
 
 
 def wire_kind(column: TableColumn, protocol: Protocol) -> WireKind:

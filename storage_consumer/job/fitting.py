@@ -32,6 +32,7 @@ from storage_consumer.decode.values import (
     Spelling,
     ValueForm,
     WireKind,
+    family,
     in_single,
     wire_kind,
 )
@@ -40,14 +41,6 @@ from storage_consumer.model import TableColumn, TableDefinition, VersionKey, fol
 from storage_consumer.telemetry import tso_time
 
 _MOMENTS = frozenset(("datetime", "timestamp", "time"))
-_FAMILIES = {
-    **dict.fromkeys((*INTEGER_TYPES, *FLOAT_TYPES, "DECIMAL", "BIT", "YEAR"), "number"),
-    **dict.fromkeys(("DATE", "DATETIME", "TIMESTAMP"), "moment"),
-    **dict.fromkeys((*TEXT_TYPES, "ENUM", "SET", "JSON", "VECTOR"), "text"),
-    **dict.fromkeys(BINARY_TYPES, "bytes"),
-    "TIME": "time",
-}
-"""Type → sort of its values. Within one sort, the target refuses what it cannot hold, or `_rules` checks it."""
 _TAKES_ONLY = {"bit": "BIT", "year": "YEAR", "enum": "ENUM", "set": "SET", "vector": "VECTOR"}
 """Target types that read the text of another type as something else.
 
@@ -110,7 +103,7 @@ def _takes(there: str, kind: str) -> bool:
     """
     if there in {"", kind.lower()}:
         return True
-    return _FAMILIES.get(there.upper()) == _FAMILIES[kind] and _TAKES_ONLY.get(there, kind) == kind
+    return family(there.upper()) == family(kind) and _TAKES_ONLY.get(there, kind) == kind
 
 
 def is_its_text(there: str, kind: str) -> bool:
@@ -355,13 +348,6 @@ _AS_WRITTEN = None
 _BYTES = BINARY_TYPES - {"BINARY"}  # its values are padded
 _ZONED = "TIMESTAMP"
 
-_SORTS: Mapping[str, str] = {
-    **dict.fromkeys(INTEGER_TYPES, "INTEGER"),
-    **dict.fromkeys(TEXT_TYPES, "TEXT"),
-    **dict.fromkeys(_BYTES, "BYTES"),
-}
-"""Source types that all write a value alike; each other type is a sort of its own."""
-
 _PLACES: Mapping[str, str] = {
     **dict.fromkeys((*(kind.lower() for kind in INTEGER_TYPES), "decimal", "double"), "number"),
     **dict.fromkeys((kind.lower() for kind in TEXT_TYPES), "text"),
@@ -381,7 +367,7 @@ YEAR and BIT read a text as something other than the number in it.
 """
 
 _TABLE: Mapping[str, Mapping[str, ValueForm | None]] = {
-    # Numbers are equal by value; `lossy_columns` refuses what the column would round.
+    # Numbers are equal by value; `_rules` refuses what the column would round.
     "number": {
         "INTEGER": _AS_WRITTEN,
         "BIT": _AS_WRITTEN,
@@ -500,7 +486,11 @@ def lasting_form(column: TableColumn, there: TargetColumn, protocol: Protocol) -
 
 
 def _sort(column: TableColumn) -> str:
-    return _SORTS.get(column.type, column.type)
+    """Return what all source types have in common that write a value alike."""
+    kind = column.type
+    if kind in INTEGER_TYPES:
+        return "INTEGER"
+    return "TEXT" if kind in TEXT_TYPES else "BYTES" if kind in _BYTES else kind
 
 
 def _written_form(column: TableColumn) -> tuple[str, int]:

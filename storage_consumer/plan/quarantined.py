@@ -29,7 +29,7 @@ class TableEntries:
 
     count: int
     signatures: frozenset[str]
-    """How their keys are compared; see `order.key_digest.key_signature`."""
+    """How their keys are compared; see `order.keys.key_signature`."""
 
 
 class QuarantinedTables:
