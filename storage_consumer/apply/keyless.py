@@ -101,9 +101,12 @@ class Portion:
             return
         lines, upserts = list(events.lines), is_upsert(events.order)
         doomed = set(compress(lines, (~upserts).tolist()))
+        if not doomed:
+            self._insert(lines)
+            return
         is_doomed = np.fromiter(map(doomed.__contains__, lines), np.bool_, len(lines))
         # Different lines do not affect each other, so only those that are deleted somewhere need their sequence.
-        self._insert(list(compress(lines, (~is_doomed).tolist())) if doomed else lines)
+        self._insert(list(compress(lines, (~is_doomed).tolist())))
         for place in np.flatnonzero(is_doomed).tolist():
             if upserts[place]:
                 self._insert(lines[place : place + 1])

@@ -182,8 +182,7 @@ def key_literal(text: str | None, part: KeyPart, escape: Escape) -> str:
     Raise `ValueError` for NULL, and for text that does not fit the column.
     """
     if text is None:
-        message = f"NULL in the key column {part.column.name}"
-        raise ValueError(message)
+        raise ValueError(f"NULL in the key column {part.column.name}")
     column = part.column
     if column.type == "YEAR":
         return _checked(_DIGITS, text, column).lstrip("0") or "0"
@@ -259,8 +258,7 @@ def _single(text: str, column: WireColumn) -> str:
 def _checked(pattern: re.Pattern[str], text: str, column: WireColumn) -> str:
     """Return `text` if the whole of it matches; raise `ValueError` otherwise."""
     if pattern.fullmatch(text) is None:
-        message = f"column {column.name}: {text[:40]!r} is not a value of {column.type}"
-        raise ValueError(message)
+        raise ValueError(f"column {column.name}: {text[:40]!r} is not a value of {column.type}")
     return text
 
 

@@ -104,8 +104,7 @@ class FencedConnection:
             # A value that is not of its column's kind stays so, whatever is tried.
             except ValueError as fault:
                 self._rollback()
-                message = f"{doing}: {fault}"
-                raise RowRefused(message) from fault
+                raise RowRefused(f"{doing}: {fault}") from fault
             except BaseException:
                 self._rollback()
                 raise
@@ -156,11 +155,11 @@ class FencedConnection:
         """
         attempt, finished = self._lock_slot(self._partition)
         if self._claimed and attempt != self._attempt:
-            message = "another attempt of this task has taken over its slot"
-            raise TargetUnavailable(message)
+            raise TargetUnavailable("another attempt of this task has taken over its slot")
         if finished and attempt != self._attempt:  # our own is possible: the answer to its commit was lost
-            message = "another attempt of this task has finished; what it wrote is not written again in this window"
-            raise TargetUnavailable(message)
+            raise TargetUnavailable(
+                "another attempt of this task has finished; what it wrote is not written again in this window"
+            )
         if not self._claimed:
             self.repeats |= attempt not in ("", self._attempt)
             self._mark_slot(self.spec.statements.claim_slot)
@@ -177,10 +176,9 @@ class FencedConnection:
         """
         row = self._of_state(lambda: self.row(self.spec.statements.lock_slot % {"of": slot}))
         if row is None or row[:2] != (self.spec.epoch, self.spec.window_id):
-            message = (
+            raise LeaseLost(
                 f"the window {self.spec.window_id} of epoch {self.spec.epoch} is closed: another one is open ({row})"
             )
-            raise LeaseLost(message)
         return str(row[2]), int(row[3])
 
     def _mark_slot(self, statement: str) -> int:

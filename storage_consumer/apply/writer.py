@@ -223,13 +223,10 @@ class TargetWriter:
     ) -> tuple[int, int] | None:
         """Write the runs of one transaction without the rows that are `refused`; None, with one more of them, if one is."""
         known = {row.line for row in refused}
-        accepted: Sequence[Run] = some
-        if known:
-            accepted = [
-                Run(action, [line for line in lines if line not in known]) if _is_upserts(run) else run
-                for run in some
-                for action, lines in (run,)
-            ]
+        accepted = [
+            Run(run.action, [line for line in run.lines if line not in known]) if known and _is_upserts(run) else run
+            for run in some
+        ]
         try:
             written = self._fenced.transaction(work, partial(self._write_beside, work, accepted, refused))
         except RowRefused as fault:

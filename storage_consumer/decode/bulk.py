@@ -39,7 +39,17 @@ from storage_consumer.decode.values import (
 )
 from storage_consumer.decode.wire_format import NULL, encode_field
 from storage_consumer.kernels import canal_messages, delimited_rows
-from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE, YEAR_FIELD, Flags, Offsets, Packed, Places
+from storage_consumer.kernels.arrays import (
+    DELETE,
+    INSERT,
+    UPDATE,
+    YEAR_FIELD,
+    Flags,
+    Offsets,
+    Operations,
+    Packed,
+    Places,
+)
 from storage_consumer.kernels.packed import packed_csv, packed_json
 from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.kernels.words import is_utf8, line_fields, read_integers, room_for, text_of
@@ -75,11 +85,11 @@ class BulkRows(ABC):
 
     form: BulkForm
     content: bytes
-    borders: NDArray[np.int64]
+    borders: Offsets
     """Where each value of each row begins and ends (exclusive), quotes included: two entries for each."""
     ts: NDArray[Any]
     """Commit-ts of each row."""
-    operations: NDArray[np.int8]
+    operations: Operations
     """INSERT, UPDATE or DELETE for each row."""
     numbers: Offsets
     converted: Mapping[int, list[bytes]] = field(default_factory=dict)
@@ -379,7 +389,7 @@ def csv_row_form(shape: Shape) -> BulkForm | None:
         or options.quote in IN_FORMATTED
     ):
         return None
-    columns = [form.layout.columns[index] for index in form.order]
+    columns = form.columns
     converters = [*map(dict(shape.conversions).get, range(len(columns)))]
     place_of = tuple(form.order.index(i) if i in form.order else -1 for i in range(len(form.layout.columns)))
     values = []
@@ -482,7 +492,7 @@ def _read_rows(form: BulkForm, content: bytes) -> tuple[CsvRows, Offsets] | None
     return CsvRows(form, content, found.borders[:count], ts, operations[:count], numbers), found.behind[:count]
 
 
-def _seconds(ts: Offsets, operations: NDArray[np.int8], is_update: Flags) -> Flags:
+def _seconds(ts: Offsets, operations: Operations, is_update: Flags) -> Flags:
     """Return which rows are the second half of an update, up to the first row that is not as TiCDC writes updates.
 
     A D row without its I row is such a row as well.

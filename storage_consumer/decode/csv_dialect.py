@@ -447,7 +447,7 @@ def _by_name(fields: list[str], dialect: Dialect, layout: RowLayout) -> tuple[tu
         return (), "the header line does not name the columns in their order, and a name contains the delimiter"
     if fields[: len(meta)] != meta:
         return (), f"the header line does not begin with {', '.join(meta)}"
-    places = {folded_name(name): index for index, name in enumerate(names)}
+    places = layout.places
     # Columns that only the schema file lists may be in the header and are in no row.
     lacked = {folded_name(name) for name in layout.listed} - places.keys()
     given = [name for name in fields[len(meta) :] if folded_name(name) not in lacked]
@@ -486,6 +486,11 @@ class FileForm:
     """Indexes of the layout's columns that the file has, in its order."""
     handle_key: bool
     """Whether a field with the handle key precedes the values."""
+
+    @property
+    def columns(self) -> list[TableColumn]:
+        """The file's columns, in its order."""
+        return [self.layout.columns[index] for index in self.order]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -535,8 +540,7 @@ class Shape:
                     # `index` outlives the loop: it names the column whose conversion failed.
                     values[index] = convert(text)
         except ValueError as error:
-            column = self.form.layout.columns[self.form.order[index]]
-            raise ValueError(f"column {column.name}: {error}") from error
+            raise ValueError(f"column {self.form.columns[index].name}: {error}") from error
         if self.reorder:
             values.append(ABSENT)
             return tuple([values[index] for index in self.reorder])
@@ -559,9 +563,10 @@ class Shape:
                 f"it has {len(texts)} values, but {expected}. Possible reasons: a column that is a virtual generated "
                 f"column on one side only; {SELECTED}; or an option: {CHECK_OPTIONS}"
             )
-        ordered = [layout.columns[index] for index in self.form.order]
         # From the end, since a handle key precedes the columns in `self.columns`.
-        for column, form, text in zip(reversed(ordered), reversed(self.columns), reversed(texts), strict=False):
+        for column, form, text in zip(
+            reversed(self.form.columns), reversed(self.columns), reversed(texts), strict=False
+        ):
             if not form.fullmatch(text):
                 return (
                     f"column {column.name} ({column.type}): {text[:40]!r} does not have the form of such a value; "
@@ -597,7 +602,7 @@ def is_utf8(text: str) -> bool:
 def shape(form: FileForm) -> Shape:
     """Return the shape of a form."""
     dialect = dialect_of(form.options)
-    columns = [form.layout.columns[index] for index in form.order]
+    columns = form.columns
     converters = (form.layout.converter(place, "csv", form.options.binary_encoding_method) for place in form.order)
     quote = form.options.quote
     forms = [csv_form(column, quote) for column in columns]

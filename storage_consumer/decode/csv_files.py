@@ -93,7 +93,7 @@ def _hides_handle_key(shape: Shape, texts: list[str]) -> bool:
 
     All columns after the missing one are in place anyway, so the first one that may be missing decides.
     """
-    columns = [shape.form.layout.columns[index] for index in shape.form.order]
+    columns = shape.form.columns
     # A virtual generated column cannot be part of a primary key.
     may_lack = next((place for place, column in enumerate(columns) if not column.is_pk), None)
     if may_lack is None or not _in_place(shape.columns, texts[1:], may_lack):
@@ -109,14 +109,13 @@ def _hides_handle_key(shape: Shape, texts: list[str]) -> bool:
 def _hides_column(shape: Shape, texts: list[str]) -> bool:
     """Return whether the supposed handle key may be a value, and a column that the target has as a virtual one is in the row."""
     form = shape.form
-    carried = {folded_name(column.name) for column in form.layout.columns}
+    carried = form.layout.places
     known = [name for name in form.layout.listed if not is_hidden(name)]
     # The columns before the first one that the layout leaves out are in place either way.
     extra = next((place for place, name in enumerate(known) if folded_name(name) not in carried), None)
     if extra is None or not _in_place(shape.columns[1:], texts, extra):
         return False
-    columns = [form.layout.columns[index] for index in form.order]
-    handle = shape.dialect.content(texts[0])
+    columns, handle = form.columns, shape.dialect.content(texts[0])
     keys = [
         shape.dialect.content(text) if shape.dialect.is_text(text) else text
         for column, text in zip(columns, texts[1:], strict=True)

@@ -7,16 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from storage_consumer.config.settings import Protocol as Source
 from storage_consumer.config.settings import Upstream
 from storage_consumer.config.table_filter import unselected, vouching
 from storage_consumer.decode.time_zone import UTC, converted_zone, session_zone, to_session
 from storage_consumer.decode.values import BinaryEncoding, Converter, Spelling, converter, is_known
 from storage_consumer.errors import NotReplicable, UndecodableRow
-from storage_consumer.kernels.arrays import Packed
+from storage_consumer.kernels.arrays import Flags, Offsets, Operations, Packed, Places, Stamps
 from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, folded_name
 
@@ -133,7 +130,7 @@ class Tally:
         """Rows inside the commit range, where each is a change of its own."""
         return self.rows - self.duplicates - self.later
 
-    def add(self, ts: NDArray[np.int64], inside: NDArray[np.bool_], later: NDArray[np.bool_]) -> None:
+    def add(self, ts: Offsets, inside: Flags, later: Flags) -> None:
         """Count many rows, except in `rows`; `inside` and `later`: see `apart`."""
         if not len(ts):
             return
@@ -165,7 +162,7 @@ class FileRead:
     """For files whose rows have no commit-ts of their own: that of a row is this plus its number."""
 
 
-def apart(ts: NDArray[np.int64], commit_range: CommitRange) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def apart(ts: Offsets, commit_range: CommitRange) -> tuple[Flags, Flags]:
     """Return which rows with these commit-ts are inside the commit range, and which are later."""
     # The range's borders may exceed int64, the type of the array.
     later = ts > min(commit_range.high, MOST_TS)
@@ -179,26 +176,26 @@ class Batch(Protocol):
     other update is a delete of its old row, followed immediately by an insert of its new row with the same number.
     """
 
-    numbers: NDArray[np.int64]
+    numbers: Offsets
     """Row numbers in the file."""
-    ts: NDArray[np.uint64]
+    ts: Stamps
     """Commit-ts of each change."""
-    operations: NDArray[np.int8]
+    operations: Operations
     """INSERT, UPDATE or DELETE for each change."""
 
-    def integers(self, place: int) -> NDArray[np.int64] | None:
+    def integers(self, place: int) -> Offsets | None:
         """Return the values of the layout's column at this index, or None unless all are integers that such an array holds."""
         ...
 
-    def texts(self, place: int, chosen: NDArray[np.intp]) -> list[str | None]:
+    def texts(self, place: int, chosen: Places) -> list[str | None]:
         """Return the wire texts of the layout's column at this index, for the changes at the `chosen` indexes."""
         ...
 
-    def packed(self, place: int, chosen: NDArray[np.intp]) -> Packed | None:
+    def packed(self, place: int, chosen: Places) -> Packed | None:
         """Return what `texts` does as bytes, one value after the other; None where the values have to be read one by one."""
         ...
 
-    def lines(self, written: Sequence[int], chosen: NDArray[np.intp]) -> Lines:
+    def lines(self, written: Sequence[int], chosen: Places) -> Lines:
         """Return the lines that `wire_format.LineEncoder` makes of these columns, for the changes at the `chosen` indexes."""
         ...
 
@@ -208,7 +205,7 @@ class FilesBatch(NamedTuple):
 
     batch: Batch
     """The batch; its row numbers count from 1 in each file."""
-    files: NDArray[np.int64]
+    files: Offsets
     """For each change, the index of its file, from 0."""
     tallies: list[Tally]
     """One for each file."""

@@ -69,7 +69,7 @@ def readers_of(layout: RowLayout, protocol: Protocol, encoding: BinaryEncoding) 
 
 def order_of(names: Sequence[str], layout: RowLayout) -> tuple[int, ...]:
     """Return for each name in a file the index of the column in the layout. Raise `ValueError` if they are not the layout's columns."""
-    places = {folded_name(column.name): place for place, column in enumerate(layout.columns)}
+    places = layout.places
     folded = [folded_name(name) for name in names]
     if len(folded) != len(places) or set(folded) != set(places):
         expected = ", ".join(column.name for column in layout.columns)

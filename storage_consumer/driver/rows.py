@@ -255,8 +255,7 @@ class RowJobs:
     def _finish(self, step: RowStep, outcome: TableOutcome) -> None:
         """Advance a table to the end of its commit range; a file without a report is a bug, and ends the program."""
         if unread := [file.stored.path for file in step.files if file.stored.path not in outcome.files]:
-            message = f"the job gave no report for {unread[0]} ({len(unread)} files)"
-            raise RuntimeError(message)
+            raise RuntimeError(f"the job gave no report for {unread[0]} ({len(unread)} files)")
         table, counts = self.context.manager.tables[step.table_key], self.ledger.counts[step.table_key]
         # The parts of a copy have no place on the commit-ts line: how far a load is, `LoadJobs` stores.
         if step.origin:

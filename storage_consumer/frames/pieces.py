@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.decoder import ABSENT, Batch, RowChange, Tally
@@ -23,7 +22,17 @@ from storage_consumer.errors import ConfigError, UndecodableRow
 from storage_consumer.feed.reading import Ordered
 from storage_consumer.feed.rendering import Value, reader
 from storage_consumer.feed.window import FeedFile, Structure
-from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE, Packed
+from storage_consumer.kernels.arrays import (
+    DELETE,
+    INSERT,
+    PARTIAL_DELETE,
+    UPDATE,
+    Offsets,
+    Operations,
+    Packed,
+    Places,
+    Stamps,
+)
 from storage_consumer.model import CommitRange, TableColumn, folded_name
 
 _MOST_DIGITS = 38
@@ -174,9 +183,9 @@ class Piece:
     """Changes that were decoded together: every array has one entry for each."""
 
     work: FeedFile
-    ts: NDArray[np.uint64]
-    operations: NDArray[np.int8]
-    numbers: NDArray[np.int64]
+    ts: Stamps
+    operations: Operations
+    numbers: Offsets
     """Row numbers in the file, from 1. The two parts of an update have the same."""
     columns: Mapping[str, pa.Array]
     """By folded name."""
@@ -285,7 +294,7 @@ def _of_batch(batch: Batch, work: FeedFile, asked: WantedColumns) -> Piece:
     operations[joined + 1] = UPDATE
     chosen = np.delete(np.arange(len(batch.ts)), joined)
 
-    def whole(place: int) -> NDArray[np.int64] | None:
+    def whole(place: int) -> Offsets | None:
         numbers = batch.integers(place)
         return None if numbers is None else numbers[chosen]
 
@@ -298,7 +307,7 @@ def _of_batch(batch: Batch, work: FeedFile, asked: WantedColumns) -> Piece:
     return _Columns(work, numbers, asked).piece(batch.ts[chosen], operations[chosen], values, whole)
 
 
-def _joined(batch: Batch, key: Sequence[int]) -> NDArray[np.intp]:
+def _joined(batch: Batch, key: Sequence[int]) -> Places:
     """Return where the old rows are of updates that keep their row's key; each has its new row behind it."""
     numbers, operations = batch.numbers, batch.operations
     found = np.flatnonzero((numbers[1:] == numbers[:-1]) & (operations[:-1] == DELETE) & (operations[1:] == INSERT))
@@ -321,15 +330,15 @@ class _Columns:
     """Makes the columns of changes that were decoded together."""
 
     work: FeedFile
-    numbers: NDArray[np.int64]
+    numbers: Offsets
     asked: WantedColumns
 
     def piece(
         self,
-        ts: NDArray[np.uint64],
-        operations: NDArray[np.int8],
+        ts: Stamps,
+        operations: Operations,
         values: Callable[[int], Sequence[str | None] | pa.Array],
-        whole: Callable[[int], NDArray[np.int64] | None],
+        whole: Callable[[int], Offsets | None],
     ) -> Piece:
         """Return the changes with the columns that are wanted; a column is given by its index in the layout.
 

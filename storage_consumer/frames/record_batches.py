@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.settings import Protocol
@@ -17,7 +16,7 @@ from storage_consumer.feed.reading import Feed, Ordered, once
 from storage_consumer.feed.window import Change, Structure, beyond, refuse_none
 from storage_consumer.frames.pieces import META, Piece, WantedColumns, fields_of, pieces
 from storage_consumer.instants import Instant, tso_of_instant
-from storage_consumer.kernels.arrays import DELETE
+from storage_consumer.kernels.arrays import DELETE, Flags, Offsets, Places, Stamps
 from storage_consumer.model import CommitRange, folded_name
 from storage_consumer.operating.session import Session
 from storage_consumer.plan.table_words import named
@@ -104,7 +103,7 @@ def record_batches(ordered: Ordered, schema: pa.Schema, protocol: Protocol) -> I
             yield from table.combine_chunks().to_batches(max_chunksize=_ROWS)
 
 
-def _in_order(found: Sequence[_Ranked]) -> NDArray[np.intp]:
+def _in_order(found: Sequence[_Ranked]) -> Places:
     """Return the places of the changes in their order; repeated deliveries have one place."""
     ts = np.concatenate([piece.ts for _, piece in found])
     upserts = np.concatenate([piece.operations for _, piece in found]) > DELETE
@@ -126,7 +125,7 @@ def _in_order(found: Sequence[_Ranked]) -> NDArray[np.intp]:
     return order[kept]
 
 
-def _in_several(ts: NDArray[np.uint64], ranks: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _in_several(ts: Stamps, ranks: Offsets) -> Flags:
     """Return which of the sorted changes have a commit-ts that is in several files."""
     starts = np.flatnonzero(np.append(True, ts[1:] != ts[:-1]))
     low, high = np.minimum.reduceat(ranks, starts), np.maximum.reduceat(ranks, starts)
@@ -134,7 +133,7 @@ def _in_several(ts: NDArray[np.uint64], ranks: NDArray[np.int64]) -> NDArray[np.
     return np.repeat(low != high, lengths)
 
 
-def _runs(ts: NDArray[np.uint64], places: NDArray[np.intp]) -> Iterator[list[int]]:
+def _runs(ts: Stamps, places: Places) -> Iterator[list[int]]:
     starts = np.flatnonzero(np.append(True, ts[1:] != ts[:-1]))
     for part in np.split(places, starts[1:]):
         yield [int(place) for place in part]

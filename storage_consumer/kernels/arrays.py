@@ -11,6 +11,9 @@ Bytes = NDArray[np.uint8]
 Offsets = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Places = NDArray[np.intp]
+Operations = NDArray[np.int8]
+Stamps = NDArray[np.uint64]
+"""Commit-ts."""
 
 # Loops compile codes in as constants. The cache key covers them, as it covers all sources of this room (see `jit`).
 PARTIAL_DELETE, DELETE, INSERT, UPDATE = -1, 0, 1, 2

@@ -10,9 +10,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from storage_consumer.kernels.arrays import DELETE, FLOAT_FIELD, INSERT, UPDATE, YEAR_FIELD, Bytes, Offsets, Places
+from storage_consumer.kernels.arrays import (
+    DELETE,
+    FLOAT_FIELD,
+    INSERT,
+    UPDATE,
+    YEAR_FIELD,
+    Bytes,
+    Offsets,
+    Operations,
+    Places,
+)
 from storage_consumer.kernels.jit import compiled, inlined
 from storage_consumer.kernels.words import (
     ESCAPE,
@@ -224,7 +233,7 @@ class MessagesFound(NamedTuple):
     """Where each column's value begins and ends (exclusive), quotes included: two entries for each column."""
     ts: Offsets
     """The row's commit-ts."""
-    operations: NDArray[np.int8]
+    operations: Operations
     numbers: Offsets
     """The row's line number, from 0."""
     odd: Offsets

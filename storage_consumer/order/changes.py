@@ -17,14 +17,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
 from storage_consumer.decode.decoder import Batch, Decoder, FileRead, RowChange, Tally, Values
 from storage_consumer.decode.wire_format import LineEncoder
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.fitting import check
 from storage_consumer.job.spec import JobFile, TablePlan, VersionPlan
-from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
+from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE, Flags, Offsets, Places, Stamps
 from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.model import CommitRange
 from storage_consumer.order.keys import (
@@ -43,10 +42,7 @@ from storage_consumer.order.keys import (
 )
 from storage_consumer.tso import is_applied
 
-Integers = NDArray[np.int64]
-Unsigned = NDArray[np.uint64]
-Places = NDArray[np.intp]
-Keys = Integers | list[Key]
+Keys = Offsets | list[Key]
 """An array if all keys are integers that it can hold, otherwise a list."""
 
 
@@ -54,9 +50,9 @@ Keys = Integers | list[Key]
 class Changes:
     """Changes of one table, in any order; every column has one entry for each of them."""
 
-    ts: Unsigned
+    ts: Stamps
     """Commit-ts of each change."""
-    order: Integers
+    order: Offsets
     """The order at one commit-ts; see `order.keys.order_of`."""
     keys: Keys
     """The key of each change; empty for a table without a key."""
@@ -71,7 +67,7 @@ class Changes:
         """Yield the order and the line of each change."""
         return zip(self.order.tolist(), self.lines, strict=True)
 
-    def chosen(self, places: Places, order: Integers | None = None) -> Changes:
+    def chosen(self, places: Places, order: Offsets | None = None) -> Changes:
         """Return the changes at these indexes, in this order; `order`: their orders, where these are others by now."""
         return Changes(
             ts=self.ts[places],
@@ -176,7 +172,7 @@ def _is_in_sequence(part: Changes) -> bool:
     return bool(((ts[1:] > ts[:-1]) | ((ts[1:] == ts[:-1]) & (order[1:] > order[:-1]))).all())
 
 
-def latest(ts: Unsigned, order: Integers, keys: Keys, table: TablePlan) -> tuple[Places, Integers]:
+def latest(ts: Stamps, order: Offsets, keys: Keys, table: TablePlan) -> tuple[Places, Offsets]:
     """Return the indexes of the last change of each key, and their orders.
 
     They are sorted by key if keys are integers, else by each key's first change.
@@ -197,7 +193,7 @@ def latest(ts: Unsigned, order: Integers, keys: Keys, table: TablePlan) -> tuple
     return places, order[places] | _born(ts[sequence], order[sequence], is_last)
 
 
-def _born(ts: Unsigned, order: Integers, is_last: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _born(ts: Stamps, order: Offsets, is_last: Flags) -> Flags:
     """Return of each key's last change whether the life that it continues or ends began among its changes, which are in sequence."""
     places = np.arange(len(order))
     ends = places[is_last]
@@ -209,11 +205,11 @@ def _born(ts: Unsigned, order: Integers, is_last: NDArray[np.bool_]) -> NDArray[
     # A delete has the bit where what is left of a piece is the end of such a life.
     births = np.maximum.accumulate(np.where(is_birth(order), places, -1))
     deaths = np.append(-1, np.maximum.accumulate(np.where(upsert, -1, places)))
-    found: NDArray[np.bool_] = births[ends] > np.maximum(deaths[first[ends]], starts - 1)
+    found: Flags = births[ends] > np.maximum(deaths[first[ends]], starts - 1)
     return found
 
 
-def counting(ts: Unsigned, order: Integers, keys: Keys, table: TablePlan) -> tuple[Places, Integers]:
+def counting(ts: Stamps, order: Offsets, keys: Keys, table: TablePlan) -> tuple[Places, Offsets]:
     """Return the indexes of the changes that count, and their orders: the last one of each key, or every event of a keyless table in sequence."""
     if table.key:
         return latest(ts, order, keys, table)
@@ -226,7 +222,7 @@ def folded(changes: Changes, table: TablePlan) -> Changes:
     return changes.chosen(*counting(changes.ts, changes.order, changes.keys, table))
 
 
-def _numbered(keys: Iterable[Key]) -> Integers:
+def _numbered(keys: Iterable[Key]) -> Offsets:
     """Return a number for each key, the same one for equal keys."""
     numbers: dict[Key, int] = {}
     # By first occurrence, since `latest` returns keys in the order of these numbers.
@@ -403,7 +399,7 @@ class Buffer:
         keys, table = changes.keys, self._table
         if not table.key:
             # Tables without a key share a bucket only if there are more tables than buckets.
-            buckets: Integers = np.full(len(changes), table.index % self._partitions)
+            buckets: Offsets = np.full(len(changes), table.index % self._partitions)
         # An array if all keys are integers; a row of another structure may have brought in a text.
         elif isinstance(keys, np.ndarray):
             buckets = stripes(keys, self._partitions, table.stripe_bits)
@@ -481,7 +477,7 @@ class Buffer:
 
     # in batches
 
-    def take_batch(self, batch: Batch, rank: int | Integers, size: int = 0) -> int:
+    def take_batch(self, batch: Batch, rank: int | Offsets, size: int = 0) -> int:
         """Take a batch of `size` bytes that `read` has not read.
 
         Returns its number of changes, where an update that is a delete and an insert counts as one. `rank`: the rank of
@@ -526,7 +522,7 @@ class Buffer:
             raise BadKey(len(keys), str(fault)) from fault
         return compact_keys(keys)
 
-    def _take_states(self, batch: Batch, places: Integers, order: Integers) -> None:
+    def _take_states(self, batch: Batch, places: Offsets, order: Offsets) -> None:
         """Take changes of rows with keys, and note their births. `places`: their orders without the operation."""
         keys = self._keys(batch)
         order = order + (batch.operations == INSERT)

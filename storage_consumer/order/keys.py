@@ -21,12 +21,12 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from storage_consumer.decode.decoder import Values
 from storage_consumer.decode.values import INTEGER_TYPES, WireKind
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.job.spec import Fold, KeyPart, Mode, TablePlan
+from storage_consumer.kernels.arrays import Offsets
 from storage_consumer.model import folded_name
 
 Row = TypeVar("Row", bound=Hashable)
@@ -95,7 +95,7 @@ def is_birth(order: Any) -> Any:
     return order & 1 == 1
 
 
-def sequence_of(order: NDArray[np.int64], *, has_commit_ts: bool) -> NDArray[np.int64]:
+def sequence_of(order: Offsets, *, has_commit_ts: bool) -> Offsets:
     """Return what puts changes of one commit-ts in sequence.
 
     `has_commit_ts`: the commit-ts is the rows' own, so that deletes come first. Otherwise the place in the files decides,
@@ -117,8 +117,7 @@ def key_function(parts: Sequence[KeyPart], places: Sequence[int]) -> Callable[[V
         def single(values: Values) -> Key:
             text = values[place]
             if text is None:
-                message = "NULL in a key column"
-                raise ValueError(message)
+                raise ValueError("NULL in a key column")
             return fold(text) if fold else text
 
         return single
@@ -128,8 +127,7 @@ def key_function(parts: Sequence[KeyPart], places: Sequence[int]) -> Callable[[V
         for place, fold in zip(places, folds, strict=True):
             text = values[place]
             if text is None:
-                message = "NULL in a key column"
-                raise ValueError(message)
+                raise ValueError("NULL in a key column")
             key.append(fold(text) if fold else text)
         return tuple(key)
 
@@ -236,7 +234,7 @@ def stripe(key: int, partitions: int, bits: int) -> int:
     return ((key >> bits) * _MIXER % (1 << 64) >> _MIXED_BITS) % partitions
 
 
-def stripes(keys: NDArray[np.int64], partitions: int, bits: int) -> NDArray[np.int64]:
+def stripes(keys: Offsets, partitions: int, bits: int) -> Offsets:
     """Return `stripe` of each key."""
     # Unsigned arithmetic wraps around as the modulo in `stripe` does: both must give the same bucket.
     mixed = (keys >> bits).view(np.uint64) * np.uint64(_MIXER) >> np.uint64(_MIXED_BITS)

@@ -22,9 +22,10 @@ from storage_consumer.driver.ledger import RoundLedger, progress_of
 from storage_consumer.driver.rows import RowJobs
 from storage_consumer.job import fitting as key_forms
 from storage_consumer.job.spec import FileReport, TablePlan, WriteReport, Written, is_blocked
+from storage_consumer.kernels.arrays import Offsets, Places, Stamps
 from storage_consumer.model import MAX_TSO, DataFile, TableName, is_ahead_of_clock
 from storage_consumer.order import changes, keys
-from storage_consumer.order.changes import Integers, Keys, Places, Unsigned
+from storage_consumer.order.changes import Keys
 from storage_consumer.order.keys import Action, Run, is_upsert, order_of
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.file_sequence import FileSequences
@@ -110,7 +111,7 @@ def _no_epoch(stack: ExitStack) -> None:
 def _delete_after_upsert(stack: ExitStack) -> None:
     """Of one commit ts a key's delete comes after its upsert, so that a row which got another unique value is gone."""
 
-    def bad(ts: Unsigned, order: Integers, keys: Keys, table: TablePlan) -> tuple[Places, Integers]:
+    def bad(ts: Stamps, order: Offsets, keys: Keys, table: TablePlan) -> tuple[Places, Offsets]:
         places, _ = right(ts, order ^ order_of(0, 0, upsert=True), keys, table)
         return places, order[places]
 
