@@ -271,7 +271,7 @@ def refuse(settings: Mapping[str, tuple[object, str]]) -> None:
     """Raise `ConfigError` for a setting that would make this program misread the files."""
     value, source = settings.get(REFUSED, (False, ""))
     if value is not False:
-        raise ConfigError(f"{source}: `{REFUSED} = {toml_text(value)}` is not supported; only false is")
+        raise ConfigError(f"{source}: `{REFUSED} = {json.dumps(value, default=str)}` is not supported; only false is")
 
 
 def refuse_routed_selectors(document: Document) -> None:
@@ -290,8 +290,3 @@ def routed_by_ticdc(document: Document) -> bool:
         key in ("sink.dispatchers.target-schema", "sink.dispatchers.target-table") and value
         for key, value in leaves(document.content)
     )
-
-
-def toml_text(value: object) -> str:
-    """Return a value as a TOML file writes it."""
-    return json.dumps(value, ensure_ascii=False, default=str)

@@ -213,7 +213,7 @@ def test_help_and_version_are_quick_and_fine(words: list[str]) -> None:
     [
         (["run"], "storage-consumer: --upstream-uri is missing"),
         (["run", "--upstream-urii", "x"], "did you mean `--upstream-uri`?"),
-        (["-upstream-uri", "hdfs://b/p", "-downstream-uri", "mysql://h/"], "hdfs:// is not supported"),
+        (["-upstream-uri", "hdfs://b/p", "-downstream-uri", "mysql://h/"], "hdfs:// is not a storage that can be read"),
         (["-upstream-uri", "file:///b?protocol=csv", "-downstream-uri", "mysql://u:geheim@h/db"], "mysql://u:***@h/db"),
         (["-upstream-uri", "file:///b", "-config", "conf/consumer.toml", "-enable-tidb-extension=x"], "true or false"),
         (["-config", "/nowhere/x.toml"], "/nowhere/x.toml: the file cannot be read"),
