@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from storage_consumer.spark.source.opening import told
-from storage_consumer.spark.source.ticdc import MicroBatches, Offset
+from storage_consumer.spark.source.stream import MicroBatches, Offset
 
 
 class AdmittedStreamReader(MicroBatches, SupportsTriggerAvailableNow):
