@@ -22,7 +22,7 @@ def test_no_row_takes_the_place_of_another() -> None:
     with pytest.raises(RowRefused, match="'c1': '2'"):
         writer.write_runs(work, as_runs([], [b"a\t2"]))
     blocked = writer.write_runs(replace(work, has_other_unique_keys=True), as_runs([], [b"c\t2"]))
-    assert (blocked, writer.rows(NAME)) == ((0, 1), Counter({("b", "2"): 1}))
+    assert (blocked[:2], writer.rows(NAME)) == ((0, 1), Counter({("b", "2"): 1}))
 
 
 def test_key_texts_are_compared_as_asked() -> None:
