@@ -34,6 +34,8 @@ LARGEST_TYPE = (1 << 31) - 1
 _REMEDY = "TiCDC writes these files itself: restore it from a copy of the bucket, or recreate the changefeed in an empty prefix"
 
 
+# A number with a point or exponent stays text: a float would be another number.
+_JSON = msgspec.json.Decoder(float_hook=str)
 _Integer = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
@@ -78,7 +80,7 @@ def parse_schema_file(content: bytes, path: str, version: int, checksum: int | N
         raise MalformedSchemaFile(f"schema file {path}: {what}. {_REMEDY}.")
 
     try:
-        fields = msgspec.json.decode(content)
+        fields = _JSON.decode(content)
         document = msgspec.convert(fields, _Document, strict=False)
     except msgspec.ValidationError as fault:
         fail(str(fault))
@@ -212,7 +214,7 @@ def _column_blocks(lines: list[str]) -> list[str] | None:
             # Without the comma: sorting may move a block to the end or away from it.
             block = "\n".join(lines[start:number]) + "\n        }"
             try:
-                name = str(msgspec.json.decode(block).get("ColumnName"))
+                name = str(_JSON.decode(block).get("ColumnName"))
             except msgspec.DecodeError:
                 return None
             blocks.append((name.encode("utf-8", "surrogatepass"), block))

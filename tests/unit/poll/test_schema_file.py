@@ -224,6 +224,14 @@ def test_defaults_that_are_no_strings(default: object) -> None:
     assert parse(document(column("a", "INT", ColumnDefault=default))).columns[0].default == json.dumps(default)
 
 
+@pytest.mark.parametrize("default", ["1.50", "1e3", "12345678901234567890.12345", "1e400"])
+def test_defaults_that_no_float_holds(default: str) -> None:
+    """A number is as the file spells it."""
+    content = json.dumps(document(column("a", "DECIMAL", ColumnDefault=-1))).replace("-1", default).encode()
+    found = parse_schema_file(content, f"shop/orders/meta/schema_{V}_0000000007.json", V, 7, "shop/orders")
+    assert found.columns[0].default == default
+
+
 def test_names_with_slashes() -> None:
     """The pair in the file is the table's name: the path can't tell where the schema ends."""
     definition = parse(document(column("a", "INT"), Schema="a/b", Table="c/d"), "a/b/c/d")
