@@ -40,7 +40,8 @@ REMOVED = (
 class _Stored(NamedTuple):
     """Where a block is."""
 
-    path: str
+    file: str | int
+    """Its path, or the number under which this process has it open."""
     start: int
     size: int
 
@@ -105,24 +106,30 @@ def received(items: Iterable[tuple[Place, Any]], folder: str) -> Iterator[tuple[
     if folder:
         yield from _fetched(items)
         return
-    with tempfile.TemporaryDirectory(dir=_spill_folder()) as own:
-        yield from _fetched(_put_away(items, own))
+    # It has no name: nothing is left on the disk, for as long as the cluster runs, of a worker that is killed.
+    with tempfile.TemporaryFile(dir=_spill_folder(), buffering=0) as own:
+        yield from _fetched(_written(items, own.fileno()))
 
 
 def _put_away(items: Iterable[tuple[Place, Any]], folder: str) -> Iterator[tuple[Place, Any]]:
     """Yield the items, with blocks replaced by their places in a file of this task alone; it is complete once the task has ended."""
     # No locks: each attempt of a task writes a new file, and Spark passes on the places of completed attempts only.
     path = f"{folder}/{uuid.uuid4().hex}"
-    start = 0
     with Path(path).open("xb", buffering=0) as file:
-        for place, item in items:
-            # Notices and reports are small; only blocks are worth a file.
-            if not isinstance(item, bytes):
-                yield place, item
-                continue
-            _write(file.fileno(), item, path)
-            yield place, _Stored(path, start, len(item))
-            start += len(item)
+        yield from _written(items, file.fileno(), path)
+
+
+def _written(items: Iterable[tuple[Place, Any]], file: int, path: str = "") -> Iterator[tuple[Place, Any]]:
+    """Yield the items, with blocks replaced by their places in an open file; by its path, if it has one."""
+    start = 0
+    for place, item in items:
+        # Notices and reports are small; only blocks are worth a file.
+        if not isinstance(item, bytes):
+            yield place, item
+            continue
+        _write(file, item, path)
+        yield place, _Stored(path or file, start, len(item))
+        start += len(item)
 
 
 def _write(file: int, block: bytes, path: str) -> None:
@@ -144,7 +151,7 @@ def _fetched(items: Iterable[tuple[Place, Any]]) -> Iterator[tuple[Place, Any]]:
 
 
 def _read(stored: _Stored) -> bytes:
-    file = os.open(stored.path, os.O_RDONLY)
+    file = os.open(stored.file, os.O_RDONLY) if isinstance(stored.file, str) else stored.file
     try:
         piece = os.pread(file, stored.size, stored.start)
         if len(piece) != stored.size:
@@ -154,7 +161,8 @@ def _read(stored: _Stored) -> bytes:
             )
         return piece
     finally:
-        os.close(file)
+        if isinstance(stored.file, str):
+            os.close(file)
 
 
 def _spill_folder() -> str | None:

@@ -27,6 +27,12 @@ def test_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_killed_worker_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The file has no name while it is used: Spark kills the workers of a cancelled job, and they can remove nothing."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    assert [list(tmp_path.iterdir()) for _ in received(ITEMS, "")] == [[]] * len(ITEMS)
+
+
 def test_folder_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a folder of Spark's the system's own does."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/nowhere/at/all")
