@@ -215,7 +215,8 @@ class TargetWriter:
             while written is None:
                 written = self._accepted(work, some, refused, place_of)
             rows, blocked = rows + written[0], blocked + written[1]
-            aside += refused
+            # Places and reasons alone go to the driver: rows of many tasks would not fit its memory.
+            aside += [replace(row, line=b"") for row in refused]
         return Written(rows, blocked, tuple(aside))
 
     def _accepted(

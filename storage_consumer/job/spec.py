@@ -260,7 +260,7 @@ class QuarantinedRow:
     key: str
     """Columns and values of its key, for people."""
     line: bytes
-    """Of the written columns."""
+    """Of the written columns; empty in what is reported."""
     reason: str
     """What the target said, with this number."""
     error_number: int

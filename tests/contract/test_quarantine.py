@@ -92,6 +92,7 @@ def write(open_spec: Callable[[], JobSpec]) -> Write:
             place = RowPlace(commit_ts=ts, rank=0, row=3)
             _, _, aside = writer.write_runs(work, as_runs(deletes or [], upserts), lambda _: place)
             writer.finish()
+            assert not any(row.line for row in aside), "rows do not go to the driver"
             return [row.key for row in aside]
 
     return written
