@@ -116,7 +116,7 @@ class FencedConnection:
         # A conflict may have ended only its statement (a lock wait does), so the transaction is rolled back explicitly.
         if is_conflict(fault) and tries < FEW_TRIES.get(number_of(fault), CONFLICT_TRIES):
             self._rollback()
-            # From here on writers of a table with further unique keys queue; see `_check_fence`.
+            # From here on writers of a table with further unique keys queue; see `transaction`.
             self._queues = True
             _pause(tries, 0.02)
         # Nobody knows what became of the transaction; the next try asks the slot and, for events, the stored checkpoint.

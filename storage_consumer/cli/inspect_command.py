@@ -32,7 +32,7 @@ _AS_FOUND = (
 _ESCAPES = {"\t": r"\t", "\r": r"\r", "\n": r"\n"}
 
 
-class WantedColumns(NamedTuple):
+class Asked(NamedTuple):
     """How a bucket was asked about."""
 
     given: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class WantedColumns(NamedTuple):
         return [value for flag, value in pairwise(self.given) if flag == "--config"]
 
 
-NOTHING = WantedColumns()
+NOTHING = Asked()
 
 
 def answer(own: FlagsWithJson, session: Session) -> Answer:
@@ -64,7 +64,7 @@ def code_of(bucket: Bucket) -> ExitCode:
     return ExitCode.MISCONFIGURED if bucket.missing or bucket.contradictions or bucket.likely else ExitCode.DONE
 
 
-def looked_at(session: Session) -> tuple[Bucket, WantedColumns]:
+def looked_at(session: Session) -> tuple[Bucket, Asked]:
     """Return what was found of a bucket, and how it was asked about; raise as `answer` does."""
     loaded = session.bucket
     upstream = loaded.config.upstream
@@ -74,10 +74,10 @@ def looked_at(session: Session) -> tuple[Bucket, WantedColumns]:
     opened = partial(session.storage, secrets=loaded.secrets)
     bucket = inspect(storage, upstream, loaded.origins, time.time(), opened)
     has_target = is_given("downstream_uri", session.options, session.environ)
-    return bucket, WantedColumns(given=loaded.config.given, has_target=has_target)
+    return bucket, Asked(given=loaded.config.given, has_target=has_target)
 
 
-def as_document(bucket: Bucket, asked: WantedColumns = NOTHING) -> dict[str, Any]:
+def as_document(bucket: Bucket, asked: Asked = NOTHING) -> dict[str, Any]:
     """Return the bucket as JSON takes it; the keys are part of the program's interface."""
     return {
         "bucket": bucket.place,
@@ -105,7 +105,7 @@ def as_document(bucket: Bucket, asked: WantedColumns = NOTHING) -> dict[str, Any
     }
 
 
-def lines_of(bucket: Bucket, asked: WantedColumns = NOTHING) -> Iterator[str]:
+def lines_of(bucket: Bucket, asked: Asked = NOTHING) -> Iterator[str]:
     """Yield the bucket as text for readers."""
 
     def between(low: int, high: int) -> str:
@@ -163,7 +163,7 @@ def _tables(bucket: Bucket) -> Iterator[str]:
     yield from table(rows, "  ")
 
 
-def _verdict(bucket: Bucket, asked: WantedColumns) -> Iterator[str]:
+def _verdict(bucket: Bucket, asked: Asked) -> Iterator[str]:
     if bucket.likely:
         yield from wrapped(f"not the changefeed's folder, which is likely {' or '.join(bucket.likely)}", further="  ")
         return
@@ -196,7 +196,7 @@ def _open_questions(bucket: Bucket) -> Iterator[str]:
         )
 
 
-def command(bucket: Bucket, asked: WantedColumns = NOTHING) -> str:
+def command(bucket: Bucket, asked: Asked = NOTHING) -> str:
     """Return the command that copies the bucket: as it was asked about, with inferred settings spelled out, and no credentials."""
     upstream = bucket.upstream
     words = [PROGRAM, "run"]

@@ -537,7 +537,7 @@ class DdlRunner:
             try:
                 answer = self._target.execute_ddl(action.statement, action.schema, step.version, ignorable)
             except TargetBusy as fault:
-                # WantedColumns right now: a moment later the holders may be gone, and nobody could say who they were.
+                # Asked right now: a moment later the holders may be gone, and nobody could say who they were.
                 blockers = "; ".join(self._target.blockers(started.names))
                 who = (
                     blockers

@@ -151,7 +151,7 @@ class Split:
 
 
 class Dialect:
-    """One set of options. They must have passed `csv.options.check_options`."""
+    """One set of options. They must have passed `check_options`."""
 
     def __init__(self, options: CsvOptions) -> None:
         """Prepare the patterns."""

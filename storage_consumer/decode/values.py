@@ -377,7 +377,8 @@ def converter(
     """Return the function from the text in the file to wire text; None if the text stays as it is.
 
     The text is expected to match `grammar`. `binary_encoding` is TiCDC's ``binary-encoding-method``; canal-json has
-    none, and for exports it is how the decoder gives the bytes. `moved`, `spelling`: see `RowLayout.moving` and `RowLayout.spelling`.
+    none, and for exports it is how the decoder gives the bytes. `moved`: moves a time to the zone of
+    the target's session; `spelling`: see `RowLayout.spelling`.
     """
     found = moved or _converter(column, protocol, binary_encoding)
     # First the value as the target takes it, then its one spelling: a spelling knows wire texts only.

@@ -375,7 +375,7 @@ class TargetStructure(TargetSession):
         keys = {key_of(name): name.folded() for name in names}
         there = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
         notes = self._notes
-        # WantedColumns first: before the first start there is no state schema, and a refused query would close the connection.
+        # Asked first: before the first start there is no state schema, and a refused query would close the connection.
         if not keys or not self.rows(there, (notes.schema, notes.name)):
             return {}
         rows = self.rows(*as_text(select(notes.c.table_key, notes.c.unique_keys).where(notes.c.table_key.in_(keys))))

@@ -85,7 +85,7 @@ def _apply(
             ddls.collect()
         with ledger.stage("plan"):
             wave = context.manager.next_wave(ledger.reach, is_stable=is_stable)
-        # WantedColumns only where something is left to do, since else the round just ends.
+        # Asked only where something is left to do, since else the round just ends.
         if (wave or (loads is not None and loads.is_any_open)) and (limit := ledger.limit()):
             ledger.ended_early = limit
             break

@@ -363,7 +363,7 @@ def _head_end(content: Bytes, at: int, form: MessageBytes, found: MessagesFound,
     operation = _operation(content, at)
     if operation < 0:
         return -1
-    # LineRoom even if the rest is refused: the next message overwrites it.
+    # Written even if the rest is refused: the next message overwrites it.
     found.operations[row] = operation
     # DELETE, INSERT and UPDATE are equally long.
     at = _integer_end(content, _past(content, at + len(_INSERT), _ES))

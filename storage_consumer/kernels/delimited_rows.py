@@ -152,7 +152,7 @@ def _next(text: Text, at: int, byte: int) -> int:
 
 @inlined
 def free_end(text: Text, at: int, quote: int) -> int:
-    """Return where a text ends, as `_text_end` does; two quotes in a row are a quote inside it."""
+    """Return where the text that begins after the quote before `at` ends, closing quote included; -1 if it has no end. Two quotes in a row are one inside it."""
     wanted, odd = all_bytes(quote), 0
     while at < len(text.words):
         step: int = _STEPS[odd, bits(text.words[at], wanted)]

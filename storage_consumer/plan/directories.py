@@ -281,7 +281,7 @@ class Catalog:
     def _note_exclusion(self, table: TableConsumer) -> None:
         """Remember a table that is left out, so that it is never taken later without its past; or note that this has happened now."""
         status = table.status
-        # WantedColumns before `take_name` marks it as named, so once for each table. One that is left out again is no longer halted, as its
+        # Asked before `take_name` marks it as named, so once for each table. One that is left out again is no longer halted, as its
         # stored error may still say.
         if not status.named and (status.left_out or status.lacks_past):
             self.to_be_stored.append(table)
@@ -308,7 +308,7 @@ class Catalog:
         or vanished with more: a copy has to be newer.
         """
         sequence = self.sequences[file.sequence]
-        # WantedColumns before the file is taken: if it is pending already, it has changed before it was read.
+        # Asked before the file is taken: if it is pending already, it has changed before it was read.
         again = file.stored.path in sequence.pending
         taken = table.files.offer(file)
         if not again:

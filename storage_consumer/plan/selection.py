@@ -76,7 +76,7 @@ class Filter:
 
     def skips(self, name: TableName) -> bool:
         """Return whether an operator leaves out a table."""
-        # WantedColumns for each statement and file: most feeds skip nothing.
+        # Asked for each statement and file: most feeds skip nothing.
         return bool(self._skipped) and bool(name.table) and key_of(name) in self._skipped
 
     def who_leaves_out(self, name: TableName) -> str:
@@ -168,7 +168,7 @@ class Selection:
             return _RUN
         if not definition.name.table:
             return self._of_database(definition, of_copy=of_copy)
-        # WantedColumns first and raised last: a statement that the filter ignores brings no rows in.
+        # Asked first and raised last: a statement that the filter ignores brings no rows in.
         crossing = self._crossing(definition)
         subject = parsed(definition).subject
         if crossing is None and self.filter.leaves_out(subject):

@@ -106,5 +106,5 @@ def _local_dir(path: str) -> LocalDir:
         free = shutil.disk_usage(path).free
     except OSError:
         return LocalDir(path=path, is_writable=False, free=0)
-    # WantedColumns, not tried: nothing is written.
+    # Asked, not tried: nothing is written.
     return LocalDir(path=path, is_writable=Path(path).is_dir() and os.access(path, os.W_OK | os.X_OK), free=free)

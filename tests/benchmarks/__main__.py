@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.benchmarks.limit import WrongResult
 from tests.benchmarks.lines import LINES
-from tests.benchmarks.measuring import WARM_UP, Bench, WantedColumns, bench
+from tests.benchmarks.measuring import WARM_UP, Asked, Bench, bench
 from tests.benchmarks.report import HEADING, breakdown, compared, document, line
 from tests.benchmarks.results import Result, memory_lines
 
@@ -26,7 +26,7 @@ from tests.benchmarks.results import Result, memory_lines
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; its exit code."""
     given = _parser().parse_args(arguments)
-    asked = WantedColumns(
+    asked = Asked(
         events=given.events,
         runs=given.runs,
         tables=given.tables,
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if wrong else 0
 
 
-def _measured(name: str, ready: Bench, asked: WantedColumns) -> Sequence[Result]:
+def _measured(name: str, ready: Bench, asked: Asked) -> Sequence[Result]:
     """One line's results; none if a result was wrong, which is told."""
     try:
         return LINES[name].measure(name, ready, asked)

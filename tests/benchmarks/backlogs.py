@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 from tests.benchmarks.bucket import Bucket, Order
 from tests.benchmarks.limit import load_final_state, make_tables
-from tests.benchmarks.measuring import Applied, Bench, WantedColumns
+from tests.benchmarks.measuring import Applied, Asked, Bench
 from tests.benchmarks.results import COST, Goal, Result, Run
 from tests.benchmarks.sampling import Stages
 
@@ -28,7 +28,7 @@ class Backlog:
     """Runs the program; whether profiled."""
 
 
-def measured(name: str, backlog: Backlog, asked: WantedColumns) -> Result:
+def measured(name: str, backlog: Backlog, asked: Asked) -> Result:
     """Reference and program in turns, then perhaps one profiled run."""
     bucket, runs = backlog.bucket, []
     for _ in range(asked.runs):
@@ -110,7 +110,7 @@ def against_mixed(bench: Bench, order: Order, goal: float, *, apart: bool = Fals
     )
 
 
-def many_tables(name: str, bench: Bench, asked: WantedColumns) -> Sequence[Result]:
+def many_tables(name: str, bench: Bench, asked: Asked) -> Sequence[Result]:
     """Rows of many tables against those of one; and apart from them the statements, against the same without the program."""
     order = replace(asked.order("csv", "mixed"), tables=asked.tables)
     backlog = against_mixed(bench, order, 0.5, apart=True)

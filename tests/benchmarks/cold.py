@@ -12,7 +12,7 @@ import pymysql.err
 
 from tests.benchmarks.bucket import Bucket, Order
 from tests.benchmarks.limit import WrongResult, check
-from tests.benchmarks.measuring import Bench, WantedColumns
+from tests.benchmarks.measuring import Asked, Bench
 from tests.benchmarks.results import Goal, Result, Run
 from tests.benchmarks.shapes import DATABASE
 from tests.benchmarks.watching import watched
@@ -24,7 +24,7 @@ _EVENTS = 10_000
 _PAUSE = 0.02
 
 
-def measure_cold(name: str, bench: Bench, asked: WantedColumns) -> Sequence[Result]:
+def measure_cold(name: str, bench: Bench, asked: Asked) -> Sequence[Result]:
     """The real command, each run in a process of its own, over a bucket with a few rows."""
     order = Order(events=min(_EVENTS, asked.events), protocol="csv", profile="mixed", seed=asked.seed)
     bucket, server = bench.bucket(order), bench.server

@@ -17,7 +17,7 @@ from storage_consumer import read_changes
 from storage_consumer.spark import changes, register
 from tests.benchmarks.bucket import Bucket
 from tests.benchmarks.limit import WrongResult
-from tests.benchmarks.measuring import Bench, WantedColumns
+from tests.benchmarks.measuring import Asked, Bench
 from tests.benchmarks.results import Goal, Result, Run
 from tests.benchmarks.shapes import DATABASE, Column
 from tests.benchmarks.watching import watched
@@ -49,7 +49,7 @@ class _Reading:
     goal: Goal
 
 
-def measure_feeds(name: str, bench: Bench, asked: WantedColumns) -> Sequence[Result]:
+def measure_feeds(name: str, bench: Bench, asked: Asked) -> Sequence[Result]:
     """Both protocols: a batch of ``format("ticdc")`` beside Spark's own reader, and `changes` beside the batch."""
     session = bench.session
     register(session)
@@ -82,7 +82,7 @@ def measure_feeds(name: str, bench: Bench, asked: WantedColumns) -> Sequence[Res
     return found
 
 
-def measure_read_changes(name: str, bench: Bench, asked: WantedColumns) -> Sequence[Result]:
+def measure_read_changes(name: str, bench: Bench, asked: Asked) -> Sequence[Result]:
     """Both protocols in this process, beside what Arrow itself makes of the same bytes on all cores."""
     found = []
     for protocol, goal in _GOALS.items():
@@ -99,7 +99,7 @@ def measure_read_changes(name: str, bench: Bench, asked: WantedColumns) -> Seque
     return found
 
 
-def _measured(reading: _Reading, bucket: Bucket, asked: WantedColumns) -> Result:
+def _measured(reading: _Reading, bucket: Bucket, asked: Asked) -> Result:
     runs = []
     for _ in range(asked.runs):
         reference = bucket.events / _seconds(reading.reference)

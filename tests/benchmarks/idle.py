@@ -16,7 +16,7 @@ from storage_consumer.storage.local import LocalStorage
 from tests.benchmarks.bucket import START_TS, write_metadata, write_schema_files
 from tests.benchmarks.counting_store import CountingStore, counting_store
 from tests.benchmarks.limit import WrongResult
-from tests.benchmarks.measuring import Bench, WantedColumns
+from tests.benchmarks.measuring import Asked, Bench
 from tests.benchmarks.results import Goal, Result, Run
 from tests.benchmarks.shapes import DATABASE, PLAIN
 from tests.benchmarks.stored_days import TABLES, StoredDays
@@ -99,7 +99,7 @@ class _Cost:
     seconds: float
 
 
-def measure_idle(name: str, bench: Bench, asked: WantedColumns) -> Sequence[Result]:
+def measure_idle(name: str, bench: Bench, asked: Asked) -> Sequence[Result]:
     """A local folder and an S3 bucket that grow under a running consumer."""
     stored = StoredDays(per_day=max(1, min(_PER_DAY, min(asked.stored) // TABLES)), seed=asked.seed)
     found: list[Result] = []

@@ -16,7 +16,7 @@ from tests.benchmarks.cold import measure_cold
 from tests.benchmarks.exports import loaded
 from tests.benchmarks.feeds import measure_feeds, measure_read_changes
 from tests.benchmarks.idle import measure_idle
-from tests.benchmarks.measuring import Bench, WantedColumns
+from tests.benchmarks.measuring import Asked, Bench
 from tests.benchmarks.results import Result
 from tests.benchmarks.rounds import measure_rounds
 
@@ -29,11 +29,11 @@ class Line:
     """What can be asked for by name."""
 
     about: str
-    measure: Callable[[str, Bench, WantedColumns], Sequence[Result]]
+    measure: Callable[[str, Bench, Asked], Sequence[Result]]
     """Called with its name."""
 
 
-def _backlog(about: str, prepare: Callable[[Bench, WantedColumns], Backlog]) -> Line:
+def _backlog(about: str, prepare: Callable[[Bench, Asked], Backlog]) -> Line:
     return Line(about=about, measure=lambda name, bench, asked: [measured(name, prepare(bench, asked), asked)])
 
 

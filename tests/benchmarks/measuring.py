@@ -35,7 +35,7 @@ _SUBMIT = "--conf spark.python.daemon.module=tests.benchmarks.sampled_workers py
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WantedColumns:
+class Asked:
     """What the command line asks for."""
 
     events: int

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from storage_consumer import Consumer
 from tests.benchmarks.growing import GrowingBucket
 from tests.benchmarks.limit import WrongResult
-from tests.benchmarks.measuring import Bench, WantedColumns
+from tests.benchmarks.measuring import Asked, Bench
 from tests.benchmarks.results import Goal, Result, Run
 from tests.benchmarks.watching import Usage, watched
 
@@ -50,7 +50,7 @@ def _at_most(seconds: float) -> Goal:
     return Goal(value=seconds, at_least=False, ratio=False)
 
 
-def measure_rounds(name: str, bench: Bench, asked: WantedColumns) -> Sequence[Result]:
+def measure_rounds(name: str, bench: Bench, asked: Asked) -> Sequence[Result]:
     """Kinds of rounds in turns, each right after an idle one; a consumer that keeps running."""
     many = min(200, asked.tables)
     idle = _Kind(name="idle", tables=0, rows=0)

@@ -115,16 +115,16 @@ class Asking:
 
 
 @dataclass
-class WantedColumns:
+class Asked:
     """What became of a client of an `Asking`."""
 
     learned: str = ""
     error: StorageConsumerError | None = None
 
 
-def asked(way: Way, target: Downstream, *, host: str = ADDRESS, context: ssl.SSLContext | None = None) -> WantedColumns:
+def asked(way: Way, target: Downstream, *, host: str = ADDRESS, context: ssl.SSLContext | None = None) -> Asked:
     """Connect to a server that asks in this way."""
-    server, found = Asking(way, host, context), WantedColumns()
+    server, found = Asking(way, host, context), Asked()
     thread = threading.Thread(target=server.serve)
     thread.start()
     try:

@@ -27,7 +27,7 @@ KEYS = range(300)
 WRITTEN = [(key, str(key)) for key in KEYS]
 TABLES = ("d.a", "d.b")
 BUCKETS = 4
-"""WantedColumns for, since so few rows would be read and written by one task."""
+"""Asked for, since so few rows would be read and written by one task."""
 CSV = "[sink.csv]\ninclude-commit-ts = true\n"
 
 

@@ -36,7 +36,7 @@ HEAD = "| fault | where | outcome | data equal |\n|---|---|---|---|"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WantedColumns:
+class Asked:
     """What the table is to show."""
 
     kind: str
@@ -57,20 +57,20 @@ class WantedColumns:
         return (fault(world) for fault in faults if self.wants(group, fault.name))
 
 
-def of_connections(asked: WantedColumns) -> Iterator[Line]:
+def of_connections(asked: Asked) -> Iterator[Line]:
     """Connections that are lost at any command."""
     if asked.wants("connections", "connection lost"):
         with ExitStack() as stack:
             yield from lost_connections(_world(asked, stack), asked.instants, asked.seed)
 
 
-def of_target(asked: WantedColumns) -> Iterator[Line]:
+def of_target(asked: Asked) -> Iterator[Line]:
     """The server, and what other connections do."""
     with ExitStack() as stack:
         yield from asked.tried("target", target.faults(), _world(asked, stack))
 
 
-def of_disk(asked: WantedColumns) -> Iterator[Line]:
+def of_disk(asked: Asked) -> Iterator[Line]:
     """A server on a small disk; a TiDB of the tests' kind needs no new room for what is written here."""
     if asked.kind == "tidb":
         return
@@ -81,7 +81,7 @@ def of_disk(asked: WantedColumns) -> Iterator[Line]:
         yield from asked.tried("disk", disk.faults(folder), world)
 
 
-def of_stores(asked: WantedColumns) -> Iterator[Line]:
+def of_stores(asked: Asked) -> Iterator[Line]:
     """An S3 store."""
     with ExitStack() as stack:
         server = stack.enter_context(s3_server())
@@ -90,20 +90,20 @@ def of_stores(asked: WantedColumns) -> Iterator[Line]:
         yield from asked.tried("s3", stores.faults(stores.Store(server=server, proxy=proxy)), world)
 
 
-def of_spark(asked: WantedColumns) -> Iterator[Line]:
+def of_spark(asked: Asked) -> Iterator[Line]:
     """Spark in this process."""
     with ExitStack() as stack:
         yield from asked.tried("spark", spark.faults(), _world(asked, stack))
 
 
-def of_cluster(asked: WantedColumns) -> Iterator[Line]:
+def of_cluster(asked: Asked) -> Iterator[Line]:
     """Spark on several executors."""
     with ExitStack() as stack:
         world = _world(asked, stack)
         yield from (line() for name, line in cluster_lines(world) if asked.wants("cluster", name))
 
 
-GROUPS: dict[str, Callable[[WantedColumns], Iterator[Line]]] = {
+GROUPS: dict[str, Callable[[Asked], Iterator[Line]]] = {
     "connections": of_connections,
     "target": of_target,
     "disk": of_disk,
@@ -113,7 +113,7 @@ GROUPS: dict[str, Callable[[WantedColumns], Iterator[Line]]] = {
 }
 
 
-def _world(asked: WantedColumns, stack: ExitStack, server: DatabaseServer | None = None) -> World:
+def _world(asked: Asked, stack: ExitStack, server: DatabaseServer | None = None) -> World:
     """A server of its own for one group, unless it is given."""
     server = server or stack.enter_context(SERVERS[asked.kind](options=target.OPTIONS[asked.kind]))
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=asked.folder)))
@@ -126,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines = list[Line]()
     with tempfile.TemporaryDirectory(prefix="faults-") as name, local_spark() as session:
         session.sparkContext.setLogLevel("OFF")
-        asked = WantedColumns(
+        asked = Asked(
             kind=given.server,
             only=words(given.only),
             instants=0 if given.all else given.instants,

@@ -8,7 +8,7 @@ import pytest
 
 from storage_consumer import telemetry
 from storage_consumer.cli.answer import answered
-from storage_consumer.cli.inspect_command import WantedColumns, as_document, command, lines_of
+from storage_consumer.cli.inspect_command import Asked, as_document, command, lines_of
 from storage_consumer.config.load import load
 from storage_consumer.errors import ConfigError
 from storage_consumer.inspection.inspector import completed
@@ -126,7 +126,7 @@ def test_the_older_layout_is_known() -> None:
 
 def test_the_text_is_for_people() -> None:
     """Times, sizes, tables, settings with their origin, and the command to go on with."""
-    text = "\n".join(lines_of(look(csv_bucket(*ROWS)), WantedColumns(given=("--config", "c.toml"))))
+    text = "\n".join(lines_of(look(csv_bucket(*ROWS)), Asked(given=("--config", "c.toml"))))
     for part in (
         "file:///bucket",
         "UTC)",

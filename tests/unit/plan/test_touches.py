@@ -13,7 +13,7 @@ from storage_consumer.plan.selection import Selection
 from tests.unit.building import CREATE, definition, key, step
 
 
-class WantedColumns(Routes):
+class Asked(Routes):
     """Routes that count how often they are asked."""
 
     count = 0
@@ -30,13 +30,13 @@ def create(table_dir: str, version: int) -> TableDefinition:
 
 
 @pytest.fixture
-def routes() -> WantedColumns:
+def routes() -> Asked:
     """All databases go into one."""
-    return WantedColumns([Route(matcher=("*.*",), target_schema="all")])
+    return Asked([Route(matcher=("*.*",), target_schema="all")])
 
 
 @pytest.fixture
-def manager(routes: WantedColumns) -> ConsumerManager:
+def manager(routes: Asked) -> ConsumerManager:
     """Five tables, no two of one name."""
     made = ConsumerManager(Restart(), gap_timeout=60, selection=Selection(routes=routes))
     show(made, *(create(f"s/t{number}", 5) for number in range(5)))
@@ -48,7 +48,7 @@ def show(manager: ConsumerManager, *definitions: TableDefinition) -> None:
     manager.dispatch(definitions, {d.path: d.path.partition("/meta/")[0] for d in definitions}, [])
 
 
-def test_a_round_without_new_tables_asks_nothing(manager: ConsumerManager, routes: WantedColumns) -> None:
+def test_a_round_without_new_tables_asks_nothing(manager: ConsumerManager, routes: Asked) -> None:
     """Routes are asked once for each table, however many rounds follow."""
     assert manager.refuse_places() == {}
     asked = routes.count

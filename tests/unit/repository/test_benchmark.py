@@ -15,7 +15,7 @@ from tests.benchmarks.__main__ import main
 from tests.benchmarks.changes import PROFILES, SourceTable
 from tests.benchmarks.limit import WrongResult
 from tests.benchmarks.lines import LINES, Line
-from tests.benchmarks.measuring import Bench, WantedColumns
+from tests.benchmarks.measuring import Asked, Bench
 from tests.benchmarks.report import compared, line
 from tests.benchmarks.results import Goal, Result, Run
 from tests.benchmarks.sampling import Sampler
@@ -96,7 +96,7 @@ def test_wrong_result_leaves_the_other_lines(
 ) -> None:
     """A line whose result is wrong is told and left out, the next one is measured and written, and the exit code says it."""
 
-    def wrong(name: str, _: Bench, __: WantedColumns) -> Sequence[Result]:
+    def wrong(name: str, _: Bench, __: Asked) -> Sequence[Result]:
         raise WrongResult(f"{name} lacks a row")
 
     monkeypatch.setitem(LINES, "insert", Line(about="", measure=wrong))

@@ -10,7 +10,7 @@ from storage_consumer.spark.pipeline import shorten_collection
 def test_modules_are_not_searched_for_cycles() -> None:
     """What was loaded before a task is searched no more, what was loaded since the last one included; and nothing else is kept out.
 
-    WantedColumns of single objects: how many there are in all changes at any moment, as others come to an end.
+    Asked of single objects: how many there are in all changes at any moment, as others come to an end.
     """
 
     def searched(loaded: list[int]) -> bool:
