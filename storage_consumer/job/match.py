@@ -377,6 +377,10 @@ class _Match:
         misfit = "" if definition is current else self._misfit(layout)
         if keyless := sorted(p.column.name for p, key in zip(self.key, keys, strict=True) if key not in places):
             misfit = misfit or f"the rows do not carry columns of the key: {', '.join(keyless)}"
+        # All others are in `_misfit`. What rows in the commit range would have to show is compared with what the target computes.
+        if uncompared := sorted(c.name for c in self.written if folded_name(c.name) not in places):
+            lacks = f"the rows do not carry columns that the target's table computes: {', '.join(uncompared)}"
+            misfit = misfit or lacks
         misfit = misfit or next(filter(None, (self.forms[key].unknown.get(version, "") for key in keys)), "")
         later = [
             each for each in self.step.definitions.values() if each.version > definition.version and not each.is_ddl
