@@ -20,6 +20,7 @@ INHERITED = {
     "OrderedBucket",
     "ReadInParts",
     "StoreErrors",
+    "Decoder",
     "Tasks",
     "MicroBatches",
     "FlagsOfAll",
@@ -27,7 +28,7 @@ INHERITED = {
     "Stored",
     "TargetStructure",
 }
-"""What the stores of `storage/`, the records of commands, and the parts of the state have in common, tasks of a batch and of a stream; and the target, as a room reads it."""
+"""What the stores of `storage/`, the decoders, the records of commands, and the parts of the state have in common, tasks of a batch and of a stream; and the target, as a room reads it."""
 WITH_STATE_SQL = {f"{PACKAGE}/downstream/state_tables.py", f"{PACKAGE}/checkpoint/transactions.py"}
 """The definitions, and what creates and migrates them."""
 SQL = re.compile(
