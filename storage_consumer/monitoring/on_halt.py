@@ -28,7 +28,7 @@ TIME_LIMIT = 30.0
 LAST_WAIT = 5.0
 """Seconds for which the end of the program waits for the command."""
 MOST_WAITING = 100
-"""Documents that wait for the command at most. Beyond that, halts are told together at the end of their round, and all else is dropped."""
+"""Documents that wait for the command at most. Beyond that, halts are told together at the end of a round, and all else is dropped."""
 MOST_TABLES = 50
 """Tables that a document lists; the others are counted."""
 _LONGEST_ERROR = 1000
@@ -61,7 +61,8 @@ class OnHalt:
         self._command = command
         self._about = about
         self._clock = clock
-        self._lock = threading.Lock()
+        # One that its holder may take again: what cannot be told is logged, and the log tells of that here.
+        self._lock = threading.RLock()
         self._documents: Queue[dict[str, object] | None] = Queue()
         """What the command is to be told; None ends its thread."""
         self._telling = ""
@@ -104,8 +105,16 @@ class OnHalt:
             resumed = sorted((self._halted | self._decided) - halted.keys())
             self._halted, self._is_first_round = set(halted), False
             self._decided.clear()
-            self._tell("still_halted", still)
-            self._tell("table_halted", [table for table in new if table not in still])
+            for event, tables in (
+                ("still_halted", still),
+                ("table_halted", [each for each in new if each not in still]),
+            ):
+                if self._is_full:
+                    # As if they halted in the next round, whose end tells them if there is room by then.
+                    self._decided.update(table.table for table in tables)
+                    self._halted -= self._decided
+                else:
+                    self._tell(event, tables)
             at = {table.table: table for table in summary.tables}
             self._tell("table_resumed", [at.get(name, TableSummary(table=name)) for name in resumed])
             # One whose last row has left the quarantine is told again.

@@ -141,6 +141,30 @@ def test_many_halts_are_told_together_at_the_end_of_their_round(
     assert watched.round("d.first", *tables) == []
 
 
+def test_halts_for_which_there_is_no_room_at_the_end_of_a_round_are_told_by_a_later_one(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The round goes on meanwhile; one of them that goes on before that is told as such."""
+    monkeypatch.setattr(on_halt, "MOST_WAITING", 2)
+    watched.round()
+    watched.free.unlink()
+    watched.halts("d.first")
+    wait_until("the start of the command", lambda: watched.alerts._telling)
+    tables = [f"d.t{number}" for number in range(5)]
+    for table in tables:
+        watched.halts(table)
+    for _ in range(2):
+        halted = tuple(TableSummary(table=table, state="halted", error=ERROR) for table in ["d.first", *tables])
+        watched.alerts.round_finished(RoundSummary(tables=halted))
+    watched.free.touch()
+    assert [each["table"] for each in watched.new()] == ["d.first", "d.t0", "d.t1"]
+    assert _events(watched.round("d.first", *tables[:4])) == [
+        ("table_halted", 2, 5, "d.t2"),
+        ("table_resumed", 1, 5, "d.t4"),
+    ]
+    assert watched.round("d.first", *tables[:4]) == []
+
+
 def test_tables_that_were_halted_before_the_start_are_told_once(watched: Watched) -> None:
     """As still halted, in one document, without those that halt in the first round."""
     watched.halts("d.c")
