@@ -12,10 +12,10 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, TypeVar
 
 from storage_consumer.checkpoint.findings import SnapshotState
 from storage_consumer.checkpoint.store import StateStore, operated
@@ -58,6 +58,9 @@ _JUDGED_EVERY = 0.5
 """Seconds between two looks whether the differences of a table count."""
 _STORED_EVERY = 2.0
 _RESTARTS = 3
+_ASKED_AGAIN = (0.2, 1.0, 5.0)
+"""Seconds after which the state is asked again that did not answer: a long comparison is worth waiting for a server that starts."""
+T = TypeVar("T")
 Verdict = Literal["final", "again", "later"]
 """Of a table that was compared: its result is there, it has to be compared again, or that is not known yet."""
 
@@ -115,6 +118,15 @@ class VerifyReport:
         return any(table.outcome is Outcome.DIFFERENT for table in self.tables)
 
 
+def _answered(question: Callable[[], T]) -> T:
+    """Return what the state answers, asked again where a connection to it was lost."""
+    for pause in _ASKED_AGAIN:
+        with suppress(TransientError):
+            return question()
+        time.sleep(pause)
+    return question()
+
+
 _Ends = tuple[ComparedSource, Reading]
 """What a worker reads on."""
 
@@ -170,7 +182,7 @@ def verified(
         if newest:
             with closing(run.opened_source(Pace())) as one:
                 there = one.tables(newest)
-        known = {row.stored.table_key for row in state.decisions.tables()}
+        known = {row.stored.table_key for row in _answered(state.decisions.tables)}
         unknown = (each for each in there if key_of(each) not in known and rules.matches(each.schema, each.table))
         return VerifyReport(
             run=name,
@@ -206,6 +218,10 @@ class _Run:
     state: StateStore
     stop: threading.Event
     heard: Callable[[TableResult], None]
+
+    def put(self, table_key: str, result: TableResult) -> None:
+        """Store the result of a table."""
+        _answered(lambda: self.state.verified.put(table_key, result))
 
     def opened_source(self, pace: Pace) -> ComparedSource:
         """Return what a worker compares with; it keeps the pace."""
@@ -269,7 +285,7 @@ def _told(run: _Run, work: TableVerification) -> TableResult:
     found = work.result
     if found.outcome is Outcome.DIFFERENT:
         found = replace(found, heal=heal_command(found, reaching(run.target.settings)))
-        run.state.verified.put(work.table_key, found)
+        run.put(work.table_key, found)
     run.heard(found)
     return found
 
@@ -332,7 +348,7 @@ class TableVerification:
         finally:
             self._end_snapshots()
             self.result = replace(self.result, seconds=round(self.result.seconds + time.monotonic() - began, 3))
-            self.shared.state.verified.put(self.table_key, self.result)
+            self.shared.put(self.table_key, self.result)
 
     def _take_up(self) -> None:
         """Go on from what is noted: whole chunks count, and nothing that was found behind the last one."""
