@@ -65,7 +65,8 @@ class TableResult:
     outcome: Outcome
     checkpoint: int = 0
     """The commit-ts at which both sides were read; the last one, if `spans` has several."""
-    how: Literal["full", "quick"] = "full"
+    how: str = "full"
+    """``full`` or ``quick``; ``sample`` in what an earlier build has stored."""
     rows: int = 0
     """Rows of the source that were compared."""
     differing: int = 0
