@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from tqdm import tqdm
@@ -39,6 +39,8 @@ MANY = 50
 PATIENCE = 3.0
 """Seconds after which a round with fewer shows its bar too."""
 _FORMAT = "{percentage:.0f}% {bar} {desc}"
+_USUAL = 80
+"""Columns of a terminal that does not tell its width."""
 Statements = Callable[[], Sequence[RunningStatement]]
 
 
@@ -232,7 +234,10 @@ class Bar:
         self._statements = statements
         self._lock = threading.Lock()
         self._bar: tqdm[NoReturn] | None = None
-        telemetry.around_writes(lambda: tqdm.external_write_mode(sys.stderr))
+        # One lock of threads: tqdm's own is of processes too, of which there are none here.
+        tqdm.set_lock(threading.RLock())
+        self._screen = _Screen()
+        telemetry.around_writes(lambda: tqdm.external_write_mode(self._screen))
 
     def tick(self, _: object = None) -> None:
         """Show how far the round is, or nothing between rounds and in a short one; called from any thread."""
@@ -242,7 +247,11 @@ class Bar:
                 self._end()
                 return
             if self._bar is None:
-                self._bar = tqdm(file=sys.stderr, leave=False, dynamic_ncols=True, bar_format=_FORMAT)
+                self._bar = tqdm(file=self._screen, leave=False, ncols=_columns(), bar_format=_FORMAT)
+            elif self._bar.ncols != _columns():
+                # What is shown may be several lines by now, and tqdm would blank it by as many characters as it had.
+                self._screen.write("\r\x1b[J")
+                self._bar.sp, self._bar.ncols = tqdm.status_printer(self._screen), _columns()
             self._bar.total, self._bar.n = work.steps, work.steps_done
             self._bar.set_description_str(", ".join(self._texts(work)))
 
@@ -270,3 +279,30 @@ class Bar:
         yield work.counted
         yield f"{work.rows / max(work.seconds, 0.001):,.0f} rows/s"
         yield f"{work.rows:,} rows"
+
+
+class _Screen:
+    """Standard error for the bar: what a terminal that is gone or busy refuses is not shown. From an error tqdm would keep its lock."""
+
+    @property
+    def encoding(self) -> str:
+        """By which tqdm chooses its characters."""
+        return sys.stderr.encoding
+
+    def write(self, text: str) -> None:
+        """Write, if that is possible."""
+        with suppress(OSError, ValueError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        """Flush, if that is possible."""
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+
+
+def _columns() -> int:
+    """Return the columns that the bar may have: one less than the terminal, since some wrap a line that fills it."""
+    width = 0
+    with suppress(OSError, ValueError):
+        width = os.get_terminal_size(sys.stderr.fileno()).columns
+    return max(1, (width or _USUAL) - 1)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import pty
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import TextIO
 
 import pytest
 
 from storage_consumer import telemetry
-from storage_consumer.cli.progress import MANY, PATIENCE, Bar
+from storage_consumer.cli.progress import MANY, PATIENCE, Bar, RoundLog
 from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.summary import RoundSummary, RunningStatement
 from tests.harness.terminal import terminal
@@ -135,8 +137,73 @@ def test_a_name_brings_no_escape_sequence(monkeypatch: pytest.MonkeyPatch) -> No
         bar.end()
 
 
-def test_a_terminal_that_is_gone_ends_the_bar_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Writes to it fail from then on; rounds go on."""
+def test_the_bar_follows_a_resize(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Narrower or wider, it stays one line, and nothing of the old one is left; a line of the log stands whole above it."""
+    with terminal(120) as shown:
+        bar = on(shown.stream, monkeypatch)
+        for columns in (40, 100, 25, 300, 20):
+            shown.show()
+            shown.resize(columns)
+            bar.bar.tick()
+            (line,) = shown.show()
+            assert "lag >1m15s" in line
+            assert len(line) < columns
+        shown.show()
+        shown.resize(30)
+        with telemetry._around_write():
+            shown.stream.write("LINE\r\n")
+        assert shown.show()[0] == "LINE"
+        assert len(shown.show()) == 2
+        shown.resize(20)
+        bar.end()
+        assert shown.show() == ["LINE"]
+
+
+def test_a_terminal_without_a_size_is_taken_for_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of a container may be."""
+    with terminal(0) as shown:
+        bar = on(shown.stream, monkeypatch)
+        bar.advance(files=4000, rows=1_234_567)
+        (line,) = shown.show()
+        assert 60 < len(line) < 80
+        bar.end()
+
+
+def test_a_terminal_that_is_gone_ends_the_bar_only(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Writes to it fail from then on; rounds go on, with their lines in the log, and no lock is left behind."""
+    caplog.set_level("INFO", logger="storage_consumer")
+    with Path(os.devnull).open("w", encoding="utf-8") as rest, terminal(80) as shown:
+        bar = on(shown.stream, monkeypatch)
+        bar.advance(files=1)
+        # A descriptor that takes no writes any more; what a terminal answers after its end, tqdm knows itself.
+        dead = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(dead, shown.stream.fileno())
+        os.close(dead)
+        bar.recorder.observers += (RoundLog(bar.recorder, bar.clock).round_finished,)
+
+        def work() -> None:
+            bar.begin(8000)
+            bar.advance(files=1, rows=1)
+            bar.runs("a.b")
+            with telemetry._around_write():
+                rest.write("LINE\n")
+            bar.recorder.round_finished(RoundSummary(rows=1))
+
+        work()
+        work()
+        other = threading.Thread(target=work, daemon=True)
+        other.start()
+        other.join(10)
+        assert not other.is_alive()
+        bar.bar.close()
+        os.dup2(rest.fileno(), shown.stream.fileno())
+    assert [message.split()[0] for message in caplog.messages] == ["round_finished"] * 3
+
+
+def test_a_terminal_whose_other_end_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same, with what a terminal answers then."""
     ours, theirs = pty.openpty()
     stream = os.fdopen(theirs, "w", encoding="utf-8")
     bar = on(stream, monkeypatch)
