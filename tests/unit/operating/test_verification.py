@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -31,7 +32,7 @@ def _compared(monkeypatch: pytest.MonkeyPatch, fails: int) -> list[TableResult]:
     state = SimpleNamespace(verified=SimpleNamespace(put=put))
     run = verification._Run(*cast("Any", (None, None, None, None, state, None, lambda _: None)))
     monkeypatch.setattr(TableVerification, "_run", lambda _: None)
-    monkeypatch.setattr(verification.time, "sleep", lambda _: None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     end = SimpleNamespace(end=lambda: None)
     TableVerification(shared=run, table_key="shop/a", result=RESULT).run(*cast("Any", (end, end)))
     return stored
