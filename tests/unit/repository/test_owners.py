@@ -23,6 +23,7 @@ INHERITED = {
     "Decoder",
     "Tasks",
     "MicroBatches",
+    "Decoder",
     "FlagsOfAll",
     "FlagsWithJson",
     "Stored",

@@ -53,12 +53,8 @@ def reference(name: str) -> str:
 def says(page: str, option: Option) -> bool:
     """Return whether a page has an option's name, help and default."""
     flag = f"--{option.name}" if option.flag else option.environment
-    default = option.shown_default or (f"{option.default}" if option.default not in ("", None, ()) else "")
-    return (
-        f"`{flag}`" in page
-        and flat(option.help) in page
-        and flat(default.lower() if option.switch else default) in page
-    )
+    default = "" if option.default_text == "none" else option.default_text
+    return f"`{flag}`" in page and flat(option.help) in page and flat(default) in page
 
 
 def test_readme_is_short() -> None:
