@@ -23,7 +23,6 @@ INHERITED = {
     "Decoder",
     "Tasks",
     "MicroBatches",
-    "Decoder",
     "FlagsOfAll",
     "FlagsWithJson",
     "Stored",
