@@ -471,6 +471,10 @@ def _version(
         misfit = misfit or other_members(layout, target, protocol)
     if keyless := sorted(p.column.name for p in key if folded_name(p.column.name) not in places):
         misfit = misfit or f"the rows do not carry columns of the key: {', '.join(keyless)}"
+    # All others are in `_misfit`. Rows in the commit range would have to show what is compared with the target's own value.
+    if uncompared := sorted(c.name for c in written if folded_name(c.name) not in places):
+        lacks = f"the rows do not carry columns that the target's table computes: {', '.join(uncompared)}"
+        misfit = misfit or lacks
     unlike = (columns.forms[folded_name(p.column.name)].unknown.get(version, "") for p in key)
     misfit = misfit or next(filter(None, unlike), "")
     later = [each for each in step.definitions.values() if each.version > definition.version and not each.is_ddl]

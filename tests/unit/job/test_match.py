@@ -89,6 +89,15 @@ def test_not_null_unique_key() -> None:
     assert made.has_other_unique_keys
 
 
+def test_a_directory_from_before_a_computed_column() -> None:
+    """Repeats in it are passed over, as those of any structure that no longer fits; only a row that counts is an error."""
+    target = table(there("id"), there("g", data_type="int", generated="STORED"), keys=(unique("id"),))
+    made = work(target, source(col("id", pk=True), version=90), source(col("id", pk=True), col("g")))
+    assert [column.name for column in made.written] == ["id", "g"]
+    assert made.versions[90, "s/t"].misfit == "the rows do not carry columns that the target's table computes: g"
+    assert (made.versions[90, "s/t"].written, made.versions[100, "s/t"].written) == ((), (0, 1))
+
+
 def test_keyless() -> None:
     """A table whose unique keys may hold NULL has no key; its rows replace the ones that share such a key."""
     made = work(table(there("a", nullable=True), keys=(unique("a", name="u"),)), source(col("a")))
