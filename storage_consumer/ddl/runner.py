@@ -6,8 +6,8 @@ A statement that was started and never answered may still run: the server finish
 waits for it first. Then the structure of the tables that it names shows what became of it:
 
 * The structure is the one noted before the statement: it did not take effect, and runs again. No row from after it has been
-  written yet, so a statement that leaves the structure as it is (TRUNCATE) may run twice. Only EXCHANGE PARTITION can neither be seen
-  nor repeated; it stops the table.
+  written yet, unless it alters no table, so a statement that leaves the structure as it is (TRUNCATE) may run twice. Only EXCHANGE
+  PARTITION can neither be seen nor repeated; it stops the table.
 * The structure is another one: the statement took effect. What SHOW CREATE says afterwards cannot be predicted, since each server
   words it in its own way, but the columns can: the schema file lists them. If they differ, somebody else changed the
   table, and it stops. Only the holder of the DDL lock runs our statements, so there is no third case.

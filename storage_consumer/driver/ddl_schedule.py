@@ -117,7 +117,11 @@ class DdlScheduler:
             step: f"the DDL of {step.name} with version {step.version} has been running for {seconds:.0f} s"
             for step, seconds in self.context.ddl_workers.running
         }
-        return {key: text for step, text in texts.items() for key in self.context.manager.touches.of(step.origin)}
+        touches = self.context.manager.touches
+        pending = touches.pending()
+        return {
+            key: text for step, text in texts.items() for key in pending.held_by(step.origin, touches.of(step.origin))
+        }
 
     def _may_wait(self) -> bool:
         """Return whether the round may go on waiting for a statement; if not, it ends early."""

@@ -256,8 +256,9 @@ class ConsumerManager:
                 why = f"waits for the DDL of {ddl.step.name} with version {version}"
                 if holding:
                     why += f", held up by {some_of(sorted(holding), _NAMED)}"
-                for key in (t.key for t in touched if pending.barriers.get(t.key) == version):
-                    causes[key] = holding
+                first = [t.key for t in touched if pending.barriers.get(t.key) == version]
+                causes |= dict.fromkeys(first, holding)
+                for key in pending.held_by(ddl.step, first):
                     # Of several statements that may be one, a table's own is named.
                     found[key] = why if key == ddl.step.table_key else found.get(key, why)
         return found

@@ -115,6 +115,13 @@ class PendingDdls:
         """
         return self._rows.first
 
+    def held_by(self, step: DdlStep, touched: Iterable[str]) -> Iterator[str]:
+        """Yield those of the tables, by key, of which something waits for a statement that touches them."""
+        for key in touched:
+            # Rows do not wait for what alters no table; the table's next statement does.
+            if not step.alters_no_table or key == step.table_key or key in self.row_barriers:
+                yield key
+
     def at(self, version: int) -> list[PendingDdl]:
         """Return those of one version."""
         return list(self._at.get(version, {}).values())
