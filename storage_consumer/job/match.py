@@ -471,7 +471,7 @@ def _version(
         misfit = misfit or other_members(layout, target, protocol)
     if keyless := sorted(p.column.name for p in key if folded_name(p.column.name) not in places):
         misfit = misfit or f"the rows do not carry columns of the key: {', '.join(keyless)}"
-    # All others are in `_misfit`. Rows in the commit range would have to show what is compared with the target's own value.
+    # `_misfit` passes over computed columns: rows have to carry them only where they are compared with the target's own values.
     if uncompared := sorted(c.name for c in written if folded_name(c.name) not in places):
         lacks = f"the rows do not carry columns that the target's table computes: {', '.join(uncompared)}"
         misfit = misfit or lacks
