@@ -29,10 +29,6 @@ class PendingDdl:
     stops: frozenset[str] = frozenset()
     """The tables, by key, that stand still while it cannot run; see `Touches.held_up`."""
 
-    def holds_up_rows(self, key: str) -> bool:
-        """Return whether later rows of a table that it touches wait for it."""
-        return key == self.step.table_key or not self.step.alters_no_table
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
@@ -118,8 +114,8 @@ class PendingDdls:
     def held_by(self, step: DdlStep, touched: Iterable[str]) -> Iterator[str]:
         """Yield those of the tables, by key, of which something waits for a statement that touches them."""
         for key in touched:
-            # Rows do not wait for what alters no table; the table's next statement does.
-            if not step.alters_no_table or key == step.table_key or key in self.row_barriers:
+            # Where no row waits, the table's next statement does.
+            if step.holds_up_rows(key) or key in self.row_barriers:
                 yield key
 
     def at(self, version: int) -> list[PendingDdl]:
@@ -140,7 +136,7 @@ class PendingDdls:
             self._views.setdefault(ddl.step.table_key, set()).add(identity)
         for key in ddl.touches:
             self._ddls.add(key, version)
-            if ddl.holds_up_rows(key):
+            if ddl.step.holds_up_rows(key):
                 self._rows.add(key, version)
 
     def remove(self, identity: DdlId) -> None:
@@ -155,7 +151,7 @@ class PendingDdls:
             del self._at[version]
         for key in ddl.touches:
             self._ddls.remove(key, version)
-            if ddl.holds_up_rows(key):
+            if ddl.step.holds_up_rows(key):
                 self._rows.remove(key, version)
 
 
@@ -223,7 +219,7 @@ def _arrived(
     What alters no table waits for none that stands still, or others would wait with it; one that is being loaded goes on.
     """
     version, position = step.version, positions.get(key)
-    if step.alters_no_table and key in still and key != step.table_key:
+    if key in still and not step.holds_up_rows(key):
         return True
     if barrier[key] != version:
         return False

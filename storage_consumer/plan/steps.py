@@ -76,6 +76,10 @@ class DdlStep:
         """Whether tables stay as they are: it waits for none that stands still, and takes none along."""
         return self.makes_view or self.definition.ddl_type == DdlKind.ALTER_SCHEMA
 
+    def holds_up_rows(self, key: str) -> bool:
+        """Return whether later rows of a table that it touches, by key, wait for it."""
+        return key == self.table_key or not self.alters_no_table
+
     @property
     def origin(self) -> DdlStep:
         """The step with the bucket's names, which everything but the target uses."""

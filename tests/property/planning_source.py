@@ -9,7 +9,7 @@ from itertools import count
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from storage_consumer.model import DataFile, DdlId, TableDefinition
+from storage_consumer.model import DataFile, DdlId, DdlKind, TableDefinition
 from tests.unit.building import ALTER, CREATE, changed, data_file, definition, key
 
 TABLES = ("s/a", "s/b", "s/c", "r/d")
@@ -29,6 +29,11 @@ class Statement:
     def version(self) -> int:
         """When it ran."""
         return self.files[0].version
+
+    @property
+    def alters_no_table(self) -> bool:
+        """Whether later rows of what it touches need not wait for it."""
+        return self.files[0].ddl_type in (DdlKind.ALTER_SCHEMA, DdlKind.CREATE_VIEW)
 
 
 def directory(file: TableDefinition) -> str:

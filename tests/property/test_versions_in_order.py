@@ -288,7 +288,7 @@ def test_first_statements(waiting: list[PendingDdl], gone: list[int], end: int, 
     assert list(held) == list(left.values())
     first = {k: min(versions) for k in map(key, KEYS) if (versions := [d.step.version for d in held if k in d.touches])}
     assert held.barriers == first
-    wait = {k: [d.step.version for d in held if k in d.touches and d.holds_up_rows(k)] for k in map(key, KEYS)}
+    wait = {k: [d.step.version for d in held if k in d.touches and d.step.holds_up_rows(k)] for k in map(key, KEYS)}
     assert held.row_barriers == {k: min(versions) for k, versions in wait.items() if versions}
     positions = {key(k): Position(checkpoint=first.get(key(k), 0), blocked=k in still) for k in KEYS}
     stands = standing_still(held, positions)
