@@ -287,7 +287,7 @@ class Hands:
         if how == "sample" and dice is not None and dice.random() < 0.8:
             outcome = Outcome.EQUAL
         made = TableResult(
-            table=name, target=name, outcome=outcome, checkpoint=max(1, self._reached(name)), how=how,  # type: ignore[arg-type]
+            table=name, target=name, outcome=outcome, checkpoint=max(1, self._reached(name)), how=how,
             run=f"run {self.world.counts.verified}",
         )  # fmt: skip
         self.world.counts.verified += 1
