@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from signal import SIGKILL
 
@@ -117,7 +118,10 @@ def test_a_table_that_shows_later_halts_until_it_has_a_copy(
         asked = command("load", "--table", "d.t", "--dump", export.as_uri(), "--replace", server=mariadb)
         assert (asked.returncode, asked.stderr) == (0, "")
         wait_until("healthy", lambda: command("status", server=mariadb).returncode == 0)
-        wait_until("as the metrics say it", lambda: witness.words() == ["healthy", "stopped", "healthy"])
+        wait_until("healthy by the metrics", lambda: witness.words()[-1:] == ["healthy"])
+        # Up to five seconds after the load the process still has what it counted before: a table that is not equal.
+        counted = [word for word, _ in groupby(word for word in witness.words() if word != "unequal")]
+        assert counted == ["healthy", "stopped", "healthy"]
         witness.end()
     assert mariadb.query("SELECT * FROM d.t ORDER BY 1") == ((1, "one"), (2, "two"))
     assert "n" in {str(found[2]) for found in mariadb.query("SHOW INDEX FROM d.t")}
