@@ -227,8 +227,9 @@ class Bucket(ABC):
                 except StorageConsumerError:
                     raise
                 except ModuleNotFoundError as error:
+                    package = str(error.name).partition(".")[0]
                     raise ConfigError(
-                        f"the package {error.name} is missing, which this store needs: pip install {error.name} (on a cluster, on every worker)"
+                        f"the package {package} is missing, which this store needs: pip install {package} (on a cluster, on every worker)"
                     ) from None
                 except Exception as error:  # noqa: BLE001 - each driver has exceptions of its own
                     raise self._errors.translated(error, "") from None

@@ -62,10 +62,10 @@ def test_jobs_and_stages_say_what_they_do(
         stages = _asked(port, f"/{application['id']}/stages")
     said = [job["description"] for job in sorted(jobs, key=lambda job: job["jobId"])]
     assert said[0].startswith("round 1, wave 1: 2 files, ")
-    assert said[0].endswith(" B: d.a, d.b")
+    assert said[0].endswith(" B, 2 tables: d.a, d.b")
     assert said[-1].startswith("round ")
     assert ", wave 1: 1 file, " in said[-1]
-    assert said[-1].endswith(": d.b")
+    assert said[-1].endswith(", 1 table: d.b")
     assert {stage["description"] for stage in stages} == set(said)
     assert all("jobGroup" not in job for job in jobs)
 
