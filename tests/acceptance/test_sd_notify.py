@@ -82,7 +82,7 @@ def test_a_service(bucket: SmallBucket, mariadb: DatabaseServer, listen: Callabl
     writer = listen("writer")
     with service(bucket, mariadb, writer) as running:
         wait_until("ready", lambda: writer.said("READY=1"))
-        wait_until("the checkpoint", lambda: writer.said(f"STATUS=checkpoint {ts(9)}, "))
+        running.wait_for("round_finished", checkpoint=ts(9))
         with lock(mariadb, "d.t", 2):
             bucket.rows("d.t", 2, row("d.t", 12, "2", '"two"'))
             bucket.metadata(ts(20))
@@ -98,17 +98,19 @@ def test_a_service(bucket: SmallBucket, mariadb: DatabaseServer, listen: Callabl
 
 
 def test_a_standby(bucket: SmallBucket, mariadb: DatabaseServer, listen: Callable[[str], Manager]) -> None:
-    """A standby is ready and alive, says that it is one, and says the checkpoint after it has taken over."""
+    """A standby is ready and alive, and stays so when it takes over."""
     one, two = listen("one"), listen("two")
     with service(bucket, mariadb, one) as first:
-        wait_until("the writer", lambda: one.said("STATUS=checkpoint"))
+        first.wait_for("round_finished", checkpoint=ts(9))
         with service(bucket, mariadb, two) as second:
             second.wait_for("lease_waiting")
-            wait_until("ready", lambda: two.said("READY=1") and two.said("STATUS=standby"))
+            wait_until("ready", lambda: two.said("READY=1"))
             two.forget()
             wait_until("a sign of life", lambda: two.said("WATCHDOG=1"))
             first.kill()
-            wait_until("its checkpoint", lambda: two.said(f"STATUS=checkpoint {ts(9)}"))
+            second.wait_for("round_finished", checkpoint=ts(9))
+            two.forget()
+            wait_until("a further sign of life", lambda: two.said("WATCHDOG=1"))
 
 
 def test_a_wrong_setting(bucket: SmallBucket, mariadb: DatabaseServer, listen: Callable[[str], Manager]) -> None:
