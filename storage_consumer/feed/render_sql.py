@@ -18,7 +18,7 @@ from storage_consumer.kernels.arrays import INSERT, PARTIAL_DELETE, UPDATE
 from storage_consumer.model import DdlKind, TableColumn, TableDefinition, TableName, physical_ms
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import qualified, quote
-from storage_consumer.telemetry import lines_escaped, tso_time
+from storage_consumer.telemetry import escaped, tso_time
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\0": "\\0", "\n": "\\n", "\r": "\\r", "\x1a": "\\Z"})
 _MOMENTS = frozenset(("DATETIME", "TIMESTAMP"))
@@ -217,7 +217,7 @@ def undone(window: Window, events: Iterable[Event], known: Sequence[TableDefinit
 
 def _comment(text: str) -> str:
     # A name may hold a line break, behind which the server would read on.
-    return f"-- {lines_escaped(text)}"
+    return f"-- {escaped(text)}"
 
 
 def _judged(definition: TableDefinition, low: int, known: Sequence[TableDefinition]) -> tuple[TableName, Alteration]:

@@ -124,6 +124,16 @@ def test_a_statement_that_changes_nothing(bucket: SmallBucket, query: str, kind:
     assert kinds == ["DELETE", note[:6], "DELETE"]
 
 
+def test_a_name_with_a_line_break(bucket: SmallBucket) -> None:
+    """The comment stays one line: a server would run what stands behind the break."""
+    bucket.create("d.a\nb")
+    bucket.rows("d.a\nb", 1, row("d.a\nb", 3, "1", '"one"'))
+    bucket.schema("d.a\nb", ts(9), "ALTER TABLE `a\nb` ADD INDEX `i` (`name`)", 7, ID_NAME)
+    notes = [line for line in undone_of(bucket, low=ts(2), high=ts(4)) if line.startswith("--")]
+    assert len(notes) == 1
+    assert "\n" not in notes[0]
+
+
 def test_a_column_that_came_and_was_changed(bucket: SmallBucket) -> None:
     """A row that comes back would get the default of now, not the one that its like got when the column was added."""
     columns = (*ID_NAME, {**MORE, "ColumnDefault": "1"})
