@@ -49,7 +49,7 @@ def test_who_writes(watch: Watch, tmp_path: Path) -> None:
             "lease-held",
             {
                 "run": watch.logged(second),
-                "status": watch.said(watch.status()),
+                "status": watch.said(watch.settled()),
                 "page": watch.page("healthy"),
                 "alerts": watch.alerts(),
             },
