@@ -1,4 +1,4 @@
-"""Writes the pages of docs/reference from the tables in the code: options, differences, log events, metrics, checks, errors and exit codes.
+"""Writes the pages of docs/reference from the tables in the code: options, differences, metrics, checks, errors and exit codes.
 
 python conf/reference.py            writes the pages
 python conf/reference.py --check    writes nothing; names the pages that are stale, and exits with 1 if there are any
