@@ -213,9 +213,12 @@ def _put(content: dict[str, Any], dotted: str, value: object) -> None:
 
 
 def leaves(
-    table: Mapping[str, object], prefix: str = "", *, whole: Collection[str] = _OWN
+    table: Mapping[str, object], prefix: str = "", *, whole: Collection[str] = _OWN, empty: bool = False
 ) -> Iterator[tuple[str, object]]:
-    """Yield dotted key and value of everything that is not a table; tables in an array share its key. Those of `whole` stay whole."""
+    """Yield dotted key and value of everything that is not a table; tables in an array share its key.
+
+    Those of `whole` stay whole; with `empty`, tables without a key count as values.
+    """
     for key, value in table.items():
         dotted = f"{prefix}{key}"
         tables: list[Any] = value if isinstance(value, list) else [value]
@@ -224,7 +227,9 @@ def leaves(
             yield dotted, value
             continue
         for item in tables:
-            yield from leaves(item, f"{dotted}.", whole=whole)
+            if empty and not item:
+                yield dotted, item
+            yield from leaves(item, f"{dotted}.", whole=whole, empty=empty)
 
 
 def _is_free(dotted: str) -> bool:
@@ -233,15 +238,17 @@ def _is_free(dotted: str) -> bool:
 
 def check_keys(document: Document) -> None:
     """Raise `ConfigError` for the first key that neither TiCDC nor this program knows."""
-    for dotted, value in leaves(document.content, whole=()):
-        if dotted in _KEYS or _is_free(dotted) or (value == [] and dotted in _TABLES):
+    for dotted, value in leaves(document.content, whole=(), empty=True):
+        is_table = isinstance(value, Mapping)
+        known = dotted in _TABLES if is_table else dotted in _KEYS or (value == [] and dotted in _TABLES)
+        if known or _is_free(f"{dotted}." if is_table else dotted):
             continue
         if dotted in _TABLES:
             raise ConfigError(f"{document.source}: `{dotted}` is a table, written as [{dotted}]")
         where = next((table for table in _above(iter((dotted,))) if table in _TABLES), "")
         key = dotted.removeprefix(f"{where}.").partition(".")[0]
-        if (known := f"{where}.{key}".lstrip(".")) in _KEYS:
-            raise ConfigError(f"{document.source}: `{known}` is a single value, not a table")
+        if (single := f"{where}.{key}".lstrip(".")) in _KEYS:
+            raise ConfigError(f"{document.source}: `{single}` is a single value, not a table")
         place = f"[{where}] " if where else ""
         raise ConfigError(f"{document.source}: {place}has no key `{key}`{_elsewhere(key, where)}")
 

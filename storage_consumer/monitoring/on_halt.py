@@ -11,9 +11,10 @@ import shutil
 import subprocess
 import tempfile
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from queue import Queue
+from dataclasses import dataclass
 from signal import SIGKILL
 from time import monotonic, sleep
 
@@ -28,7 +29,7 @@ TIME_LIMIT = 30.0
 LAST_WAIT = 5.0
 """Seconds for which the end of the program waits for the command."""
 MOST_WAITING = 100
-"""Documents that wait for the command at most. Beyond that, halts are told together at the end of a round, and all else is dropped."""
+"""Documents that wait for the command at most; later ones are dropped."""
 MOST_TABLES = 50
 """Tables that a document lists; the others are counted."""
 _LONGEST_ERROR = 1000
@@ -53,24 +54,32 @@ def check_command(command: Sequence[str]) -> None:
         )
 
 
+@dataclass(slots=True)
+class _Alert:
+    """What the command is still to be told: of tables, or with a text of the program itself."""
+
+    event: str
+    tables: list[TableSummary]
+    text: str
+    fields: Mapping[str, object]
+
+
 class OnHalt:
-    """Decides what is told, and tells it. Each halt is told once, at once."""
+    """Decides what is told, and tells it. Each halt is told once, at once; those that come while the command runs are told together."""
 
     def __init__(self, command: Sequence[str], about: Mapping[str, object], clock: Clock) -> None:
         """Tell nothing yet; never without a command. `about`: fields of every document."""
         self._command = command
         self._about = about
         self._clock = clock
-        # One that its holder may take again: what cannot be told is logged, and the log tells of that here.
-        self._lock = threading.RLock()
-        self._documents: Queue[dict[str, object] | None] = Queue()
-        """What the command is to be told; None ends its thread."""
-        self._telling = ""
-        """The event that the command is told of now."""
+        self._changed = threading.Condition()
+        self._waiting: deque[_Alert] = deque()
+        self._is_running = False
+        self._ends = False
         self._halted = set[str]()
         """Tables that are halted, as far as is known."""
         self._decided = set[str]()
-        """Tables about which an operator has decided since the last round, or whose halt is not told yet; its end shows whether they go on."""
+        """Tables about which an operator has decided since the last round; it shows whether they go on."""
         self._quarantined = set[str]()
         """Tables whose first quarantined row was told."""
         self._is_first_round = True
@@ -88,46 +97,38 @@ class OnHalt:
             yield
         finally:
             remove()
-            self._documents.put(None)
+            with self._changed:
+                self._ends = True
+                self._changed.notify()
             thread.join(LAST_WAIT)
-            if thread.is_alive():
-                # The one that ends the thread is none.
-                left = self._documents.unfinished_tasks - 1
-                self._log_failure(self._telling, f"the program ends; {left} were not delivered")
+            with self._changed:
+                left = [alert.event for alert in self._waiting]
+            if left:
+                self._log_failure(left[0], f"the program ends; {len(left)} were not delivered")
 
     def round_finished(self, summary: RoundSummary) -> None:
         """Tell which tables are halted though no event said so, and which go on."""
         halted = {table.table: table for table in summary.halted}
-        with self._lock:
+        with self._changed:
             new = [table for name, table in halted.items() if name not in self._halted]
             # No event of this run was about them: they halted in an earlier one, and were not tried again.
             still = [table for table in new if self._is_first_round and table.table not in self._decided]
+            self._tell("still_halted", still)
+            self._tell("table_halted", [table for table in new if table not in still])
+            at = {table.table: table for table in summary.tables}
             resumed = sorted((self._halted | self._decided) - halted.keys())
+            self._tell("table_resumed", [at.get(name, TableSummary(table=name)) for name in resumed])
             self._halted, self._is_first_round = set(halted), False
             self._decided.clear()
-            for event, tables in (
-                ("still_halted", still),
-                ("table_halted", [each for each in new if each not in still]),
-            ):
-                if self._is_full:
-                    # As if they halted in the next round, whose end tells them if there is room by then.
-                    self._decided.update(table.table for table in tables)
-                    self._halted -= self._decided
-                else:
-                    self._tell(event, tables)
-            at = {table.table: table for table in summary.tables}
-            self._tell("table_resumed", [at.get(name, TableSummary(table=name)) for name in resumed])
             # One whose last row has left the quarantine is told again.
             self._quarantined &= summary.quarantined.keys()
 
     def heard(self, name: str, _level: int, fields: Mapping[str, object]) -> None:
         """Take an event of the log."""
         table = str(fields.get("table", ""))
-        with self._lock:
+        with self._changed:
             # After a fault a round is tried again, and its tables may halt once more.
-            if name == "table_halted" and table not in self._halted and self._is_full:
-                self._decided.add(table)
-            elif name == "table_halted" and table not in self._halted:
+            if name == "table_halted" and table not in self._halted:
                 self._halted.add(table)
                 checkpoint = fields["checkpoint"] if isinstance(fields["checkpoint"], int) else 0
                 self._tell(name, [TableSummary(table=table, error=str(fields["error"]), checkpoint=checkpoint)])
@@ -147,47 +148,58 @@ class OnHalt:
                 told = _error_fields(str(fields["error"])) | {key: fields[key] for key in ("kind", "exit_code")}
                 self._tell(name, (), f"failed with exit code {fields['exit_code']}: {fields['error']}", told)
 
-    @property
-    def _is_full(self) -> bool:
-        return self._documents.qsize() >= MOST_WAITING
-
     def _tell(
         self, event: str, tables: Sequence[TableSummary], text: str = "", fields: Mapping[str, object] | None = None
     ) -> None:
         if not (self._command and (tables or text)):
             return
-        if self._is_full:
+        # The first one is being told while the command runs.
+        last = self._waiting[-1] if len(self._waiting) > self._is_running else None
+        if len(self._waiting) >= MOST_WAITING:
             self._log_failure(event, f"{MOST_WAITING} others wait already")
-            return
-        head = {"event": event, "time": utc_time(self._clock.now()), **self._about}
-        who = "storage-consumer on {host}, {upstream} to {downstream}".format_map(self._about)
-        listed = [_described(table) for table in tables[:MOST_TABLES]]
-        halted = len(self._halted)
-        self._documents.put(
-            {
-                **head,
-                "text": f"{who}: {_sentence(event, tables, halted)}",
-                **listed[0],
-                "count": len(tables),
-                "halted": halted,
-                "tables": listed,
-            }
-            if tables
-            else {**head, "text": f"{who}: {text}", **(fields or {})}
-        )
+        elif last is not None and last.event == event and tables:
+            last.tables += tables
+        else:
+            self._waiting.append(_Alert(event, list(tables), text, fields or {}))
+        self._changed.notify()
 
     def _run(self) -> None:
-        while (document := self._documents.get()) is not None:
-            self._telling = str(document["event"])
+        while True:
+            with self._changed:
+                self._is_running = False
+                self._changed.wait_for(lambda: self._waiting or self._ends)
+                if not self._waiting:
+                    return
+                self._is_running = True
+                alert = self._waiting[0]
             try:
+                with self._changed:
+                    document = self._document(alert)
                 error = _called(self._command, json_text(document).encode())
             except OSError as fault:
                 error = f"it cannot be started: {fault.strerror or fault}"
             except Exception as fault:  # noqa: BLE001 - whatever it is, the next document has to be told
                 error = f"{type(fault).__name__}: {fault}"
             if error:
-                self._log_failure(self._telling, error)
-            self._documents.task_done()
+                self._log_failure(alert.event, error)
+            with self._changed:
+                self._waiting.popleft()
+
+    def _document(self, alert: _Alert) -> dict[str, object]:
+        head = {"event": alert.event, "time": utc_time(self._clock.now()), **self._about}
+        who = "storage-consumer on {host}, {upstream} to {downstream}".format_map(self._about)
+        if not alert.tables:
+            return {**head, "text": f"{who}: {alert.text}", **alert.fields}
+        listed = [_described(table) for table in alert.tables[:MOST_TABLES]]
+        text = f"{who}: {_sentence(alert.event, alert.tables, len(self._halted))}"
+        return {
+            **head,
+            "text": text,
+            **listed[0],
+            "count": len(alert.tables),
+            "halted": len(self._halted),
+            "tables": listed,
+        }
 
     def _log_failure(self, event: str, error: str) -> None:
         _log.error("alert_failed", hook=self._command[0], alert=event, error=error)

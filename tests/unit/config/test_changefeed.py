@@ -139,6 +139,10 @@ def test_what_has_no_effect_is_listed_in_notices() -> None:
         ),
         ("case-sensitiv = true", "config: has no key `case-sensitiv`; did you mean `case-sensitive`?"),
         ("[snk]\nprotocol = 'csv'", "has no key `snk`; did you mean `sink`?"),
+        ("[snk]", "has no key `snk`; did you mean `sink`?"),
+        ("[filter.rules]", "`filter.rules` is a single value, not a table"),
+        ("[sink.csv.include-commit-ts]", "`sink.csv.include-commit-ts` is a single value, not a table"),
+        ("[[consumer.routes]]\n[consumer.routes.other]", "[consumer.routes] has no key `other`"),
         ("[[sink.dispatchers]]\nmatchr = ['*.*']", "[sink.dispatchers] has no key `matchr`; did you mean `matcher`?"),
         ("[[filter.event-filters]]\nignore-event-x = []", "did you mean `ignore-event`?"),
         ("flush-interval = '2s'", "has no key `flush-interval`; it belongs in [consumer]"),
@@ -161,6 +165,13 @@ def test_unknown_keys_are_errors_that_name_the_nearest(text: str, message: str) 
     """A key that nobody knows stops the program, and the message says what was probably meant or where it belongs."""
     with pytest.raises(ConfigError, match=re.escape(message)):
         _load(text)
+
+
+@pytest.mark.parametrize("table", ["filter", "sink.kafka-config", "sink.kafka-config.glue", "consumer.load"])
+def test_a_table_without_keys_says_nothing(table: str) -> None:
+    """It is taken, as is one of a sink that is not this one."""
+    csv = "[sink.csv]\ninclude-commit-ts = true\n"
+    assert _load(f"{csv}[{table}]").config == _load(csv).config
 
 
 def test_a_setting_that_is_not_read_is_refused_by_name_and_value() -> None:

@@ -65,7 +65,7 @@ class Watched:
 
     def new(self) -> list[Document]:
         """What was told since the last question."""
-        wait_until("the end of the command", lambda: not self.alerts._documents.unfinished_tasks)
+        wait_until("the end of the command", lambda: not self.alerts._waiting)
         found = [json.loads(line) for line in self._got.read_text(encoding="utf-8").split("\x1e")[:-1]]
         self._read, before = len(found), self._read
         return found[before:]
@@ -118,51 +118,23 @@ def test_a_halt_is_told_once(watched: Watched) -> None:
     assert [watched.round("d.a") for _ in range(3)] == [[], [], []]
 
 
-def test_many_halts_are_told_together_at_the_end_of_their_round(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those for which there is no room while the command runs: all are counted, the first 50 listed, and nothing is lost."""
-    monkeypatch.setattr(on_halt, "MOST_WAITING", 3)
+def test_halts_while_the_command_runs_are_one_document(watched: Watched) -> None:
+    """500 tables are counted, the first 50 listed; no more commands run than are needed."""
     watched.round()
     watched.free.unlink()
     watched.halts("d.first")
-    wait_until("the start of the command", lambda: watched.alerts._telling)
+    wait_until("the start of the command", lambda: watched.alerts._is_running)
     tables = [f"d.t{number}" for number in range(500)]
     for table in tables:
         watched.halts(table)
+    watched.hears("decision_obeyed", table="d.t0", verb="pause")
     watched.free.touch()
-    assert _events(watched.new()) == [
-        ("table_halted", 1, n + 1, name) for n, name in enumerate(["d.first", *tables[:3]])
-    ]
-    (document,) = watched.round("d.first", *tables)
-    assert (document["event"], document["count"], document["halted"]) == ("table_halted", 497, 501)
+    one, document = watched.new()
+    assert (one["event"], one["count"]) == ("table_halted", 1)
+    assert (document["event"], document["count"], document["halted"]) == ("table_halted", 500, 500)
     assert len(document["tables"]) == MOST_TABLES
-    assert ": 497 tables halted, the first is d.t3: row 3 is broken" in document["text"]
-    assert watched.round("d.first", *tables) == []
-
-
-def test_halts_for_which_there_is_no_room_at_the_end_of_a_round_are_told_by_a_later_one(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The round goes on meanwhile; one of them that goes on before that is told as such."""
-    monkeypatch.setattr(on_halt, "MOST_WAITING", 2)
-    watched.round()
-    watched.free.unlink()
-    watched.halts("d.first")
-    wait_until("the start of the command", lambda: watched.alerts._telling)
-    tables = [f"d.t{number}" for number in range(5)]
-    for table in tables:
-        watched.halts(table)
-    for _ in range(2):
-        halted = tuple(TableSummary(table=table, state="halted", error=ERROR) for table in ["d.first", *tables])
-        watched.alerts.round_finished(RoundSummary(tables=halted))
-    watched.free.touch()
-    assert [each["table"] for each in watched.new()] == ["d.first", "d.t0", "d.t1"]
-    assert _events(watched.round("d.first", *tables[:4])) == [
-        ("table_halted", 2, 5, "d.t2"),
-        ("table_resumed", 1, 5, "d.t4"),
-    ]
-    assert watched.round("d.first", *tables[:4]) == []
+    assert ": 500 tables halted, the first is d.t0: row 3 is broken" in document["text"]
+    assert watched.round("d.first", *tables[1:]) == []
 
 
 def test_tables_that_were_halted_before_the_start_are_told_once(watched: Watched) -> None:
@@ -288,7 +260,7 @@ def _log_of(caplog: pytest.LogCaptureFixture, *words: str) -> list[str]:
     alerts = OnHalt(words, ABOUT, SystemClock())
     with alerts.listening():
         alerts.heard("table_halted", logging.ERROR, {"table": "d.a", "checkpoint": 1, "error": "x"})
-        wait_until("the end of the command", lambda: not alerts._documents.unfinished_tasks)
+        wait_until("the end of the command", lambda: not alerts._waiting)
     return [message for message in caplog.messages if message.startswith("alert_")]
 
 
@@ -341,14 +313,12 @@ def test_what_waits_for_a_slow_command_is_bounded(
     """A table that halts and goes on all the time while the command hangs fills no memory: what is dropped is logged."""
     monkeypatch.setattr(on_halt, "MOST_WAITING", 3)
     watched.free.unlink()
-    watched.hears("failed", error="x", kind="y", exit_code=1)
-    wait_until("the start of the command", lambda: watched.alerts._telling)
     for _ in range(5):
         watched.halts("d.a")
         watched.alerts.round_finished(RoundSummary())
-    assert watched.alerts._documents.qsize() == 3
+    assert len(watched.alerts._waiting) == 3
     dropped = [message for message in caplog.messages if message.startswith("alert_failed")]
-    assert dropped
+    assert len(dropped) == 7
     assert dropped[0].endswith('error="3 others wait already"')
     watched.free.touch()
 
@@ -360,7 +330,7 @@ def test_an_unexpected_error_ends_no_thread(monkeypatch: pytest.MonkeyPatch, cap
     with alerts.listening():
         for table in ("d.a", "d.b"):
             alerts.heard("table_halted", logging.ERROR, {"table": table, "checkpoint": 1, "error": "x"})
-            wait_until("the end of the command", lambda: not alerts._documents.unfinished_tasks)
+            wait_until("the end of the command", lambda: not alerts._waiting)
     failed = [message for message in caplog.messages if message.startswith("alert_failed")]
     assert len(failed) == 2
     assert "ZeroDivisionError" in failed[0]
