@@ -241,7 +241,7 @@ def check_keys(document: Document) -> None:
     for dotted, value in leaves(document.content, whole=(), empty=True):
         is_table = isinstance(value, Mapping)
         known = dotted in _TABLES if is_table else dotted in _KEYS or (value == [] and dotted in _TABLES)
-        if known or _is_free(f"{dotted}." if is_table else dotted):
+        if known or _is_free(dotted):
             continue
         if dotted in _TABLES:
             raise ConfigError(f"{document.source}: `{dotted}` is a table, written as [{dotted}]")

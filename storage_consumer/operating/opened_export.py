@@ -13,9 +13,6 @@ from storage_consumer.model import TableName
 from storage_consumer.storage.base import Storage
 from storage_consumer.storage.open import open_storage
 
-NO_BUCKET = Upstream(scheme="file", root="", protocol="csv")
-"""In place of a bucket, for an export whose store needs no other credentials than the environment's."""
-
 
 def opened_export(
     uri: str, bucket: Upstream, secrets: Secrets, *, is_taken: Callable[[TableName], bool] = lambda _: True
