@@ -21,11 +21,11 @@ sys.path.insert(
 from storage_consumer.cli.exit_codes import ENDINGS, ExitCode, code_of
 from storage_consumer.cli.verbs import RUN, VERBS
 from storage_consumer.config.options import ENVIRONMENT_PREFIX, GROUPS, OPTIONS, OWN_TABLE, PRECEDENCE, Option
-from storage_consumer.ddl.rules.catalogue import DIFFERENCES
-from storage_consumer.doctor.checks import CHECKS, group_of
-from storage_consumer.doctor.checks import GROUPS as CHECK_GROUPS
 from storage_consumer.errors import Abandoned, StorageConsumerError
-from storage_consumer.monitoring.collector import METRICS, PREFIX
+from storage_consumer.operating.checks import CHECKS, group_of
+from storage_consumer.operating.checks import GROUPS as CHECK_GROUPS
+from storage_consumer.target.ddl.catalogue import DIFFERENCES
+from storage_consumer.watch.collector import METRICS, PREFIX
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 _CODE_SPAN = re.compile(r"(`[^`]*`)")
@@ -138,7 +138,7 @@ def _own_flags() -> Iterator[str]:
 
 def differences() -> Iterator[str]:
     """Yield the blocks of the page about what is changed in statements."""
-    yield _title("Differences", "storage_consumer/ddl/rules/catalogue.py")
+    yield _title("Differences", "storage_consumer/target/ddl/catalogue.py")
     yield (
         "A statement runs as [TiCDC wrote it](../ddl.md), but for these differences. `ddl_journal` keeps the text that ran, and `ddl_finished` "
         "names the differences. A clause that would change rows stays in, so that a target that does not know it halts the table. Backslashes, "
@@ -150,7 +150,7 @@ def differences() -> Iterator[str]:
 
 def metrics() -> Iterator[str]:
     """Yield the blocks of the page about metrics."""
-    yield _title("Metrics", "storage_consumer/monitoring/collector.py")
+    yield _title("Metrics", "storage_consumer/watch/collector.py")
     yield (
         "`--metrics-listen` serves these metrics on `/metrics`, and `--metrics-textfile` writes them into a file. "
         "[Monitoring](../operations/monitoring.md) has the alert rules over them. In brackets stand type and labels. Counters begin with 0 at the "
@@ -168,7 +168,7 @@ def metrics() -> Iterator[str]:
 
 def checks() -> Iterator[str]:
     """Yield the blocks of the page about the checks of `doctor`."""
-    yield _title("Checks", "storage_consumer/doctor/checks.py")
+    yield _title("Checks", "storage_consumer/operating/checks.py")
     yield (
         "[`storage-consumer doctor`](../operations/doctor.md) runs these checks; `--only` takes the names of the groups. Each has in brackets "
         "what it reads, then its meaning and what to do."

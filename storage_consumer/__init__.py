@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from storage_consumer.api import Consumer
+    from storage_consumer.changes.record_batches import read_changes
     from storage_consumer.config.options import Options
-    from storage_consumer.dry_run.result import Outcome, Plan, PlannedRows, PlannedStatement, PlannedWave
-    from storage_consumer.dry_run.result import Stop as PlannedStop
     from storage_consumer.errors import (
         Abandoned,
         ConfigError,
@@ -40,22 +39,27 @@ if TYPE_CHECKING:
         TransientError,
         UndecodableRow,
     )
-    from storage_consumer.frames.record_batches import read_changes
     from storage_consumer.model import DdlId, TableName
-    from storage_consumer.monitoring.health import Health
-    from storage_consumer.monitoring.report import Phase, Report, Totals, Work
-    from storage_consumer.monitoring.snapshot import Snapshot
-    from storage_consumer.monitoring.snapshot import Statement as StoredStatement
-    from storage_consumer.monitoring.snapshot import Table as StoredTable
-    from storage_consumer.monitoring.status import Status, TableStatus
+    from storage_consumer.operating.planned import (
+        Outcome,
+        Plan,
+        PlannedRows,
+        PlannedStatement,
+        PlannedStop,
+        PlannedWave,
+    )
     from storage_consumer.operating.verification import VerifyOptions, VerifyReport
     from storage_consumer.plan.loads import Load, LoadPhase
     from storage_consumer.plan.table_state import TableState
+    from storage_consumer.rows.comparison import RowDifference, Span, VerifyOutcome
+    from storage_consumer.rows.comparison import TableResult as VerifiedTable
     from storage_consumer.signals import Stop, StopSignal
     from storage_consumer.summary import Progress, RoundSummary, RunningStatement, TableSummary
-    from storage_consumer.verifying.result import Outcome as VerifyOutcome
-    from storage_consumer.verifying.result import RowDifference, Span
-    from storage_consumer.verifying.result import TableResult as VerifiedTable
+    from storage_consumer.watch.health import Health
+    from storage_consumer.watch.report import Phase, Report, Totals, Work
+    from storage_consumer.watch.snapshot import Snapshot, StoredStatement
+    from storage_consumer.watch.snapshot import Table as StoredTable
+    from storage_consumer.watch.status import Status, TableStatus
 
 __all__ = [
     "Abandoned",
@@ -125,26 +129,23 @@ __version__ = "0.1.0"
 _MODULES = {
     "api": ("Consumer",),
     "config.options": ("Options",),
-    "dry_run.result": ("Outcome", "Plan", "PlannedRows", "PlannedStatement", "PlannedWave"),
-    "frames.record_batches": ("read_changes",),
+    "operating.planned": ("Outcome", "Plan", "PlannedRows", "PlannedStatement", "PlannedStop", "PlannedWave"),
+    "changes.record_batches": ("read_changes",),
     "model": ("DdlId", "TableName"),
-    "monitoring.report": ("Phase", "Report", "Totals", "Work"),
-    "monitoring.snapshot": ("Snapshot",),
-    "monitoring.health": ("Health",),
-    "monitoring.status": ("Status", "TableStatus"),
+    "watch.report": ("Phase", "Report", "Totals", "Work"),
+    "watch.snapshot": ("Snapshot", "StoredStatement"),
+    "watch.health": ("Health",),
+    "watch.status": ("Status", "TableStatus"),
     "operating.verification": ("VerifyOptions", "VerifyReport"),
     "plan.loads": ("Load", "LoadPhase"),
     "plan.table_state": ("TableState",),
     "signals": ("Stop", "StopSignal"),
     "summary": ("Progress", "RoundSummary", "RunningStatement", "TableSummary"),
-    "verifying.result": ("RowDifference", "Span"),
+    "rows.comparison": ("RowDifference", "Span", "VerifyOutcome"),
 }
 _RENAMED = {
-    "PlannedStop": ("dry_run.result", "Stop"),
-    "StoredStatement": ("monitoring.snapshot", "Statement"),
-    "StoredTable": ("monitoring.snapshot", "Table"),
-    "VerifiedTable": ("verifying.result", "TableResult"),
-    "VerifyOutcome": ("verifying.result", "Outcome"),
+    "StoredTable": ("watch.snapshot", "Table"),
+    "VerifiedTable": ("rows.comparison", "TableResult"),
 }
 """Public name → module, and name in it, which would say too little outside."""
 

@@ -12,6 +12,9 @@ from typing import Self, Unpack
 from weakref import finalize
 
 from storage_consumer import __version__
+from storage_consumer.bucket.inspector import InspectedBucket, completed, inspect
+from storage_consumer.bucket.reader import StorageReader
+from storage_consumer.bucket.stores.open import open_storage
 from storage_consumer.checkpoint.store import StateStore, operated
 from storage_consumer.clock import Clock, SystemClock
 from storage_consumer.config.export_uris import with_time_zone
@@ -20,43 +23,40 @@ from storage_consumer.config.options import Options
 from storage_consumer.config.secrets import remove_secrets, write_secrets
 from storage_consumer.config.settings import Server
 from storage_consumer.config.table_filter import CarriedColumns
-from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.csv_dialect import caveat
 from storage_consumer.decode.time_zone import zone_caveat
-from storage_consumer.doctor.checks import warn_at_start
-from storage_consumer.downstream.connection import hurry, no_hurry, unverified
-from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.driver.context import RoundContext
-from storage_consumer.driver.copies import Loading, OpenCopy
 from storage_consumer.driver.ddl_workers import WORKERS, DdlWorkers
 from storage_consumer.driver.first_look import wait_for_metadata
 from storage_consumer.driver.lease_holder import readable
+from storage_consumer.driver.open_copies import LoadingState, OpenCopy
 from storage_consumer.driver.service import ConsumerService
-from storage_consumer.dry_run.planning import Heard, PlanSources, planned
-from storage_consumer.dry_run.result import Plan
 from storage_consumer.errors import TransientError
-from storage_consumer.inspection.inspector import Bucket, completed, inspect
 from storage_consumer.model import TableName
-from storage_consumer.monitoring.collector import MetricSources, Showing, processes
-from storage_consumer.monitoring.recorder import Recorder, Reporting
-from storage_consumer.monitoring.status import Status
+from storage_consumer.operating.checks import warn_at_start
 from storage_consumer.operating.exporting import export_of_feed
 from storage_consumer.operating.looking import status_now, status_site
 from storage_consumer.operating.opened_export import opened_export
+from storage_consumer.operating.planned import Plan
+from storage_consumer.operating.planning import Heard, PlanSources, planned
 from storage_consumer.operating.requested_load import request_load
 from storage_consumer.operating.retries import QuarantineRetries
 from storage_consumer.operating.verification import VerifyOptions, VerifyReport, Wishes, verified
 from storage_consumer.plan.loads import Load
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.selection import Selection
-from storage_consumer.poll.reader import StorageReader
 from storage_consumer.ports import Ddl, Journal
 from storage_consumer.signals import Stop, StopSignal
 from storage_consumer.spark.pipeline import SparkPipeline
-from storage_consumer.storage.open import open_storage
 from storage_consumer.summary import Progress, RoundSummary, RunningStatement
+from storage_consumer.target.connection import hurry, no_hurry, unverified
+from storage_consumer.target.database import TargetDatabase
+from storage_consumer.target.ddl.runner import DdlRunner
 from storage_consumer.telemetry import Log, heard_by, listen
+from storage_consumer.watch.collector import MetricSources, Showing, processes
+from storage_consumer.watch.recorder import Recorder, Reporting
+from storage_consumer.watch.status import Status
 
 _log = Log("api")
 _PAUSE = 1.0
@@ -385,7 +385,7 @@ class Consumer:
         )
 
 
-def _looked_at(loaded: Loaded, clock: Clock, stop: StopSignal) -> Bucket:
+def _looked_at(loaded: Loaded, clock: Clock, stop: StopSignal) -> InspectedBucket:
     """Return the bucket once it answers; raise `TransientError` if it does not within the retry limit."""
     storage = open_storage(loaded.config.upstream, loaded.secrets)
     deadline = clock.monotonic() + loaded.config.tuning.retry_limit
@@ -405,7 +405,7 @@ def _ddl_runner(loaded: Loaded, worker: int, journal: Journal, server_type: str,
     return DdlRunner(database, journal, server_type, clock=clock, patience=config.tuning.ddl_patience)
 
 
-def _loading(loaded: Loaded, database: TargetDatabase, ddl: Ddl, ended: Callable[[], bool]) -> Loading:
+def _loading(loaded: Loaded, database: TargetDatabase, ddl: Ddl, ended: Callable[[], bool]) -> LoadingState:
     """Return what loads tables from copies. `ddl` runs the statements of copies; `ended`: whether the run has been asked to end."""
 
     def is_ours(name: TableName) -> bool:
@@ -419,7 +419,7 @@ def _loading(loaded: Loaded, database: TargetDatabase, ddl: Ddl, ended: Callable
 
     selection = Selection.of(loaded.config.selecting, loaded.config.downstream.state_schema)
 
-    return Loading(
+    return LoadingState(
         open_copy=opened_copy,
         ddl=ddl,
         has_rows=database.has_rows,

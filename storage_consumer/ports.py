@@ -9,17 +9,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from storage_consumer.job.spec import FileReport, JobFile, JobSpec, TaskStatements, WriteReport
-from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import DdlId, TableDefinition, TableName
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
-from storage_consumer.plan.journal import JournalEntry, Outcome, Sent
+from storage_consumer.plan.journal_entry import ExecutionOutcome, JournalEntry, Sent
 from storage_consumer.plan.loads import Load
 from storage_consumer.plan.quarantined import TableEntries
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_decisions import Obeyed
+from storage_consumer.rows.spec import FileReport, JobFile, JobSpec, TaskStatements, WriteReport
+from storage_consumer.rows.target_table import TargetTable
 from storage_consumer.summary import Progress
 
 SERIAL_SLOTS = 16
@@ -130,7 +130,7 @@ class Journal(Protocol):
         step: DdlStep,
         state: str,
         *,
-        run: Sent | Outcome | None = None,
+        run: Sent | ExecutionOutcome | None = None,
         note: str = "",
         tables: Iterable[TableProgress] = (),
     ) -> None:

@@ -17,8 +17,24 @@ from sqlalchemy import ColumnElement, Select, and_, delete, exists, func, insert
 from sqlalchemy.engine import Connection
 
 from storage_consumer.checkpoint.transactions import Stored, name_in, record, seconds_between
-from storage_consumer.downstream.reading import Reading
-from storage_consumer.downstream.state_tables import (
+from storage_consumer.model import TableName
+from storage_consumer.plan.journal_entry import DONE, SKIPPED, STARTED
+from storage_consumer.plan.loads import LoadPhase
+from storage_consumer.plan.quarantined import TableEntries, closed_by, gone_by
+from storage_consumer.plan.steps import DdlStep, key_of
+from storage_consumer.plan.table_decisions import may_touch
+from storage_consumer.plan.table_state import TableState
+from storage_consumer.rows.comparison import (
+    TableLook,
+    TableResult,
+    VerifyOutcome,
+    counting,
+    renamed,
+    result_from,
+    says_more,
+)
+from storage_consumer.target.source_reading import Reading
+from storage_consumer.target.state_tables import (
     EVERY_TABLE,
     NOW,
     StateTables,
@@ -28,15 +44,7 @@ from storage_consumer.downstream.state_tables import (
     state_tables,
     verify_row,
 )
-from storage_consumer.model import TableName
-from storage_consumer.monitoring.report import Minute, Report
-from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
-from storage_consumer.plan.loads import LoadPhase
-from storage_consumer.plan.quarantined import TableEntries, closed_by, gone_by
-from storage_consumer.plan.steps import DdlStep, key_of
-from storage_consumer.plan.table_decisions import may_touch
-from storage_consumer.plan.table_state import TableState
-from storage_consumer.verifying.result import Outcome, TableLook, TableResult, counting, renamed, result_from, says_more
+from storage_consumer.watch.report import Minute, Report
 
 KEPT_MINUTES = 24 * 60
 """Minutes for which the course of a feed is kept."""
@@ -260,12 +268,12 @@ class StoredVerified(Stored):
         """Return the same, where what a comparison that is not finished found does not count yet, but what was known before it."""
         return [replace(result_from(_told(document)), outcome=outcome) for document, outcome in self._results()]
 
-    def _results(self) -> list[tuple[dict[str, Any], Outcome]]:
+    def _results(self) -> list[tuple[dict[str, Any], VerifyOutcome]]:
         """Return the last result of each table, and the outcome that counts, by name."""
         if not self._transactions.has(self._tables.verified):
             return []
         found = self._read(self._tables.standing())
-        return [(json.loads(text), Outcome(outcome)) for text, outcome in found]
+        return [(json.loads(text), VerifyOutcome(outcome)) for text, outcome in found]
 
     def put(self, table_key: str, result: TableResult) -> None:
         """Store the result of a table, in place of its last one, unless it is no news; see `counting`."""
@@ -274,7 +282,7 @@ class StoredVerified(Stored):
         # A consumer may store a doubt at the same time.
         with self._shared("storing a decision") as connection:
             found = connection.execute(query.with_for_update()).first()
-            before, known = (Outcome(found.outcome), json.loads(found.document)) if found else (None, {})
+            before, known = (VerifyOutcome(found.outcome), json.loads(found.document)) if found else (None, {})
             outcome = counting(result, before, known.get("run", ""))
             if outcome is None:
                 return

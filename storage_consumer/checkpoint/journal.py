@@ -26,14 +26,14 @@ from storage_consumer.checkpoint.transactions import (
     record,
     seconds_between,
 )
-from storage_consumer.downstream.state_tables import IDENTITY, NOW, put, same_statement
 from storage_consumer.errors import MalformedSchemaFile
 from storage_consumer.model import DdlId, TableColumn, TableDefinition, TableName, TableVersion
-from storage_consumer.monitoring.snapshot import SHOWN_CHARACTERS, Statement
-from storage_consumer.monitoring.snapshot import JournalEntry as Shown
-from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED, JournalEntry, Outcome, Sent
+from storage_consumer.plan.journal_entry import DONE, FAILED, SKIPPED, STARTED, ExecutionOutcome, JournalEntry, Sent
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.ports import Decision, TableProgress
+from storage_consumer.target.state_tables import IDENTITY, NOW, put, same_statement
+from storage_consumer.watch.snapshot import SHOWN_CHARACTERS, StoredStatement
+from storage_consumer.watch.snapshot import ShownEntry as Shown
 
 _DEFAULTS = {field.name: field.default for field in fields(TableColumn)}
 _HASHED = ("table_dir", "version", "checksum", "schema_name", "table_name", "ddl_type", "path", "query", "columns")
@@ -294,7 +294,7 @@ class StoredJournal(Stored):
         step: DdlStep,
         state: str,
         *,
-        run: Sent | Outcome | None = None,
+        run: Sent | ExecutionOutcome | None = None,
         note: str = "",
         tables: Iterable[TableProgress] = (),
     ) -> None:
@@ -329,12 +329,18 @@ class StoredJournal(Stored):
             close_entries(connection, self._tables, step, upto=min(step.version, at - 1))
 
     def _put(
-        self, connection: Connection, step: DdlStep, state: str, *, run: Sent | Outcome | None = None, note: str
+        self,
+        connection: Connection,
+        step: DdlStep,
+        state: str,
+        *,
+        run: Sent | ExecutionOutcome | None = None,
+        note: str,
     ) -> None:
         values: dict[str, object] = {"state": state, "note": note[:_LONGEST]}
         if run is not None:
             values |= asdict(run)
-        if isinstance(run, Outcome):
+        if isinstance(run, ExecutionOutcome):
             values["answer"] = run.answer[:_LONGEST]
         starts = state == STARTED and isinstance(run, Sent)
         finished = state in (DONE, SKIPPED, FAILED)
@@ -422,10 +428,10 @@ class StoredJournal(Stored):
             for row in self._read(query)
         )
 
-    def waiting(self) -> tuple[Statement, ...]:
+    def waiting(self) -> tuple[StoredStatement, ...]:
         """Return the statements that are neither done nor skipped, in order, and how long each has been running."""
         return tuple(
-            Statement(
+            StoredStatement(
                 identity=row.identity,
                 name=row.name,
                 state=row.state,

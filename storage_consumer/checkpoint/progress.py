@@ -25,18 +25,18 @@ from storage_consumer.checkpoint.transactions import (
     name_in,
     put_all,
 )
-from storage_consumer.downstream.batches import batched
-from storage_consumer.downstream.state_tables import NOW, StateTables
 from storage_consumer.driver.lease_holder import readable
 from storage_consumer.errors import ConfigError, LeaseHeld
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Digests, Finished
-from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED
+from storage_consumer.plan.journal_entry import DONE, FAILED, SKIPPED, STARTED
 from storage_consumer.plan.table_decisions import is_skipped
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import TableProgress
+from storage_consumer.target.batches import batched
+from storage_consumer.target.state_tables import NOW, StateTables
 
 
 class StoredProgress(Stored):

@@ -17,10 +17,9 @@ from sqlalchemy.engine import Connection
 
 from storage_consumer.checkpoint.findings import StoredReports, begun_statements, close_copied, last_that_may_touch
 from storage_consumer.checkpoint.transactions import StateTransactions, Stored, larger, name_in, put_all, record
-from storage_consumer.downstream.state_tables import NOW, StateTables, put, same_statement
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.copies import Copies
-from storage_consumer.plan.journal import DONE, SKIPPED
+from storage_consumer.plan.journal_entry import DONE, SKIPPED
 from storage_consumer.plan.loads import OPEN, Load, LoadPhase
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_decisions import (
@@ -38,6 +37,7 @@ from storage_consumer.plan.table_decisions import (
 )
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import Decision
+from storage_consumer.target.state_tables import NOW, StateTables, put, same_statement
 
 
 def put_copies(connection: Connection, tables: StateTables, copies: Mapping[str, Copies]) -> None:

@@ -21,18 +21,18 @@ from sqlalchemy.schema import CreateColumn, CreateTable
 from sqlalchemy.sql.elements import ColumnElement
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.downstream.batches import batched
-from storage_consumer.downstream.connection import Connection as Target
-from storage_consumer.downstream.connection import connect, read_only
-from storage_consumer.downstream.mysql_errors import LOCK_WAIT_TIMEOUT, gone, is_denied, number_of, translated
-from storage_consumer.downstream.rights import state_remedy
-from storage_consumer.downstream.session import evict, fetched, mark
-from storage_consumer.downstream.state_tables import EVERY_TABLE, MIGRATED, NOW, STATE_VERSION, put, state_tables
 from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, StateGone, StorageConsumerError
 from storage_consumer.model import TableName
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import SERIAL_SLOTS
 from storage_consumer.sql.tokens import quote
+from storage_consumer.target.batches import batched
+from storage_consumer.target.connection import Connection as Target
+from storage_consumer.target.connection import connect, read_only
+from storage_consumer.target.mysql_errors import LOCK_WAIT_TIMEOUT, gone, is_denied, number_of, translated
+from storage_consumer.target.rights import state_remedy
+from storage_consumer.target.session_settings import evict, fetched, mark
+from storage_consumer.target.state_tables import EVERY_TABLE, MIGRATED, NOW, STATE_VERSION, put, state_tables
 
 CHUNK = 1_000
 """Rows per statement. They are sent beside the statement's text, so that the text is built once for all of them."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.verbs import VERBS
-from storage_consumer.operating.session import Session
+from storage_consumer.session import Session
 from storage_consumer.telemetry import json_text
 
 

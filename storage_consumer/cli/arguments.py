@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 
 from storage_consumer import __version__
 from storage_consumer.cli.exit_codes import listed
-from storage_consumer.cli.layout import columns
 from storage_consumer.cli.screen import write
+from storage_consumer.cli.screen_layout import columns
 from storage_consumer.cli.verb import Verb
 from storage_consumer.cli.verbs import PROGRAM, RUN, VERBS, verb_named
 from storage_consumer.config.options import GROUPS, OPTIONS, OWN_TABLE, PRECEDENCE, Option, words_of

@@ -6,6 +6,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 
+from storage_consumer.changes import render_sql
+from storage_consumer.changes.key_order import OfKey, Whole, key_values
+from storage_consumer.changes.reading import Feed, Wanted
+from storage_consumer.changes.render_sql import undone
+from storage_consumer.changes.rendering import debezium_envelopes, flat_messages, json_lines
+from storage_consumer.changes.window import Contents, Event, refuse_none
 from storage_consumer.cli import screen
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.failures import print_error
@@ -14,14 +20,8 @@ from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import Loaded
 from storage_consumer.config.settings import Tuning, Upstream
 from storage_consumer.errors import ConfigError
-from storage_consumer.feed import render_sql
-from storage_consumer.feed.keys import OfKey, Whole, key_values
-from storage_consumer.feed.reading import Feed, Wanted
-from storage_consumer.feed.render_sql import undone
-from storage_consumer.feed.rendering import debezium_envelopes, flat_messages, json_lines
-from storage_consumer.feed.window import Contents, Event, refuse_none
-from storage_consumer.operating.session import Session
 from storage_consumer.plan.table_words import named
+from storage_consumer.session import Session
 from storage_consumer.sql.tokens import quote
 
 _FRAMES = {"sql": (render_sql.HEAD, ""), "undo-sql": (render_sql.UNDO_HEAD, render_sql.UNDO_FOOT)}

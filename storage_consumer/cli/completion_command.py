@@ -11,7 +11,7 @@ from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.arguments import whole_parser
 from storage_consumer.cli.verbs import PROGRAM, VERBS, CompletionFlags
 from storage_consumer.errors import ConfigError
-from storage_consumer.operating.session import Session
+from storage_consumer.session import Session
 
 
 def answer(own: CompletionFlags, session: Session) -> Answer:

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 
 from storage_consumer.checkpoint.journal import JournalRow, StoredJournal
 from storage_consumer.cli.answer import OBEYED, Answer, told
-from storage_consumer.cli.layout import cut, message, wrapped
+from storage_consumer.cli.screen_layout import cut, message, wrapped
 from storage_consumer.cli.verbs import DdlFlags
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.driver.lease_holder import user
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
-from storage_consumer.operating.session import Session
 from storage_consumer.plan.table_words import meant, table_flag
 from storage_consumer.ports import Decision
+from storage_consumer.session import Session
 from storage_consumer.telemetry import tso_time
 
 _SHOWN = 300

@@ -11,14 +11,14 @@ import msgspec
 
 from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.exit_codes import ExitCode
-from storage_consumer.cli.layout import columns, wrapped
+from storage_consumer.cli.screen_layout import columns, wrapped
 from storage_consumer.cli.verbs import DoctorFlags
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.config.sources import is_given
-from storage_consumer.doctor.checks import GROUPS, Finding, Verdict, examined, group_of, worst
-from storage_consumer.doctor.facts import DoctorInput
 from storage_consumer.errors import ConfigError
-from storage_consumer.operating.session import Session
+from storage_consumer.operating.checks import GROUPS, Finding, Verdict, examined, group_of, worst
+from storage_consumer.operating.doctor_facts import DoctorInput
+from storage_consumer.session import Session
 
 _NOBODYS = {"upstream_uri": "file:///none", "downstream_uri": "mysql://root@127.0.0.1:3306/"}
 """Stand-ins for an end that was not given: nothing is asked of it."""

@@ -8,14 +8,14 @@ from typing import Any
 
 from storage_consumer.checkpoint.journal import JournalRow, KeptTable, KeptVersion, StoredHistory
 from storage_consumer.cli.answer import Answer, told
-from storage_consumer.cli.layout import cut, wrapped
-from storage_consumer.cli.layout import table as laid_out
+from storage_consumer.cli.screen_layout import cut, wrapped
+from storage_consumer.cli.screen_layout import table as laid_out
 from storage_consumer.cli.verbs import HistoryFlags
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableColumn, TableDefinition, folded_name
-from storage_consumer.operating.session import Session
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_words import known
+from storage_consumer.session import Session
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.statement import statement_of
 from storage_consumer.telemetry import tso_time

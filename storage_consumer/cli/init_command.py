@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
+from storage_consumer.bucket.inspector import InspectedBucket, InspectedSetting
 from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.doctor_command import doctor_input, documents
 from storage_consumer.cli.exit_codes import ExitCode
@@ -18,10 +19,9 @@ from storage_consumer.cli.verbs import PROGRAM, InitFlags
 from storage_consumer.config.commands import bare_uri, uri_of
 from storage_consumer.config.load import load_target
 from storage_consumer.config.options import BY_KEYWORD, OWN_TABLE
-from storage_consumer.doctor.checks import Finding, Verdict, examined
 from storage_consumer.errors import ConfigError
-from storage_consumer.inspection.inspector import Bucket, Setting
-from storage_consumer.operating.session import Session
+from storage_consumer.operating.checks import Finding, Verdict, examined
+from storage_consumer.session import Session
 from storage_consumer.telemetry import escaped, redact
 
 _FILE = "storage-consumer.toml"
@@ -63,7 +63,7 @@ def answer(own: InitFlags, session: Session) -> Answer:
     return told(own, document | {"findings": documents(findings)}, lines, code)
 
 
-def _alarms(session: Session, bucket: Bucket) -> tuple[Finding, ...]:
+def _alarms(session: Session, bucket: InspectedBucket) -> tuple[Finding, ...]:
     """Return what `doctor` warns of, or faults, about the target of this bucket."""
     given = replace(doctor_input(session), inspected=bucket)
     found = examined(given, ("target", "network", "state"))
@@ -88,7 +88,7 @@ def _target(session: Session) -> str:
 
 
 def _lines(
-    bucket: Bucket, target: str, configs: Sequence[str], findings: Sequence[Finding], access: Mapping[str, str]
+    bucket: InspectedBucket, target: str, configs: Sequence[str], findings: Sequence[Finding], access: Mapping[str, str]
 ) -> Iterator[str]:
     """Yield the lines of the file.
 
@@ -132,7 +132,7 @@ def _lines(
         yield f"# Once they are mended, see that nothing is left: {PROGRAM} doctor --config FILE"
 
 
-def _setting(setting: Setting, configs: Sequence[str], *, whole: bool = True) -> Iterator[str]:
+def _setting(setting: InspectedSetting, configs: Sequence[str], *, whole: bool = True) -> Iterator[str]:
     """Yield the lines of one setting: where it comes from, and its key, as a comment if it must not count yet."""
     option, value = BY_KEYWORD[setting.keyword], setting.value
     key = _place(setting)[1]
@@ -148,7 +148,7 @@ def _setting(setting: Setting, configs: Sequence[str], *, whole: bool = True) ->
     yield f"{'' if counts else '# '}{key} = {_toml(value)}"
 
 
-def _place(setting: Setting) -> tuple[str, str]:
+def _place(setting: InspectedSetting) -> tuple[str, str]:
     """Return table and key of a setting in the file."""
     table, _, key = BY_KEYWORD[setting.keyword].toml_key.rpartition(".")
     return table, key

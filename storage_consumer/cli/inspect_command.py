@@ -11,16 +11,16 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from storage_consumer.amounts import data_size
+from storage_consumer.bucket.inspector import InspectedBucket, InspectedSetting, inspect
 from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.exit_codes import ExitCode
-from storage_consumer.cli.layout import facts, table, wrapped
+from storage_consumer.cli.screen_layout import facts, table, wrapped
 from storage_consumer.cli.verb import FlagsWithJson
 from storage_consumer.config.commands import PROGRAM, uri_of
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.sources import is_given
-from storage_consumer.inspection.inspector import Bucket, Setting, inspect
 from storage_consumer.model import physical_ms
-from storage_consumer.operating.session import Session
+from storage_consumer.session import Session
 
 _SHOWN_TABLES = 10
 _LABEL = 14
@@ -28,7 +28,7 @@ _AS_FOUND = (
     *("layouts", "architecture", "index_widths", "dispatchers", "objects", "data_files", "schema_files"),
     *("checkpoint", "warnings", "likely"),
 )
-"""Fields of `Bucket` that the document has under the same name."""
+"""Fields of `InspectedBucket` that the document has under the same name."""
 _ESCAPES = {"\t": r"\t", "\r": r"\r", "\n": r"\n"}
 
 
@@ -59,12 +59,12 @@ def answer(own: FlagsWithJson, session: Session) -> Answer:
     return told(own, as_document(bucket, asked), lines_of(bucket, asked), code_of(bucket))
 
 
-def code_of(bucket: Bucket) -> ExitCode:
+def code_of(bucket: InspectedBucket) -> ExitCode:
     """Return `DONE` if nothing is missing or contradicted and this is a changefeed's folder, else `MISCONFIGURED`."""
     return ExitCode.MISCONFIGURED if bucket.missing or bucket.contradictions or bucket.likely else ExitCode.DONE
 
 
-def looked_at(session: Session) -> tuple[Bucket, Asked]:
+def looked_at(session: Session) -> tuple[InspectedBucket, Asked]:
     """Return what was found of a bucket, and how it was asked about; raise as `answer` does."""
     loaded = session.bucket
     upstream = loaded.config.upstream
@@ -77,7 +77,7 @@ def looked_at(session: Session) -> tuple[Bucket, Asked]:
     return bucket, Asked(given=loaded.config.given, has_target=has_target)
 
 
-def as_document(bucket: Bucket, asked: Asked = NOTHING) -> dict[str, Any]:
+def as_document(bucket: InspectedBucket, asked: Asked = NOTHING) -> dict[str, Any]:
     """Return the bucket as JSON takes it; the keys are part of the program's interface."""
     return {
         "bucket": bucket.place,
@@ -105,7 +105,7 @@ def as_document(bucket: Bucket, asked: Asked = NOTHING) -> dict[str, Any]:
     }
 
 
-def lines_of(bucket: Bucket, asked: Asked = NOTHING) -> Iterator[str]:
+def lines_of(bucket: InspectedBucket, asked: Asked = NOTHING) -> Iterator[str]:
     """Yield the bucket as text for readers."""
 
     def between(low: int, high: int) -> str:
@@ -139,7 +139,7 @@ def lines_of(bucket: Bucket, asked: Asked = NOTHING) -> Iterator[str]:
     yield from _verdict(bucket, asked)
 
 
-def _settings(bucket: Bucket) -> Iterator[str]:
+def _settings(bucket: InspectedBucket) -> Iterator[str]:
     yield "settings"
     rows = []
     # An origin that repeats is shown as "likewise": several settings often come from one file.
@@ -152,7 +152,7 @@ def _settings(bucket: Bucket) -> Iterator[str]:
     yield from table(rows, "  ")
 
 
-def _tables(bucket: Bucket) -> Iterator[str]:
+def _tables(bucket: InspectedBucket) -> Iterator[str]:
     count = len(bucket.tables)
     yield f"{count} table{'s' if count != 1 else ''}{', the largest' if count > _SHOWN_TABLES else ''}"
     rows = []
@@ -163,7 +163,7 @@ def _tables(bucket: Bucket) -> Iterator[str]:
     yield from table(rows, "  ")
 
 
-def _verdict(bucket: Bucket, asked: Asked) -> Iterator[str]:
+def _verdict(bucket: InspectedBucket, asked: Asked) -> Iterator[str]:
     if bucket.likely:
         yield from wrapped(f"not the changefeed's folder, which is likely {' or '.join(bucket.likely)}", further="  ")
         return
@@ -177,7 +177,7 @@ def _verdict(bucket: Bucket, asked: Asked) -> Iterator[str]:
         yield f"  {command(bucket, asked)}"
 
 
-def _open_questions(bucket: Bucket) -> Iterator[str]:
+def _open_questions(bucket: InspectedBucket) -> Iterator[str]:
     for each in bucket.contradictions:
         yield f"contradicts: --{each.name} was given as {_shown(each)}, but {each.origin}"
     for each in bucket.missing:
@@ -196,7 +196,7 @@ def _open_questions(bucket: Bucket) -> Iterator[str]:
         )
 
 
-def command(bucket: Bucket, asked: Asked = NOTHING) -> str:
+def command(bucket: InspectedBucket, asked: Asked = NOTHING) -> str:
     """Return the command that copies the bucket: as it was asked about, with inferred settings spelled out, and no credentials."""
     upstream = bucket.upstream
     words = [PROGRAM, "run"]
@@ -229,7 +229,7 @@ def _flag(value: object) -> str:
     return "".join(_ESCAPES.get(char, char) for char in str(value))
 
 
-def _shown(setting: Setting) -> str:
+def _shown(setting: InspectedSetting) -> str:
     value = setting.value
     if value is None or (value == "" and setting.keyword == "binary_encoding_method"):
         return "?" if setting.is_missing else "-"

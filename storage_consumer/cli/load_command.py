@@ -13,25 +13,25 @@ from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.checkpoint.tables import LoadRow
 from storage_consumer.cli import table_command
 from storage_consumer.cli.answer import Answer, told
-from storage_consumer.cli.layout import message, table, wrapped
+from storage_consumer.cli.screen_layout import message, table, wrapped
 from storage_consumer.cli.verbs import LoadFlags, TableFlags
 from storage_consumer.config.commands import command
 from storage_consumer.config.export_uris import with_time_zone
 from storage_consumer.config.load import load_source
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
-from storage_consumer.monitoring.report import Phase
-from storage_consumer.monitoring.status import load_progress
-from storage_consumer.monitoring.wording import load_document
 from storage_consumer.operating.exporting import Exported, ExportWishes, exported, open_export_folder
 from storage_consumer.operating.requested_load import meant_table, refuse_running, request_load
-from storage_consumer.operating.session import Session
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_decisions import is_skipped
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import meant, table_flag
+from storage_consumer.session import Session
 from storage_consumer.telemetry import tso_time
+from storage_consumer.watch.report import Phase
+from storage_consumer.watch.status import load_progress
+from storage_consumer.watch.wording import load_document
 
 _OF_TABLES = ("pause", "resume")
 """Actions that are decisions about the table."""

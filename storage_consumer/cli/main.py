@@ -15,7 +15,7 @@ from storage_consumer import __version__, telemetry
 from storage_consumer.cli import arguments, failures, screen
 from storage_consumer.cli.answer import answered
 from storage_consumer.cli.exit_codes import ExitCode
-from storage_consumer.cli.progress import shown
+from storage_consumer.cli.progress_bar import shown
 from storage_consumer.cli.sd_notify import Notifier
 from storage_consumer.cli.verbs import RUN
 from storage_consumer.clock import SystemClock
@@ -25,10 +25,10 @@ from storage_consumer.config.settings import Config
 from storage_consumer.config.sources import with_files_read
 from storage_consumer.config.uris import secrets_in
 from storage_consumer.errors import Abandoned, ConfigError
-from storage_consumer.monitoring.on_halt import OnHalt, check_command
-from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.signals import Stop
 from storage_consumer.summary import RoundSummary, RunningStatement
+from storage_consumer.watch.on_halt import OnHalt, check_command
+from storage_consumer.watch.recorder import Recorder
 
 _log = telemetry.Log("cli")
 

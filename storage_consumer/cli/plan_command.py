@@ -12,17 +12,17 @@ from storage_consumer.amounts import data_size
 from storage_consumer.api import Consumer
 from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.exit_codes import ExitCode
-from storage_consumer.cli.layout import facts, message, wrapped
+from storage_consumer.cli.screen_layout import facts, message, wrapped
 from storage_consumer.cli.verbs import PlanFlags
 from storage_consumer.config.parsers import did_you_mean
-from storage_consumer.dry_run.result import Outcome, Plan, PlannedRows, PlannedStatement, PlannedWave, Stop
 from storage_consumer.errors import ConfigError, NoMetadata
 from storage_consumer.model import TableName
-from storage_consumer.operating.session import Session
+from storage_consumer.operating.planned import Outcome, Plan, PlannedRows, PlannedStatement, PlannedStop, PlannedWave
 from storage_consumer.plan import table_words
+from storage_consumer.session import Session
 from storage_consumer.telemetry import tso_time
 
-T = TypeVar("T", PlannedRows, PlannedStatement, Stop)
+T = TypeVar("T", PlannedRows, PlannedStatement, PlannedStop)
 _SHOWN = 20
 """Tables, statements, halts and so on that are shown without --all."""
 _ACTION = 9
@@ -48,7 +48,7 @@ def answer(own: PlanFlags, session: Session) -> Answer:
 
 def _of_table(plan: Plan, name: str) -> Plan:
     """Return the part of a plan that is about one table; raise `ConfigError` if it has none."""
-    every: list[PlannedRows | PlannedStatement | Stop] = [*plan.rows, *plan.statements]
+    every: list[PlannedRows | PlannedStatement | PlannedStop] = [*plan.rows, *plan.statements]
     known = sorted({each.table for each in (*every, *plan.halts, *plan.waits, *plan.paused)})
     meant = set(
         table_words.meant(

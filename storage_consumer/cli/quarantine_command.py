@@ -9,8 +9,8 @@ from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.verbs import QuarantineFlags
 from storage_consumer.driver.lease_holder import user
 from storage_consumer.errors import ConfigError
-from storage_consumer.operating.session import Session
 from storage_consumer.plan.table_words import meant
+from storage_consumer.session import Session
 from storage_consumer.telemetry import tso_time
 
 _SHOWN = (

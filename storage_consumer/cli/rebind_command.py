@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from storage_consumer.bucket.inspector import missing_metadata
+from storage_consumer.bucket.metadata import Metadata
+from storage_consumer.bucket.storage import METADATA_BYTES, Storage
 from storage_consumer.checkpoint.progress import FeedRow, busy
 from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.verbs import RebindFlags
@@ -12,11 +15,8 @@ from storage_consumer.clock import SystemClock
 from storage_consumer.config.settings import Upstream
 from storage_consumer.driver.lease_holder import process_is_gone, readable
 from storage_consumer.errors import ConfigError, LeaseHeld
-from storage_consumer.inspection.inspector import missing_metadata
-from storage_consumer.operating.same_files import Comparison, compared, shortened
-from storage_consumer.operating.session import Session
-from storage_consumer.poll.metadata import Metadata
-from storage_consumer.storage.base import METADATA_BYTES, Storage
+from storage_consumer.operating.same_files import PlaceComparison, compared, shortened
+from storage_consumer.session import Session
 from storage_consumer.telemetry import tso_time
 
 
@@ -71,7 +71,7 @@ def _check_metadata(storage: Storage, feed: FeedRow, upstream: Upstream, opened:
         )
 
 
-def _check(found: Comparison, feed: FeedRow, place: str, *, may_miss: bool, may_differ: bool) -> None:
+def _check(found: PlaceComparison, feed: FeedRow, place: str, *, may_miss: bool, may_differ: bool) -> None:
     """Raise `ConfigError` if the files are not those that were read."""
     if found.different:
         raise ConfigError(
@@ -103,7 +103,7 @@ def _check(found: Comparison, feed: FeedRow, place: str, *, may_miss: bool, may_
         )
 
 
-def _report(own: RebindFlags, feed: FeedRow, place: str, found: Comparison | None) -> Answer:
+def _report(own: RebindFlags, feed: FeedRow, place: str, found: PlaceComparison | None) -> Answer:
     """Return what was done."""
     document: dict[str, object] = {
         "outcome": "same" if found is None else "restored" if feed.upstream == place else "bound",
@@ -131,7 +131,7 @@ def _report(own: RebindFlags, feed: FeedRow, place: str, found: Comparison | Non
     return told(own, document, _lines(feed, place, found))
 
 
-def _lines(feed: FeedRow, place: str, found: Comparison) -> Iterator[str]:
+def _lines(feed: FeedRow, place: str, found: PlaceComparison) -> Iterator[str]:
     sizes, goes_on = found.sizes, f"goes on from {feed.checkpoint} ({tso_time(feed.checkpoint)})"
     if feed.upstream == place:
         yield f"the state is bound to {place} as before, and {goes_on}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from storage_consumer import telemetry
-from storage_consumer.monitoring.ticker import EVERY, Ticker
+from storage_consumer.watch.ticker import EVERY, Ticker
 
 _log = telemetry.Log("sd_notify")
 

@@ -9,20 +9,20 @@ from collections.abc import Iterator, Mapping
 from storage_consumer.cli import screen
 from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.exit_codes import ExitCode
-from storage_consumer.cli.layout import cut, facts, wrapped
+from storage_consumer.cli.screen_layout import cut, facts, wrapped
 from storage_consumer.cli.verbs import StatusFlags
 from storage_consumer.clock import span
 from storage_consumer.errors import ConfigError, StorageConsumerError
-from storage_consumer.monitoring import wording
-from storage_consumer.monitoring.health import Health, lag_of
-from storage_consumer.monitoring.snapshot import Statement, Table
-from storage_consumer.monitoring.status import Status, TableStatus
-from storage_consumer.monitoring.wording import document, moment
 from storage_consumer.operating.looking import status_now
-from storage_consumer.operating.session import Session
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.table_words import known
+from storage_consumer.session import Session
 from storage_consumer.telemetry import lines_escaped, redact
+from storage_consumer.watch import wording
+from storage_consumer.watch.health import Health, lag_of
+from storage_consumer.watch.snapshot import StoredStatement, Table
+from storage_consumer.watch.status import Status, TableStatus
+from storage_consumer.watch.wording import document, moment
 
 _SHOWN = 20
 """Tables and statements that are shown without --all."""
@@ -137,7 +137,7 @@ def _of_table(status: Status, table: Table) -> list[str]:
     return lines + [line for each in own for line in _statement_lines(each)]
 
 
-def _statement_lines(statement: Statement) -> list[str]:
+def _statement_lines(statement: StoredStatement) -> list[str]:
     took = f" for {span(statement.seconds)}" if statement.seconds is not None else ""
     query = cut(statement.query, _LONGEST)
     head = f"{statement.state}{took}: {statement.name}, version {statement.identity.version}"

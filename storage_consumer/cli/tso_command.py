@@ -13,7 +13,7 @@ from storage_consumer.cli.verbs import TsoFlags
 from storage_consumer.errors import ConfigError
 from storage_consumer.instants import parse_instant
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, physical_ms, tso_of
-from storage_consumer.operating.session import Session
+from storage_consumer.session import Session
 from storage_consumer.telemetry import tso_time
 
 _NOW = "now"

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.exit_codes import ExitCode
-from storage_consumer.cli.layout import wrapped
+from storage_consumer.cli.screen_layout import wrapped
 from storage_consumer.cli.verbs import VerifyFlags
 from storage_consumer.clock import span
 from storage_consumer.config.load import load_carried, load_source
 from storage_consumer.errors import ConfigError
-from storage_consumer.monitoring.wording import moment
-from storage_consumer.operating.session import Session
 from storage_consumer.operating.verification import VerifyReport, Wishes, verified
-from storage_consumer.verifying.result import Outcome, RowDifference, TableResult
+from storage_consumer.rows.comparison import RowDifference, TableResult, VerifyOutcome
+from storage_consumer.session import Session
+from storage_consumer.watch.wording import moment
 
 _SHOWN_ROWS = 10
 """Differing rows of a table that are shown; the JSON has all that are kept."""
@@ -60,12 +60,12 @@ def document(report: VerifyReport) -> dict[str, object]:
 
 def _counts(report: VerifyReport) -> dict[str, int]:
     found = Counter(table.outcome for table in report.tables)
-    return {str(outcome): found[outcome] for outcome in Outcome if found[outcome]}
+    return {str(outcome): found[outcome] for outcome in VerifyOutcome if found[outcome]}
 
 
 def _lines(report: VerifyReport) -> Iterator[str]:
     """Yield the report for people: what differs first, and then what is equal."""
-    ranks = {Outcome.DIFFERENT: 0, Outcome.NOT_COMPARED: 1}
+    ranks = {VerifyOutcome.DIFFERENT: 0, VerifyOutcome.NOT_COMPARED: 1}
     for table in sorted(report.tables, key=lambda each: (ranks.get(each.outcome, 2), str(each.table))):
         yield from _of_table(table)
     if report.unknown:
@@ -84,7 +84,7 @@ def _lines(report: VerifyReport) -> Iterator[str]:
 
 def _of_table(table: TableResult) -> Iterator[str]:
     place = "" if table.target == table.table else f" (in the target {table.target})"
-    if table.outcome is Outcome.NOT_COMPARED:
+    if table.outcome is VerifyOutcome.NOT_COMPARED:
         yield from wrapped(f"not compared: {table.table}{place}: {table.reason}", further="  ")
         return
     how = " by structure and number of rows" if table.how == "quick" else ""

@@ -24,6 +24,21 @@ from storage_consumer.decode.canal_message import UNREADABLE, MessageShape
 from storage_consumer.decode.csv_dialect import Shape
 from storage_consumer.decode.decoder import ABSENT, FileRead, FilesBatch, Tally, apart
 from storage_consumer.decode.export_fields import Reader
+from storage_consumer.decode.kernels import canal_messages, delimited_rows
+from storage_consumer.decode.kernels.arrays import (
+    DELETE,
+    INSERT,
+    UPDATE,
+    YEAR_FIELD,
+    Flags,
+    Offsets,
+    Operations,
+    Packed,
+    Places,
+)
+from storage_consumer.decode.kernels.packed import packed_csv, packed_json
+from storage_consumer.decode.kernels.row_lines import Lines
+from storage_consumer.decode.kernels.wide_words import is_utf8, line_fields, read_integers, room_for, text_of
 from storage_consumer.decode.values import (
     IN_FORMATTED,
     NUMBER_FIELDS,
@@ -38,21 +53,6 @@ from storage_consumer.decode.values import (
     year,
 )
 from storage_consumer.decode.wire_format import NULL, encode_field
-from storage_consumer.kernels import canal_messages, delimited_rows
-from storage_consumer.kernels.arrays import (
-    DELETE,
-    INSERT,
-    UPDATE,
-    YEAR_FIELD,
-    Flags,
-    Offsets,
-    Operations,
-    Packed,
-    Places,
-)
-from storage_consumer.kernels.packed import packed_csv, packed_json
-from storage_consumer.kernels.row_lines import Lines
-from storage_consumer.kernels.words import is_utf8, line_fields, read_integers, room_for, text_of
 from storage_consumer.model import CommitRange, TableName
 
 Unquoted = Callable[[bytes], bytes]

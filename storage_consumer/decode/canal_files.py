@@ -23,8 +23,8 @@ from storage_consumer.decode.decoder import (
     Values,
     undecodable,
 )
+from storage_consumer.decode.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
 from storage_consumer.errors import UndecodableRow
-from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, CommitRange, TableName
 
 if TYPE_CHECKING:

@@ -58,8 +58,8 @@ from storage_consumer.decode.decoder import (
     is_hidden,
     undecodable,
 )
+from storage_consumer.decode.kernels.arrays import DELETE, INSERT, UPDATE
 from storage_consumer.errors import NotReplicable, UndecodableRow
-from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, CommitRange, folded_name
 
 AMBIGUOUS = (

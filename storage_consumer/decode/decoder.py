@@ -10,11 +10,11 @@ from typing import Any, NamedTuple, Protocol
 from storage_consumer.config.settings import Protocol as Source
 from storage_consumer.config.settings import Upstream
 from storage_consumer.config.table_filter import unselected, vouching
+from storage_consumer.decode.kernels.arrays import Flags, Offsets, Operations, Packed, Places, Stamps
+from storage_consumer.decode.kernels.row_lines import Lines
 from storage_consumer.decode.time_zone import UTC, converted_zone, session_zone, to_session
 from storage_consumer.decode.values import BinaryEncoding, Converter, Spelling, converter, is_known
 from storage_consumer.errors import NotReplicable, UndecodableRow
-from storage_consumer.kernels.arrays import Flags, Offsets, Operations, Packed, Places, Stamps
-from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, folded_name
 
 MOST_TS = 2**63 - 1

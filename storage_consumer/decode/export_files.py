@@ -36,9 +36,9 @@ from storage_consumer.decode.export_fields import (
     readers_of,
     value_of,
 )
+from storage_consumer.decode.kernels.arrays import INSERT
 from storage_consumer.decode.values import BinaryEncoding
 from storage_consumer.errors import UndecodableRow
-from storage_consumer.kernels.arrays import INSERT
 
 if TYPE_CHECKING:
     from storage_consumer.decode.bulk import BulkForm

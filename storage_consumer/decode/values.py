@@ -28,8 +28,8 @@ from string import ascii_letters, digits
 from typing import Literal
 
 from storage_consumer.config.settings import Protocol
+from storage_consumer.decode.kernels.arrays import FLOAT_FIELD, INTEGER_FIELD, UNSIGNED_FIELD, YEAR_FIELD
 from storage_consumer.errors import NotReplicable
-from storage_consumer.kernels.arrays import FLOAT_FIELD, INTEGER_FIELD, UNSIGNED_FIELD, YEAR_FIELD
 from storage_consumer.model import TableColumn
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from storage_consumer.bucket.reader import StorageReader
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config
-from storage_consumer.driver.copies import Loading
 from storage_consumer.driver.ddl_workers import DdlWorkers
+from storage_consumer.driver.open_copies import LoadingState
 from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.poll.reader import StorageReader
 from storage_consumer.ports import RowPipeline, ServerInfo, State, Target
 from storage_consumer.summary import Progress
 
@@ -31,7 +31,7 @@ class RoundContext:
     progress: Progress
     clock: Clock
     secrets_file: str
-    loading: Loading | None = None
+    loading: LoadingState | None = None
     """Loads tables from copies; None where none is loaded, as in a plan."""
     retry_quarantined: Callable[[RoundContext, Collection[str]], None] | None = None
     """Tries quarantined rows again that operators asked for, except those of tables that a running statement touches."""

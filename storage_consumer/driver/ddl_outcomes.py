@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_queue import DdlQueue
-from storage_consumer.driver.ddl_workers import Outcome
+from storage_consumer.driver.ddl_workers import StatementOutcome
 from storage_consumer.driver.doubts import with_doubt
 from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.driver.remedies import ways_on
-from storage_consumer.driver.rows import RowJobs
+from storage_consumer.driver.row_jobs import RowJobs
 from storage_consumer.errors import DdlFailed, StatementRefused, TableError, TargetBusy
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table_state import HaltKind
@@ -34,7 +34,7 @@ class DdlOutcomes:
     _unstored: set[str] = field(default_factory=set)
     """Tables touched by statements that have ended; what those stored of them is from when they started."""
 
-    def apply(self, outcomes: Sequence[Outcome]) -> None:
+    def apply(self, outcomes: Sequence[StatementOutcome]) -> None:
         """Apply the outcomes of statements to their tables. Raises what stops the whole run: `LeaseLost`, `TransientError`."""
         for outcome in outcomes:
             step, fault = outcome.step.origin, outcome.fault
@@ -76,7 +76,7 @@ class DdlOutcomes:
             table.resume()
             _log.info("table_resumed", table=str(table.name), checkpoint=table.checkpoint)
 
-    def _took_effect(self, step: DdlStep, outcome: Outcome) -> None:
+    def _took_effect(self, step: DdlStep, outcome: StatementOutcome) -> None:
         """Advance the tables of a statement, unless a fault of the round had the state reloaded in the meantime, with this in it."""
         manager = self.context.manager
         late = manager.stopped.is_late(step)

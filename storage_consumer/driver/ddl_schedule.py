@@ -16,7 +16,7 @@ from storage_consumer.driver.ddl_queue import DdlQueue
 from storage_consumer.driver.doubts import doubt_without
 from storage_consumer.driver.ledger import RoundLedger, progress_of
 from storage_consumer.driver.remedies import quarantine_ways
-from storage_consumer.driver.rows import RowJobs
+from storage_consumer.driver.row_jobs import RowJobs
 from storage_consumer.errors import StatementRefused, TableError
 from storage_consumer.model import DdlId
 from storage_consumer.plan.ddl_backlog import LATE

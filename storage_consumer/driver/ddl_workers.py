@@ -26,7 +26,7 @@ _LAST_WAIT = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class StatementOutcome:
     """How a statement ended."""
 
     step: DdlStep
@@ -64,7 +64,7 @@ class DdlWorkers:
         self._jobs: dict[DdlId, _Job] = {}
         # Lock-free hand-over: workers only append here and then set the event; the round's thread alone pops. Appends and pops of a
         # deque are atomic.
-        self._ended: deque[Outcome] = deque()
+        self._ended: deque[StatementOutcome] = deque()
         self._any = threading.Event()
         self._asked: dict[DdlId, float] = {}
         self._fenced_for = -1
@@ -131,19 +131,19 @@ class DdlWorkers:
         try:
             note = self._runners[job.worker].run(job.step, context, moved)
         except Exception as fault:  # noqa: BLE001 - the thread that collects it judges it
-            self._end(Outcome(step=job.step, fault=fault))
+            self._end(StatementOutcome(step=job.step, fault=fault))
         # The round has to hear of the end even if this thread dies of it.
         except BaseException as end:
-            self._end(Outcome(step=job.step, fault=end))
+            self._end(StatementOutcome(step=job.step, fault=end))
             raise
         else:
-            self._end(Outcome(step=job.step, note=note, seconds=self._clock.monotonic() - job.began))
+            self._end(StatementOutcome(step=job.step, note=note, seconds=self._clock.monotonic() - job.began))
 
-    def _end(self, outcome: Outcome) -> None:
+    def _end(self, outcome: StatementOutcome) -> None:
         self._ended.append(outcome)
         self._any.set()
 
-    def collect(self, seconds: float) -> list[Outcome]:
+    def collect(self, seconds: float) -> list[StatementOutcome]:
         """Return what has ended since the last call; wait up to `seconds` for the first if something is running."""
         if self._jobs and seconds and not self._ended:
             self._clock.wait(self._any, seconds)

@@ -10,12 +10,12 @@ from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_prepare import described
 from storage_consumer.driver.remedies import table_command
 from storage_consumer.errors import NotReplicable
-from storage_consumer.job.match import altered
-from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import DdlKind, TableDefinition, TableName
 from storage_consumer.plan.quarantined import changes_nothing_to_compare
 from storage_consumer.plan.steps import DdlStep, key_of
-from storage_consumer.verifying.result import Outcome, TableResult, heal_command
+from storage_consumer.rows.comparison import TableResult, VerifyOutcome, heal_command
+from storage_consumer.rows.match import altered
+from storage_consumer.rows.target_table import TargetTable
 
 _ALTERED = (
     "The target's table {}: if somebody changed it there, what was cut or dropped is lost, and does not come back with the structure. Give the table a "
@@ -86,6 +86,6 @@ def doubt_without(step: DdlStep, context: RoundContext) -> None:
 
 def _doubt(name: TableName, why: str, reason: str, context: RoundContext) -> None:
     place = context.manager.selection.routes.target(name)
-    found = TableResult(table=name, target=place, outcome=Outcome.DIFFERENT, structure=(why,), reason=reason)
+    found = TableResult(table=name, target=place, outcome=VerifyOutcome.DIFFERENT, structure=(why,), reason=reason)
     heal = heal_command(found, reaching(context.config.downstream))
     context.state.verified.doubt(key_of(name), replace(found, heal=heal).document())

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
+from storage_consumer.bucket.export import Export, ExportTable
 from storage_consumer.config.settings import Upstream
 from storage_consumer.decode.time_zone import utc_of, zone_caveat
-from storage_consumer.driver.copies import CopiedTable, OpenCopy
+from storage_consumer.driver.open_copies import CopiedTable, OpenCopy
 from storage_consumer.errors import ExportRefused
-from storage_consumer.exports.export import Export, ExportTable
 from storage_consumer.model import TableColumn, folded_name
 from storage_consumer.plan.steps import key_of
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storage_consumer.amounts import some_of
+from storage_consumer.bucket.reader import Poll, ReadSchemaFile
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_prepare import BEFORE_FEED, bare, described
 from storage_consumer.driver.ledger import RoundLedger
@@ -16,7 +17,6 @@ from storage_consumer.plan.lifetimes import dropped_unseen
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.table_words import DROPPED_UNSEEN
-from storage_consumer.poll.reader import Poll, ReadSchemaFile
 from storage_consumer.sql.parse import parsed
 from storage_consumer.telemetry import Log, tso_time
 from storage_consumer.tso import may_have_expired

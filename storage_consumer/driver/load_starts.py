@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from storage_consumer.amounts import some_of
 from storage_consumer.driver.context import RoundContext
-from storage_consumer.driver.copies import Loading, OpenCopy, loads_to_begin, unsettled
 from storage_consumer.driver.ddl_prepare import described, prepared
 from storage_consumer.driver.loading import database_steps, refuse_unmade, statement_of, surroundings_of
+from storage_consumer.driver.open_copies import LoadingState, OpenCopy, loads_to_begin, unsettled
 from storage_consumer.driver.remedies import load_command, table_command
 from storage_consumer.errors import ConfigError, TableError
 from storage_consumer.model import TableName
@@ -48,7 +48,7 @@ class LoadStarts:
     """Begins loads, between two rounds."""
 
     context: RoundContext
-    loading: Loading
+    loading: LoadingState
 
     def made(self, make_copy: Callable[[Callable[[Sequence[TableName]], object]], str], seen: int) -> str:
         """Have an export made, and return its URI; raise `ConfigError` for what it could not be used with, before it is made."""

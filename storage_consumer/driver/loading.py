@@ -11,15 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from storage_consumer.bucket.export_structure import binary_columns, index_count, unique_keys
 from storage_consumer.driver.context import RoundContext
-from storage_consumer.driver.copies import CopiedTable, Loading, OpenCopy, unsettled
 from storage_consumer.driver.ddl_prepare import described, prepared
 from storage_consumer.driver.ledger import RoundLedger
+from storage_consumer.driver.open_copies import CopiedTable, LoadingState, OpenCopy, unsettled
 from storage_consumer.driver.remedies import copy_again, load_command, reason_of, table_command
 from storage_consumer.errors import ConfigError, NotReplicable, TableError
-from storage_consumer.exports.create_table import binary_columns, index_count, unique_keys
-from storage_consumer.job.match import table_work
-from storage_consumer.job.target_table import TargetTable, UniqueKey
 from storage_consumer.model import (
     CommitRange,
     DataFile,
@@ -29,7 +27,7 @@ from storage_consumer.model import (
     TableVersion,
     folded_name,
 )
-from storage_consumer.plan.journal import DONE, STARTED
+from storage_consumer.plan.journal_entry import DONE, STARTED
 from storage_consumer.plan.loads import Load, Slice, clock_of, end_of, next_slices
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import OF_LOADS, DdlStep, RowStep, key_of
@@ -37,6 +35,8 @@ from storage_consumer.plan.table import is_all_apart
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import table_flag
 from storage_consumer.ports import DdlContext, Target
+from storage_consumer.rows.match import table_work
+from storage_consumer.rows.target_table import TargetTable, UniqueKey
 from storage_consumer.sql.tokens import quote
 from storage_consumer.telemetry import Log
 
@@ -68,7 +68,7 @@ class LoadJobs:
 
     context: RoundContext
     ledger: RoundLedger
-    loading: Loading
+    loading: LoadingState
     fence_rows: Callable[[], None]
     """Keeps late tasks of earlier jobs from writing; see `RowJobs.fence`."""
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config
 from storage_consumer.driver.context import RoundContext
-from storage_consumer.driver.copies import Loading
 from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.lease_holder import identity, process_is_gone, readable
 from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.driver.load_starts import LoadStarts, is_new_feed
+from storage_consumer.driver.open_copies import LoadingState
 from storage_consumer.driver.renewal import Renewal
 from storage_consumer.driver.round import run_round
 from storage_consumer.driver.starting import manager_of
@@ -65,7 +65,7 @@ class ConsumerService:
         """The tables that running statements touched when what was known of tables was forgotten."""
         self._waits_for = ""
         """Why the copy of a new feed cannot be loaded yet, as it was logged."""
-        self._loading: Loading | None = None
+        self._loading: LoadingState | None = None
         """What was known of loads when all else was forgotten."""
         self._rounds = 0
         """Number of rounds that were begun."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from storage_consumer.bucket.metadata import refuse_ahead_of_clock
 from storage_consumer.config.settings import Config
 from storage_consumer.driver.remedies import table_command
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.shared_names import refuse_other_places
-from storage_consumer.poll.metadata import refuse_ahead_of_clock
 
 
 def manager_of(config: Config, restart: Restart, storage_checkpoint: int, now: float) -> ConsumerManager:

@@ -1,5 +1,10 @@
-"""What an operator's commands do beside a running consumer.
+"""What an operator's commands do beside a running consumer: `plan`, `doctor`, `verify`, `load`, retries.
 
-Takes: the state as operators see it, and a bucket. Gives: comparisons, such as whether another place holds the same files.
-Touches the outside: through `checkpoint` and the Protocol `Storage`.
+* `planning`: a round that changes nothing. State, structure, statements and rows are doubles of the ports, so every rule is the engine's
+  own. What a statement makes of a table is not foretold: after the first one, a table's statements are unchecked, and its rows are counted.
+* `doctor_facts`, `checks`: what is known of bucket, target, Spark, network and state; each fact is judged, with a remedy.
+* `verification`: the target against the source.
+
+Takes: the settings, the state as operators see it, and a bucket. Gives: plans, findings, comparisons.
+Touches the outside: through `target`, `checkpoint` and the Protocol `Storage`.
 """

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from storage_consumer.config.reserved import is_system
-from storage_consumer.downstream.existing_names import text_of
-from storage_consumer.downstream.reading import ComparedTable, Reading
 from storage_consumer.errors import SnapshotLost
 from storage_consumer.model import TableName
+from storage_consumer.rows.compared_layout import TableShape
+from storage_consumer.rows.comparison import TableLook
 from storage_consumer.sql.tokens import qualified
-from storage_consumer.verifying.layout import TableShape
-from storage_consumer.verifying.result import TableLook
+from storage_consumer.target.existing_names import text_of
+from storage_consumer.target.source_reading import ComparedTable, Reading
 
 
 class NotComparable(Exception):

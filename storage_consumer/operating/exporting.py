@@ -16,23 +16,30 @@ from itertools import chain
 from queue import SimpleQueue
 
 from storage_consumer.amounts import some_of
+from storage_consumer.bucket.export_structure import is_temporary, read_create_table
+from storage_consumer.bucket.export_writing import (
+    WrittenFile,
+    data_file,
+    database_file,
+    metadata_file,
+    table_file,
+    view_file,
+)
+from storage_consumer.bucket.storage import Folder
+from storage_consumer.bucket.stores.open import open_folder
 from storage_consumer.config.export_uris import below, export_origin, refuse_inside
 from storage_consumer.config.load import Loaded
 from storage_consumer.config.reserved import is_system
 from storage_consumer.config.settings import Loading, Server
 from storage_consumer.config.table_filter import table_rules
-from storage_consumer.downstream.existing_names import text_of
-from storage_consumer.downstream.reading import ExportedTable, Pace, Reading
 from storage_consumer.errors import Abandoned, ConfigError, SnapshotLost
-from storage_consumer.exports.create_table import is_temporary, read_create_table
-from storage_consumer.exports.writing import WrittenFile, data_file, database_file, metadata_file, table_file, view_file
 from storage_consumer.model import TableName
+from storage_consumer.rows.compared_layout import KeyRange
 from storage_consumer.sql.parse import table_names
 from storage_consumer.sql.tokens import qualified, tokens
-from storage_consumer.storage.base import Folder
-from storage_consumer.storage.open import open_folder
+from storage_consumer.target.existing_names import text_of
+from storage_consumer.target.source_reading import ExportedTable, Pace, Reading
 from storage_consumer.telemetry import Log
-from storage_consumer.verifying.layout import KeyRange
 
 _log = Log("export")
 _KEYLESS = (

@@ -9,11 +9,11 @@ from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Downstream
 from storage_consumer.driver.remedies import table_command
 from storage_consumer.model import TableName
-from storage_consumer.monitoring.recorder import Recorder
-from storage_consumer.monitoring.snapshot import JournalEntry
-from storage_consumer.monitoring.status import Status, judged
-from storage_consumer.page.site import Look, Site
 from storage_consumer.plan.table_decisions import Verb
+from storage_consumer.watch.page import Look, Site
+from storage_consumer.watch.recorder import Recorder
+from storage_consumer.watch.snapshot import ShownEntry
+from storage_consumer.watch.status import Status, judged
 
 _MINUTES = 24 * 60
 """Minutes of the feed's course that are read."""
@@ -42,7 +42,7 @@ def status_site(
         with closing(operated(downstream, password)) as desk:
             return desk.snapshot(), desk.reports.minutes(_MINUTES)
 
-    def journal(table: TableName) -> tuple[JournalEntry, ...]:
+    def journal(table: TableName) -> tuple[ShownEntry, ...]:
         with closing(operated(downstream, password)) as desk:
             return desk.journal.newest_of(table, _STATEMENTS)
 

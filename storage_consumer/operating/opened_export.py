@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from storage_consumer.bucket.export import read_export, refuse_unsaid
+from storage_consumer.bucket.storage import Storage
+from storage_consumer.bucket.stores.open import open_storage
 from storage_consumer.config.export_uris import export_origin, parse_export
 from storage_consumer.config.settings import Secrets, Upstream
-from storage_consumer.driver.copies import OpenCopy
 from storage_consumer.driver.export_copies import copy_of, with_form
-from storage_consumer.exports.export import read_export, refuse_unsaid
+from storage_consumer.driver.open_copies import OpenCopy
 from storage_consumer.model import TableName
-from storage_consumer.storage.base import Storage
-from storage_consumer.storage.open import open_storage
 
 
 def opened_export(

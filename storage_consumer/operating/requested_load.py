@@ -10,10 +10,10 @@ from storage_consumer.config.commands import command
 from storage_consumer.driver.lease_holder import user
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
-from storage_consumer.monitoring.status import load_progress
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_words import meant, named, table_flag
+from storage_consumer.watch.status import load_progress
 
 
 def request_load(desk: StateStore, given: str, source: str, *, replaces: bool) -> Load:

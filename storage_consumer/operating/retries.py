@@ -12,24 +12,24 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
-from storage_consumer.apply.rows import RowStatements
-from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.checkpoint.findings import QuarantinedEntry
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Upstream
 from storage_consumer.decode.wire_format import decode_line
-from storage_consumer.downstream.connection import escape
-from storage_consumer.downstream.mysql_errors import described
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.errors import NotReplicable, RowRefused
-from storage_consumer.job.fitting import check
-from storage_consumer.job.match import table_work
-from storage_consumer.job.spec import JobSpec, TablePlan
-from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, TableVersion, folded_name
-from storage_consumer.order.keys import key_signature
 from storage_consumer.plan.steps import RowStep
 from storage_consumer.plan.table import TableConsumer
+from storage_consumer.rows.fitting import check
+from storage_consumer.rows.match import table_work
+from storage_consumer.rows.row_keys import key_signature
+from storage_consumer.rows.spec import JobSpec, TablePlan
+from storage_consumer.rows.target_table import TargetTable
+from storage_consumer.target.apply_rows import RowStatements
+from storage_consumer.target.connection import escape
+from storage_consumer.target.mysql_errors import described
+from storage_consumer.target.transaction import FencedConnection
 from storage_consumer.telemetry import Log
 
 _log = Log("quarantine")

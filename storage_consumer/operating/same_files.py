@@ -21,14 +21,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
+from storage_consumer.bucket.paths import DataName, parse_data_name
+from storage_consumer.bucket.schema_file import read_definition
+from storage_consumer.bucket.storage import Storage, read_up_to
 from storage_consumer.checkpoint.journal import record_of
 from storage_consumer.checkpoint.progress import KeptFile
 from storage_consumer.errors import ConfigError, MalformedSchemaFile, StorageUnavailable
 from storage_consumer.model import StoredObject, sequence_name
 from storage_consumer.plan.finished_files import Finished, digest_of, has_size, is_mark
-from storage_consumer.poll.schema_file import read_definition
-from storage_consumer.storage.base import Storage, read_up_to
-from storage_consumer.storage.paths import DataName, parse_data_name
 
 _SHOWN = 10
 """Number of paths that are kept for a message; the others are only counted."""
@@ -105,7 +105,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class PlaceComparison:
     """What is the same at the other place, and what is not."""
 
     read: int
@@ -131,7 +131,7 @@ class Comparison:
 
 def compared(
     storage: Storage, kept: list[KeptFile], sequences: Mapping[str, Finished], former: Storage | None = None
-) -> Comparison:
+) -> PlaceComparison:
     """Compare what is known of a bucket with the content of another place; `StoredFeed` provides what is known.
 
     `former`: the place where it was read; None if that cannot be asked.
@@ -146,7 +146,7 @@ def compared(
     known = [file for file in kept if file.path in there]
     different = tuple(path for file in known[:MOST_READ] if (path := _difference(storage, file)))
     same = {} if former is None else _same_contents(storage, former, sizes.unsure()[:MOST_READ])
-    return Comparison(
+    return PlaceComparison(
         read=min(len(known), MOST_READ) - len(different),
         named=max(0, len(known) - MOST_READ),
         missing=tuple(file.path for file in kept if file.path not in there),

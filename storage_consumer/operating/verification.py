@@ -22,25 +22,25 @@ from storage_consumer.checkpoint.store import StateStore, operated
 from storage_consumer.config.commands import reaching
 from storage_consumer.config.settings import Server
 from storage_consumer.config.table_filter import ALL_COLUMNS, CarriedColumns, table_rules
-from storage_consumer.downstream.reading import ComparedTable, Pace, Reading
 from storage_consumer.errors import Abandoned, ConfigError, TableError, TransientError
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, folded_name, physical_ms
 from storage_consumer.operating.compared_source import ComparedSource, NotComparable
 from storage_consumer.plan.steps import key_of
-from storage_consumer.verifying.comparing import Comparison, Found
-from storage_consumer.verifying.layout import Key, TableLayout, TableShape, layout_of, without
-from storage_consumer.verifying.result import (
+from storage_consumer.rows.compared_layout import Key, TableLayout, TableShape, layout_of, without
+from storage_consumer.rows.compared_structure import StructureFound, compared
+from storage_consumer.rows.comparing import Comparison, Found
+from storage_consumer.rows.comparison import (
     NOT_AT_SOURCE,
-    Outcome,
     Span,
     TableLook,
     TableResult,
+    VerifyOutcome,
     heal_command,
     is_compared,
     moves_on,
     obstacle,
 )
-from storage_consumer.verifying.structure import StructureFound, compared
+from storage_consumer.target.source_reading import ComparedTable, Pace, Reading
 
 _PAUSE = 0.03
 """Seconds between two looks for a moment at which a table is at rest."""
@@ -110,12 +110,12 @@ class VerifyReport:
     @property
     def is_equal(self) -> bool:
         """Whether all tables are equal."""
-        return all(table.outcome is Outcome.EQUAL for table in self.tables)
+        return all(table.outcome is VerifyOutcome.EQUAL for table in self.tables)
 
     @property
     def differs(self) -> bool:
         """Whether a table differs."""
-        return any(table.outcome is Outcome.DIFFERENT for table in self.tables)
+        return any(table.outcome is VerifyOutcome.DIFFERENT for table in self.tables)
 
 
 def _answered(question: Callable[[], T]) -> T:
@@ -159,7 +159,9 @@ def verified(
         meant = {
             table.table_key: before.get(
                 str(table.name),
-                TableResult(table=table.name, target=table.name, outcome=Outcome.UNFINISHED, how=wishes.how, run=name),
+                TableResult(
+                    table=table.name, target=table.name, outcome=VerifyOutcome.UNFINISHED, how=wishes.how, run=name
+                ),
             )
             for table in tables
             if table.name.table
@@ -170,8 +172,8 @@ def verified(
             raise ConfigError(
                 "the state knows no table that is meant" + (f" by --table {wishes.tables}" if wishes.tables else "")
             )
-        done = [result for result in meant.values() if result.outcome is not Outcome.UNFINISHED]
-        open_tables = {key: result for key, result in meant.items() if result.outcome is Outcome.UNFINISHED}
+        done = [result for result in meant.values() if result.outcome is not VerifyOutcome.UNFINISHED]
+        open_tables = {key: result for key, result in meant.items() if result.outcome is VerifyOutcome.UNFINISHED}
         # Known from the start, so that a run that is killed can be resumed wherever it was.
         for key, result in open_tables.items():
             state.verified.put(key, result)
@@ -194,7 +196,7 @@ def verified(
 
 def _interrupted(found: Collection[TableResult], how: str) -> tuple[str, dict[str, TableResult]]:
     """Return the name of the run of a mode that was broken off, and its results by name of the table; raise `ConfigError` if none was."""
-    broken_off = [result for result in found if result.outcome is Outcome.UNFINISHED]
+    broken_off = [result for result in found if result.outcome is VerifyOutcome.UNFINISHED]
     if not broken_off:
         raise ConfigError("--resume: no comparison was broken off; leave it out")
     run = next((result.run for result in broken_off if result.how == how), None)
@@ -283,7 +285,7 @@ def _results(
 def _told(run: _Run, work: TableVerification) -> TableResult:
     """Return a table's result, which is known by now."""
     found = work.result
-    if found.outcome is Outcome.DIFFERENT:
+    if found.outcome is VerifyOutcome.DIFFERENT:
         found = replace(found, heal=heal_command(found, reaching(run.target.settings)))
         run.put(work.table_key, found)
     run.heard(found)
@@ -344,7 +346,7 @@ class TableVerification:
             self._run()
         # What a server refuses about one table says nothing of the others.
         except (NotComparable, TableError) as why:
-            self.result = replace(self.result, outcome=Outcome.NOT_COMPARED, reason=str(why))
+            self.result = replace(self.result, outcome=VerifyOutcome.NOT_COMPARED, reason=str(why))
         finally:
             self._end_snapshots()
             self.result = replace(self.result, seconds=round(self.result.seconds + time.monotonic() - began, 3))
@@ -365,7 +367,7 @@ class TableVerification:
         self.result = TableResult(
             table=before.table,
             target=before.target,
-            outcome=Outcome.UNFINISHED,
+            outcome=VerifyOutcome.UNFINISHED,
             checkpoint=before.checkpoint,
             how=before.how,
             run=before.run,
@@ -388,10 +390,10 @@ class TableVerification:
                 self._lost(fault, lost)
             else:
                 break
-        if self.result.outcome is Outcome.DIFFERENT and self.source.shows_early:
+        if self.result.outcome is VerifyOutcome.DIFFERENT and self.source.shows_early:
             self._aside = _SetAside(cut.look, self.result, time.monotonic() + min(_PATIENCE, self.shared.wishes.wait))
             # A difference that does not count yet is none for whoever resumes this.
-            self.result = replace(self.result, outcome=Outcome.UNFINISHED)
+            self.result = replace(self.result, outcome=VerifyOutcome.UNFINISHED)
 
     def _lost(self, fault: TransientError, lost: int) -> None:
         """Prepare another cut after one that was lost; raise what is wrong after too many."""
@@ -534,8 +536,8 @@ class TableVerification:
         layout = self._layout(cut)
         if layout is None:
             is_all = all(shape.is_view for shape in cut.shapes)
-            same = Outcome.EQUAL if is_all else Outcome.NOT_COMPARED
-            self._finish(Outcome.DIFFERENT if self.result.structure else same)
+            same = VerifyOutcome.EQUAL if is_all else VerifyOutcome.NOT_COMPARED
+            self._finish(VerifyOutcome.DIFFERENT if self.result.structure else same)
             return
         source, target = cut.sides
         source.layout, target.layout = layout.sides
@@ -548,7 +550,7 @@ class TableVerification:
             else:
                 self._compare_rows(cut.look, comparison)
         equal = not (self._found.counts.total() or self.result.structure or self.result.different_rows)
-        self._finish(Outcome.EQUAL if equal else Outcome.DIFFERENT)
+        self._finish(VerifyOutcome.EQUAL if equal else VerifyOutcome.DIFFERENT)
 
     def _layout(self, cut: _Cut) -> TableLayout | None:
         """Return what is compared; None if there are no rows to compare."""
@@ -585,7 +587,7 @@ class TableVerification:
         counts = self._found.counts
         self.result = replace(
             self.result,
-            outcome=Outcome.UNFINISHED,
+            outcome=VerifyOutcome.UNFINISHED,
             spans=(*before, replace(last, chunks=last.chunks + 1, rows=last.rows + rows)),
             rows=self.result.rows + rows,
             differing=counts["differs"],
@@ -608,7 +610,7 @@ class TableVerification:
         if now is None or (now.statement and now.statements != look.statements):
             raise _GivesWay
 
-    def _finish(self, outcome: Outcome) -> None:
+    def _finish(self, outcome: VerifyOutcome) -> None:
         spans = self.result.spans if len(self.result.spans) > 1 else ()
         self.result = replace(self.result, outcome=outcome, after=None, spans=spans)
 

@@ -18,7 +18,7 @@ from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.table_decisions import Verb
-from storage_consumer.plan.table_state import TableState, TableStatus
+from storage_consumer.plan.table_state import TableStanding, TableState
 from storage_consumer.plan.table_words import OR_BY_HAND, WAS_LEFT_OUT, copy_ways, table_flag
 from storage_consumer.sql.parse import parsed
 
@@ -171,12 +171,12 @@ class Catalog:
             self.renamings += 1
         return self.tables[key]
 
-    def _restored(self, key: str, name: TableName) -> TableStatus:
+    def _restored(self, key: str, name: TableName) -> TableStanding:
         """Return how a table stands by the settings and by what an earlier run left."""
         restart = self._restart
         left_out = bool(name.table) and self._selection.filter.leaves_out(name)
         dropped = key in restart.dropped
-        restored = TableStatus(
+        restored = TableStanding(
             dropped=dropped,
             left_out=left_out,
             named=(load := restart.loads.get(key)) is not None and load.phase != LoadPhase.REQUESTED,

@@ -31,7 +31,7 @@ class FileSequence:
         """Numbers of pending files that were finished before and still have the size that they had then."""
         self._digests = Digests(finished.digests)
         self._moved = moved
-        self._done: list[_Run] = []
+        self._done: list[_GaplessRun] = []
         # A file to be read again is lost until it is listed.
         self._lost = set(self._digests.rewritten())
         # Path → lowest commit-ts that is not applied, for files of which only the rows up to some commit-ts were.
@@ -242,32 +242,32 @@ class FileSequences:
 
 
 @dataclass(slots=True)
-class _Run:
+class _GaplessRun:
     """A gapless run of finished files: first and last number, both inclusive."""
 
     first: int
     last: int
 
 
-def _put_in(runs: list[_Run], first: int, last: int) -> None:
+def _put_in(runs: list[_GaplessRun], first: int, last: int) -> None:
     """Add numbers that are in none of the runs; runs stay in order, and no two are adjacent."""
     place = bisect_left(runs, first, key=lambda run: run.first)
     if place and runs[place - 1].last == first - 1:
         place -= 1
         runs[place].last = last
     else:
-        runs.insert(place, _Run(first, last))
+        runs.insert(place, _GaplessRun(first, last))
     if place + 1 < len(runs) and runs[place + 1].first == last + 1:
         runs[place].last = runs.pop(place + 1).last
 
 
-def _take_out(runs: list[_Run], number: int) -> None:
+def _take_out(runs: list[_GaplessRun], number: int) -> None:
     """Remove a number if it is in a run, which may split the run."""
     place = bisect_right(runs, number, key=lambda run: run.first) - 1
     if place < 0 or runs[place].last < number:
         return
     run = runs.pop(place)
     if run.last > number:
-        runs.insert(place, _Run(number + 1, run.last))
+        runs.insert(place, _GaplessRun(number + 1, run.last))
     if run.first < number:
-        runs.insert(place, _Run(run.first, number - 1))
+        runs.insert(place, _GaplessRun(run.first, number - 1))

@@ -72,7 +72,7 @@ def _size_part(size: int) -> int:
     return int.from_bytes(blake2b(b"%d" % size, digest_size=_SIZE_BYTES).digest(), "little") | 2
 
 
-class Verdict(Enum):
+class FileVerdict(Enum):
     """What a listed file is to an earlier run."""
 
     NEW = "new"
@@ -102,18 +102,18 @@ class Finished:
         """Return the digest that is kept of a file, `REWRITTEN`, or 0."""
         return _in(self.digests, number)
 
-    def judge(self, number: int, digest: int) -> Verdict:
+    def judge(self, number: int, digest: int) -> FileVerdict:
         """Return what the file with this number is, given its present digest."""
         known = self.digest(number)
         # The marks `REWRITTEN` and `_PASSED` are no file's digest, so they end here too.
         if known not in (_ABSENT, digest):
-            return Verdict.REWRITTEN
+            return FileVerdict.REWRITTEN
         if known:
-            return Verdict.UNCHANGED
+            return FileVerdict.UNCHANGED
         if number > self.upto:
-            return Verdict.NEW
+            return FileVerdict.NEW
         # No digest is kept where TiCDC had left the directory for good; anywhere else nothing shows whether the file has changed.
-        return Verdict.UNCHANGED if self.left_out == EVERYTHING else Verdict.UNSURE
+        return FileVerdict.UNCHANGED if self.left_out == EVERYTHING else FileVerdict.UNSURE
 
     def was_unseen(self, number: int) -> bool:
         """Return whether a finished file may have changed while rows beyond it were applied."""

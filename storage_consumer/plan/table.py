@@ -11,7 +11,7 @@ from storage_consumer.plan.copies import Copies, CopyLedger
 from storage_consumer.plan.file_sequence import FileSequences
 from storage_consumer.plan.steps import RowStep, key_of
 from storage_consumer.plan.table_files import TableFiles
-from storage_consumer.plan.table_state import HaltKind, TableState, TableStatus
+from storage_consumer.plan.table_state import HaltKind, TableStanding, TableState
 from storage_consumer.plan.timeline import Timeline
 from storage_consumer.sql.parse import parsed
 from storage_consumer.tso import lowest
@@ -30,7 +30,7 @@ class TableConsumer:
         known: FileSequences,
         *,
         tells_time: bool = True,
-        status: TableStatus | None = None,
+        status: TableStanding | None = None,
         copies: Copies | None = None,
     ) -> None:
         """Begin without versions, with what an earlier run stored. `known`: the sequences of the whole bucket; `tells_time`: see `TableFiles`."""
@@ -40,7 +40,7 @@ class TableConsumer:
         self.copies: Final = CopyLedger(self.files, known, copies or Copies())
         self._name = name
         self._checkpoint = checkpoint
-        self._status = status or TableStatus()
+        self._status = status or TableStanding()
         self.loaded_from = 0
         """The TSO of the copy that its load brings, or has brought; 0 for none."""
         if self._status.excluded:
@@ -61,7 +61,7 @@ class TableConsumer:
         return self._checkpoint
 
     @property
-    def status(self) -> TableStatus:
+    def status(self) -> TableStanding:
         """The state, and what it follows from."""
         return self._status
 

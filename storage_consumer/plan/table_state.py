@@ -38,7 +38,7 @@ STOPPED = (TableState.HALTED, TableState.LOST, TableState.PAUSED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableStatus:
+class TableStanding:
     """The state of one table at one moment, and the facts beside it; only its `TableConsumer` replaces it by another."""
 
     state: TableState = TableState.RUNNING
@@ -114,6 +114,6 @@ class TableStatus:
         return TableState.DROPPED if self.dropped and self.state == TableState.RUNNING else self.state
 
     @property
-    def released(self) -> TableStatus:
+    def released(self) -> TableStanding:
         """The same without a halt or a wait."""
         return replace(self, state=TableState.LOADING if self.loading else TableState.RUNNING, error="")

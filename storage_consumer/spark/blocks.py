@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 from pyspark import SparkContext
 
 from storage_consumer.errors import StorageConsumerError
-from storage_consumer.order.changes import Place
-from storage_consumer.spark.session import is_one_process
+from storage_consumer.rows.row_order import Place
+from storage_consumer.spark.spark_session import is_one_process
 
 FOLDER = "blocks-"
 """Prefix of the names of folders that hold a job's blocks."""

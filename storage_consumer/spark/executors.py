@@ -20,9 +20,10 @@ from pathlib import Path
 from pyspark import SparkContext, SparkFiles
 
 import storage_consumer
+from storage_consumer.bucket.storage import Storage
+from storage_consumer.bucket.stores.open import open_storage
 from storage_consumer.config.secrets import VARIABLES, held_secrets, secrets_from
 from storage_consumer.config.settings import Secrets, Upstream
-from storage_consumer.downstream.connection import certificates
 from storage_consumer.errors import (
     ConfigError,
     LeaseLost,
@@ -33,10 +34,9 @@ from storage_consumer.errors import (
     TargetUnavailable,
     TransientError,
 )
-from storage_consumer.job.spec import JobSpec
+from storage_consumer.rows.spec import JobSpec
 from storage_consumer.spark.blocks import FOLDER, REMOVED
-from storage_consumer.storage.base import Storage
-from storage_consumer.storage.open import open_storage
+from storage_consumer.target.connection import certificates
 
 _PACKAGE = storage_consumer.__name__
 _LACKS = (

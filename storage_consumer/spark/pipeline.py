@@ -27,18 +27,18 @@ from pyspark import RDD, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from storage_consumer.apply.writer import TargetWriter
 from storage_consumer.config.secrets import secrets_from
 from storage_consumer.config.settings import Secrets, Tuning, Upstream
 from storage_consumer.decode import decoder_for
 from storage_consumer.errors import Abandoned, SparkUnavailable, StorageConsumerError
-from storage_consumer.job.spec import FileReport, JobFile, JobSpec, WriteReport, by_tables, in_groups
-from storage_consumer.order.changes import Place
-from storage_consumer.pipeline import file_blocks, read_files, write_bucket
+from storage_consumer.rows.halves import file_blocks, read_files, write_bucket
+from storage_consumer.rows.row_order import Place
+from storage_consumer.rows.spec import FileReport, JobFile, JobSpec, WriteReport, by_tables, in_groups
 from storage_consumer.spark.blocks import between_halves, received, sent
 from storage_consumer.spark.executors import at_executor, meaning_of, opened, see_packages, ship, travelling
-from storage_consumer.spark.session import answers, close_session, is_one_process, let_end, open_session, turns
+from storage_consumer.spark.spark_session import answers, close_session, is_one_process, let_end, open_session, turns
 from storage_consumer.summary import Progress
+from storage_consumer.target.bucket_writer import TargetWriter
 from storage_consumer.telemetry import Log
 
 _log = Log("spark")

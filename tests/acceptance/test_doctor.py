@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.doctor.checks import CHECKS
+from storage_consumer.operating.checks import CHECKS
 from tests.contract.doctor_rigs import now_ts
 from tests.harness.pages import blocks
 from tests.harness.program import ROOT

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from storage_consumer.bucket.export import read_export
+from storage_consumer.bucket.stores.local import LocalStorage
 from storage_consumer.config.settings import Downstream, Server
 from storage_consumer.errors import ConfigError, SnapshotLost
-from storage_consumer.exports.export import read_export
 from storage_consumer.model import TableName
 from storage_consumer.operating import exporting
 from storage_consumer.operating.exporting import ExportWishes, exported
-from storage_consumer.storage.local import LocalStorage
 from tests.acceptance.test_ddl_verbs import run_arguments
 from tests.contract.test_verify import EVERY_TYPE, INSERT, ROWS
 from tests.harness.program import command, program

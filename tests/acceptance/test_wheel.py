@@ -99,7 +99,7 @@ def test_what_it_holds(wheel: Path) -> None:
     assert {name: (ROOT / "conf" / name).is_file() for name in examples} == dict.fromkeys(examples, True)
     assert "storage_consumer/py.typed" in names
     templates = {path.name for path in (ROOT / "storage_consumer" / "page" / "templates").iterdir()}
-    assert {f"storage_consumer/page/templates/{name}" for name in templates} <= set(names)
+    assert {f"storage_consumer/watch/templates/{name}" for name in templates} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     settings = {path.name for path in (ROOT / "storage_consumer" / "spark" / "conf").iterdir()}
     assert settings == {Path(name).name for name in names if name.startswith("storage_consumer/spark/conf/")}

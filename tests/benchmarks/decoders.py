@@ -22,7 +22,7 @@ from storage_consumer.decode.canal_files import CanalJsonDecoder
 from storage_consumer.decode.csv_files import CsvDecoder
 from storage_consumer.decode.decoder import Decoder, FileRead, RowLayout
 from storage_consumer.model import CommitRange, TableColumn, TableName
-from storage_consumer.pipeline import READ_BLOCK
+from storage_consumer.rows.halves import READ_BLOCK
 from tests.benchmarks.rows import RowFormats
 from tests.benchmarks.shapes import DATABASE, PLAIN
 

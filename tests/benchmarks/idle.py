@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from storage_consumer import Consumer
-from storage_consumer.storage.local import LocalStorage
+from storage_consumer.bucket.stores.local import LocalStorage
 from tests.benchmarks.bucket import START_TS, write_metadata, write_schema_files
 from tests.benchmarks.counting_store import CountingStore, counting_store
 from tests.benchmarks.limit import WrongResult

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.downstream.connection import connect
+from storage_consumer.target.connection import connect
 from tests.benchmarks.bucket import Bucket, FinalTable
 from tests.benchmarks.shapes import DATABASE
 from tests.harness.servers import DatabaseServer

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from storage_consumer import Consumer
 from storage_consumer.config.settings import Tuning
-from storage_consumer.spark.session import open_session
+from storage_consumer.spark.spark_session import open_session
 from tests.benchmarks.bucket import Bucket, Order, write_bucket, write_metadata
 from tests.benchmarks.limit import WrongResult, check
 from tests.benchmarks.sampled_workers import FOLDER

@@ -25,7 +25,7 @@ from unittest.mock import patch
 from storage_consumer.checkpoint import journal
 from storage_consumer.checkpoint.findings import StoredQuarantine, close_entries
 from storage_consumer.config.settings import Tuning
-from storage_consumer.spark.session import open_session
+from storage_consumer.spark.spark_session import open_session
 from tests.campaigns.refusing.consumers import Consumers, Wrong
 from tests.campaigns.refusing.history import History
 from tests.campaigns.refusing.source import Diary, Source

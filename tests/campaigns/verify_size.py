@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from storage_consumer.verifying.result import Outcome, TableResult
+from storage_consumer.rows.comparison import TableResult, VerifyOutcome
 from tests.contract.verify_rigs import VerifyRig
 from tests.harness.servers import SERVERS, DatabaseServer
 
@@ -55,7 +55,7 @@ def _compared(source: DatabaseServer, target: DatabaseServer, options: argparse.
     return sum(
         (result.outcome, result.differing, result.missing, result.extra) != wanted
         for result, wanted in zip(
-            found, [(Outcome.EQUAL, 0, 0, 0)] * options.repeat + [(Outcome.DIFFERENT, 1, 0, 0)], strict=True
+            found, [(VerifyOutcome.EQUAL, 0, 0, 0)] * options.repeat + [(VerifyOutcome.DIFFERENT, 1, 0, 0)], strict=True
         )
     )
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.cli.doctor_command import doctor_input
-from storage_consumer.doctor.checks import GROUPS, Finding, Verdict, examined
 from storage_consumer.driver.lease_holder import identity
-from storage_consumer.operating.session import Session
+from storage_consumer.operating.checks import GROUPS, Finding, Verdict, examined
+from storage_consumer.session import Session
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import CONFIG, SmallBucket, row
 

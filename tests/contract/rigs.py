@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from storage_consumer.bucket.storage import Folder, Storage
+from storage_consumer.bucket.stores.azure import AzureStorage
+from storage_consumer.bucket.stores.gcs import GcsStorage
+from storage_consumer.bucket.stores.object_store import Bucket
+from storage_consumer.bucket.stores.open import open_folder
+from storage_consumer.bucket.stores.s3 import S3Storage
 from storage_consumer.config.settings import Secrets, Upstream
-from storage_consumer.storage.azure import AzureStorage
-from storage_consumer.storage.base import Folder, Storage
-from storage_consumer.storage.gcs import GcsStorage
-from storage_consumer.storage.object_store import Bucket
-from storage_consumer.storage.open import open_folder
-from storage_consumer.storage.s3 import S3Storage
 from tests.harness.azure_server import ACCOUNT, AzureServer
 from tests.harness.gcs_server import GcsServer
 from tests.harness.s3_server import S3Server, S3User

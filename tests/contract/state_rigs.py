@@ -8,11 +8,11 @@ from typing import Any
 
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream, Upstream
-from storage_consumer.downstream.state_tables import state_tables
-from storage_consumer.job.spec import JobSpec
 from storage_consumer.model import TableDefinition, TableName, TableVersion
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.ports import TableProgress
+from storage_consumer.rows.spec import JobSpec
+from storage_consumer.target.state_tables import state_tables
 from tests.harness.servers import DatabaseServer, quoted
 from tests.harness.twins.state import MemoryState
 

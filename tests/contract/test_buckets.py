@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from storage_consumer.bucket.inventory import Inventory
+from storage_consumer.bucket.stores import object_store as bucket_module
+from storage_consumer.bucket.stores.object_store import Bucket, Page, ReadInParts
+from storage_consumer.bucket.stores.open import open_storage
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable
-from storage_consumer.poll.inventory import Inventory
-from storage_consumer.storage import object_store as bucket_module
-from storage_consumer.storage.object_store import Bucket, Page, ReadInParts
-from storage_consumer.storage.open import open_storage
 from tests.contract.rigs import BucketRig, GcsRig, S3Rig
 
 V1, V2 = 449000000000000001, 449000000000000002

@@ -10,15 +10,15 @@ from typing import Any
 import pymysql.err
 import pytest
 
-from storage_consumer.apply import rows as rows_module
-from storage_consumer.apply.rows import RowStatements
-from storage_consumer.apply.transaction import FencedConnection
-from storage_consumer.apply.writer import TargetWriter
 from storage_consumer.config.settings import Downstream
-from storage_consumer.downstream import connection as connections
-from storage_consumer.downstream.connection import Connection, connect
 from storage_consumer.errors import RowRefused
-from storage_consumer.job.spec import JobSpec, TablePlan, WireColumn
+from storage_consumer.rows.spec import JobSpec, TablePlan, WireColumn
+from storage_consumer.target import apply_rows as rows_module
+from storage_consumer.target import connection as connections
+from storage_consumer.target.apply_rows import RowStatements
+from storage_consumer.target.bucket_writer import TargetWriter
+from storage_consumer.target.connection import Connection, connect
+from storage_consumer.target.transaction import FencedConnection
 from tests.contract.test_keyless import COLUMNS, LINES
 from tests.contract.test_writer import Rig, real_rig
 from tests.harness.servers import KINDS, DatabaseServer

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.apply.rows import RowStatements
-from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.errors import RowRefused
+from storage_consumer.target.apply_rows import RowStatements
+from storage_consumer.target.transaction import FencedConnection
 from tests.contract.test_writer import Rig, real_rig
 from tests.harness.servers import KINDS, DatabaseServer
 from tests.unit.halves import table

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from storage_consumer.bucket.stores import azure, gcs
+from storage_consumer.bucket.stores.azure import AzureStorage
+from storage_consumer.bucket.stores.open import open_storage
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError
-from storage_consumer.storage import azure, gcs
-from storage_consumer.storage.azure import AzureStorage
-from storage_consumer.storage.open import open_storage
 from tests.contract.rigs import AzureRig, listed
 from tests.harness.azure_server import ACCOUNT, KEY
 

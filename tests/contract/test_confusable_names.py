@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
+from storage_consumer.bucket.inventory import Inventory
 from storage_consumer.config.settings import Downstream
-from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.model import TableName, TableVersion
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.steps import key_of
-from storage_consumer.poll.inventory import Inventory
 from storage_consumer.ports import TableProgress
+from storage_consumer.target.database import TargetDatabase
 from tests.contract.rigs import Rig, listed
 from tests.contract.state_rigs import real_rig, statement
 from tests.harness.servers import KINDS, DatabaseServer, quoted

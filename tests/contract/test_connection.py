@@ -10,7 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
-from storage_consumer.downstream.connection import connect
+from storage_consumer.target.connection import connect
 from tests.harness.servers import DatabaseServer
 
 pytestmark = pytest.mark.server

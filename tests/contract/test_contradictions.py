@@ -11,11 +11,11 @@ from xml.sax.saxutils import escape
 
 import pytest
 
+from storage_consumer.bucket.stores.azure import AzureStorage
+from storage_consumer.bucket.stores.open import open_storage
+from storage_consumer.bucket.stores.s3 import S3Storage
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable
-from storage_consumer.storage.azure import AzureStorage
-from storage_consumer.storage.open import open_storage
-from storage_consumer.storage.s3 import S3Storage
 from tests.contract.rigs import listed
 
 NAMES = [f"s/t/CDC{number:06d}.csv" for number in range(1, 10)]

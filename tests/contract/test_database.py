@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pytest
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.errors import DdlFailed, TargetUnavailable
 from storage_consumer.model import TableName
 from storage_consumer.sql.tokens import tokens
+from storage_consumer.target.database import TargetDatabase
 from tests.harness.servers import KINDS, DatabaseServer, learn_zone
 from tests.harness.small_bucket import ts
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from storage_consumer.errors import DdlFailed
-from storage_consumer.plan.journal import DONE, SKIPPED
+from storage_consumer.plan.journal_entry import DONE, SKIPPED
 from tests.contract.test_ddl_runner import CREATE, DROP, DROP_VIEW, Rig, rig
 from tests.harness.servers import KINDS
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from storage_consumer.errors import DdlFailed
-from storage_consumer.plan.journal import DONE, PLANNED, STARTED, DdlAnswer
+from storage_consumer.plan.journal_entry import DONE, PLANNED, STARTED, DdlAnswer
 from tests.contract.test_ddl_runner import ALTER, Rig, rig
 from tests.harness.servers import KINDS
 

@@ -13,13 +13,13 @@ import pytest
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.clock import Clock, SystemClock
 from storage_consumer.config.settings import Downstream
-from storage_consumer.ddl.runner import DdlRunner
-from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.errors import DdlFailed, TargetUnavailable
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
-from storage_consumer.plan.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED, DdlAnswer, Sent
+from storage_consumer.plan.journal_entry import DONE, FAILED, PLANNED, SKIPPED, STARTED, DdlAnswer, Sent
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.ports import DdlContext, Decision, TableProgress
+from storage_consumer.target.database import TargetDatabase
+from storage_consumer.target.ddl.runner import DdlRunner
 from tests.harness.servers import KINDS, DatabaseServer
 from tests.harness.small_bucket import ts
 

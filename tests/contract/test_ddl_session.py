@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.downstream.database import TargetDatabase
+from storage_consumer.target.database import TargetDatabase
 from tests.harness.servers import KINDS, DatabaseServer
 from tests.harness.small_bucket import ts
 

@@ -10,11 +10,11 @@ import time
 import pytest
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.errors import DdlFailed, TargetBusy
 from storage_consumer.model import TableName
-from storage_consumer.plan.journal import DONE, PLANNED, STARTED
+from storage_consumer.plan.journal_entry import DONE, PLANNED, STARTED
 from storage_consumer.ports import Decision
+from storage_consumer.target.database import TargetDatabase
 from tests.contract.test_ddl_runner import ALTER, CREATE, Rig, rig
 from tests.harness.servers import KINDS, DatabaseServer
 from tests.harness.twins.storage import FakeClock
@@ -94,11 +94,11 @@ def test_short_transactions_hold_nothing(rig: Rig) -> None:
     def often() -> None:
         with rig.server.connect(autocommit=False) as busy, busy.cursor() as cursor:
             while not done.is_set():
-                cursor.execute("SELECT * FROM storage_consumer.feed")
+                cursor.execute("SELECT * FROM storage_consumer.changes")
                 time.sleep(0.3)
                 busy.rollback()
                 # Else the next one has begun before anybody can look.
-                cursor.execute("SELECT * FROM storage_consumer.feed")
+                cursor.execute("SELECT * FROM storage_consumer.changes")
 
     with rig.server.connect(autocommit=False) as holder, holder.cursor() as cursor:
         cursor.execute("SELECT * FROM shop.a")

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.ddl.runner import DdlRunner
-from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn
-from storage_consumer.plan.journal import FAILED
+from storage_consumer.plan.journal_entry import FAILED
+from storage_consumer.target.database import TargetDatabase
+from storage_consumer.target.ddl.runner import DdlRunner
 from tests.contract.test_ddl_runner import ALTER, COLUMNS, Rig, rig
 from tests.harness.servers import KINDS
 

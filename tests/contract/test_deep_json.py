@@ -9,15 +9,15 @@ from functools import partial
 
 import pytest
 
-from storage_consumer.apply.keyless import FEW, KeylessTable
-from storage_consumer.apply.rows import RowStatements
-from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.config.settings import Downstream
 from storage_consumer.decode.values import WireKind
-from storage_consumer.downstream.connection import connect
 from storage_consumer.errors import RowRefused
-from storage_consumer.job.spec import Fold, KeyPart, Mode, WireColumn
 from storage_consumer.model import TableName
+from storage_consumer.rows.spec import Fold, KeyPart, Mode, WireColumn
+from storage_consumer.target.apply_rows import RowStatements
+from storage_consumer.target.connection import connect
+from storage_consumer.target.keyless import FEW, KeylessTable
+from storage_consumer.target.transaction import FencedConnection
 from tests.contract.test_writer import Rig, real_rig
 from tests.harness.servers import DatabaseServer
 from tests.unit.halves import as_events, table

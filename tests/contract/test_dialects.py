@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.ddl.translate import action_for
-from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.errors import DdlFailed
 from storage_consumer.model import TableDefinition, TableName, TableVersion
+from storage_consumer.target.database import TargetDatabase
+from storage_consumer.target.ddl.translate import action_for
 from tests.harness.servers import KINDS, DatabaseServer
 from tests.harness.small_bucket import ts
 

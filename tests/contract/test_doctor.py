@@ -15,9 +15,9 @@ import pytest
 
 from storage_consumer.cli.answer import answered
 from storage_consumer.cli.exit_codes import ExitCode
-from storage_consumer.doctor.checks import Verdict
-from storage_consumer.downstream.state_tables import MIGRATED
 from storage_consumer.errors import ConfigError
+from storage_consumer.operating.checks import Verdict
+from storage_consumer.target.state_tables import MIGRATED
 from tests.contract.doctor_rigs import Fault, Scene, fault, planted_and_mended, scene, silent_port
 from tests.contract.doctor_rigs import now_ts as now
 from tests.harness.s3_server import READ_ONLY, S3Server, S3User

@@ -11,10 +11,10 @@ import pytest
 
 from storage_consumer import Consumer
 from storage_consumer.cli.doctor_command import doctor_input
-from storage_consumer.doctor.checks import Verdict, warn_at_start
-from storage_consumer.downstream.database import TargetDatabase
-from storage_consumer.downstream.rights import ROW_RIGHTS
-from storage_consumer.operating.session import Session
+from storage_consumer.operating.checks import Verdict, warn_at_start
+from storage_consumer.session import Session
+from storage_consumer.target.database import TargetDatabase
+from storage_consumer.target.rights import ROW_RIGHTS
 from storage_consumer.telemetry import listen
 from tests.contract.doctor_rigs import PLAIN, Fault, Scene, fault, planted_and_mended, scene, silent_port
 from tests.contract.test_plan import READS, WRITES, logged

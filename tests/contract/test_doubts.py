@@ -13,7 +13,7 @@ from storage_consumer.checkpoint.store import StateStore, operated
 from storage_consumer.config.settings import Downstream
 from storage_consumer.model import DdlKind, TableName
 from storage_consumer.plan.steps import DdlStep, key_of
-from storage_consumer.verifying.result import Outcome, Span, TableResult
+from storage_consumer.rows.comparison import Span, TableResult, VerifyOutcome
 from tests.contract.state_rigs import real_rig, statement
 from tests.harness.servers import KINDS, DatabaseServer
 
@@ -23,7 +23,7 @@ A, B = TableName(schema="shop", table="a"), TableName(schema="shop", table="b")
 DOUBT = TableResult(
     table=A,
     target=A,
-    outcome=Outcome.DIFFERENT,
+    outcome=VerifyOutcome.DIFFERENT,
     structure=("lacks the column v",),
     reason="v was dropped",
     heal="storage-consumer table pause --table shop.a --downstream-uri …",
@@ -59,7 +59,7 @@ def of_kind(kind: DdlKind, query: str, table: str = "shop/a") -> DdlStep:
     return replace(step, definition=replace(step.definition, ddl_type=kind))
 
 
-def told(desk: StateStore) -> dict[TableName, tuple[Outcome, str]]:
+def told(desk: StateStore) -> dict[TableName, tuple[VerifyOutcome, str]]:
     """Outcome that counts, and what is to be done, of each table of which anything is known."""
     return {each.table: (each.outcome, each.heal) for each in desk.verified.standing()}
 
@@ -71,7 +71,7 @@ def test_a_doubt_goes_along_with_a_name(state: Any, desk: StateStore) -> None:
     assert A in told(desk)
     state.journal.record(rename, "done")
     state.journal.record(rename, "done")
-    assert told(desk) == {B: (Outcome.DIFFERENT, DOUBT.heal.replace("shop.a", "shop.b"))}
+    assert told(desk) == {B: (VerifyOutcome.DIFFERENT, DOUBT.heal.replace("shop.a", "shop.b"))}
 
 
 def test_a_doubt_ends_with_the_table(state: Any, desk: StateStore) -> None:
@@ -84,20 +84,20 @@ def test_a_doubt_ends_with_the_table(state: Any, desk: StateStore) -> None:
 
 def test_a_comparison_that_began_before_ends_no_doubt(state: Any, desk: StateStore) -> None:
     """Nor what it notes on its way; one that begins after the doubt, and finds all rows equal, does."""
-    begun = TableResult(table=A, target=A, outcome=Outcome.UNFINISHED, run="first")
+    begun = TableResult(table=A, target=A, outcome=VerifyOutcome.UNFINISHED, run="first")
     desk.verified.put(key_of(A), begun)
     state.verified.doubt(key_of(A), DOUBT.document())
     desk.verified.put(key_of(A), replace(begun, spans=(Span(checkpoint=5),)))
-    desk.verified.put(key_of(A), replace(begun, outcome=Outcome.EQUAL))
-    assert told(desk) == {A: (Outcome.DIFFERENT, DOUBT.heal)}
-    for outcome in (Outcome.UNFINISHED, Outcome.EQUAL):
+    desk.verified.put(key_of(A), replace(begun, outcome=VerifyOutcome.EQUAL))
+    assert told(desk) == {A: (VerifyOutcome.DIFFERENT, DOUBT.heal)}
+    for outcome in (VerifyOutcome.UNFINISHED, VerifyOutcome.EQUAL):
         desk.verified.put(key_of(A), replace(begun, outcome=outcome, run="second"))
-    assert told(desk)[A][0] is Outcome.EQUAL
+    assert told(desk)[A][0] is VerifyOutcome.EQUAL
 
 
 def test_what_a_comparison_found_says_more_than_a_doubt(state: Any, desk: StateStore) -> None:
     """It names the rows."""
-    found = TableResult(table=A, target=A, outcome=Outcome.DIFFERENT, checkpoint=5, missing=3, run="first")
+    found = TableResult(table=A, target=A, outcome=VerifyOutcome.DIFFERENT, checkpoint=5, missing=3, run="first")
     desk.verified.put(key_of(A), found)
     state.verified.doubt(key_of(A), DOUBT.document())
     assert desk.verified.standing() == [found]

@@ -16,10 +16,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from storage_consumer import StorageConsumerError, read_changes
-from storage_consumer.feed.render_sql import statements
-from storage_consumer.feed.rendering import debezium_envelopes, flat_messages, json_lines
-from storage_consumer.feed.window import Change, Event, Statement
-from storage_consumer.kernels.arrays import DELETE, PARTIAL_DELETE, UPDATE
+from storage_consumer.changes.render_sql import statements
+from storage_consumer.changes.rendering import debezium_envelopes, flat_messages, json_lines
+from storage_consumer.changes.window import Change, Event, FeedStatement
+from storage_consumer.decode.kernels.arrays import DELETE, PARTIAL_DELETE, UPDATE
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import qualified
 from tests.harness.comparing import base_type, form_of
@@ -123,7 +123,7 @@ class Held:
         else:
             self._statement(event)
 
-    def _statement(self, event: Statement) -> None:
+    def _statement(self, event: FeedStatement) -> None:
         own, text = event.definition.name, event.definition.query
         name = _name(own.schema, own.table)
         if own.table and _MADE.match(text) and " LIKE " not in text.upper() and " AS SELECT" not in text.upper():

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.feed.rendering import flat_messages
-from storage_consumer.feed.window import Statement
+from storage_consumer.changes.rendering import flat_messages
+from storage_consumer.changes.window import FeedStatement
 from tests.contract.test_feed_corpora import CORPORA
 from tests.harness.corpora import CorpusSource
 from tests.harness.feeds import feed_of, settings_of
@@ -33,7 +33,7 @@ def test_messages_are_as_ticdc_writes_them(source: CorpusSource, tmp_path: Path)
     line = flat_messages("canal-json", lambda: 0)
     count = 0
     for event in feed_of(loaded).events(0, corpus.cuts[-1].checkpoint_ts):
-        if not isinstance(event, Statement):
+        if not isinstance(event, FeedStatement):
             count += 1
             assert (event.commit_ts, json.loads(line(event))) in theirs
     assert count

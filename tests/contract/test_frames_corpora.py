@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from storage_consumer.changes.reading import Feed, Ordered
+from storage_consumer.changes.record_batches import record_batches, schema_of
+from storage_consumer.changes.window import Change
+from storage_consumer.decode.kernels.arrays import DELETE, INSERT, UPDATE
 from storage_consumer.errors import ConfigError
-from storage_consumer.feed.reading import Feed, Ordered
-from storage_consumer.feed.window import Change
-from storage_consumer.frames.record_batches import record_batches, schema_of
-from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
 from storage_consumer.model import TableName
 from storage_consumer.sql.tokens import quote
 from tests.contract.test_feed_corpora import FEW

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.downstream.connection import connect
-from storage_consumer.downstream.database import TargetDatabase
-from storage_consumer.downstream.session import mark
 from storage_consumer.errors import DdlFailed, TargetUnavailable
 from storage_consumer.model import TableName
+from storage_consumer.target.connection import connect
+from storage_consumer.target.database import TargetDatabase
+from storage_consumer.target.session_settings import mark
 from tests.harness.hostile_globals import changed
 from tests.harness.servers import KINDS, DatabaseServer, quoted
 from tests.harness.small_bucket import ts

@@ -12,14 +12,14 @@ import pytest
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
 
-from storage_consumer.apply.writer import TargetWriter
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
-from storage_consumer.downstream import session
-from storage_consumer.downstream.database import TargetDatabase
-from storage_consumer.downstream.session import SETTINGS
 from storage_consumer.errors import DdlFailed, StorageConsumerError
 from storage_consumer.model import TableName
+from storage_consumer.target import session_settings as session
+from storage_consumer.target.bucket_writer import TargetWriter
+from storage_consumer.target.database import TargetDatabase
+from storage_consumer.target.session_settings import SETTINGS
 from tests.contract.state_rigs import BUCKET, fenced_spec, progress
 from tests.contract.test_keyless import LINES, WORK
 from tests.harness.hostile_globals import HOSTILE, changed

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.model import TableName
+from storage_consumer.target.database import TargetDatabase
 from tests.harness.servers import DatabaseServer
 
 pytestmark = pytest.mark.server

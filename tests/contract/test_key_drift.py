@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableName
 from storage_consumer.ports import DdlContext
+from storage_consumer.target.ddl.runner import DdlRunner
 from tests.contract import test_ddl_runner as rigs
 from tests.contract.test_ddl_runner import ALTER, DROP, Rig
 from tests.harness.servers import KINDS

@@ -12,21 +12,21 @@ from typing import Any, Literal
 import pymysql.err
 import pytest
 
-from storage_consumer.apply.statements import delete_keys, literal
 from storage_consumer.config.settings import CsvOptions, Downstream, Upstream
 from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.decode.values import converter, grammar
 from storage_consumer.decode.wire_format import encode_field
-from storage_consumer.downstream.connection import Connection, connect, escape
-from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.errors import NotReplicable
-from storage_consumer.job.fitting import check
-from storage_consumer.job.match import table_work
-from storage_consumer.job.spec import Fold, TablePlan
-from storage_consumer.job.target_table import TargetTable, UniqueKey
 from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, TableVersion, VersionKey
-from storage_consumer.order.keys import bucket_function, image_function, key_function
 from storage_consumer.plan.steps import RowStep
+from storage_consumer.rows.fitting import check
+from storage_consumer.rows.match import table_work
+from storage_consumer.rows.row_keys import bucket_function, image_function, key_function
+from storage_consumer.rows.spec import Fold, TablePlan
+from storage_consumer.rows.target_table import TargetTable, UniqueKey
+from storage_consumer.target.connection import Connection, connect, escape
+from storage_consumer.target.database import TargetDatabase
+from storage_consumer.target.row_statements import delete_keys, literal
 from tests.harness.servers import KINDS, DatabaseServer
 
 pytestmark = pytest.mark.server

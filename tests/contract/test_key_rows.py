@@ -19,20 +19,20 @@ from typing import Any
 import pymysql.err
 import pytest
 
-from storage_consumer.apply.statements import key_literal, literal
-from storage_consumer.apply.writer import TargetWriter
 from storage_consumer.config.settings import Downstream, Upstream
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.values import CsvForm, csv_form
-from storage_consumer.downstream.connection import Connection, connect, escape
-from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.errors import NotReplicable
-from storage_consumer.job.match import table_work
-from storage_consumer.job.spec import Fold, JobFile, TablePlan
-from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableVersion, VersionKey
-from storage_consumer.pipeline import read_files, write_bucket
 from storage_consumer.plan.steps import RowStep
+from storage_consumer.rows.halves import read_files, write_bucket
+from storage_consumer.rows.match import table_work
+from storage_consumer.rows.spec import Fold, JobFile, TablePlan
+from storage_consumer.rows.target_table import TargetTable
+from storage_consumer.target.bucket_writer import TargetWriter
+from storage_consumer.target.connection import Connection, connect, escape
+from storage_consumer.target.database import TargetDatabase
+from storage_consumer.target.row_statements import key_literal, literal
 from tests.contract.test_key_forms import (
     HIGH,
     NAME,

@@ -11,16 +11,16 @@ from multiprocessing import get_context
 
 import pytest
 
-from storage_consumer.apply import keyless
-from storage_consumer.apply.keyless import FEW, MANY_BYTES, KeylessTable, delete_equal
-from storage_consumer.apply.rows import RowStatements
-from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import RowRefused, TargetUnavailable
-from storage_consumer.job.spec import JobSpec, Mode, TablePlan, WireColumn
 from storage_consumer.model import TableName
-from storage_consumer.order.changes import Changes
 from storage_consumer.plan.loads import Load, LoadPhase, clock_of
+from storage_consumer.rows.row_order import Changes
+from storage_consumer.rows.spec import JobSpec, Mode, TablePlan, WireColumn
+from storage_consumer.target import keyless
+from storage_consumer.target.apply_rows import RowStatements
+from storage_consumer.target.keyless import FEW, MANY_BYTES, KeylessTable, delete_equal
+from storage_consumer.target.transaction import FencedConnection
 from tests.contract.test_writer import IN_BULK, Rig, real_rig, server_of
 from tests.harness.servers import KINDS, DatabaseServer
 from tests.unit.halves import as_events, table

@@ -11,9 +11,9 @@ import pytest
 from storage_consumer import ConfigError, Consumer
 from storage_consumer.cli.answer import answered
 from storage_consumer.model import TableName
-from storage_consumer.monitoring.report import Minute, Phase, Report
 from storage_consumer.plan.loads import Load, LoadPhase, end_of
 from storage_consumer.plan.steps import key_of
+from storage_consumer.watch.report import Minute, Phase, Report
 from tests.contract.state_rigs import Rig, real_rig
 from tests.harness.servers import DatabaseServer
 

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage_consumer.bucket.inventory import Inventory
+from storage_consumer.bucket.paths import left_out
+from storage_consumer.bucket.reader import StorageReader
+from storage_consumer.bucket.stores.local import LocalStorage, _open_at_once, keeps_time
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import ConfigError, FilesMissing, MalformedSchemaFile, StorageUnavailable
 from storage_consumer.model import StoredObject
-from storage_consumer.poll.inventory import Inventory
-from storage_consumer.poll.reader import StorageReader
-from storage_consumer.storage.local import LocalStorage, _open_at_once, keeps_time
-from storage_consumer.storage.paths import left_out
 from tests.contract.rigs import LocalRig, listed
 from tests.harness.twins.storage import FakeClock
 

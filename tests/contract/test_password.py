@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.config.load import load_target
 from storage_consumer.config.settings import Downstream
-from storage_consumer.downstream.connection import connect, unverified
 from storage_consumer.errors import ConfigError
+from storage_consumer.target.connection import connect, unverified
+from storage_consumer.target.transaction import FencedConnection
 from tests.contract.state_rigs import fenced_spec
 from tests.harness import servers
 from tests.harness.asking_server import FULL, PASSWORD, Way, asked

@@ -12,8 +12,8 @@ import pytest
 from storage_consumer import Consumer
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.load import load
-from storage_consumer.dry_run.result import Outcome, Plan
 from storage_consumer.errors import ConfigError
+from storage_consumer.operating.planned import Outcome, Plan
 from tests.harness.plans import planned_and_run
 from tests.harness.servers import KINDS, DatabaseServer
 from tests.harness.small_bucket import CONFIG, ID_NAME, SmallBucket, column, row, ts

@@ -8,8 +8,8 @@ from itertools import product
 import pytest
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.ddl.rules.columns import PROVEN
-from storage_consumer.downstream.connection import connect
+from storage_consumer.target.connection import connect
+from storage_consumer.target.ddl.column_rules import PROVEN
 from tests.harness.servers import DatabaseServer, tidb_program
 
 pytestmark = pytest.mark.server

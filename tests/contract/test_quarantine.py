@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.apply.writer import TargetWriter
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
 from storage_consumer.decode.values import Spelling, ValueForm, WireKind
 from storage_consumer.errors import RowRefused
-from storage_consumer.job.spec import Fold, JobSpec, KeyPart, Mode, Quarantine, RowPlace, TablePlan, WireColumn
 from storage_consumer.model import CommitRange, DdlKind, TableName
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.steps import DdlStep
+from storage_consumer.rows.spec import Fold, JobSpec, KeyPart, Mode, Quarantine, RowPlace, TablePlan, WireColumn
+from storage_consumer.target.bucket_writer import TargetWriter
 from tests.contract.state_rigs import BUCKET, fenced_spec, statement
 from tests.harness.servers import KINDS, DatabaseServer
 from tests.unit.halves import as_runs

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from storage_consumer.bucket.schema_file import parse_schema_file
+from storage_consumer.bucket.storage import Storage
+from storage_consumer.bucket.stores.open import open_storage
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.cli import main
 from storage_consumer.cli.answer import answered
@@ -17,9 +20,6 @@ from storage_consumer.config.settings import Downstream, Secrets, Upstream
 from storage_consumer.errors import ConfigError, LeaseHeld, LeaseLost
 from storage_consumer.model import StoredObject
 from storage_consumer.plan.finished_files import REWRITTEN, Digests, Finished, digest_of
-from storage_consumer.poll.schema_file import parse_schema_file
-from storage_consumer.storage.base import Storage
-from storage_consumer.storage.open import open_storage
 from tests.harness.s3_server import S3Server
 from tests.harness.servers import KINDS, DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
@@ -89,7 +89,7 @@ def bind(new: SmallBucket, server: DatabaseServer, *, uri: str = "", **options: 
 
 def bound(server: DatabaseServer) -> str:
     """The bucket that the state is bound to."""
-    ((found,),) = server.query("SELECT upstream FROM storage_consumer.feed")
+    ((found,),) = server.query("SELECT upstream FROM storage_consumer.changes")
     return str(found)
 
 

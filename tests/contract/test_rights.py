@@ -9,7 +9,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from storage_consumer.downstream.rights import all_rights, state_remedy
+from storage_consumer.target.rights import all_rights, state_remedy
 from tests.harness.servers import KINDS, DatabaseServer
 
 pytestmark = pytest.mark.server

@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.downstream.connection import connect
 from storage_consumer.errors import ConfigError
+from storage_consumer.target.connection import connect
 from tests.harness.packets import receive, send
 
 _CAPABILITIES, _LONG_PASSWORD, _BULK = 0xF7FF & ~0x0800, 1, 1 << 2

@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 
 import pytest
 
+from storage_consumer.bucket.inventory import Inventory
+from storage_consumer.bucket.stores.open import open_storage
+from storage_consumer.bucket.stores.s3 import S3Storage
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable
-from storage_consumer.poll.inventory import Inventory
-from storage_consumer.storage.open import open_storage
-from storage_consumer.storage.s3 import S3Storage
 from tests.contract.rigs import S3Rig, listed
 from tests.harness.certificates import Authority
 from tests.harness.faulty_proxy import FaultyProxy

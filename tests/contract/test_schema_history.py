@@ -14,7 +14,7 @@ from storage_consumer.checkpoint.store import operated
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import MalformedSchemaFile
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
-from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED
+from storage_consumer.plan.journal_entry import DONE, FAILED, SKIPPED, STARTED
 from storage_consumer.plan.steps import key_of
 from tests.contract.state_rigs import Rig, real_rig, statement
 from tests.harness.servers import KINDS, DatabaseServer

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.checkpoint.store import StateStore, operated
 from storage_consumer.config.settings import Downstream
-from storage_consumer.downstream.connection import connect, hurry, no_hurry
-from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.errors import ConfigError, TargetUnavailable
+from storage_consumer.target.connection import connect, hurry, no_hurry
+from storage_consumer.target.database import TargetDatabase
+from storage_consumer.target.transaction import FencedConnection
 from tests.contract.state_rigs import fenced_spec
 from tests.contract.test_rogue_server import OK, WITH_TLS, greeting_of
 from tests.harness.program import program

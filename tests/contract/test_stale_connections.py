@@ -10,10 +10,10 @@ import pytest
 
 from storage_consumer.checkpoint import transactions
 from storage_consumer.config.settings import Downstream
-from storage_consumer.downstream.connection import Connection, connect
-from storage_consumer.downstream.database import TargetDatabase
-from storage_consumer.downstream.session import mark
 from storage_consumer.errors import LeaseLost, TargetUnavailable
+from storage_consumer.target.connection import Connection, connect
+from storage_consumer.target.database import TargetDatabase
+from storage_consumer.target.session_settings import mark
 from tests.contract.state_rigs import BUCKET, Rig, real_rig
 from tests.harness.servers import KINDS, DatabaseServer
 from tests.harness.small_bucket import ts

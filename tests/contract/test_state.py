@@ -12,7 +12,7 @@ from storage_consumer.errors import ConfigError, LeaseLost
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import CHUNK, EVERYTHING, Finished
-from storage_consumer.plan.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED, Sent
+from storage_consumer.plan.journal_entry import DONE, FAILED, PLANNED, SKIPPED, STARTED, Sent
 from tests.contract.state_rigs import BUCKET, Rig, progress, real_rig, statement
 from tests.harness.servers import KINDS, DatabaseServer
 from tests.harness.twins.records import TargetRecords

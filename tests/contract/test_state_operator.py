@@ -11,10 +11,10 @@ import pytest
 
 from storage_consumer.checkpoint.store import operated
 from storage_consumer.config.settings import Downstream
-from storage_consumer.dry_run.planning import decided
 from storage_consumer.model import TableName
+from storage_consumer.operating.planning import decided
 from storage_consumer.plan.copies import Copies
-from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
+from storage_consumer.plan.journal_entry import DONE, SKIPPED, STARTED
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table_decisions import TableDecision, Verb

@@ -15,13 +15,13 @@ from sqlalchemy.engine import Connection
 
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
-from storage_consumer.downstream.state_tables import EVERY_TABLE, MIGRATED, STATE_VERSION
 from storage_consumer.errors import ConfigError, LeaseLost, StateGone, StorageConsumerError
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import EVERYTHING, Finished
-from storage_consumer.plan.journal import DONE, Outcome
+from storage_consumer.plan.journal_entry import DONE, ExecutionOutcome
 from storage_consumer.ports import SERIAL_SLOTS
+from storage_consumer.target.state_tables import EVERY_TABLE, MIGRATED, STATE_VERSION
 from tests.contract.state_rigs import BUCKET, progress, real_rig, statement
 from tests.harness.servers import KINDS, DatabaseServer
 
@@ -87,7 +87,7 @@ def test_a_failed_transaction_leaves_nothing(mariadb: DatabaseServer) -> None:
     with pytest.raises(StorageConsumerError):
         state.journal.record(statement(), DONE, tables=[progress("shop/a", 500)])
     assert state.journal.entry(statement()) is None
-    mariadb.query("ALTER TABLE storage_consumer.feed ADD CONSTRAINT less CHECK (checkpoint_running < 100)")
+    mariadb.query("ALTER TABLE storage_consumer.changes ADD CONSTRAINT less CHECK (checkpoint_running < 100)")
     with pytest.raises(StorageConsumerError):
         state.progress.save(
             tables=[progress("shop/a", 5)], sequences={"s": Finished(upto=3)}, checkpoint=500, storage_checkpoint=0
@@ -106,7 +106,7 @@ def test_what_copies_have_to_hold_is_stored_when_it_changes(mariadb: DatabaseSer
         tables = [progress("shop/a", 5, copies=copies)]
         state.progress.save(tables=tables, sequences={}, checkpoint=checkpoint, storage_checkpoint=0)
 
-    mariadb.query("ALTER TABLE storage_consumer.feed ADD CONSTRAINT less CHECK (checkpoint_running < 100)")
+    mariadb.query("ALTER TABLE storage_consumer.changes ADD CONSTRAINT less CHECK (checkpoint_running < 100)")
     for copies in (first, first, second, first):
         with pytest.raises(StorageConsumerError):
             save(copies, 500)
@@ -255,7 +255,7 @@ def test_migration_of_version_4(mariadb: DatabaseServer) -> None:
     """It gets the quarantine, and keeps both of its checkpoints."""
     rig = real_rig(mariadb)
     rig.owner("former").lease.release()
-    mariadb.query("UPDATE storage_consumer.feed SET checkpoint = 300, checkpoint_running = 800")
+    mariadb.query("UPDATE storage_consumer.changes SET checkpoint = 300, checkpoint_running = 800")
     mariadb.query("DROP TABLE storage_consumer.quarantine")
     mariadb.query("UPDATE storage_consumer.version SET version = 4")
     state = rig.handle()
@@ -314,8 +314,8 @@ def test_migration(version: int, kind: str, request: pytest.FixtureRequest) -> N
     halted = [progress("shop/halted", 300, "halted", follows=False), progress("shop/gone", 9, "dropped", follows=False)]
     former.progress.save(tables=halted, sequences={}, checkpoint=0, storage_checkpoint=900)
     former.lease.release()
-    server.query("UPDATE storage_consumer.feed SET checkpoint = 800")
-    server.query("ALTER TABLE storage_consumer.feed DROP COLUMN checkpoint_running")
+    server.query("UPDATE storage_consumer.changes SET checkpoint = 800")
+    server.query("ALTER TABLE storage_consumer.changes DROP COLUMN checkpoint_running")
     for table in ("ddl_decision", "schema_history"):
         server.query(f"DROP TABLE storage_consumer.{table}")
     for column in ("structure_after", "answer"):  # the third one is there: the migration broke off
@@ -329,7 +329,9 @@ def test_migration(version: int, kind: str, request: pytest.FixtureRequest) -> N
     restart, _ = waiting.progress.load()
     assert restart.journalled == {statement().identity}
     assert (restart.checkpoint, restart.lowest) == (800, 300)
-    waiting.journal.record(statement(version=6), DONE, run=Outcome(structure_after="x", seconds=0.5, answer="OK"))
+    waiting.journal.record(
+        statement(version=6), DONE, run=ExecutionOutcome(structure_after="x", seconds=0.5, answer="OK")
+    )
     stored = server.query(
         "SELECT structure_after, seconds, answer, note FROM storage_consumer.ddl_journal ORDER BY version"
     )

@@ -15,10 +15,10 @@ from storage_consumer.cli.answer import answered
 from storage_consumer.config.settings import Downstream
 from storage_consumer.driver.lease_holder import identity, readable
 from storage_consumer.errors import ConfigError
-from storage_consumer.monitoring.report import Minute, Phase, Report
-from storage_consumer.monitoring.snapshot import Snapshot
-from storage_consumer.monitoring.status import judged
-from storage_consumer.plan.journal import STARTED, Sent
+from storage_consumer.plan.journal_entry import STARTED, Sent
+from storage_consumer.watch.report import Minute, Phase, Report
+from storage_consumer.watch.snapshot import Snapshot
+from storage_consumer.watch.status import judged
 from tests.contract.state_rigs import BUCKET, Rig, progress, real_rig, statement
 from tests.harness.servers import KINDS, DatabaseServer
 
@@ -193,6 +193,6 @@ def test_report_that_cannot_be_read(server: DatabaseServer, rig: Rig) -> None:
 def test_state_without_a_bucket(server: DatabaseServer, rig: Rig) -> None:
     """A state that was created and bound to nothing yet is named as such."""
     rig.owner(ME)
-    server.query("DELETE FROM storage_consumer.feed")
+    server.query("DELETE FROM storage_consumer.changes")
     with pytest.raises(ConfigError, match="is not bound to a bucket yet"):
         look(server)

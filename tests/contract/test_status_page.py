@@ -18,12 +18,12 @@ from storage_consumer.clock import SystemClock
 from storage_consumer.config.settings import Downstream
 from storage_consumer.driver.lease_holder import identity, readable
 from storage_consumer.model import TableName
-from storage_consumer.monitoring.recorder import Recorder
-from storage_consumer.monitoring.report import Minute
-from storage_consumer.monitoring.status import judged
-from storage_consumer.monitoring.wording import document
-from storage_consumer.plan.journal import DONE, FAILED, STARTED, Sent
+from storage_consumer.plan.journal_entry import DONE, FAILED, STARTED, Sent
 from storage_consumer.summary import RoundSummary, TableSummary
+from storage_consumer.watch.recorder import Recorder
+from storage_consumer.watch.report import Minute
+from storage_consumer.watch.status import judged
+from storage_consumer.watch.wording import document
 from tests.contract.served_page import served
 from tests.contract.state_rigs import Rig, progress, real_rig, statement
 from tests.harness.servers import DatabaseServer, mariadb

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from storage_consumer.bucket.inventory import Findings, Inventory
+from storage_consumer.bucket.reader import StorageReader
+from storage_consumer.bucket.storage import Storage
+from storage_consumer.bucket.stores.open import open_storage
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable
-from storage_consumer.poll.inventory import Findings, Inventory
-from storage_consumer.poll.reader import StorageReader
-from storage_consumer.storage.base import Storage
-from storage_consumer.storage.open import open_storage
 from tests.contract.rigs import LocalRig, MemoryRig, Rig, S3Rig, listed
 from tests.harness.small_bucket import CREATE_TABLE, SchemaFile, schema_document
 from tests.harness.twins.storage import FakeClock

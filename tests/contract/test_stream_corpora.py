@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles
 
 from storage_consumer.errors import FilesMissing, UndecodableRow
-from storage_consumer.spark.source.reading import transactions_once
+from storage_consumer.spark.source.partitions import transactions_once
 from storage_consumer.spark.source.ticdc import TicdcDataSource
 from tests.contract.test_feed_corpora import FEW
 from tests.harness.corpora import Corpus, CorpusSource, Cut, write_at_once

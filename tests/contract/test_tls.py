@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from storage_consumer.config.load import load_target
-from storage_consumer.downstream.connection import certificates, connect
 from storage_consumer.errors import ConfigError, StorageConsumerError
+from storage_consumer.target.connection import certificates, connect
 from tests.harness import servers
 from tests.harness.certificates import Authority, Signed
 from tests.harness.servers import DatabaseServer, Jail

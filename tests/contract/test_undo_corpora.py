@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.feed.render_sql import UNDO_FOOT, UNDO_HEAD, undone
+from storage_consumer.changes.render_sql import UNDO_FOOT, UNDO_HEAD, undone
 from storage_consumer.model import TableName
 from storage_consumer.sql.tokens import qualified
 from tests.acceptance.test_changes import piped

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.apply.writer import TargetWriter
 from storage_consumer.checkpoint.store import StateStore
-from storage_consumer.job.spec import JobSpec, TablePlan
+from storage_consumer.rows.spec import JobSpec, TablePlan
+from storage_consumer.target.bucket_writer import TargetWriter
 from tests.contract.state_rigs import BUCKET
 from tests.contract.test_writer import real_rig
 from tests.harness.servers import KINDS

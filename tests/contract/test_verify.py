@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from storage_consumer.errors import ConfigError
-from storage_consumer.verifying.result import Outcome, RowDifference, TableResult
+from storage_consumer.rows.comparison import RowDifference, TableResult, VerifyOutcome
 from tests.contract.verify_rigs import VerifyRig
 from tests.harness.servers import KINDS, DatabaseServer
 
@@ -57,7 +57,7 @@ def types(rig: VerifyRig) -> VerifyRig:
 
 def is_equal(result: TableResult) -> bool:
     """Whether a table was found equal, with nothing to say about it."""
-    return (result.outcome, result.structure, result.differences, result.heal) == (Outcome.EQUAL, (), (), "")
+    return (result.outcome, result.structure, result.differences, result.heal) == (VerifyOutcome.EQUAL, (), (), "")
 
 
 def test_every_type_is_equal(types: VerifyRig) -> None:
@@ -106,7 +106,7 @@ def test_one_value(types: VerifyRig) -> None:
     for change, column, key in CHANGES:
         types.at_target(change)
         result = types.one("t", chunk_rows=3)
-        assert result.outcome is Outcome.DIFFERENT, change
+        assert result.outcome is VerifyOutcome.DIFFERENT, change
         (found,) = result.differences
         assert (found.kind, dict(found.key), list(found.source or {})) == ("differs", {"id": key}, [column])
         assert found.source != found.target
@@ -167,7 +167,7 @@ def test_one_property_of_the_structure(rig: VerifyRig) -> None:
         assert any(told in each for each in result.structure), (change, result.structure)
         # A column that takes no NULL has a default of its own here.
         assert len(result.structure) == (2 if "NOT NULL" in change else 1), result.structure
-        assert (result.outcome, "table pause" in result.heal) == (Outcome.DIFFERENT, True)
+        assert (result.outcome, "table pause" in result.heal) == (VerifyOutcome.DIFFERENT, True)
         rig.at_target("DROP TABLE t", EVERY_TYPE)
 
 
@@ -319,4 +319,4 @@ def test_a_table_that_one_side_lacks(rig: VerifyRig) -> None:
     found = rig.compared()
     assert found["here"].structure == ("the target lacks the table",)
     assert found["there"].structure == ("the source does not have the table",)
-    assert (found["nowhere"].outcome, found["nowhere"].notes) == (Outcome.EQUAL, ("neither side has the table",))
+    assert (found["nowhere"].outcome, found["nowhere"].notes) == (VerifyOutcome.EQUAL, ("neither side has the table",))

@@ -14,14 +14,14 @@ import pytest
 from pymysql.constants import SERVER_STATUS
 
 from storage_consumer.config.settings import Server
-from storage_consumer.downstream.reading import ComparedTable
 from storage_consumer.errors import Abandoned, ConfigError, TargetUnavailable, TransientError
 from storage_consumer.model import TableName
 from storage_consumer.operating.verification import TableVerification, Wishes, verified
-from storage_consumer.plan.journal import DONE, STARTED, Sent
+from storage_consumer.plan.journal_entry import DONE, STARTED, Sent
 from storage_consumer.plan.loads import Load, LoadPhase
-from storage_consumer.verifying.layout import KeyRange
-from storage_consumer.verifying.result import Outcome
+from storage_consumer.rows.compared_layout import KeyRange
+from storage_consumer.rows.comparison import VerifyOutcome
+from storage_consumer.target.source_reading import ComparedTable
 from tests.contract.state_rigs import statement
 from tests.contract.verify_rigs import SOURCE, Running, VerifyRig
 from tests.harness.servers import KINDS, DatabaseServer
@@ -51,7 +51,7 @@ def test_a_half_written_window_is_not_compared(rig: VerifyRig) -> None:
         rig.at_target("UPDATE t SET v = -1 WHERE id = 5")
         state.lease.release()
     result = rig.one("t")
-    assert result.outcome is Outcome.NOT_COMPARED
+    assert result.outcome is VerifyOutcome.NOT_COMPARED
     assert "a job that has not ended may have written rows up to" in result.reason
     assert "`storage-consumer run`" in result.reason
 
@@ -68,7 +68,7 @@ def test_a_table_that_is_being_loaded_is_not_compared(rig: VerifyRig, *, paused:
         rig.at_rest("t", state="halted")
     rig.at_target("DELETE FROM t WHERE id > 5")
     result = rig.one("t")
-    assert result.outcome is Outcome.NOT_COMPARED
+    assert result.outcome is VerifyOutcome.NOT_COMPARED
     assert "it is being loaded from a copy" in result.reason
 
 
@@ -88,7 +88,7 @@ def test_a_window_that_ends_is_waited_for(rig: VerifyRig) -> None:
 
         with closing(Running(end)):
             result = rig.one("t", wait=20.0)
-    assert (result.outcome, result.reason, result.different_rows) == (Outcome.EQUAL, "", 0)
+    assert (result.outcome, result.reason, result.different_rows) == (VerifyOutcome.EQUAL, "", 0)
     assert result.checkpoint > at
 
 
@@ -97,7 +97,7 @@ def test_a_writer_that_never_rests(rig: VerifyRig) -> None:
     with closing(rig.state()) as state:
         state.lease.open_window(1, 0, {rig.key("t"): rig.now() + 1})
         result = rig.one("t", wait=0.3)
-    assert result.outcome is Outcome.NOT_COMPARED
+    assert result.outcome is VerifyOutcome.NOT_COMPARED
     assert "was not at rest for 0.3 s (--wait)" in result.reason
 
 
@@ -108,8 +108,8 @@ def test_a_keyless_table_needs_no_note(rig: VerifyRig) -> None:
     with closing(rig.state()) as state:
         state.lease.open_window(1, 0, {rig.key("t"): rig.now() + 1})
         found = rig.compared()
-    assert found["bag"].outcome is Outcome.EQUAL
-    assert found["t"].outcome is Outcome.NOT_COMPARED
+    assert found["bag"].outcome is VerifyOutcome.EQUAL
+    assert found["t"].outcome is VerifyOutcome.NOT_COMPARED
 
 
 def test_a_statement_that_may_run(rig: VerifyRig) -> None:
@@ -121,9 +121,9 @@ def test_a_statement_that_may_run(rig: VerifyRig) -> None:
         state.journal.record(step, STARTED, run=Sent(statement="ALTER", structure_before=""))
         found = rig.compared(wait=0.3)
         assert "the statement of version 5 may touch it" in found["t"].reason
-        assert found["other"].outcome is Outcome.EQUAL
+        assert found["other"].outcome is VerifyOutcome.EQUAL
         state.journal.record(step, DONE)
-        assert rig.one("t").outcome is Outcome.EQUAL
+        assert rig.one("t").outcome is VerifyOutcome.EQUAL
 
 
 @pytest.mark.parametrize("state", ["halted", "waiting", "lost"])
@@ -140,7 +140,7 @@ def test_a_table_that_stands(rig: VerifyRig, state: str) -> None:
     if rig.is_live:
         rig.at_source("UPDATE t SET v = v + 1")
     result = rig.one("t")
-    assert (result.outcome, result.different_rows) == (Outcome.EQUAL, 0)
+    assert (result.outcome, result.different_rows) == (VerifyOutcome.EQUAL, 0)
     assert bool(result.notes) == (state != "waiting")
 
 
@@ -160,7 +160,7 @@ def test_a_table_that_lacks_what_was_passed_over_is_named(rig: VerifyRig) -> Non
         store.lease.release()
     result = rig.one("t")
     assert (result.outcome, result.reason) == (
-        Outcome.NOT_COMPARED,
+        VerifyOutcome.NOT_COMPARED,
         "it is halted: its earlier rows are missing",
     )
 
@@ -170,7 +170,7 @@ def test_a_killed_connection(rig: VerifyRig) -> None:
     rig.at_target("UPDATE t SET v = -1 WHERE id = 1999")
     with closing(Running(lambda: _kill_some(rig), again=True)):
         result = rig.one("t", chunk_rows=100, wait=30.0)
-    assert (result.outcome, result.differing, result.missing, result.extra) == (Outcome.DIFFERENT, 1, 0, 0)
+    assert (result.outcome, result.differing, result.missing, result.extra) == (VerifyOutcome.DIFFERENT, 1, 0, 0)
 
 
 def broken_off(rig: VerifyRig, **wishes: Any) -> None:
@@ -201,7 +201,7 @@ def test_resumed(rig: VerifyRig) -> None:
         rig.at_target("INSERT INTO t VALUES (-7, 0)")
     rig.at_rest("t")
     result = rig.one("t", resume=True)
-    assert (result.outcome, result.differing, result.missing, result.extra) == (Outcome.DIFFERENT, 2, 0, 0)
+    assert (result.outcome, result.differing, result.missing, result.extra) == (VerifyOutcome.DIFFERENT, 2, 0, 0)
     assert [each.key["id"] for each in result.differences] == ["3", "1990"]
     assert result.rows == len(ROWS)
     assert len(result.spans) == (2 if rig.is_live else 0)
@@ -238,7 +238,7 @@ def test_resumed_after_the_structure_changed(rig: VerifyRig, change: str) -> Non
     rig.at_target(difference)
     at = rig.at_rest("t")
     result = rig.one("t", resume=True)
-    assert (result.outcome, result.rows, result.checkpoint) == (Outcome.DIFFERENT, len(ROWS), at)
+    assert (result.outcome, result.rows, result.checkpoint) == (VerifyOutcome.DIFFERENT, len(ROWS), at)
     assert max(result.differing, result.missing) == 5
     assert result.spans == ()
 
@@ -259,7 +259,7 @@ def test_resumed_in_another_mode(rig: VerifyRig) -> None:
     broken_off(rig)
     with pytest.raises(ConfigError, match=r"--resume: .*shop\.t.*leave out --quick"):
         rig.one("t", resume=True, how="quick")
-    assert rig.one("t", resume=True).outcome is Outcome.EQUAL
+    assert rig.one("t", resume=True).outcome is VerifyOutcome.EQUAL
 
 
 def test_a_loss_in_the_middle_of_a_chunk(rig: VerifyRig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,7 +301,7 @@ def test_a_structure_that_changes_meanwhile(rig: VerifyRig, monkeypatch: pytest.
     monkeypatch.setattr(ComparedTable, "chunk", once_lost)
     monkeypatch.setattr(TableVerification, "_lost", changed)
     result = rig.one("t", wait=10.0)
-    assert (result.outcome, result.differing, result.rows) == (Outcome.DIFFERENT, 5, len(ROWS))
+    assert (result.outcome, result.differing, result.rows) == (VerifyOutcome.DIFFERENT, 5, len(ROWS))
     assert (result.checkpoint, in_snapshot) == (lost[1], {True})
 
 
@@ -348,7 +348,7 @@ def test_every_result_is_stored(rig: VerifyRig) -> None:
     kept = "SELECT outcome, checkpoint FROM storage_consumer.verify_results"
     ((outcome, checkpoint),) = rig.target.query(kept)
     assert (outcome, checkpoint > 0) == ("different", True)
-    assert rig.one("t", how="quick").outcome is Outcome.EQUAL
+    assert rig.one("t", how="quick").outcome is VerifyOutcome.EQUAL
     assert rig.target.query(kept) == (("different", checkpoint),)
     name = TableName(schema=SOURCE, table="t")
     with closing(rig.state()) as state:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.checkpoint.store import operated
-from storage_consumer.verifying.result import Outcome, TableResult
+from storage_consumer.rows.comparison import TableResult, VerifyOutcome
 from tests.contract.verify_rigs import VerifyRig
 from tests.harness.servers import KINDS
 
@@ -28,7 +28,7 @@ def planted(rig: VerifyRig, create: str, *changes: str) -> TableResult:
     rig.both(create)
     rig.at_rest("t")
     before = rig.one("t")
-    assert (before.outcome, before.structure) == (Outcome.EQUAL, ())
+    assert (before.outcome, before.structure) == (VerifyOutcome.EQUAL, ())
     rig.at_target(*changes)
     return rig.one("t")
 
@@ -44,7 +44,7 @@ def planted(rig: VerifyRig, create: str, *changes: str) -> TableResult:
 def test_unique_indexes_over_expressions(rig: VerifyRig, key: str, change: str) -> None:
     """With one too many REPLACE removes rows, so both are differences wherever the server has such indexes."""
     found = planted(rig, f"CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9){key})", change)
-    assert found.outcome is Outcome.DIFFERENT
+    assert found.outcome is VerifyOutcome.DIFFERENT
     assert "unique index x" in found.structure[0]
 
 
@@ -55,7 +55,7 @@ def test_the_default_of_a_timestamp(rig: VerifyRig) -> None:
         "CREATE TABLE t (id INT PRIMARY KEY, ts TIMESTAMP NULL DEFAULT '2020-01-01 00:00:00')",
         "ALTER TABLE t MODIFY ts TIMESTAMP NULL DEFAULT '2021-06-01 12:34:56'",
     )
-    assert found.outcome is Outcome.DIFFERENT
+    assert found.outcome is VerifyOutcome.DIFFERENT
 
 
 def test_an_index_over_another_prefix(rig: VerifyRig) -> None:
@@ -91,7 +91,7 @@ def test_bytes_that_are_no_character(rig: VerifyRig) -> None:
     create = f"CREATE TABLE t (k VARCHAR(9) PRIMARY KEY, v VARCHAR(9)) CHARACTER SET {charset} COLLATE {charset}_bin"
     rig.both(create, "INSERT INTO t VALUES ('a', '?'), ('?', 'b')")
     rig.at_rest("t")
-    assert rig.one("t").outcome is Outcome.EQUAL
+    assert rig.one("t").outcome is VerifyOutcome.EQUAL
     rig.at_target(f"UPDATE t SET v = x'{no_character}' WHERE k = 'a'")
     (found,) = rig.one("t").differences
     shown = f"_{charset} 0x{no_character.lower()}"
@@ -110,11 +110,11 @@ def test_a_view(rig: VerifyRig) -> None:
     rig.both("CREATE TABLE base (id INT PRIMARY KEY, v INT)", "CREATE VIEW t AS SELECT id, v FROM base")
     rig.at_rest("t")
     found = rig.one("t")
-    assert (found.outcome, found.structure) == (Outcome.EQUAL, ())
+    assert (found.outcome, found.structure) == (VerifyOutcome.EQUAL, ())
     assert "it is a view, which has no rows of its own" in found.notes
     rig.at_target("DROP VIEW t", "CREATE TABLE t (id INT NOT NULL, v INT)")
     found = rig.one("t")
-    assert found.outcome is Outcome.DIFFERENT
+    assert found.outcome is VerifyOutcome.DIFFERENT
     assert "it is a view only at the source" in found.structure
 
 
@@ -123,9 +123,9 @@ def test_a_difference_stays_until_another_comparison_is_finished(rig: VerifyRig)
     found = planted(rig, "CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     with closing(operated(rig.settings, "")) as desk:
         for outcome, told in (
-            (Outcome.UNFINISHED, Outcome.DIFFERENT),
-            (Outcome.NOT_COMPARED, Outcome.DIFFERENT),
-            (Outcome.EQUAL, Outcome.EQUAL),
+            (VerifyOutcome.UNFINISHED, VerifyOutcome.DIFFERENT),
+            (VerifyOutcome.NOT_COMPARED, VerifyOutcome.DIFFERENT),
+            (VerifyOutcome.EQUAL, VerifyOutcome.EQUAL),
         ):
             desk.verified.put(rig.key("t"), replace(found, outcome=outcome))
             assert [each.outcome for each in desk.verified.standing()] == [told]
@@ -134,16 +134,18 @@ def test_a_difference_stays_until_another_comparison_is_finished(rig: VerifyRig)
 def test_words_of_a_difference_stay_while_another_comparison_runs(rig: VerifyRig) -> None:
     """What was found, or why a table is in doubt, is told until that one is finished, however often it begins; what it found so far can be resumed."""
     found = planted(rig, "CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
-    doubt = replace(found, checkpoint=0, outcome=Outcome.DIFFERENT, reason="its column v was dropped", heal="load it")
-    begun = replace(found, outcome=Outcome.UNFINISHED, after=("aa",))
+    doubt = replace(
+        found, checkpoint=0, outcome=VerifyOutcome.DIFFERENT, reason="its column v was dropped", heal="load it"
+    )
+    begun = replace(found, outcome=VerifyOutcome.UNFINISHED, after=("aa",))
     with closing(operated(rig.settings, "")) as desk:
         desk.verified.put(rig.key("t"), doubt)
         for _ in range(2):
             desk.verified.put(rig.key("t"), begun)
             assert desk.verified.standing() == [doubt]
             assert desk.verified.all() == [begun]
-        desk.verified.put(rig.key("t"), replace(found, outcome=Outcome.EQUAL))
-        assert [(each.outcome, each.reason) for each in desk.verified.standing()] == [(Outcome.EQUAL, "")]
+        desk.verified.put(rig.key("t"), replace(found, outcome=VerifyOutcome.EQUAL))
+        assert [(each.outcome, each.reason) for each in desk.verified.standing()] == [(VerifyOutcome.EQUAL, "")]
         desk.verified.put(rig.key("t"), doubt)
         rig.target.query("UPDATE storage_consumer.table_progress SET state = 'dropped'")
         assert desk.verified.standing() == []

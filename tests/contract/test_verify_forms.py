@@ -14,9 +14,9 @@ import pymysql.err
 import pytest
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.downstream.reading import ComparedTable, Reading
 from storage_consumer.model import TableName
-from storage_consumer.verifying.layout import Digest, KeyRange, Row, TableLayout, layout_of
+from storage_consumer.rows.compared_layout import Digest, KeyRange, Row, TableLayout, layout_of
+from storage_consumer.target.source_reading import ComparedTable, Reading
 from tests.harness.servers import KINDS, DatabaseServer
 
 pytestmark = pytest.mark.server

@@ -11,12 +11,12 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.checkpoint.store import operated
-from storage_consumer.downstream.reading import Reading
 from storage_consumer.errors import Abandoned, ConfigError
 from storage_consumer.model import TSO_PHYSICAL_SHIFT
 from storage_consumer.operating.verification import TableVerification
-from storage_consumer.plan.journal import DONE, STARTED, Sent
-from storage_consumer.verifying.result import Outcome, TableLook, TableResult
+from storage_consumer.plan.journal_entry import DONE, STARTED, Sent
+from storage_consumer.rows.comparison import TableLook, TableResult, VerifyOutcome
+from storage_consumer.target.source_reading import Reading
 from tests.contract.state_rigs import statement
 from tests.contract.verify_rigs import SOURCE, Running, VerifyRig
 from tests.harness.servers import KINDS
@@ -71,7 +71,7 @@ if "tidb" in KINDS:  # else there is no such source
         """What was written at the source after the checkpoint is not in the comparison."""
         rig.at_rest("t")
         rig.at_source("UPDATE t SET v = v + 1", "DELETE FROM t WHERE id < 100", "ALTER TABLE t ADD COLUMN later INT")
-        assert rig.one("t").outcome is Outcome.EQUAL
+        assert rig.one("t").outcome is VerifyOutcome.EQUAL
 
     def test_a_snapshot_that_the_server_ignores(rig: VerifyRig) -> None:
         """A TiDB that takes the setting and reads the present is refused."""
@@ -93,7 +93,7 @@ if "tidb" in KINDS:  # else there is no such source
             "UPDATE mysql.tidb SET variable_value = '20370101-00:00:00 +0000' WHERE variable_name = 'tikv_gc_safe_point'"
         )
         result = rig.one("t")
-        assert result.outcome is Outcome.NOT_COMPARED
+        assert result.outcome is VerifyOutcome.NOT_COMPARED
         assert "no longer has its rows" in result.reason
         assert "tidb_gc_life_time" in result.reason
 
@@ -106,7 +106,7 @@ if "tidb" in KINDS:  # else there is no such source
             while time.monotonic() < until:
                 found.append(rig.one("t", wait=120.0, chunk_rows=500))
         assert writer.fault is None, writer.fault
-        assert {(each.outcome, each.reason) for each in found} == {(Outcome.EQUAL, "")}, found
+        assert {(each.outcome, each.reason) for each in found} == {(VerifyOutcome.EQUAL, "")}, found
         assert len({each.checkpoint for each in found} - {at}) > 1
         assert writer.windows > 3
 
@@ -127,7 +127,7 @@ if "tidb" in KINDS:  # else there is no such source
             with closing(Running(run)) as running:
                 result = rig.one("t", wait=60.0)
         assert running.fault is None, running.fault
-        assert (result.outcome, result.rows, result.differences) == (Outcome.EQUAL, 0, ())
+        assert (result.outcome, result.rows, result.differences) == (VerifyOutcome.EQUAL, 0, ())
 
     def test_other_tables_do_not_wait_for_one_that_differs(rig: VerifyRig) -> None:
         """They are compared while the consumer comes so far that the difference counts; and a kill meanwhile leaves none that does not count."""
@@ -135,7 +135,7 @@ if "tidb" in KINDS:  # else there is no such source
         at = rig.at_rest("t", "u")
         rig.at_target("UPDATE t SET v = -1 WHERE id = 5")
         heard: list[str] = []
-        stored: list[dict[str, Outcome]] = []
+        stored: list[dict[str, VerifyOutcome]] = []
         with closing(rig.state("consumer")) as state:
 
             def consume(result: TableResult) -> None:
@@ -148,11 +148,11 @@ if "tidb" in KINDS:  # else there is no such source
 
             report = rig.report(heard=consume, workers=1, wait=20.0)
         assert {each.table.table: each.outcome for each in report.tables} == {
-            "t": Outcome.DIFFERENT,
-            "u": Outcome.EQUAL,
+            "t": VerifyOutcome.DIFFERENT,
+            "u": VerifyOutcome.EQUAL,
         }
-        assert (heard, stored[0]) == (["u", "t"], {"t": Outcome.UNFINISHED, "u": Outcome.EQUAL})
-        assert stored[1]["t"] is Outcome.DIFFERENT
+        assert (heard, stored[0]) == (["u", "t"], {"t": VerifyOutcome.UNFINISHED, "u": VerifyOutcome.EQUAL})
+        assert stored[1]["t"] is VerifyOutcome.DIFFERENT
 
     def test_broken_off_before_a_difference_counts(rig: VerifyRig) -> None:
         """Nothing is stored but that the comparison is not finished, and it can be resumed."""
@@ -163,10 +163,10 @@ if "tidb" in KINDS:  # else there is no such source
         with closing(rig.state("consumer")), pytest.raises(Abandoned):
             rig.report(stop=stop, wait=30.0)
         with closing(operated(rig.settings, "")) as desk:
-            assert [each.outcome for each in desk.verified.all()] == [Outcome.UNFINISHED]
-            assert [each.outcome for each in desk.verified.standing()] == [Outcome.UNFINISHED]
+            assert [each.outcome for each in desk.verified.all()] == [VerifyOutcome.UNFINISHED]
+            assert [each.outcome for each in desk.verified.standing()] == [VerifyOutcome.UNFINISHED]
         rig.at_target("UPDATE t SET v = 5 WHERE id = 5")
-        assert rig.one("t", resume=True).outcome is Outcome.EQUAL
+        assert rig.one("t", resume=True).outcome is VerifyOutcome.EQUAL
 
     def test_a_statement_between_two_cuts(rig: VerifyRig, monkeypatch: pytest.MonkeyPatch) -> None:
         """What a cut before it showed is no difference after it, though the structure is the same: the table is compared again."""
@@ -189,7 +189,7 @@ if "tidb" in KINDS:  # else there is no such source
             rig.at_target("DELETE FROM t WHERE id < 50")
             state.journal.record(step, DONE, tables=[rig.progress("t", rig.now())])
             result = rig.one("t", resume=True, wait=2.0)
-        assert (result.outcome, result.rows, result.differences) == (Outcome.EQUAL, len(ROWS) - 50, ())
+        assert (result.outcome, result.rows, result.differences) == (VerifyOutcome.EQUAL, len(ROWS) - 50, ())
 
     def test_a_statement_that_stopped_the_table(rig: VerifyRig) -> None:
         """Where nothing moves, what differs is told with the statement that may explain it."""
@@ -200,5 +200,5 @@ if "tidb" in KINDS:  # else there is no such source
             state.history.keep([(rig.key("t"), definition)])
             state.lease.release()
         result = rig.one("t")
-        assert (result.outcome, result.extra) == (Outcome.DIFFERENT, len(ROWS))
+        assert (result.outcome, result.extra) == (VerifyOutcome.DIFFERENT, len(ROWS))
         assert f"the statement of version {at} follows at the source" in " ".join(result.notes)

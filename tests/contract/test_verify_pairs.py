@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from storage_consumer.verifying.result import Outcome
+from storage_consumer.rows.comparison import VerifyOutcome
 from tests.contract.test_verify import EVERY_TYPE, INSERT, ROWS
 from tests.contract.verify_rigs import VerifyRig
 from tests.harness.servers import KINDS, DatabaseServer
@@ -47,11 +47,11 @@ def test_floating_point(rig: VerifyRig, key: str) -> None:
     )
     rig.at_rest("t")
     found = rig.one("t")
-    assert (found.outcome, found.structure, found.differences) == (Outcome.EQUAL, (), ())
+    assert (found.outcome, found.structure, found.differences) == (VerifyOutcome.EQUAL, (), ())
     rig.at_target(
         "UPDATE t SET f = 123456800 WHERE id = 2002", "UPDATE t SET d = d * 1.0000000000000003 WHERE id = 2003"
     )
-    assert rig.one("t").outcome is Outcome.DIFFERENT
+    assert rig.one("t").outcome is VerifyOutcome.DIFFERENT
 
 
 @pytest.mark.parametrize("is_keyless", [False, True])
@@ -66,9 +66,9 @@ def test_every_type(rig: VerifyRig, *, is_keyless: bool) -> None:
     rig.both(INSERT, rows=ROWS)
     rig.at_rest("t")
     found = rig.one("t")
-    assert (found.outcome, found.structure, found.differences) == (Outcome.EQUAL, (), ())
+    assert (found.outcome, found.structure, found.differences) == (VerifyOutcome.EQUAL, (), ())
     rig.at_target("UPDATE t SET vc = 'other' WHERE id = 3")
-    assert rig.one("t").outcome is Outcome.DIFFERENT
+    assert rig.one("t").outcome is VerifyOutcome.DIFFERENT
 
 
 DOCUMENTS = (

@@ -11,7 +11,7 @@ from storage_consumer.cli.answer import answered
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.config.settings import ColumnSelector
 from storage_consumer.config.table_filter import CarriedColumns
-from storage_consumer.verifying.result import Outcome, TableResult
+from storage_consumer.rows.comparison import TableResult, VerifyOutcome
 from tests.contract.verify_rigs import SOURCE, VerifyRig
 from tests.harness.servers import KINDS
 
@@ -41,7 +41,7 @@ def compared(rig: VerifyRig, carried: CarriedColumns = CARRIED) -> TableResult:
 def test_values_of_columns_that_are_left_out(rig: VerifyRig) -> None:
     """They are no difference, and a note names the columns; other tables, and other columns, are compared as ever."""
     found = compared(rig)
-    assert (found.outcome, found.structure, found.rows) == (Outcome.EQUAL, (), 2)
+    assert (found.outcome, found.structure, found.rows) == (VerifyOutcome.EQUAL, (), 2)
     assert NOTE in found.notes
     others = CarriedColumns(selectors=(ColumnSelector(matcher=("other.*",), columns=("id",)),))
     assert compared(rig, others).differing == 2
@@ -54,10 +54,10 @@ def test_columns_that_the_target_lacks(rig: VerifyRig) -> None:
     """Where they are left out that is no difference, nor is an index over them; a column that rows carry is missed."""
     rig.at_target("ALTER TABLE t DROP KEY k", "ALTER TABLE t DROP COLUMN secret")
     found = compared(rig)
-    assert (found.outcome, found.structure, NOTE in found.notes) == (Outcome.EQUAL, (), True)
+    assert (found.outcome, found.structure, NOTE in found.notes) == (VerifyOutcome.EQUAL, (), True)
     rig.at_target("ALTER TABLE t DROP COLUMN v")
     found = compared(rig)
-    assert (found.outcome, found.structure) == (Outcome.DIFFERENT, ("column v: the target lacks it",))
+    assert (found.outcome, found.structure) == (VerifyOutcome.DIFFERENT, ("column v: the target lacks it",))
 
 
 def test_their_structure(rig: VerifyRig) -> None:

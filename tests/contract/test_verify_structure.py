@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from storage_consumer.verifying.result import Outcome
+from storage_consumer.rows.comparison import VerifyOutcome
 from tests.contract.verify_rigs import VerifyRig
 from tests.harness.servers import KINDS, DatabaseServer
 
@@ -57,7 +57,7 @@ def test_defaults(rig: VerifyRig) -> None:
     rig.both(f"CREATE TABLE t (id INT PRIMARY KEY, {declared}) COLLATE utf8mb4_bin")
     rig.at_rest("t")
     result = rig.one("t")
-    assert (result.outcome, result.structure) == (Outcome.EQUAL, ())
+    assert (result.outcome, result.structure) == (VerifyOutcome.EQUAL, ())
     for name, (kind, default, others) in columns.items():
         for other in others:
             rig.at_target(f"ALTER TABLE t MODIFY {name} {kind} DEFAULT {other}")
@@ -138,7 +138,7 @@ def test_views(rig: VerifyRig) -> None:
     rig.both("CREATE TABLE base (id INT PRIMARY KEY, v VARCHAR(20), d DECIMAL(9, 2))", view)
     rig.at_rest("t")
     found = rig.one("t")
-    assert (found.outcome, found.structure) == (Outcome.EQUAL, ())
+    assert (found.outcome, found.structure) == (VerifyOutcome.EQUAL, ())
     rig.at_target("DROP VIEW t", view.replace("AS c", "AS other"))
     assert rig.one("t").structure == ("column c: the target lacks it", "column other: the source does not have it")
 

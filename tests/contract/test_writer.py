@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.apply import rows as rows_module
-from storage_consumer.apply.keyless import KeylessTable
-from storage_consumer.apply.rows import RowStatements
-from storage_consumer.apply.transaction import CONFLICT_TRIES, FencedConnection
-from storage_consumer.apply.writer import TargetWriter
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
 from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import LeaseLost, RowRefused, TargetUnavailable
-from storage_consumer.job.spec import Fold, JobSpec, Mode, TablePlan, WireColumn
-from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
-from storage_consumer.order.keys import Action, Run
-from storage_consumer.pipeline import RowWriter
+from storage_consumer.rows.halves import RowWriter
+from storage_consumer.rows.row_keys import Action, Run
+from storage_consumer.rows.spec import Fold, JobSpec, Mode, TablePlan, WireColumn
+from storage_consumer.rows.target_table import TargetColumn, TargetTable, UniqueKey
+from storage_consumer.target import apply_rows as rows_module
+from storage_consumer.target.apply_rows import RowStatements
+from storage_consumer.target.bucket_writer import TargetWriter
+from storage_consumer.target.keyless import KeylessTable
+from storage_consumer.target.transaction import CONFLICT_TRIES, FencedConnection
 from tests.contract.state_rigs import BUCKET, fenced_spec
 from tests.harness.servers import KINDS, DatabaseServer
 from tests.harness.twins.records import TargetRecords

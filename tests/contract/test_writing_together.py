@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.apply.writer import TargetWriter
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import LeaseLost, RowRefused
-from storage_consumer.job.spec import JobSpec, TablePlan
 from storage_consumer.model import TableName
+from storage_consumer.rows.spec import JobSpec, TablePlan
+from storage_consumer.target.bucket_writer import TargetWriter
 from tests.contract.state_rigs import BUCKET, fenced_spec
 from tests.harness.servers import KINDS, DatabaseServer
 from tests.unit.halves import as_runs, table

@@ -15,7 +15,7 @@ from storage_consumer.model import TableName
 from storage_consumer.operating.verification import VerifyReport, Wishes, verified
 from storage_consumer.plan.steps import key_of
 from storage_consumer.ports import TableProgress
-from storage_consumer.verifying.result import TableResult
+from storage_consumer.rows.comparison import TableResult
 from tests.contract.state_rigs import BUCKET
 from tests.harness.servers import DatabaseServer
 

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.downstream.connection import connect
 from storage_consumer.errors import StorageConsumerError
+from storage_consumer.target.connection import connect
 from tests.contract.test_rogue_server import OK, WITH_TLS, greeting_of
 from tests.harness.elsewhere import ADDRESS
 from tests.harness.packets import receive, send

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pyspark
 
-from storage_consumer.spark.surroundings import java_program
+from storage_consumer.surroundings import java_program
 from tests.harness.servers import CACHE
 
 _VARIABLE = "SPARK_SUBMIT_OPTS"
 _KEPT = 2 * 24 * 3600
 _CODE = """
 from storage_consumer.config.settings import Tuning
-from storage_consumer.spark.session import open_session
+from storage_consumer.spark.spark_session import open_session
 spark, _ = open_session(Tuning())
 rows = spark.createDataFrame([(1, "a"), (2, "b")], "number INT, text STRING")
 rows.mapInArrow(lambda batches: batches, rows.schema).repartition(2, "number").count()

@@ -14,14 +14,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from storage_consumer.bucket.export import Export, ExportTable, read_export
+from storage_consumer.bucket.storage import Storage
+from storage_consumer.bucket.stores.local import LocalStorage
 from storage_consumer.config.settings import Compression, DumpOptions
 from storage_consumer.decode.decoder import FileRead, RowLayout, Tally
 from storage_consumer.decode.export_files import ExportDecoder
 from storage_consumer.decode.values import BINARY_TYPES, FLOAT_TYPES
-from storage_consumer.exports.export import Export, ExportTable, read_export
 from storage_consumer.model import CommitRange, TableColumn, TableName, folded_name
-from storage_consumer.storage.base import Storage
-from storage_consumer.storage.local import LocalStorage
 from tests.harness.corpora import FIXTURES
 
 _NAMES: dict[str, str] = {

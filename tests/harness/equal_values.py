@@ -14,18 +14,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from storage_consumer.apply.writer import TargetWriter
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import CsvOptions, Downstream, Upstream
-from storage_consumer.ddl.translate import action_for
 from storage_consumer.decode.csv_files import CsvDecoder
-from storage_consumer.downstream.database import TargetDatabase
-from storage_consumer.job.match import table_work
-from storage_consumer.job.spec import FileReport, JobFile, TablePlan, WriteReport, is_blocked
 from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, TableVersion
-from storage_consumer.order.changes import Place
-from storage_consumer.pipeline import read_files, write_bucket
 from storage_consumer.plan.steps import RowStep, key_of
+from storage_consumer.rows.halves import read_files, write_bucket
+from storage_consumer.rows.match import table_work
+from storage_consumer.rows.row_order import Place
+from storage_consumer.rows.spec import FileReport, JobFile, TablePlan, WriteReport, is_blocked
+from storage_consumer.target.bucket_writer import TargetWriter
+from storage_consumer.target.database import TargetDatabase
+from storage_consumer.target.ddl.translate import action_for
 from tests.contract.state_rigs import BUCKET, fenced_spec
 from tests.harness.servers import DatabaseServer
 from tests.unit.building import data_file

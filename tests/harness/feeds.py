@@ -8,14 +8,14 @@ from typing import Any
 
 import pymysql
 
+from storage_consumer.bucket.inspector import completed, inspect
+from storage_consumer.bucket.stores.open import open_storage
+from storage_consumer.changes.reading import Feed
+from storage_consumer.changes.render_sql import HEAD, statements
+from storage_consumer.changes.window import Event, FeedStatement
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import Loaded, load
-from storage_consumer.feed.reading import Feed
-from storage_consumer.feed.render_sql import HEAD, statements
-from storage_consumer.feed.window import Event, Statement
-from storage_consumer.inspection.inspector import completed, inspect
 from storage_consumer.model import physical_ms
-from storage_consumer.storage.open import open_storage
 from tests.harness.comparing import NOT_AT_SOURCE, differences
 from tests.harness.corpora import Corpus
 from tests.harness.expectations import IRREPRODUCIBLE, null_like, overwritten, stays_though_dropped
@@ -56,7 +56,7 @@ def play(events: Iterator[Event], loaded: Loaded, server: DatabaseServer) -> lis
 def _refused(event: Event, text: str, connection: Any, cursor: Any) -> str:
     """Run one event; return why the server did not take it, or that it changed another number of rows than one."""
     try:
-        if not isinstance(event, Statement):
+        if not isinstance(event, FeedStatement):
             cursor.execute(text)
             return "" if cursor.rowcount == 1 or _is_same(event) else f"{cursor.rowcount} rows"
         if event.definition.name.table:
@@ -72,7 +72,7 @@ def _refused(event: Event, text: str, connection: Any, cursor: Any) -> str:
 
 def _is_same(event: Event) -> bool:
     """Whether an update leaves the row as it is, so that the server counts none."""
-    return not isinstance(event, Statement) and event.operation == 2 and event.old in (None, event.values)
+    return not isinstance(event, FeedStatement) and event.operation == 2 and event.old in (None, event.values)
 
 
 def unequal(corpus: Corpus, folder: Path, server: DatabaseServer, without: Collection[str] = ()) -> list[str]:

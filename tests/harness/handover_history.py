@@ -19,9 +19,9 @@ from typing import Any
 import pymysql.cursors
 from pymysql.converters import encoders
 
+from storage_consumer.bucket.schema_file import parse_schema_file
 from storage_consumer.config.settings import CsvOptions
 from storage_consumer.model import DdlKind, TableName
-from storage_consumer.poll.schema_file import parse_schema_file
 from tests.harness.comparing import STATE_SCHEMA
 from tests.harness.corpora import Corpus
 from tests.harness.dumps import Dump

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from storage_consumer import Consumer
+from storage_consumer.bucket.inspector import InspectedBucket, inspect
+from storage_consumer.bucket.stores.local import LocalStorage
 from storage_consumer.config.load import load
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import ConfigError
-from storage_consumer.inspection.inspector import Bucket, inspect
-from storage_consumer.storage.local import LocalStorage
 from tests.harness.corpora import Corpus
 from tests.harness.expectations import has_commit_ts
 from tests.harness.replay import NotEqual, Replay
@@ -31,14 +31,14 @@ def truth(corpus: Corpus) -> Upstream:
     return load({**told, "allow_missing_commit_ts": True}, {}, target=False).config.upstream
 
 
-def looked_at(corpus: Corpus) -> Bucket:
+def looked_at(corpus: Corpus) -> InspectedBucket:
     """What the program finds out about the recording after its last cut, from its URI alone."""
     root = corpus.folder / "tree"
     hidden = load({"upstream_uri": root.resolve().as_uri(), "allow_missing_commit_ts": True}, {}, target=False)
     return inspect(LocalStorage(str(root)), hidden.config.upstream, hidden.origins, time.time())
 
 
-def mistakes(corpus: Corpus, bucket: Bucket) -> list[str]:
+def mistakes(corpus: Corpus, bucket: InspectedBucket) -> list[str]:
     """Inferred settings that are not what TiCDC was told. What no file shows yet is none."""
     real, found = truth(corpus), bucket.upstream
     wrong = []

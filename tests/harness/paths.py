@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from storage_consumer.config.settings import DateSeparator
-from storage_consumer.storage.paths import (
+from storage_consumer.bucket.paths import (
     DataDirectory,
     DataName,
     Ignored,
@@ -17,6 +16,7 @@ from storage_consumer.storage.paths import (
     parse_other,
     place_directory,
 )
+from storage_consumer.config.settings import DateSeparator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,14 +17,14 @@ from storage_consumer.clock import SystemClock
 from storage_consumer.config.settings import Downstream
 from storage_consumer.driver.lease_holder import identity
 from storage_consumer.model import TableDefinition, TableName, TableVersion
-from storage_consumer.monitoring.http_server import HttpServer
-from storage_consumer.monitoring.recorder import Recorder
-from storage_consumer.monitoring.report import Minute, Phase, Report, Totals, Work
 from storage_consumer.operating.looking import status_site
-from storage_consumer.plan.journal import DONE, FAILED, STARTED, Sent
+from storage_consumer.plan.journal_entry import DONE, FAILED, STARTED, Sent
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.ports import TableProgress
 from storage_consumer.summary import RoundSummary, TableSummary
+from storage_consumer.watch.http_server import HttpServer
+from storage_consumer.watch.recorder import Recorder
+from storage_consumer.watch.report import Minute, Phase, Report, Totals, Work
 from tests.harness.browser import chromium, tab
 from tests.harness.pages import ROOT
 from tests.harness.servers import mariadb

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from storage_consumer import Consumer
-from storage_consumer.downstream.state_tables import as_text, state_tables
-from storage_consumer.dry_run.planning import reasons_of
-from storage_consumer.dry_run.result import Outcome, Plan
-from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED
+from storage_consumer.operating.planned import Outcome, Plan
+from storage_consumer.operating.planning import reasons_of
+from storage_consumer.plan.journal_entry import DONE, FAILED, SKIPPED, STARTED
 from storage_consumer.summary import RoundSummary
+from storage_consumer.target.state_tables import as_text, state_tables
 from tests.harness.servers import DatabaseServer
 
 _STATES = {DONE: Outcome.RUN, SKIPPED: Outcome.SKIP, FAILED: Outcome.HALT, STARTED: Outcome.HALT}

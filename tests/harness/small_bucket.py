@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from storage_consumer.poll.schema_file import schema_checksum
+from storage_consumer.bucket.schema_file import schema_checksum
 
 _START_MS = 1_790_000_000_000
 _TICK_MS = 1000

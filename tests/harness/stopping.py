@@ -24,12 +24,12 @@ from storage_consumer.checkpoint.journal import StoredJournal
 from storage_consumer.checkpoint.progress import StoredProgress
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.checkpoint.transactions import StoredLease
-from storage_consumer.downstream.database import TargetDatabase
-from storage_consumer.plan.journal import DdlAnswer
+from storage_consumer.plan.journal_entry import DdlAnswer
 from storage_consumer.spark.pipeline import SparkPipeline
 from storage_consumer.sql.parse import table_names
 from storage_consumer.sql.tokens import tokens
 from storage_consumer.summary import RoundSummary
+from storage_consumer.target.database import TargetDatabase
 from tests.harness.comparing import STATE_SCHEMA
 from tests.harness.corpora import Cut
 from tests.harness.replay import Replay

@@ -16,7 +16,7 @@ from storage_consumer.config.load import Loaded
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableName
 from storage_consumer.spark.source.dataframes import TableAt, find, read_part
-from storage_consumer.spark.source.reading import transactions_once
+from storage_consumer.spark.source.partitions import transactions_once
 from storage_consumer.sql.tokens import quote
 from tests.harness.comparing import base_type, form_of
 from tests.harness.corpora import GoldenTable

@@ -14,25 +14,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from storage_consumer.bucket.inspector import completed, inspect
+from storage_consumer.bucket.reader import StorageReader
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.settings import Config
-from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.service import ConsumerService
-from storage_consumer.inspection.inspector import completed, inspect
-from storage_consumer.job.spec import FileReport, JobFile, JobSpec, TablePlan, WriteReport, Written
-from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.model import TableColumn, TableName
-from storage_consumer.order.changes import Changes
-from storage_consumer.order.keys import Action, Run
-from storage_consumer.pipeline import PlaceOf
-from storage_consumer.plan.journal import DdlAnswer
+from storage_consumer.plan.journal_entry import DdlAnswer
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import DdlStep
-from storage_consumer.poll.reader import StorageReader
 from storage_consumer.ports import DdlContext, TableProgress
+from storage_consumer.rows.halves import PlaceOf
+from storage_consumer.rows.row_keys import Action, Run
+from storage_consumer.rows.row_order import Changes
+from storage_consumer.rows.spec import FileReport, JobFile, JobSpec, TablePlan, WriteReport, Written
+from storage_consumer.rows.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.summary import Progress, Silent
+from storage_consumer.target.ddl.runner import DdlRunner
 from tests.harness.corpora import METADATA, Corpus, Cut
 from tests.harness.expectations import has_commit_ts
 from tests.harness.twins.records import TargetRecords

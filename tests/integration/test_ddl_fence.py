@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.errors import TargetUnavailable
+from storage_consumer.target.database import TargetDatabase
 from tests.harness.servers import KINDS, DatabaseServer
 
 

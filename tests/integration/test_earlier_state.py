@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.downstream.state_tables import STATE_VERSION
+from storage_consumer.target.state_tables import STATE_VERSION
 from tests.harness.corpora import FIXTURES, Corpus
 from tests.harness.replay import Replay
 from tests.harness.servers import KINDS, DatabaseServer

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from storage_consumer.downstream.database import TargetDatabase
-from storage_consumer.plan.journal import DdlAnswer
+from storage_consumer.plan.journal_entry import DdlAnswer
+from storage_consumer.target.database import TargetDatabase
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
 from tests.harness.stopping import Crash, general_log
@@ -104,7 +104,7 @@ def test_crash_between_two_notes_of_the_journal(history: SmallBucket, mariadb: D
         f"UPDATE storage_consumer.ddl_journal SET state = 'started', finished_at = NULL WHERE version = {ts(4)}"
     )
     mariadb.query(f"UPDATE storage_consumer.table_progress SET checkpoint = {ts(4)}, follows = 0")
-    mariadb.query(f"UPDATE storage_consumer.feed SET checkpoint = {ts(4)}, storage_checkpoint = {ts(4)}")
+    mariadb.query(f"UPDATE storage_consumer.changes SET checkpoint = {ts(4)}, storage_checkpoint = {ts(4)}")
     summary = once(history, mariadb)
     assert not summary.halted
     assert content(mariadb, "d.t") == [(1, "one", 7), (2, "two", 7), (3, "three", 3)]

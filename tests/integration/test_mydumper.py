@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from pymysql.constants import CLIENT
 
+from storage_consumer.bucket.export import Export, ExportTable, read_export
+from storage_consumer.bucket.stores.local import LocalStorage
 from storage_consumer.config.settings import DumpOptions
 from storage_consumer.decode.decoder import FileRead
 from storage_consumer.decode.export_files import ExportDecoder
 from storage_consumer.decode.values import BINARY_TYPES, FLOAT_TYPES
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import ExportRefused
-from storage_consumer.exports.export import Export, ExportTable, read_export
 from storage_consumer.model import CommitRange, TableColumn
-from storage_consumer.storage.local import LocalStorage
 from tests.harness.dumps import layout_of
 from tests.harness.servers import DatabaseServer, tidb_program
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from storage_consumer.config.settings import Monitoring
-from storage_consumer.monitoring.collector import MetricSources, Showing, processes
-from storage_consumer.monitoring.http_server import Request
-from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.summary import RoundSummary, TableSummary
+from storage_consumer.watch.collector import MetricSources, Showing, processes
+from storage_consumer.watch.http_server import Request
+from storage_consumer.watch.recorder import Recorder
 from tests.harness.program import ROOT
 from tests.harness.twins.storage import FakeClock
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.apply.writer import TargetWriter
 from storage_consumer.driver.lease_holder import _place
 from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.errors import LeaseHeld, LeaseLost, TargetUnavailable
-from storage_consumer.job.spec import JobSpec
 from storage_consumer.model import TableName
+from storage_consumer.rows.spec import JobSpec
 from storage_consumer.spark.pipeline import SparkPipeline
+from storage_consumer.target.bucket_writer import TargetWriter
 from tests.harness.corpora import FIXTURES, Corpus
 from tests.harness.replay import Replay
 from tests.harness.servers import DatabaseServer

@@ -8,7 +8,7 @@ import pytest
 
 from storage_consumer import Consumer
 from storage_consumer.config.options import Options
-from storage_consumer.monitoring.recorder import EVERY
+from storage_consumer.watch.recorder import EVERY
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.harness.waiting import wait_until

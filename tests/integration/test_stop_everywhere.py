@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.plan.journal import DdlAnswer
+from storage_consumer.plan.journal_entry import DdlAnswer
 from tests.campaigns.stop_everywhere import alone, in_a_row
 from tests.harness.corpora import FIXTURES, CorpusSource
 from tests.harness.replay import NotEqual, Replay

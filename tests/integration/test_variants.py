@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from storage_consumer import Consumer
 from storage_consumer.config.options import Document
 from storage_consumer.config.settings import Tuning
-from storage_consumer.spark.session import open_session
+from storage_consumer.spark.spark_session import open_session
 from tests.harness.comparing import differences
 from tests.harness.corpora import FIXTURES, Corpus
 from tests.harness.s3_server import S3Server

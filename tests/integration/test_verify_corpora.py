@@ -9,7 +9,7 @@ import pytest
 
 from storage_consumer.config.settings import Downstream, Server
 from storage_consumer.operating.verification import Wishes, verified
-from storage_consumer.verifying.result import Outcome, TableResult
+from storage_consumer.rows.comparison import TableResult, VerifyOutcome
 from tests.harness import servers
 from tests.harness.corpora import CorpusSource, available, chosen
 from tests.harness.reference import play
@@ -59,7 +59,7 @@ if "tidb" in KINDS:  # else nobody can play a workload as the source did
         # Rows of a table without a key that do not show which row they replace stop it, as is stated elsewhere.
         left_out = {NOW, *(table.table for table in summary.halted)}
         found = [each for each in compared(played, server) if str(each.table) not in left_out]
-        wrong = [each for each in found if each.outcome is not Outcome.EQUAL and "view" not in each.reason]
+        wrong = [each for each in found if each.outcome is not VerifyOutcome.EQUAL and "view" not in each.reason]
         told = [(str(each.table), each.reason, each.structure, each.differences[:3]) for each in wrong]
         assert found
         assert told == [], told

@@ -7,8 +7,8 @@ import string
 
 from storage_consumer.decode.canal_files import CanalJsonDecoder
 from storage_consumer.decode.decoder import FileRead, RowChange, RowLayout, Values
+from storage_consumer.decode.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
 from storage_consumer.errors import UndecodableRow
-from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
 from storage_consumer.model import CommitRange, TableColumn, TableName
 from tests.property.canal_encoding import Change, Options, Source, Value
 from tests.property.cases import Case

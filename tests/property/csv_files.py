@@ -11,8 +11,8 @@ from decimal import Decimal
 from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decode.csv_files import AMBIGUOUS, CsvDecoder
 from storage_consumer.decode.decoder import FileRead, RowChange, RowLayout, Tally
+from storage_consumer.decode.kernels.arrays import DELETE, INSERT, UPDATE
 from storage_consumer.errors import ConfigError, UndecodableRow
-from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
 from storage_consumer.model import CommitRange, TableColumn, TableName
 from tests.property.cases import Case
 from tests.property.csv_encoding import Change, Source, Value

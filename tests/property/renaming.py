@@ -11,7 +11,7 @@ from typing import Any
 
 from storage_consumer.driver.service import ConsumerService
 from storage_consumer.model import DdlId
-from storage_consumer.plan.journal import DONE, PLANNED, STARTED, JournalEntry
+from storage_consumer.plan.journal_entry import DONE, PLANNED, STARTED, JournalEntry
 from storage_consumer.summary import RoundSummary
 from tests.harness.small_bucket import ts
 from tests.property.renaming_sink import Sink

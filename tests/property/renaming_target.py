@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import replace
 
 from storage_consumer.model import TableName
-from storage_consumer.plan.journal import DdlAnswer
+from storage_consumer.plan.journal_entry import DdlAnswer
 from tests.harness.twins.records import TargetRecords
 from tests.harness.twins.target import _NAME, MemoryTarget, _Refused
 from tests.property.renaming_source import BORDER

@@ -21,9 +21,9 @@ from storage_consumer.decode import csv_files as scan
 from storage_consumer.decode.canal_files import CanalJsonDecoder
 from storage_consumer.decode.csv_files import CsvDecoder
 from storage_consumer.decode.decoder import Batch, FileRead, RowChange, RowLayout, Tally, Values
+from storage_consumer.decode.kernels.arrays import DELETE, INSERT
 from storage_consumer.decode.wire_format import LineEncoder
 from storage_consumer.errors import UndecodableRow
-from storage_consumer.kernels.arrays import DELETE, INSERT
 from storage_consumer.model import CommitRange
 from tests.property import canal_files
 from tests.property.csv_encoding import Source

@@ -19,12 +19,12 @@ from storage_consumer.decode.csv_files import CsvDecoder
 from storage_consumer.decode.decoder import Decoder, FileRead, RowChange
 from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import NotReplicable
-from storage_consumer.job.spec import Fold, KeyPart, Mode, TablePlan, VersionPlan, WireColumn
 from storage_consumer.model import CommitRange
-from storage_consumer.order import changes as buffer
-from storage_consumer.order.changes import Buffer, Place, listed_keys, unpacked
-from storage_consumer.order.keys import Key, compares_texts
-from storage_consumer.pipeline import write_bucket
+from storage_consumer.rows import row_order as buffer
+from storage_consumer.rows.halves import write_bucket
+from storage_consumer.rows.row_keys import Key, compares_texts
+from storage_consumer.rows.row_order import Buffer, Place, listed_keys, unpacked
+from storage_consumer.rows.spec import Fold, KeyPart, Mode, TablePlan, VersionPlan, WireColumn
 from tests.harness.twins.storage import MemoryWriter
 from tests.unit.decode.encoders import OPTIONS, Row, canal_line, canal_message, csv_change, layout
 from tests.unit.halves import events, table

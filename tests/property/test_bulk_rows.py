@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage_consumer.decode.kernels.bulk_values import HEX_VALUE, NUMBER_VALUE, TEXT_VALUE, bulk_rows
+from storage_consumer.decode.kernels.row_lines import Lines
 from storage_consumer.decode.wire_format import encode_field
-from storage_consumer.kernels.bulk_values import HEX_VALUE, NUMBER_VALUE, TEXT_VALUE, bulk_rows
-from storage_consumer.kernels.row_lines import Lines
 
 Value = str | bytes | int | None
 _TEXTS = st.text(st.sampled_from("ab\\Nnt\t\nä日😀'\0\r"), max_size=12) | st.sampled_from((249, 250, 251, 252)).map(

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage_consumer.bucket import export_writing as writing
+from storage_consumer.bucket.export_names import ExportFile, Kind, read_name
 from storage_consumer.config.settings import DumpOptions
 from storage_consumer.decode import export_files as exported_rows
 from storage_consumer.decode.decoder import Batch, RowLayout, Tally
 from storage_consumer.decode.export_files import ExportDecoder
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import UndecodableRow
-from storage_consumer.exports import writing
-from storage_consumer.exports.names import ExportFile, Kind, read_name
 from storage_consumer.model import CommitRange, TableName
 from tests.unit.decode.exporting import (
     ALL_KINDS,

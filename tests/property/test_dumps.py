@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from storage_consumer.bucket.schema_file import parse_schema_file
 from storage_consumer.errors import ExportRefused, UndecodableRow
-from storage_consumer.poll.schema_file import parse_schema_file
 from tests.harness.corpora import FIXTURES
 from tests.harness.corpora import available as corpora
 from tests.harness.dumps import Dump, available, differences

@@ -7,11 +7,11 @@ import random
 import pytest
 
 from storage_consumer.errors import NotReplicable, StatementRefused
-from storage_consumer.gate.judging import refuse_foreign
 from storage_consumer.model import TableDefinition, TableName, TableVersion
+from storage_consumer.sql.gate import refuse_foreign
 from storage_consumer.sql.tokens import pieces, tokens
-from tests.unit.gate.table_of_halts import HALTS
-from tests.unit.gate.table_of_statements import PASSES
+from tests.unit.sql.table_of_halts import HALTS
+from tests.unit.sql.table_of_statements import PASSES
 
 MIXTURES = 4_000
 JUNK = (

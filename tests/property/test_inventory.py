@@ -9,9 +9,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from storage_consumer.bucket.inventory import Findings, Inventory
 from storage_consumer.errors import StorageUnavailable
 from storage_consumer.model import StoredObject
-from storage_consumer.poll.inventory import Findings, Inventory
 from tests.harness.twins.storage import MemoryStorage
 
 FIRST = 449000000000000000

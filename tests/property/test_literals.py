@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pymysql.converters import escape_string
 
-from storage_consumer.apply.statements import key_literal, key_literals, literal, literals, write_rows
 from storage_consumer.decode.values import WireKind
 from storage_consumer.decode.wire_format import decode_field, encode_field
-from storage_consumer.job.spec import Fold, KeyPart, WireColumn
+from storage_consumer.rows.spec import Fold, KeyPart, WireColumn
 from storage_consumer.sql.tokens import tokens
-from tests.unit.apply.test_statements import work
+from storage_consumer.target.row_statements import key_literal, key_literals, literal, literals, write_rows
+from tests.unit.target.test_statements import work
 
 _ESCAPES = {"0": "\0", "t": "\t", "n": "\n", "r": "\r", "Z": "\x1a"}
 NUMBERS = st.sampled_from(["0", "-5", "+7", "18446744073709551615", "-0.10", ".5", "1.", "1e-07", "1.5E+30"])

@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage_consumer.bucket.paths import folder_above, left_out
+from storage_consumer.bucket.stores.object_store import OrderedBucket, Page, StoreErrors
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.model import StoredObject
-from storage_consumer.storage.object_store import OrderedBucket, Page, StoreErrors
-from storage_consumer.storage.paths import folder_above, left_out
 
 FOLDERS = [f"s/t{table}/{version}/2024-01-0{day}" for table in "01" for version in "12" for day in "123"]
 FILES = [f"CDC{number:06d}.csv" for number in range(1, 8)]

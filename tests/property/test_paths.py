@@ -8,9 +8,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage_consumer.bucket import paths
+from storage_consumer.bucket.paths import DataDirectory, DataName, SchemaPath
 from storage_consumer.config.settings import DateSeparator
-from storage_consumer.storage import paths
-from storage_consumer.storage.paths import DataDirectory, DataName, SchemaPath
 from tests.harness.paths import DataPath, format_data_path, format_schema_path, parse_path
 
 YEAR = re.compile("[1-9][0-9]{3}")

@@ -11,7 +11,7 @@ from hypothesis.stateful import invariant, rule
 
 from storage_consumer.model import DataFile, DdlId
 from storage_consumer.plan.directories import Restart
-from storage_consumer.plan.finished_files import Finished, Verdict, digest_of
+from storage_consumer.plan.finished_files import FileVerdict, Finished, digest_of
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import DdlStep, RowStep
 from storage_consumer.plan.table import checkpoints
@@ -46,8 +46,8 @@ class Replicating(Writing):
     def judged(self, file: DataFile) -> DataFile:
         """A file as a first listing shows it: finished where what is stored says that it was finished as it is."""
         verdict = self.done.get(file.sequence, Finished()).judge(file.number, digest_of(file.stored))
-        assert verdict is not Verdict.UNSURE
-        return replace(file, finished=verdict is Verdict.UNCHANGED)
+        assert verdict is not FileVerdict.UNSURE
+        return replace(file, finished=verdict is FileVerdict.UNCHANGED)
 
     # the consumer works
 

@@ -11,12 +11,12 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_consumer import pipeline
 from storage_consumer.decode.canal_files import CanalJsonDecoder
 from storage_consumer.decode.csv_files import CsvDecoder
-from storage_consumer.job.spec import FileReport, Mode, TablePlan
-from storage_consumer.order import changes as buffer
-from storage_consumer.order.changes import (
+from storage_consumer.rows import halves as pipeline
+from storage_consumer.rows import row_order as buffer
+from storage_consumer.rows.halves import read_files
+from storage_consumer.rows.row_order import (
     CHANGES,
     NOTICE,
     PIECE_BYTES,
@@ -29,7 +29,7 @@ from storage_consumer.order.changes import (
     together,
     unpacked,
 )
-from storage_consumer.pipeline import read_files
+from storage_consumer.rows.spec import FileReport, Mode, TablePlan
 from tests.unit.decode.encoders import OPTIONS
 from tests.unit.halves import Files, events, row, table
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage_consumer.bucket.export import read_export
+from storage_consumer.bucket.export_names import read_name
+from storage_consumer.bucket.export_structure import binary_columns, read_create_table, unique_keys
 from storage_consumer.errors import ExportRefused
-from storage_consumer.exports.create_table import binary_columns, read_create_table, unique_keys
-from storage_consumer.exports.export import read_export
-from storage_consumer.exports.names import read_name
 from storage_consumer.model import folded_name
 from tests.harness.twins.storage import MemoryStorage
-from tests.unit.exports.test_create_table import TYPES
-from tests.unit.exports.test_export import PLACE, VIEW, objects, schema
+from tests.unit.bucket.test_create_table import TYPES
+from tests.unit.bucket.test_export import PLACE, VIEW, objects, schema
 
 _PIECES = st.sampled_from(
     [

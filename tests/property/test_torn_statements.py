@@ -7,10 +7,10 @@ from contextlib import suppress
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_consumer.ddl.translate import action_for
-from storage_consumer.downstream.existing_names import PartNames
 from storage_consumer.errors import NotReplicable
 from storage_consumer.sql.tokens import tokens
+from storage_consumer.target.ddl.translate import action_for
+from storage_consumer.target.existing_names import PartNames
 from tests.campaigns.grammar.form import Form
 from tests.campaigns.grammar.forms import ALL
 from tests.unit.building import definition

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_consumer.verifying import comparing
-from storage_consumer.verifying.comparing import Comparison, Found
-from storage_consumer.verifying.layout import (
+from storage_consumer.rows import comparing
+from storage_consumer.rows.compared_layout import (
     ColumnShape,
     Digest,
     IndexShape,
@@ -25,6 +24,7 @@ from storage_consumer.verifying.layout import (
     TableShape,
     layout_of,
 )
+from storage_consumer.rows.comparing import Comparison, Found
 
 Order = Callable[[bytes], bytes]
 ORDERS: tuple[Order, ...] = (

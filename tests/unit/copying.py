@@ -9,9 +9,8 @@ from typing import Any
 
 from storage_consumer.config.settings import Loading as LoadSettings
 from storage_consumer.config.settings import Upstream
-from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.driver.context import RoundContext
-from storage_consumer.driver.copies import FIRST_RATE, CopiedTable, Loading, OpenCopy
+from storage_consumer.driver.open_copies import FIRST_RATE, CopiedTable, LoadingState, OpenCopy
 from storage_consumer.errors import ExportUnfinished
 from storage_consumer.model import (
     DdlKind,
@@ -24,6 +23,7 @@ from storage_consumer.model import (
 from storage_consumer.plan.loads import Load, clock_of
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import key_of
+from storage_consumer.target.ddl.runner import DdlRunner
 from tests.harness.small_bucket import ts
 from tests.harness.twins.storage import MemoryPipeline, MemoryStorage
 from tests.harness.twins.target import FACTS
@@ -125,7 +125,7 @@ class WithCopies(World):
 
     def _context(self, manager: ConsumerManager, state: Any) -> RoundContext:
         target = self.watched(self.target(self.records))
-        loading = Loading(
+        loading = LoadingState(
             open_copy=self.copy.open,
             ddl=self.watched(DdlRunner(target, state.journal, FACTS.server_type)),
             has_rows=lambda name: bool(self.records.rows.get(name.folded())),

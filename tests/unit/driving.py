@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from storage_consumer.bucket.reader import StorageReader
 from storage_consumer.config.settings import Config, CsvOptions, Downstream, Tuning, Upstream
-from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.service import ConsumerService
 from storage_consumer.model import TableName
 from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.poll.reader import StorageReader
 from storage_consumer.summary import RoundSummary, Silent, TableSummary
+from storage_consumer.target.ddl.runner import DdlRunner
 from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.harness.twins.records import Row, TargetRecords
 from tests.harness.twins.state import MemoryState

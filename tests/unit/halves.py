@@ -13,8 +13,13 @@ from storage_consumer.config.settings import CsvOptions, Protocol
 from storage_consumer.decode.canal_files import CanalJsonDecoder
 from storage_consumer.decode.csv_files import CsvDecoder
 from storage_consumer.decode.decoder import RowLayout
+from storage_consumer.decode.kernels.row_lines import Lines
 from storage_consumer.decode.values import WireKind
-from storage_consumer.job.spec import (
+from storage_consumer.model import CommitRange, DataFile, TableName
+from storage_consumer.rows.halves import read_files, write_bucket
+from storage_consumer.rows.row_keys import Action, Run, order_of
+from storage_consumer.rows.row_order import Changes, Place
+from storage_consumer.rows.spec import (
     FileReport,
     Fold,
     JobFile,
@@ -25,11 +30,6 @@ from storage_consumer.job.spec import (
     WireColumn,
     WriteReport,
 )
-from storage_consumer.kernels.row_lines import Lines
-from storage_consumer.model import CommitRange, DataFile, TableName
-from storage_consumer.order.changes import Changes, Place
-from storage_consumer.order.keys import Action, Run, order_of
-from storage_consumer.pipeline import read_files, write_bucket
 from tests.harness.twins.storage import MemoryWriter
 from tests.unit.building import data_file
 from tests.unit.decode.encoders import OPTIONS, Row, canal_line, canal_message, csv_change, layout

@@ -11,10 +11,10 @@ from storage_consumer.config.settings import Protocol
 from storage_consumer.decode import canal_files as canal_json
 from storage_consumer.decode import csv_files as scan
 from storage_consumer.errors import TargetUnavailable
-from storage_consumer.job.spec import FileReport, Fold, KeyPart, Mode, VersionPlan, WriteReport
-from storage_consumer.order import changes as buffer
-from storage_consumer.order.changes import CHANGES, NOTICE, REPORT
-from storage_consumer.pipeline import write_bucket
+from storage_consumer.rows import row_order as buffer
+from storage_consumer.rows.halves import write_bucket
+from storage_consumer.rows.row_order import CHANGES, NOTICE, REPORT
+from storage_consumer.rows.spec import FileReport, Fold, KeyPart, Mode, VersionPlan, WriteReport
 from tests.harness.twins.storage import MemoryWriter
 from tests.unit.decode.encoders import OPTIONS, Row
 from tests.unit.halves import LAYOUT, NAME, WIRE, Files, errors, row, table

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from storage_consumer.errors import RowRefused
-from storage_consumer.job.spec import TablePlan, WriteReport, Written
 from storage_consumer.model import TableName
-from storage_consumer.order.changes import Place
-from storage_consumer.order.keys import Run
-from storage_consumer.pipeline import FEW_ROWS, PlaceOf, write_bucket
+from storage_consumer.rows.halves import FEW_ROWS, PlaceOf, write_bucket
+from storage_consumer.rows.row_keys import Run
+from storage_consumer.rows.row_order import Place
+from storage_consumer.rows.spec import TablePlan, WriteReport, Written
 from tests.harness.twins.storage import MemoryWriter
 from tests.unit.halves import Files, row, table
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.errors import RowRefused
-from storage_consumer.job.spec import Mode
+from storage_consumer.rows.spec import Mode
 from tests.harness.twins.storage import MemoryWriter
 from tests.unit.halves import NAME, as_events, as_runs, table
 

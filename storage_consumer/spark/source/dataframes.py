@@ -19,16 +19,16 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F  # noqa: N812 - as all who use Spark call it
 
+from storage_consumer.bucket.export_structure import read_create_table
+from storage_consumer.changes.alterations import Origin, TableHistory, history_at, origins
+from storage_consumer.changes.pieces import META, Piece, WantedColumns, array_of, arrow_type, digits_of, pieces
+from storage_consumer.changes.reading import Feed, Ordered, ordered_in
+from storage_consumer.changes.window import FeedFile, Structure, Window, structure_under
 from storage_consumer.config.load import Loaded
 from storage_consumer.config.settings import Upstream
 from storage_consumer.config.table_filter import leaving_out
 from storage_consumer.decode.decoder import row_layout
 from storage_consumer.errors import ConfigError, NotReplicable
-from storage_consumer.exports.create_table import read_create_table
-from storage_consumer.feed.alterations import Origin, TableHistory, history_at, origins
-from storage_consumer.feed.reading import Feed, Ordered, ordered_in
-from storage_consumer.feed.window import FeedFile, Structure, Window, structure_under
-from storage_consumer.frames.pieces import META, Piece, WantedColumns, array_of, arrow_type, digits_of, pieces
 from storage_consumer.instants import Instant, tso_of_instant
 from storage_consumer.model import (
     DataFile,
@@ -59,7 +59,7 @@ from storage_consumer.spark.source.opening import (
     spark_schema,
     told,
 )
-from storage_consumer.spark.source.reading import null_key, packed, without_repeats
+from storage_consumer.spark.source.partitions import null_key, packed, without_repeats
 from storage_consumer.spark.source.ticdc import MOVED, TicdcDataSource
 from storage_consumer.sql.parse import parsed
 from storage_consumer.telemetry import tso_time
@@ -73,7 +73,7 @@ _FILE_ROWS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ReadPart:
     """What one task reads: files of one origin, and how their rows become rows of the table."""
 
     upstream: Upstream
@@ -92,7 +92,7 @@ class TableAt:
     """Those that are wanted, of its last structure."""
     key: tuple[str, ...]
     """Names of its primary key's columns."""
-    parts: tuple[Part, ...]
+    parts: tuple[ReadPart, ...]
     asked: tuple[str, ...]
     """Names of the columns that are wanted: of a table without a primary key all are read, since only all tell its rows apart."""
     refuse_dates: bool = False
@@ -277,7 +277,7 @@ class _Rows:
     last: tuple[TableColumn, ...]
     """All of the last structure."""
 
-    def of_bucket(self, window: Window, upstream: Upstream) -> list[Part]:
+    def of_bucket(self, window: Window, upstream: Upstream) -> list[ReadPart]:
         """Return the parts of a window."""
         own = {
             (int(step.version), name.folded()): step
@@ -312,7 +312,7 @@ class _Rows:
         later = self.history.after(version)
         return bool(later) and later[0].version <= low
 
-    def of_base(self, below: _Base) -> list[Part]:
+    def of_base(self, below: _Base) -> list[ReadPart]:
         """Return the parts of an export."""
         layout = row_layout(below.definition, frozenset(), below.origin)
         structure = structure_under(layout, below.origin.time_zone, frozenset(), 0)
@@ -340,9 +340,9 @@ class _Rows:
 
 def _parts(
     upstream: Upstream, window: Window, files: Sequence[FeedFile], mapped: Mapping[int, Mapping[str, Origin]]
-) -> list[Part]:
+) -> list[ReadPart]:
     return [
-        Part(upstream=upstream, window=replace(window, files=tuple(some), statements=()), mapped=mapped)
+        ReadPart(upstream=upstream, window=replace(window, files=tuple(some), statements=()), mapped=mapped)
         for some in packed(files, PARTITION_BYTES, CORES)
     ]
 
@@ -361,7 +361,7 @@ def _exported(structure: Structure, stored: StoredObject, number: int) -> FeedFi
     return FeedFile(file=file, structure=structure, floor=-1, newest=False, exact=True)
 
 
-def read_part(found: TableAt, part: Part) -> Iterator[pa.RecordBatch]:
+def read_part(found: TableAt, part: ReadPart) -> Iterator[pa.RecordBatch]:
     """Yield the changes of a part, with the columns of the table as it is in the end: the work of a Python worker."""
     with told(), at_worker(part.upstream, found.held) as storage:
         ordered = ordered_in(part.window, storage, part.upstream)
@@ -369,7 +369,7 @@ def read_part(found: TableAt, part: Part) -> Iterator[pa.RecordBatch]:
             yield from _rows(ordered, work, part, found)
 
 
-def _rows(ordered: Ordered, work: FeedFile, part: Part, found: TableAt) -> Iterator[pa.RecordBatch]:
+def _rows(ordered: Ordered, work: FeedFile, part: ReadPart, found: TableAt) -> Iterator[pa.RecordBatch]:
     protocol = part.upstream.protocol
     mapped = part.mapped[work.structure.version]
     read = [pa.field(mapped[folded_name(field.name)].name or "", field.type) for field in found.fields]

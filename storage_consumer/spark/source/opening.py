@@ -15,25 +15,25 @@ from numpy.typing import NDArray
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
+from storage_consumer.bucket.storage import Storage
+from storage_consumer.changes.alterations import moves
+from storage_consumer.changes.pieces import META, RESCUED, fields_of
+from storage_consumer.changes.reading import Feed
+from storage_consumer.changes.window import Structure, landmarks
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import Loaded
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.config.secrets import secrets_from
 from storage_consumer.config.settings import Upstream
 from storage_consumer.config.uris import is_secret, mask_uri, secrets_in
+from storage_consumer.decode.kernels.arrays import DELETE
 from storage_consumer.errors import ConfigError, StorageConsumerError, UndecodableRow
-from storage_consumer.feed.alterations import moves
-from storage_consumer.feed.reading import Feed
-from storage_consumer.feed.window import Structure, landmarks
-from storage_consumer.frames.pieces import META, RESCUED, fields_of
 from storage_consumer.instants import parse_instant
-from storage_consumer.kernels.arrays import DELETE
 from storage_consumer.model import TableName, folded_name
-from storage_consumer.operating.session import Session
 from storage_consumer.plan.table_words import named
+from storage_consumer.session import Session
 from storage_consumer.spark.executors import at_executor, opened
 from storage_consumer.sql.tokens import qualified
-from storage_consumer.storage.base import Storage
 from storage_consumer.telemetry import redact
 
 Evolution = Literal["fail", "ignore", "rescue"]

@@ -17,16 +17,16 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from storage_consumer.bucket.metadata import Before
+from storage_consumer.changes.alterations import Move, moves
+from storage_consumer.changes.pieces import arrow_type, holds
+from storage_consumer.changes.reading import Feed, FileSpan, Patience
+from storage_consumer.changes.window import FeedFile, FeedStatement, Structure, Window, landmarks, may_hold
 from storage_consumer.clock import SystemClock
 from storage_consumer.errors import ConfigError, FilesMissing, NotReplicable
-from storage_consumer.feed.alterations import Move, moves
-from storage_consumer.feed.reading import Feed, Patience, Span
-from storage_consumer.feed.window import FeedFile, Statement, Structure, Window, landmarks, may_hold
-from storage_consumer.frames.pieces import arrow_type, holds
 from storage_consumer.model import DataFile, StoredObject, folded_name, folder_of
-from storage_consumer.poll.metadata import Before
 from storage_consumer.spark.source.opening import Opened, SourceOptions, open_feed, own_fields, told
-from storage_consumer.spark.source.reading import Tasks
+from storage_consumer.spark.source.partitions import Tasks
 
 _AT_ONCE = 8
 """Files that are looked through at once: most of the time of a small one goes into waiting for the store."""
@@ -93,7 +93,7 @@ class SeenFiles:
                 # Others are looked through again; one that is gone held nothing more.
                 contents.pass_over(next(iter(there.values())), upto)
 
-    def spans(self, low: int, high: int) -> list[Span]:
+    def spans(self, low: int, high: int) -> list[FileSpan]:
         """Return the files with rows in ``(low, high]``, those with the lowest commit-ts first; forget those with none above `low`.
 
         Raises what `Contents.window` does, and `UndecodableRow`.
@@ -106,13 +106,13 @@ class SeenFiles:
         kept = {work.file.stored for work, found in seen.items() if found.last > low}
         self._seen = {stored: found for stored, found in self._seen.items() if stored in kept}
         spans = [
-            Span(rank=rank, work=work, first=found.first, last=min(found.last, high))
+            FileSpan(rank=rank, work=work, first=found.first, last=min(found.last, high))
             for rank, (work, found) in enumerate(seen.items())
             if low < found.first <= high
         ]
         return sorted(spans, key=lambda span: (span.first, span.rank))
 
-    def spans_once_there(self, low: int, high: int) -> list[Span]:
+    def spans_once_there(self, low: int, high: int) -> list[FileSpan]:
         """Return what `spans` does, and wait for files that are missing as long as the patience with them lasts; then raise `FilesMissing`."""
         while True:
             try:
@@ -188,7 +188,7 @@ def _digest(file: DataFile) -> int:
     return zlib.crc32(f"{file.stored.path}\n{file.stored.size}\n{file.stored.tag}".encode())
 
 
-def limited(spans: list[Span], high: int, *, files: int, size: int) -> int:
+def limited(spans: list[FileSpan], high: int, *, files: int, size: int) -> int:
     """Return the commit-ts up to which about so many files, or bytes of files, have rows; 0 stands for no limit.
 
     `spans` are sorted by their first commit-ts. At least the changes of one commit-ts are given, so that a stream always goes on.
@@ -329,7 +329,7 @@ class MicroBatches(Tasks, DataSourceStreamReader):
             self._inventory.refuse_other(before)
         return self._inventory
 
-    def _statements(self, low: int, high: int) -> tuple[Statement, ...]:
+    def _statements(self, low: int, high: int) -> tuple[FeedStatement, ...]:
         """Return the statements that the query is given; those of one table are none of its rows."""
         return () if self.options.table is not None else tuple(self._looked().contents.statements(low, high))
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from storage_consumer.changes.window import Window, beyond
 from storage_consumer.errors import ConfigError
-from storage_consumer.feed.window import Window, beyond
 from storage_consumer.spark.source.opening import (
     Opened,
     chosen,
@@ -21,7 +21,7 @@ from storage_consumer.spark.source.opening import (
     spark_schema,
     told,
 )
-from storage_consumer.spark.source.reading import FilesPartition, Tasks
+from storage_consumer.spark.source.partitions import FilesPartition, Tasks
 from storage_consumer.spark.source.stream import TicdcStreamReader
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from unittest.mock import patch
 
-from storage_consumer.storage import s3
+from storage_consumer.bucket.stores import s3
 from tests.campaigns.faults.target import LIMIT
 from tests.campaigns.faults.trial import Fault, World
 from tests.harness.faulty_proxy import PLACES, FaultyProxy

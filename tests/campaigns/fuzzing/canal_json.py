@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from storage_consumer.decode.canal_files import CanalJsonDecoder
 from storage_consumer.decode.decoder import FileRead, RowLayout
+from storage_consumer.decode.kernels.arrays import PARTIAL_DELETE, UPDATE
 from storage_consumer.errors import UndecodableRow
-from storage_consumer.kernels.arrays import PARTIAL_DELETE, UPDATE
 from storage_consumer.model import CommitRange, TableColumn, TableName
 from tests.campaigns.fuzzing.engine import Target, refused
 from tests.campaigns.fuzzing.seeds import corpus_files

@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from storage_consumer.ddl.rules.arrangement import escaped
 from storage_consumer.errors import TableError
-from storage_consumer.gate.judging import refuse_foreign
 from storage_consumer.model import TableDefinition, TableName, TableVersion
 from storage_consumer.plan.unqualified_names import of_any_database
 from storage_consumer.sql import tokens
+from storage_consumer.sql.gate import refuse_foreign
 from storage_consumer.sql.parse import looked_up, parsed, with_real_names
+from storage_consumer.target.ddl.arrangement import escaped
 from tests.campaigns.fuzzing.engine import Target
 
 HEADS = ("", "ALTER TABLE `t` ", "CREATE TABLE `t` (", "CREATE VIEW `t` AS SELECT ", "RENAME TABLE `t` ", "DROP TABLE ")

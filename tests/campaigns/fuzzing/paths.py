@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from storage_consumer.bucket.paths import Ignored, SchemaPath, Tables
 from storage_consumer.config.settings import DateSeparator
-from storage_consumer.storage.paths import Ignored, SchemaPath, Tables
 from tests.campaigns.fuzzing.engine import Target
 from tests.campaigns.fuzzing.seeds import corpus_paths
 from tests.harness.paths import DataPath, format_data_path, format_schema_path, parse_path

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from storage_consumer.bucket.schema_file import parse_schema_file
 from storage_consumer.errors import MalformedSchemaFile
-from storage_consumer.poll.schema_file import parse_schema_file
 from tests.campaigns.fuzzing.engine import Target, refused
 from tests.campaigns.fuzzing.seeds import corpus_files
 

@@ -11,18 +11,18 @@ import pymysql.err
 from pymysql.cursors import Cursor
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.ddl.rules.arrangement import unfolded
-from storage_consumer.ddl.rules.catalogue import DIFFERENCES
-from storage_consumer.ddl.rules.columns import MARIADB_COLLATIONS
-from storage_consumer.ddl.translate import action_for, refuse_what_may_not_run
-from storage_consumer.downstream.database import TargetDatabase
-from storage_consumer.downstream.existing_names import matters_for
-from storage_consumer.downstream.session import ROW_MODE
 from storage_consumer.errors import DdlFailed, NotReplicable, StatementRefused
-from storage_consumer.gate.judging import refuse_unsafe
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
 from storage_consumer.plan.steps import DdlStep, key_of
+from storage_consumer.sql.gate import refuse_unsafe
 from storage_consumer.sql.tokens import tokens
+from storage_consumer.target.database import TargetDatabase
+from storage_consumer.target.ddl.arrangement import unfolded
+from storage_consumer.target.ddl.catalogue import DIFFERENCES
+from storage_consumer.target.ddl.column_rules import MARIADB_COLLATIONS
+from storage_consumer.target.ddl.translate import action_for, refuse_what_may_not_run
+from storage_consumer.target.existing_names import matters_for
+from storage_consumer.target.session_settings import ROW_MODE
 from tests.campaigns.grammar.actions import ACTIONS
 from tests.campaigns.grammar.form import Form
 from tests.campaigns.grammar.source import SCHEMA, Column, Held, Moment, Source, clear, held, version

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from storage_consumer.ddl.rules.catalogue import DIFFERENCES
-from storage_consumer.ddl.translate import action_for, refuse_what_may_not_run
 from storage_consumer.errors import TableError
 from storage_consumer.model import TableDefinition
 from storage_consumer.plan.steps import DdlStep, key_of
+from storage_consumer.target.ddl.catalogue import DIFFERENCES
+from storage_consumer.target.ddl.translate import action_for, refuse_what_may_not_run
 from tests.campaigns.grammar import recording
 from tests.campaigns.grammar.form import Form
 from tests.campaigns.grammar.forms import ALL

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from storage_consumer.plan.finished_files import Finished, Verdict, digest_of
+from storage_consumer.plan.finished_files import FileVerdict, Finished, digest_of
 from tests.campaigns.simulation.judge import Judge
 from tests.campaigns.simulation.names import is_colliding
 from tests.campaigns.simulation.sink import RowBoundary, Sink, table_of
@@ -192,7 +192,7 @@ class Bucket:
                     continue
                 dispatcher = name.split("_")[1] if "_" in name else ""
                 stored = records.sequences.get(f"{folder}|{dispatcher}|{len(found[1])}", Finished())
-                if stored.judge(int(found[1]), digest_of(listed)) is not Verdict.UNCHANGED:
+                if stored.judge(int(found[1]), digest_of(listed)) is not FileVerdict.UNCHANGED:
                     raise Differs(f"{listed.path} was never finished")
         return left
 

@@ -7,13 +7,13 @@ import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from storage_consumer.bucket.schema_file import parse_schema_file
 from storage_consumer.config.settings import CsvOptions, Upstream
-from storage_consumer.driver.copies import CopiedTable, OpenCopy
+from storage_consumer.driver.open_copies import CopiedTable, OpenCopy
 from storage_consumer.errors import ExportUnfinished
 from storage_consumer.model import DdlKind, StoredObject, TableDefinition, TableName, TableVersion
 from storage_consumer.plan.loads import clock_of
 from storage_consumer.plan.steps import key_of
-from storage_consumer.poll.schema_file import parse_schema_file
 from storage_consumer.sql.tokens import quote
 from tests.campaigns.simulation.names import Name, sql
 from tests.campaigns.simulation.shapes import EXTRA, Image, create_body, csv_line, schema_columns

@@ -8,13 +8,13 @@ from typing import Any
 from unittest.mock import patch
 
 from storage_consumer.driver import doubts
-from storage_consumer.job import match
-from storage_consumer.monitoring import health
-from storage_consumer.monitoring.health import Health
-from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.plan.table_decisions import Obeyed
-from storage_consumer.verifying import result
-from storage_consumer.verifying.result import Outcome, TableResult
+from storage_consumer.rows import comparison as result
+from storage_consumer.rows import match
+from storage_consumer.rows.comparison import TableResult, VerifyOutcome
+from storage_consumer.watch import health
+from storage_consumer.watch.health import Health
+from storage_consumer.watch.recorder import Recorder
 from tests.campaigns.simulation.remembered import everywhere
 from tests.harness.twins import state
 from tests.harness.twins.state import MemoryDecisions
@@ -62,7 +62,7 @@ def _names_lose_doubts(stack: ExitStack) -> None:
 def _any_comparison_counts(stack: ExitStack) -> None:
     """What a part of the rows shows, or an older look, is believed like a whole comparison."""
 
-    def bad(found: TableResult, before: Outcome | None, run: str) -> Outcome | None:
+    def bad(found: TableResult, before: VerifyOutcome | None, run: str) -> VerifyOutcome | None:
         return found.outcome
 
     # The model stores results by the same rule.

@@ -11,19 +11,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-from storage_consumer.job.target_table import TargetColumn, TargetTable
 from storage_consumer.model import TableName
-from storage_consumer.monitoring.health import Health
-from storage_consumer.monitoring.snapshot import Snapshot, Table
-from storage_consumer.monitoring.status import judged
-from storage_consumer.plan.journal import FAILED, SKIPPED, STARTED
+from storage_consumer.plan.journal_entry import FAILED, SKIPPED, STARTED
 from storage_consumer.plan.loads import LoadPhase
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_decisions import TableDecision, Verb, shown_state
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import Decision
+from storage_consumer.rows.comparison import TableResult, VerifyOutcome, counting
+from storage_consumer.rows.target_table import TargetColumn, TargetTable
 from storage_consumer.tso import is_settled
-from storage_consumer.verifying.result import Outcome, TableResult, counting
+from storage_consumer.watch.health import Health
+from storage_consumer.watch.snapshot import Snapshot, Table
+from storage_consumer.watch.status import judged
 from tests.campaigns.simulation.counts import Counts
 from tests.campaigns.simulation.judge import Judge
 from tests.campaigns.simulation.loaded import tick_of
@@ -282,17 +282,23 @@ class Hands:
         state = records.tables[key_of(name)].state
         if state in (TableState.EXCLUDED, TableState.DROPPED, TableState.LOADING):
             return
-        outcome = Outcome.NOT_COMPARED if is_equal is None else Outcome.EQUAL if is_equal else Outcome.DIFFERENT
+        outcome = (
+            VerifyOutcome.NOT_COMPARED
+            if is_equal is None
+            else VerifyOutcome.EQUAL
+            if is_equal
+            else VerifyOutcome.DIFFERENT
+        )
         how = "sample" if dice is not None and dice.random() < 0.3 else "full"
         if how == "sample" and dice is not None and dice.random() < 0.8:
-            outcome = Outcome.EQUAL
+            outcome = VerifyOutcome.EQUAL
         made = TableResult(
             table=name, target=name, outcome=outcome, checkpoint=max(1, self._reached(name)), how=how,
             run=f"run {self.world.counts.verified}",
         )  # fmt: skip
         self.world.counts.verified += 1
         self._tell(name, f"verify begins, and will say {outcome} ({how})")
-        self._store(replace(made, outcome=Outcome.UNFINISHED), key_of(name))
+        self._store(replace(made, outcome=VerifyOutcome.UNFINISHED), key_of(name))
         comparison = _Comparison(key_of(name), made, records.by_hand.get(name))
         if dice is not None and dice.random() < 0.3:
             self._compared.append(comparison)
@@ -308,7 +314,7 @@ class Hands:
         stored, records = comparison.result, self.world.records
         self._store(stored, comparison.key)
         self._tell(name, f"verify says {stored.outcome} ({stored.how})")
-        if stored.outcome is Outcome.DIFFERENT and comparison.noted is not None:
+        if stored.outcome is VerifyOutcome.DIFFERENT and comparison.noted is not None:
             # Under this name another table may be by now.
             comparison.noted.seen |= records.by_hand.get(name) is comparison.noted
 

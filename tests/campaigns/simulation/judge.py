@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from storage_consumer.bucket.metadata import RESTART_MS
 from storage_consumer.config.settings import Limits
 from storage_consumer.model import TableName
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_decisions import TableDecision, is_skipped
 from storage_consumer.plan.table_state import TableState
-from storage_consumer.poll.metadata import RESTART_MS
 from storage_consumer.summary import RoundSummary, TableSummary
 from storage_consumer.tso import is_settled
 from tests.campaigns.simulation.left_out import LeftOut

@@ -7,16 +7,16 @@ from contextlib import ExitStack
 from dataclasses import replace
 from unittest.mock import patch
 
-from storage_consumer.driver.copies import OpenCopy
 from storage_consumer.driver.loading import LoadJobs
-from storage_consumer.job.spec import TablePlan
+from storage_consumer.driver.open_copies import OpenCopy
 from storage_consumer.plan import table_decisions
 from storage_consumer.plan.ddl_backlog import DdlBacklog
 from storage_consumer.plan.loads import Load
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.table_decisions import StoredTable, TableDecision
-from storage_consumer.plan.table_state import TableStatus
+from storage_consumer.plan.table_state import TableStanding
+from storage_consumer.rows.spec import TablePlan
 from tests.campaigns.simulation.remembered import everywhere
 from tests.harness.twins.writer import FencedWriter
 
@@ -77,7 +77,7 @@ def _of_any(load: Load, copy: OpenCopy) -> Load:
 
 def _loads_counted(stack: ExitStack) -> None:
     """The checkpoint that others are told counts tables that are being loaded."""
-    stack.enter_context(patch.object(TableStatus, "apart", property(lambda _: False)))
+    stack.enter_context(patch.object(TableStanding, "apart", property(lambda _: False)))
 
 
 LOAD_PLANTS: Mapping[str, Callable[[ExitStack], None]] = {

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from storage_consumer.config.settings import Route
-from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import TableName
+from storage_consumer.rows.target_table import TargetTable
 from storage_consumer.sql.tokens import quote
 
 AWAY = {"shop": "store"}

@@ -8,35 +8,37 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from storage_consumer import pipeline, tso
+from storage_consumer import tso
+from storage_consumer.bucket import metadata
 from storage_consumer.config import table_filter
 from storage_consumer.config.reserved import why_reserved
-from storage_consumer.ddl import runner
-from storage_consumer.ddl.runner import DdlRunner
-from storage_consumer.ddl.translate import DdlAction
 from storage_consumer.decode import csv_dialect as header
 from storage_consumer.decode import decoder as row_layouts
 from storage_consumer.decode.decoder import RowLayout
-from storage_consumer.driver import rows
+from storage_consumer.decode.kernels.arrays import Offsets, Places, Stamps
+from storage_consumer.driver import row_jobs as rows
 from storage_consumer.driver.ledger import RoundLedger, progress_of
-from storage_consumer.driver.rows import RowJobs
-from storage_consumer.job import fitting as key_forms
-from storage_consumer.job.spec import FileReport, TablePlan, WriteReport, Written, is_blocked
-from storage_consumer.kernels.arrays import Offsets, Places, Stamps
+from storage_consumer.driver.row_jobs import RowJobs
 from storage_consumer.model import MAX_TSO, DataFile, TableName, is_ahead_of_clock
-from storage_consumer.order import changes, keys
-from storage_consumer.order.changes import Keys
-from storage_consumer.order.keys import Action, Run, is_upsert, order_of
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.file_sequence import FileSequences
-from storage_consumer.plan.finished_files import REWRITTEN, Finished, Verdict, digest_of
+from storage_consumer.plan.finished_files import REWRITTEN, FileVerdict, Finished, digest_of
 from storage_consumer.plan.left_out_views import LeftOutViews
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import DdlStep, RowStep
 from storage_consumer.plan.table import Checkpoints, TableConsumer, checkpoints
 from storage_consumer.plan.table_files import TableFiles
 from storage_consumer.plan.table_version import TableVersionConsumer
-from storage_consumer.poll import metadata
+from storage_consumer.rows import fitting as key_forms
+from storage_consumer.rows import halves as pipeline
+from storage_consumer.rows import row_keys as keys
+from storage_consumer.rows import row_order as changes
+from storage_consumer.rows.row_keys import Action, Run, is_upsert, order_of
+from storage_consumer.rows.row_order import Keys
+from storage_consumer.rows.spec import FileReport, TablePlan, WriteReport, Written, is_blocked
+from storage_consumer.target.ddl import runner
+from storage_consumer.target.ddl.runner import DdlRunner
+from storage_consumer.target.ddl.translate import DdlAction
 from tests.campaigns.simulation.hand_plants import HAND_PLANTS
 from tests.campaigns.simulation.load_plants import LOAD_PLANTS
 from tests.campaigns.simulation.remembered import everywhere
@@ -213,8 +215,8 @@ def _files_known_until_a_restart(stack: ExitStack) -> None:
     """A later run takes every finished file for what it was, whatever is listed."""
     good = Finished.judge
 
-    def bad(self: Finished, number: int, digest: int) -> Verdict:
-        return Verdict.UNCHANGED if number < self.upto else good(self, number, digest)
+    def bad(self: Finished, number: int, digest: int) -> FileVerdict:
+        return FileVerdict.UNCHANGED if number < self.upto else good(self, number, digest)
 
     stack.enter_context(patch.object(Finished, "judge", bad))
 

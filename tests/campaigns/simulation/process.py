@@ -9,25 +9,25 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from storage_consumer.bucket.reader import StorageReader
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config, CsvOptions, Downstream, Limits, Selecting, Tuning, Upstream
 from storage_consumer.config.settings import Loading as LoadSettings
 from storage_consumer.config.settings import Protocol as Protocols
-from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.driver.context import RoundContext
-from storage_consumer.driver.copies import FIRST_RATE, Loading
 from storage_consumer.driver.ddl_workers import DdlWorkers
+from storage_consumer.driver.open_copies import FIRST_RATE, LoadingState
 from storage_consumer.driver.renewal import Renewal
 from storage_consumer.driver.service import ConsumerService
 from storage_consumer.errors import TargetUnavailable
-from storage_consumer.job.spec import JobSpec, TablePlan
-from storage_consumer.pipeline import RowWriter
-from storage_consumer.plan.journal import DdlAnswer
+from storage_consumer.plan.journal_entry import DdlAnswer
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import DdlStep
-from storage_consumer.poll.reader import StorageReader
 from storage_consumer.ports import Lease
+from storage_consumer.rows.halves import RowWriter
+from storage_consumer.rows.spec import JobSpec, TablePlan
 from storage_consumer.summary import RoundSummary
+from storage_consumer.target.ddl.runner import DdlRunner
 from storage_consumer.telemetry import listen
 from tests.campaigns.simulation.faults import Crash, Fault, fits, no_answer
 from tests.campaigns.simulation.judge import Judge
@@ -304,13 +304,13 @@ class Process:
             loading=self._loading(state) if self.loads else None,
         )
 
-    def _loading(self, state: Any) -> Loading:
+    def _loading(self, state: Any) -> LoadingState:
         """What loads tables, with nothing loaded yet."""
         records, clock = self.world.records, self.world.clock
         target = WorkerTarget(self, LOADER)
         database = self._watched(target)
         runner = self._watched(DdlRunner(database, state.journal, FACTS.server_type, clock=clock))
-        return Loading(
+        return LoadingState(
             open_copy=self._watched(records.exports).open,
             ddl=LoadRunner(runner, target),
             has_rows=lambda name: bool(records.rows.get(records.places.name(name).folded())),

@@ -9,11 +9,11 @@ from functools import lru_cache
 from typing import Any
 from unittest.mock import patch
 
-from storage_consumer.ddl import translate
+from storage_consumer.bucket import schema_file
 from storage_consumer.model import TableDefinition
 from storage_consumer.plan import unqualified_names
-from storage_consumer.poll import schema_file
 from storage_consumer.sql import parse, tokens
+from storage_consumer.target.ddl import translate
 
 _MOST = 50_000
 _ROOMS = ("storage_consumer.", "tests.harness.twins.")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from storage_consumer.clock import Clock
-from storage_consumer.monitoring.health import Health
-from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.summary import RoundSummary, Silent
+from storage_consumer.watch.health import Health
+from storage_consumer.watch.recorder import Recorder
 from tests.campaigns.simulation.twins import Differs
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from storage_consumer.model import TableName
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.directories import Restart
-from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED
+from storage_consumer.plan.journal_entry import DONE, FAILED, SKIPPED, STARTED
 from storage_consumer.plan.loads import OPEN, LoadPhase
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_decisions import (

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import DdlId, TableDefinition, TableName
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.finished_files import Finished
-from storage_consumer.plan.journal import JournalEntry
+from storage_consumer.plan.journal_entry import JournalEntry
 from storage_consumer.plan.loads import Load
 from storage_consumer.plan.table_decisions import Obeyed, TableDecision
 from storage_consumer.ports import Decision, TableProgress
-from storage_consumer.verifying.result import TableResult
+from storage_consumer.rows.comparison import TableResult
+from storage_consumer.rows.target_table import TargetTable
 
 Row = dict[str, str | None]
 """Column name → wire text."""

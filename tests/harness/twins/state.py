@@ -7,18 +7,18 @@ from dataclasses import replace
 
 from storage_consumer.clock import Clock
 from storage_consumer.errors import ConfigError, LeaseLost
-from storage_consumer.job.spec import TaskStatements
 from storage_consumer.model import DdlId, TableDefinition, TableName
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
-from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED, JournalEntry, Outcome, Sent
+from storage_consumer.plan.journal_entry import DONE, FAILED, SKIPPED, STARTED, ExecutionOutcome, JournalEntry, Sent
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.quarantined import TableEntries, gone_by
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table_decisions import Foreseen, Obeyed, TableDecision
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import Decision, TableProgress
-from storage_consumer.verifying.result import renamed, result_from, says_more
+from storage_consumer.rows.comparison import renamed, result_from, says_more
+from storage_consumer.rows.spec import TaskStatements
 from tests.harness.twins.operator import (
     apply_decisions,
     follow,
@@ -207,7 +207,7 @@ class MemoryJournal:
         step: DdlStep,
         state: str,
         *,
-        run: Sent | Outcome | None = None,
+        run: Sent | ExecutionOutcome | None = None,
         note: str = "",
         tables: Iterable[TableProgress] = (),
         copied: bool = False,

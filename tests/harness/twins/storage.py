@@ -9,11 +9,17 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import chain
 
+from storage_consumer.bucket.paths import left_out
+from storage_consumer.bucket.storage import Storage
 from storage_consumer.config.settings import Upstream
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import RowRefused, StorageUnavailable
-from storage_consumer.job.spec import (
+from storage_consumer.model import StoredObject, TableName
+from storage_consumer.rows.halves import PlaceOf, RowWriter, file_blocks, read_files, write_bucket
+from storage_consumer.rows.row_keys import Run
+from storage_consumer.rows.row_order import Changes
+from storage_consumer.rows.spec import (
     FileReport,
     JobFile,
     JobSpec,
@@ -21,12 +27,6 @@ from storage_consumer.job.spec import (
     WriteReport,
     Written,
 )
-from storage_consumer.model import StoredObject, TableName
-from storage_consumer.order.changes import Changes
-from storage_consumer.order.keys import Run
-from storage_consumer.pipeline import PlaceOf, RowWriter, file_blocks, read_files, write_bucket
-from storage_consumer.storage.base import Storage
-from storage_consumer.storage.paths import left_out
 from storage_consumer.summary import Progress
 from tests.harness.twins.writer import by_commit_ts, write_blocks
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from storage_consumer.downstream.existing_names import ForeignKey, PartNames
 from storage_consumer.errors import DdlFailed
-from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.model import TableName
-from storage_consumer.plan.journal import DdlAnswer
+from storage_consumer.plan.journal_entry import DdlAnswer
 from storage_consumer.ports import ServerInfo
+from storage_consumer.rows.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.sql.parse import table_names
 from storage_consumer.sql.tokens import Token, tokens
+from storage_consumer.target.existing_names import ForeignKey, PartNames
 from tests.harness.twins.records import TargetRecords
 
 FACTS = ServerInfo(server_type="mysql", version="in memory", max_packet=1 << 24, load_data=False)

@@ -11,11 +11,11 @@ from operator import itemgetter
 
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import LeaseLost, RowRefused
-from storage_consumer.job.spec import JobSpec, TablePlan, Written
-from storage_consumer.order.changes import Changes
-from storage_consumer.order.keys import Action, Run, is_upsert
-from storage_consumer.pipeline import PlaceOf
 from storage_consumer.ports import TableProgress
+from storage_consumer.rows.halves import PlaceOf
+from storage_consumer.rows.row_keys import Action, Run, is_upsert
+from storage_consumer.rows.row_order import Changes
+from storage_consumer.rows.spec import JobSpec, TablePlan, Written
 from tests.harness.twins.records import Row, TargetRecords
 
 Same = Callable[[str, str], str]

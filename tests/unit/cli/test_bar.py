@@ -14,9 +14,9 @@ from typing import TextIO
 import pytest
 
 from storage_consumer import telemetry
-from storage_consumer.cli.progress import MANY, PATIENCE, Bar, RoundLog
-from storage_consumer.monitoring.recorder import Recorder
+from storage_consumer.cli.progress_bar import MANY, PATIENCE, Bar, RoundLog
 from storage_consumer.summary import RoundSummary, RunningStatement
+from storage_consumer.watch.recorder import Recorder
 from tests.harness.terminal import terminal
 from tests.harness.twins.storage import FakeClock
 

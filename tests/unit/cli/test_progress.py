@@ -8,11 +8,11 @@ import threading
 import pytest
 
 from storage_consumer import telemetry
-from storage_consumer.cli.progress import RoundLog, round_fields
+from storage_consumer.cli.progress_bar import RoundLog, round_fields
 from storage_consumer.clock import span
-from storage_consumer.monitoring.recorder import Recorder
-from storage_consumer.monitoring.ticker import Ticker
 from storage_consumer.summary import RoundSummary, RunningStatement, TableSummary
+from storage_consumer.watch.recorder import Recorder
+from storage_consumer.watch.ticker import Ticker
 from tests.harness.log_events import EVENTS
 from tests.harness.twins.storage import FakeClock
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.cli.progress import round_fields
+from storage_consumer.cli.progress_bar import round_fields
 from storage_consumer.config.settings import Route, Selecting
 from storage_consumer.model import physical_ms
 from tests.harness.small_bucket import ID_NAME, column, row, ts

@@ -10,8 +10,8 @@ import pytest
 from storage_consumer.decode import canal_files as canal_json
 from storage_consumer.decode.canal_files import CanalJsonDecoder
 from storage_consumer.decode.decoder import RowLayout, Tally
+from storage_consumer.decode.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
 from storage_consumer.errors import UndecodableRow
-from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
 from storage_consumer.model import CommitRange, TableName
 from tests.unit.decode.encoders import (
     SOURCE,

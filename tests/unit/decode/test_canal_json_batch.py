@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from storage_consumer.decode.bulk import BulkRows, message_form, read_messages
 from storage_consumer.decode.canal_message import shape_of
 from storage_consumer.decode.decoder import Tally
+from storage_consumer.decode.kernels.arrays import DELETE, INSERT, UPDATE
 from storage_consumer.decode.wire_format import encode_field
-from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
 from storage_consumer.model import CommitRange
 from tests.unit.decode.encoders import EVERYTHING, Row, canal_line, canal_message, layout
 

@@ -11,8 +11,8 @@ from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decode import decoder
 from storage_consumer.decode.csv_files import CsvDecoder
 from storage_consumer.decode.decoder import Tally
+from storage_consumer.decode.kernels.arrays import DELETE, INSERT, UPDATE
 from storage_consumer.errors import ConfigError, UndecodableRow
-from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
 from storage_consumer.model import CommitRange
 from tests.unit.decode.encoders import OPTIONS, SOURCE, TS, Row, csv_row, file_read, from_csv, layout
 

@@ -9,8 +9,8 @@ import pytest
 from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decode.csv_files import CsvDecoder
 from storage_consumer.decode.decoder import RowLayout, Values
+from storage_consumer.decode.kernels.arrays import INSERT
 from storage_consumer.errors import UndecodableRow
-from storage_consumer.kernels.arrays import INSERT
 from storage_consumer.model import CommitRange
 from tests.unit.decode.encoders import OPTIONS, SOURCE, TS, file_read, from_csv, layout
 from tests.unit.decode.encoders import written_row as row

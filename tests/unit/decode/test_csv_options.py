@@ -11,8 +11,8 @@ from storage_consumer.decode import csv_files as scan
 from storage_consumer.decode.csv_dialect import caveat
 from storage_consumer.decode.csv_files import CsvDecoder
 from storage_consumer.decode.decoder import RowLayout, Tally, Values
+from storage_consumer.decode.kernels.arrays import DELETE, INSERT, UPDATE
 from storage_consumer.errors import UndecodableRow
-from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
 from storage_consumer.model import CommitRange, TableColumn, TableName
 from tests.unit.decode.encoders import EVERYTHING, OPTIONS, SOURCE, TS, decoded, file_read, from_csv, layout
 from tests.unit.decode.encoders import written_row as row

@@ -10,8 +10,8 @@ from storage_consumer.config.settings import DumpOptions
 from storage_consumer.decode import export_files as exported_rows
 from storage_consumer.decode.decoder import RowLayout, Tally
 from storage_consumer.decode.export_files import ExportDecoder
+from storage_consumer.decode.kernels.arrays import INSERT
 from storage_consumer.errors import UndecodableRow
-from storage_consumer.kernels.arrays import INSERT
 from storage_consumer.model import CommitRange
 from tests.unit.decode.exporting import HEAD, SQL, changes_of, layout, read, values_of
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.job.target_table import UniqueKey
 from storage_consumer.model import TableName
 from storage_consumer.ports import Decision
-from storage_consumer.verifying.result import Outcome
+from storage_consumer.rows.comparison import VerifyOutcome
+from storage_consumer.rows.target_table import UniqueKey
 from tests.harness.small_bucket import row, ts
 from tests.unit.copying import names_in
 from tests.unit.deciding import decide
@@ -50,7 +50,7 @@ def begun() -> World:
 
 def in_doubt(world: World) -> bool:
     """Whether it is told that the table may not be equal."""
-    return KEY in world.records.verified and world.records.verified[KEY].outcome is Outcome.DIFFERENT
+    return KEY in world.records.verified and world.records.verified[KEY].outcome is VerifyOutcome.DIFFERENT
 
 
 def test_a_table_that_somebody_dropped_is_in_doubt_until_it_has_a_copy() -> None:

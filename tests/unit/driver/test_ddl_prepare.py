@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from storage_consumer.model import DdlId
-from storage_consumer.plan.journal import DONE, JournalEntry
+from storage_consumer.plan.journal_entry import DONE, JournalEntry
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
 from tests.harness.twins.target import MemoryTarget
 from tests.unit.driving import World, of

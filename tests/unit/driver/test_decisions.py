@@ -9,10 +9,10 @@ import pytest
 from storage_consumer.config.settings import Downstream
 from storage_consumer.driver.remedies import ddl_command
 from storage_consumer.errors import TargetBusy
-from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.ports import Decision
+from storage_consumer.rows.target_table import TargetTable
 from tests.contract.state_rigs import statement
 from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.unit.driving import World, of, running

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from storage_consumer.bucket.inspector import likely_places
+from storage_consumer.bucket.storage import Storage
+from storage_consumer.bucket.stores.open import open_storage
 from storage_consumer.cli.answer import answered
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.config.settings import Secrets, Tuning, Upstream
 from storage_consumer.driver.first_look import wait_for_metadata
 from storage_consumer.errors import NoMetadata, StorageUnavailable
-from storage_consumer.inspection.inspector import likely_places
-from storage_consumer.storage.base import Storage
-from storage_consumer.storage.open import open_storage
 from tests.harness.twins.storage import FakeClock, MemoryStorage
 from tests.unit.driving import Stop
 

@@ -8,7 +8,7 @@ import pytest
 
 from storage_consumer.config.settings import Route, Selecting
 from storage_consumer.errors import ConfigError
-from storage_consumer.plan.journal import STARTED
+from storage_consumer.plan.journal_entry import STARTED
 from storage_consumer.plan.loads import LoadPhase
 from tests.harness.small_bucket import ts
 from tests.unit.copying import MemoryCopy, WithCopies, names_in

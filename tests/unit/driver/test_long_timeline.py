@@ -11,7 +11,7 @@ import pytest
 
 from storage_consumer.errors import DdlFailed
 from storage_consumer.model import TableName
-from storage_consumer.plan.journal import DdlAnswer
+from storage_consumer.plan.journal_entry import DdlAnswer
 from storage_consumer.summary import RoundSummary
 from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.harness.twins.records import TargetRecords

@@ -9,9 +9,9 @@ import pytest
 
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.main import exit_code
-from storage_consumer.driver.copies import LOOK_AGAIN, OpenCopy
+from storage_consumer.driver.open_copies import LOOK_AGAIN, OpenCopy
 from storage_consumer.errors import ExportRefused, StorageUnavailable
-from storage_consumer.plan.journal import STARTED, JournalEntry
+from storage_consumer.plan.journal_entry import STARTED, JournalEntry
 from storage_consumer.plan.loads import LoadPhase
 from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.unit.copying import MemoryCopy, WithCopies, names_in

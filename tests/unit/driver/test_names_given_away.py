@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.plan.journal import DONE
+from storage_consumer.plan.journal_entry import DONE
 from storage_consumer.plan.steps import key_of
 from tests.harness.small_bucket import row, ts
 from tests.unit.deciding import NAME, copied, decide, halts

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.config.settings import CsvOptions, Upstream
-from storage_consumer.operating.same_files import Comparison, compared
+from storage_consumer.operating.same_files import PlaceComparison, compared
 from storage_consumer.plan.finished_files import REWRITTEN, Digests
 from tests.harness.small_bucket import row, ts
 from tests.unit.deciding import decide
@@ -59,7 +59,7 @@ def retag(world: World) -> None:
         storage.put(stored.path, storage.read(stored.path))
 
 
-def rebound(world: World) -> Comparison:
+def rebound(world: World) -> PlaceComparison:
     """Copy the bucket elsewhere, and bind the state to that place as the command does."""
     retag(world)
     found = compared(world.bucket.storage, [], world.records.sequences)

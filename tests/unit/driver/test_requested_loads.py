@@ -9,7 +9,7 @@ import pytest
 from storage_consumer.config.settings import CsvOptions
 from storage_consumer.errors import ConfigError
 from storage_consumer.plan.copies import Copies
-from storage_consumer.plan.journal import FAILED, STARTED
+from storage_consumer.plan.journal_entry import FAILED, STARTED
 from storage_consumer.plan.loads import LoadPhase
 from storage_consumer.plan.table_decisions import TableDecision, Verb
 from storage_consumer.plan.table_state import TableState

@@ -10,7 +10,7 @@ import pytest
 from storage_consumer.config.settings import EventFilter, Route, Selecting
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import DdlId, TableName
-from storage_consumer.verifying.result import TableLook, is_compared, obstacle
+from storage_consumer.rows.comparison import TableLook, is_compared, obstacle
 from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.unit.driving import World, of
 

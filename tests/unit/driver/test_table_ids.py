@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
+from storage_consumer.bucket.schema_file import schema_checksum
 from storage_consumer.driver.service import ConsumerService
-from storage_consumer.poll.schema_file import schema_checksum
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, row, ts
 from tests.unit.driving import World
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from storage_consumer.errors import DdlFailed, TargetBusy
-from storage_consumer.plan.journal import DdlAnswer
+from storage_consumer.plan.journal_entry import DdlAnswer
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
 from tests.harness.twins.records import TargetRecords
 from tests.harness.twins.target import MemoryTarget

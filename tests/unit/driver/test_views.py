@@ -10,7 +10,7 @@ import pytest
 
 from storage_consumer.errors import LeaseLost
 from storage_consumer.model import DdlId, TableName
-from storage_consumer.plan.journal import DONE, FAILED
+from storage_consumer.plan.journal_entry import DONE, FAILED
 from storage_consumer.ports import Decision
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
 from tests.unit.copying import MemoryCopy, WithCopies

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from storage_consumer.operating.session import Session
+from storage_consumer.session import Session
 
 
 def test_a_password_file_is_read_once() -> None:

@@ -12,10 +12,10 @@ from storage_consumer.errors import TargetUnavailable
 from storage_consumer.model import TableName
 from storage_consumer.operating import verification
 from storage_consumer.operating.verification import TableVerification
-from storage_consumer.verifying.result import Outcome, TableResult
+from storage_consumer.rows.comparison import TableResult, VerifyOutcome
 
 NAME = TableName(schema="shop", table="a")
-RESULT = TableResult(table=NAME, target=NAME, outcome=Outcome.EQUAL)
+RESULT = TableResult(table=NAME, target=NAME, outcome=VerifyOutcome.EQUAL)
 
 
 def _compared(monkeypatch: pytest.MonkeyPatch, fails: int) -> list[TableResult]:
@@ -41,6 +41,6 @@ def _compared(monkeypatch: pytest.MonkeyPatch, fails: int) -> list[TableResult]:
 def test_a_result_outlives_a_lost_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hours of a comparison are not lost with the one statement that stores them; a state that stays away ends it."""
     (stored,) = _compared(monkeypatch, fails=3)
-    assert stored.outcome is Outcome.UNFINISHED
+    assert stored.outcome is VerifyOutcome.UNFINISHED
     with pytest.raises(TargetUnavailable):
         _compared(monkeypatch, fails=9)

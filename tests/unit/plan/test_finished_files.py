@@ -13,8 +13,8 @@ from storage_consumer.plan.finished_files import (
     REWRITTEN,
     WIDTH,
     Digests,
+    FileVerdict,
     Finished,
-    Verdict,
     digest_of,
     is_mark,
 )
@@ -68,19 +68,19 @@ def test_chunks(noted: dict[int, int], later: list[int], beyond: int) -> None:
 @pytest.mark.parametrize(
     ("known", "number", "left_out", "verdict", "unseen"),
     [
-        (7, 5, 0, Verdict.UNCHANGED, False),
-        (8, 5, 4, Verdict.REWRITTEN, False),
-        (8, 5, 5, Verdict.REWRITTEN, True),
-        (8, 5, EVERYTHING, Verdict.REWRITTEN, True),
-        (REWRITTEN, 5, 5, Verdict.REWRITTEN, False),
-        (7, 12, 0, Verdict.UNCHANGED, False),
-        (8, 12, 0, Verdict.REWRITTEN, False),
-        (0, 12, 20, Verdict.NEW, True),
-        (0, 5, 4, Verdict.UNSURE, False),
-        (0, 5, EVERYTHING, Verdict.UNCHANGED, True),
+        (7, 5, 0, FileVerdict.UNCHANGED, False),
+        (8, 5, 4, FileVerdict.REWRITTEN, False),
+        (8, 5, 5, FileVerdict.REWRITTEN, True),
+        (8, 5, EVERYTHING, FileVerdict.REWRITTEN, True),
+        (REWRITTEN, 5, 5, FileVerdict.REWRITTEN, False),
+        (7, 12, 0, FileVerdict.UNCHANGED, False),
+        (8, 12, 0, FileVerdict.REWRITTEN, False),
+        (0, 12, 20, FileVerdict.NEW, True),
+        (0, 5, 4, FileVerdict.UNSURE, False),
+        (0, 5, EVERYTHING, FileVerdict.UNCHANGED, True),
     ],
 )
-def test_verdicts(known: int, number: int, left_out: int, verdict: Verdict, *, unseen: bool) -> None:
+def test_verdicts(known: int, number: int, left_out: int, verdict: FileVerdict, *, unseen: bool) -> None:
     """A file with digest 7 in a sequence that is finished up to 10, by what is `known` of it."""
     digests = Digests({})
     digests[number] = known

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from storage_consumer.plan.directories import Restart
-from storage_consumer.plan.finished_files import Verdict, digest_of
+from storage_consumer.plan.finished_files import FileVerdict, digest_of
 from tests.unit.building import changed, data_file, definition, key
 from tests.unit.plan.test_manager import Driver, create
 
@@ -43,5 +43,5 @@ def test_rewound_sequences_are_reported_once() -> None:
     assert driver.manager.sequences.rewound() == {}
     driver.show(files=[changed(file, "other")])
     stored = driver.manager.sequences.rewound()[file.sequence]
-    assert stored.judge(1, digest_of(file.stored)) is Verdict.REWRITTEN
+    assert stored.judge(1, digest_of(file.stored)) is FileVerdict.REWRITTEN
     assert driver.manager.sequences.rewound() == {}

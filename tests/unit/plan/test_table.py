@@ -10,7 +10,7 @@ from storage_consumer.model import CommitRange, TableDefinition
 from storage_consumer.plan.file_sequence import FileSequences
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.table import TableConsumer
-from storage_consumer.plan.table_state import TableState, TableStatus
+from storage_consumer.plan.table_state import TableStanding, TableState
 from tests.unit.building import CREATE, DROP, RENAME, data_file, definition, named
 
 SQL = "ALTER TABLE `t` COMMENT 'x'"
@@ -268,7 +268,7 @@ def test_structures_beyond_the_window(has_commit_ts: bool, read: list[tuple[int,
 
 def test_a_name_that_went_on_lacks_nothing() -> None:
     """A table that the filter left out once, whose name went to another table with a copy, is stored as dropped: no restart halts it."""
-    was_left_out = TableStatus(state=TableState.HALTED, error="it lacks its past", named=True, lacks_past=True)
+    was_left_out = TableStanding(state=TableState.HALTED, error="it lacks its past", named=True, lacks_past=True)
     table = TableConsumer(named("s/t"), 5, FileSequences(), status=was_left_out)
     define(table, definition("s/t", 5, "CREATE TABLE `t` (`id` INT)", CREATE))
     assert table.status.stored == TableState.EXCLUDED

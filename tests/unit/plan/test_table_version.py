@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_consumer.plan.file_sequence import FileSequence, FileSequences
-from storage_consumer.plan.finished_files import EVERYTHING, Finished, Verdict, digest_of
+from storage_consumer.plan.finished_files import EVERYTHING, FileVerdict, Finished, digest_of
 from storage_consumer.plan.table_files import TableFiles
 from storage_consumer.plan.table_version import TableVersionConsumer
 from tests.unit.building import changed, data_file
@@ -56,8 +56,8 @@ def test_what_a_later_run_knows(sequence: FileSequence) -> None:
         [finished.judge(file.number, digest_of(shown.stored)) for shown in (file, changed(file, "2"))]
         for file in (ONE, TWO, THREE)
     ]
-    unchanged = [Verdict.UNCHANGED, Verdict.REWRITTEN]
-    assert verdicts == [unchanged, [Verdict.NEW, Verdict.NEW], unchanged]
+    unchanged = [FileVerdict.UNCHANGED, FileVerdict.REWRITTEN]
+    assert verdicts == [unchanged, [FileVerdict.NEW, FileVerdict.NEW], unchanged]
     again = FileSequence(finished)
     assert again.offer(TWO)
     again.finish(TWO)
@@ -71,7 +71,7 @@ def test_a_later_run_reads_what_was_written_anew(sequence: FileSequence) -> None
     sequence.offer(changed(TWO, "2"))
     finished = over_a_restart(sequence)
     for shown in (TWO, changed(TWO, "2"), changed(TWO, "3")):
-        assert finished.judge(2, digest_of(shown.stored)) is Verdict.REWRITTEN
+        assert finished.judge(2, digest_of(shown.stored)) is FileVerdict.REWRITTEN
     assert not finished.was_unseen(2)
 
 
@@ -83,8 +83,8 @@ def test_nothing_is_kept_where_nothing_is_written_any_more(sequence: FileSequenc
     sequence.leave_out(EVERYTHING)
     left = sequence.to_store()
     assert left.replaces
-    assert left.judge(1, digest_of(changed(ONE, "2").stored)) is Verdict.REWRITTEN
-    assert left.judge(2, digest_of(changed(TWO, "2").stored)) is Verdict.UNCHANGED
+    assert left.judge(1, digest_of(changed(ONE, "2").stored)) is FileVerdict.REWRITTEN
+    assert left.judge(2, digest_of(changed(TWO, "2").stored)) is FileVerdict.UNCHANGED
     sequence.finish(changed(ONE, "2"))
     sequence.finish(THREE)
     assert sequence.to_store() == Finished(upto=3, left_out=EVERYTHING, replaces=True)
@@ -96,8 +96,8 @@ def test_a_file_of_which_nothing_is_known_counts_as_it_is() -> None:
     sequence.offer(replace(ONE, finished=True))
     sequence.offer(replace(changed(ONE, "2"), finished=True))
     finished = over_a_restart(sequence)
-    assert finished.judge(1, digest_of(ONE.stored)) is Verdict.UNCHANGED
-    assert finished.judge(2, digest_of(TWO.stored)) is Verdict.UNSURE
+    assert finished.judge(1, digest_of(ONE.stored)) is FileVerdict.UNCHANGED
+    assert finished.judge(2, digest_of(TWO.stored)) is FileVerdict.UNSURE
 
 
 def test_readable_is_inclusive(sequence: FileSequence) -> None:
@@ -139,7 +139,7 @@ def test_changed_after_it_was_finished(sequence: FileSequence) -> None:
     assert list(sequence.readable(1)) == [changed(TWO, "2")]
     sequence.finish(changed(TWO, "2"))
     assert not sequence.is_open
-    assert sequence.to_store().judge(2, digest_of(changed(TWO, "2").stored)) is Verdict.UNCHANGED
+    assert sequence.to_store().judge(2, digest_of(changed(TWO, "2").stored)) is FileVerdict.UNCHANGED
 
 
 def test_changed_beyond_the_mark(sequence: FileSequence) -> None:
@@ -170,11 +170,11 @@ def test_finished_runs(acts: list[tuple[str, int]]) -> None:
         for n in range(1, 10):
             verdict = Finished(upto=upto, digests=stored).judge(n, digest_of(data_file("s/t", 100, n, tag="x").stored))
             assert verdict is (
-                Verdict.NEW if n not in done and n > upto and verdict is Verdict.NEW else Verdict.REWRITTEN
+                FileVerdict.NEW if n not in done and n > upto and verdict is FileVerdict.NEW else FileVerdict.REWRITTEN
             )
             if n in done:
                 same = digest_of(data_file("s/t", 100, n, tag=done[n]).stored)
-                assert Finished(upto=upto, digests=stored).judge(n, same) is Verdict.UNCHANGED
+                assert Finished(upto=upto, digests=stored).judge(n, same) is FileVerdict.UNCHANGED
         known = {n for first, last in sequence.known for n in range(first, last + 1)}
         assert sequence.done_upto == upto
         assert known - {file.number for file in sequence.pending.values()} == {n for n in done if n > upto}

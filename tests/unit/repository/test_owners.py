@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.downstream.state_tables import StateTables
+from storage_consumer.target.state_tables import StateTables
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = "storage_consumer"
@@ -168,6 +168,6 @@ def test_what_counts_as_state_sql(text: str) -> None:
 
 def test_tasks_load_no_sqlalchemy() -> None:
     """What an executor imports to write rows does without SQLAlchemy, which takes a third of a second to load."""
-    code = "import sys, storage_consumer.apply.writer, storage_consumer.pipeline; print('sqlalchemy' in sys.modules)"
+    code = "import sys, storage_consumer.target.bucket_writer, storage_consumer.rows.halves; print('sqlalchemy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

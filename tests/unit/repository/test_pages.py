@@ -12,14 +12,14 @@ from storage_consumer.cli.status_command import CODES
 from storage_consumer.cli.verbs import VERBS
 from storage_consumer.config.load import load
 from storage_consumer.config.options import BY_KEYWORD, OPTIONS, Option
-from storage_consumer.ddl.rules.catalogue import DIFFERENCES
-from storage_consumer.downstream.state_tables import StateTables
-from storage_consumer.monitoring.health import Health
+from storage_consumer.target.ddl.catalogue import DIFFERENCES
+from storage_consumer.target.state_tables import StateTables
+from storage_consumer.watch.health import Health
 from tests.harness.pages import PAGES, REFERENCE, ROOT, blocks, inline_code
 
 PACKAGE = ROOT / "storage_consumer"
 README_LINES = 150
-STAGE = re.compile(r'"(\d) \w+<br/>(\w+)/"')
+STAGE = re.compile(r'"(\d) \w+<br/>([\w/]+)/"')
 FILE = re.compile(r"(?:[a-z_]+/)*[a-z_]+(?:\.py|/)|(?:tests|conf|docs|storage_consumer|fixtures)/[\w./-]+")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 ESCAPED = re.compile(r"\\([^\w\s])")

@@ -11,8 +11,8 @@ import pytest
 
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.config.options import OPTIONS
-from storage_consumer.ddl.rules.catalogue import DIFFERENCES
-from storage_consumer.doctor.checks import CHECKS
+from storage_consumer.operating.checks import CHECKS
+from storage_consumer.target.ddl.catalogue import DIFFERENCES
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = ("options.md", "differences.md", "errors.md", "metrics.md", "checks.md")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.order.changes import CHANGES, NOTICE, REPORT, Place
+from storage_consumer.rows.row_order import CHANGES, NOTICE, REPORT, Place
 from storage_consumer.spark.blocks import received, sent
 
 Item = tuple[Place, Any]

@@ -7,7 +7,7 @@ from itertools import chain
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_consumer.spark.session import spread
+from storage_consumer.spark.spark_session import spread
 
 
 @given(st.integers(1, 500), st.integers(1, 64))

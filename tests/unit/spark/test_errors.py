@@ -22,7 +22,7 @@ Caused by: java.io.EOFException
 PYTHON = """
   An exception was thrown from the Python worker. Please see the stack trace below.
 Traceback (most recent call last):
-  File "/x/storage_consumer/apply/writer.py", line 1, in _recover
+  File "/x/storage_consumer/target/bucket_writer.py", line 1, in _recover
     raise translated(fault, doing)
 {}
 """

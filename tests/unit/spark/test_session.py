@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from shutil import which
 
-from storage_consumer.spark.session import settings_in_defaults
+from storage_consumer.spark.spark_session import settings_in_defaults
 from tests.harness.program import ROOT
 
 
@@ -32,7 +32,7 @@ def test_folder_of_sparks_home(tmp_path: Path) -> None:
 def test_no_java(tmp_path: Path) -> None:
     """Where there is no Java the program ends at once, and says what to install; it would not come by waiting."""
     code = (
-        "from storage_consumer.spark.session import open_session; from storage_consumer.config.settings import Tuning\n"
+        "from storage_consumer.spark.spark_session import open_session; from storage_consumer.config.settings import Tuning\n"
         "try: open_session(Tuning())\n"
         "except Exception as error: print(type(error).__name__, error)"
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.order.changes import CHANGES, NOTICE, REPORT, Place
+from storage_consumer.rows.row_order import CHANGES, NOTICE, REPORT, Place
 from storage_consumer.spark.blocks import received
 
 ITEMS: list[tuple[Place, Any]] = [

@@ -7,8 +7,8 @@ from unittest.mock import sentinel
 
 import pytest
 
-from storage_consumer.feed.window import FeedFile
-from storage_consumer.spark.source.reading import packed
+from storage_consumer.changes.window import FeedFile
+from storage_consumer.spark.source.partitions import packed
 from tests.unit.building import data_file
 
 KIB, MIB = 1 << 10, 1 << 20

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from storage_consumer.errors import NotReplicable
-from storage_consumer.spark.source.reading import transactions_once
+from storage_consumer.spark.source.partitions import transactions_once
 
 FIELDS = ("day", "_change_type", "_commit_version", "_table_version", "_file", "_row")
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from storage_consumer.changes.record_batches import read_changes
 from storage_consumer.errors import ConfigError
-from storage_consumer.frames.record_batches import read_changes
 from storage_consumer.spark.source.stream import MicroBatches, TicdcStreamReader
 from storage_consumer.spark.source.ticdc import TicdcDataSource
 from tests.harness.small_bucket import SmallBucket, row, ts

@@ -1,0 +1,638 @@
+"""Read an export: its metadata, its schema files, and which files hold the rows of each table.
+
+What no file says has to be told where the files could else be read as something that they are not: `refuse_unsaid`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Literal, NoReturn, TypeVar
+
+from storage_consumer.bucket.export_names import (
+    AGAIN,
+    METADATA,
+    UNFINISHED,
+    Kind,
+    Numbered,
+    gaps_note,
+    head_of,
+    is_mydumpers,
+    read_metadata,
+    read_name,
+    refuse_numbers,
+    refuse_other_runs,
+    statements,
+)
+from storage_consumer.bucket.export_structure import is_temporary, read_create_table
+from storage_consumer.bucket.storage import SCHEMA_FILE_BYTES, Storage, whole
+from storage_consumer.config.settings import Compression, DumpOptions, Upstream
+from storage_consumer.decode.compression import decompressed
+from storage_consumer.decode.decoder import FileRead, RowLayout
+from storage_consumer.decode.export_files import ExportDecoder
+from storage_consumer.decode.values import BINARY_TYPES, INTEGER_TYPES, TEXT_TYPES, grammar, holds_bytes
+from storage_consumer.errors import ExportRefused, ExportUnfinished, UndecodableRow
+from storage_consumer.model import (
+    CommitRange,
+    DdlKind,
+    StoredObject,
+    TableColumn,
+    TableDefinition,
+    TableName,
+    TableVersion,
+    folded_name,
+)
+from storage_consumer.sql.parse import parsed
+from storage_consumer.sql.tokens import closing, elements, find_words, has_words, replace_spans, tokens
+
+_ZONE = re.compile(rb"^/\*!\d+ SET TIME_ZONE *= *'([^'\n]*)' *\*/;", re.MULTILINE | re.IGNORECASE)
+_PLACEHOLDER = re.compile(r"\n\) ?ENGINE=MyISAM\s*\Z")
+_UNREAD_FORM = re.compile(
+    r"\.(?:sql|csv)\.(?P<packed>lz4|lzo|bz2|xz|br|zip|7z|z|deflate)\Z|\.(?P<form>parquet|orc|avro|jsonl?|ndjson|tsv)(?:\.[a-z0-9]+)?\Z",
+    re.IGNORECASE,
+)
+"""What the names of files with rows end in that are not read, whichever program wrote them."""
+_LEFT_OUT: Mapping[Kind, str] = {
+    Kind.SEQUENCE: "MySQL has no sequences; create it on the target where a table's default needs it",
+    Kind.POLICY: "where TiDB puts its rows means nothing for another target",
+    Kind.TRIGGERS: "the source's rows show already what its triggers did",
+    Kind.ROUTINES: "they are no rows; create them on the target where they are wanted",
+}
+"""What is not loaded, and why."""
+_THINGS = frozenset(("DATABASE", "SCHEMA", "TABLE", "VIEW"))
+_HEADS = {word: re.compile(rf"\s*(?:/\*.*?\*/\s*)*{word}\b", re.DOTALL) for word in ("CREATE", "SET", "DROP")}
+"""What the statements of a schema file begin with: the DROP is that of a view's place among the tables."""
+_BLOCK = 1 << 20
+_Beginning = tuple[StoredObject, bytes]
+"""A data file and its first bytes."""
+_FIRST_ROW = re.compile(rb".*?\n?VALUES\s*\(.*?\)[,;]\r?\n", re.DOTALL)
+_TWO_LINES = re.compile(rb"[^\n]*\n[^\n]*\n")
+_SQL_KEY = re.compile(rb"VALUES\s*\('?(-?\d+)'?[,)]")
+_OF_NUMBERS = frozenset("-0123456789")
+_CSV_KEY = re.compile(rb"\"?(-?\d+)\"?(?:[^\d\w.]|\Z)")
+_TAIL_BYTES = 64
+"""How much of a data file is looked at, at its end."""
+_Value = TypeVar("_Value", bound=str)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportTable:
+    """One table of an export."""
+
+    name: TableName
+    definition: TableDefinition
+    """Its structure at the snapshot, and the CREATE TABLE. The default of a TIMESTAMP is in the zone of the export."""
+    carried: tuple[TableColumn, ...]
+    """The columns of its rows, in order; see `CreatedTable.carried`."""
+    parts: tuple[StoredObject, ...]
+    """The data files in the order of their numbers; the ordinal of a part is its index + 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """A finished export."""
+
+    identity: str
+    """Changes whenever a file of the export may have changed: no other export, not even one under the same path, has the same."""
+    snapshot: int
+    """TSO of the snapshot that all rows are of; 0 if the export does not tell it."""
+    snapshot_hint: str
+    """Why `snapshot` is 0, and what to give; empty if it is not."""
+    started_at: str
+    """Local time of the machine that wrote it, without a zone; `finished_at` likewise."""
+    finished_at: str
+    file_format: Literal["sql", "csv"]
+    """Form of the data files; ``sql`` if there is none."""
+    compression: Compression
+    time_zone: str
+    """Zone of TIMESTAMP values as the first SQL file with rows states it, else a schema file, such as ``+00:00``; empty: none does."""
+    databases: tuple[TableDefinition, ...]
+    """CREATE DATABASE statements; their names have no table."""
+    tables: tuple[ExportTable, ...]
+    """By database and table."""
+    views: tuple[TableDefinition, ...]
+    """CREATE VIEW statements, each after those that it selects from."""
+    notes: tuple[str, ...]
+    """What is left out, with reasons, and what the files cannot show."""
+
+
+def read_export(storage: Storage, *, wanted: Callable[[TableName], bool] = lambda _: True) -> Export:
+    """Return what lies in the folder of an export. Raise `ExportRefused` if it cannot be loaded as it is, `ExportUnfinished` if it may become so.
+
+    Only tables and views that are `wanted` are read and returned; the names and sizes of all files are checked nonetheless.
+    """
+    # Some tools leave an empty object where a bucket's console shows a folder.
+    found_there = (
+        stored for stored in storage.listing(frozenset(), {}) if stored.path and not stored.path.endswith("/")
+    )
+    listed = sorted(found_there, key=lambda stored: stored.path)
+    metadata = _metadata_of(storage, listed)
+    head = read_metadata(metadata, METADATA)
+    reading = _Reading(storage=storage, version=TableVersion(head.snapshot))
+    reading.sort_out(listed)
+    refuse_other_runs(head, listed)
+    # All names first: no file is read of an export that is refused for them.
+    reading.refuse_namesakes()
+    tables = [
+        name for name in sorted(reading.files[Kind.TABLE]) if name not in reading.files[Kind.VIEW] and wanted(name)
+    ]
+    read = [reading.table(name) for name in tables]
+    views = [reading.view(name) for name in sorted(reading.files[Kind.VIEW]) if wanted(name)]
+    found = [table for table in read if table is not None]
+    return Export(
+        identity=_identity(metadata, listed),
+        snapshot=head.snapshot,
+        snapshot_hint=head.snapshot_hint,
+        started_at=head.started_at,
+        finished_at=head.finished_at,
+        file_format=reading.file_format,
+        compression=reading.compression,
+        time_zone=reading.time_zone(found),
+        databases=tuple(reading.database(name) for name in sorted(reading.files[Kind.DATABASE])),
+        tables=tuple(found),
+        views=tuple(_in_order(views)),
+        notes=tuple(reading.notes),
+    )
+
+
+def _metadata_of(storage: Storage, listed: Sequence[StoredObject]) -> bytes:
+    paths = {stored.path for stored in listed}
+    if METADATA in paths and not paths & UNFINISHED:
+        return storage.read(METADATA)
+    if not paths:
+        raise ExportRefused(
+            "the folder of the export is empty or does not exist: give the folder that the export was written to"
+        )
+    below = sorted(path for path in paths if path.endswith(f"/{METADATA}"))
+    raise ExportUnfinished(
+        f"the export has no {METADATA}, which is written last: it is still running, or it failed; wait for it, or {AGAIN}"
+        + (f". There is one at {below[0]}: if that is the export, give its folder" if below else "")
+    )
+
+
+def _identity(metadata: bytes, listed: Iterable[StoredObject]) -> str:
+    digest = hashlib.sha256(metadata)
+    for stored in listed:
+        digest.update(repr((stored.path, stored.size, stored.tag)).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+# names
+
+
+def _why_unknown(path: str) -> str:
+    """Return why nothing is loaded beside a file of this name, and the way on: without the rows in it a table would be loaded in part, or empty."""
+    form = _UNREAD_FORM.search(path)
+    if form is None:
+        return (
+            "is not a name that Dumpling or mydumper gives its files by default, so nothing tells for certain whether it has rows, and whose: "
+            "if the export wrote it, export without --output-filename-template. Move it away only if the export did not write it"
+        )
+    if form["packed"]:
+        return (
+            f"is compressed as .{form['packed']}, which this program does not read: decompress it, as all others, or export with --compress gzip, "
+            "snappy or zstd. Without it its rows would be missing"
+        )
+    name = "Parquet" if form["form"].lower() == "parquet" else f".{form['form']}"
+    return f"holds rows as {name}, which this program does not read: export with --filetype sql or csv. Without it its rows would be missing"
+
+
+def _only(found: Mapping[_Value, StoredObject], what: str, default: _Value) -> _Value:
+    """Return the only value, or `default` for none; raise `ExportRefused` if there are several."""
+    if len(found) > 1:
+        paths = " and ".join(stored.path for stored in islice(found.values(), 2))
+        raise ExportRefused(
+            f"{paths} differ in their {what}: files of two exports lie in one folder, or some were changed since; {AGAIN}"
+        )
+    return next(iter(found), default)
+
+
+# contents
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reading:
+    """Reads the files of one export."""
+
+    storage: Storage
+    version: TableVersion
+    files: dict[Kind, dict[TableName, StoredObject]] = field(default_factory=lambda: defaultdict(dict))
+    """By kind, the one file of each name."""
+    data: dict[TableName, list[Numbered]] = field(default_factory=lambda: defaultdict(list))
+    """Data files of each table, in the order of their numbers."""
+    file_format: Literal["sql", "csv"] = "sql"
+    compression: Compression = ""
+    notes: list[str] = field(default_factory=list)
+    schema_zones: list[str] = field(default_factory=list)
+    """The zones that schema files state, in the order in which they were read."""
+
+    def sort_out(self, listed: Sequence[StoredObject]) -> None:
+        """Sort the files out by their names; raise `ExportRefused` where names or sizes show that they are not those of one whole export."""
+        named = [(read_name(stored.path), stored) for stored in listed]
+        for file, stored in named:
+            if file.kind is Kind.UNKNOWN:
+                raise ExportRefused(f"{stored.path} {_why_unknown(stored.path)}")
+            if not stored.size:
+                raise ExportRefused(
+                    f"{stored.path} is empty: it was cut, or the export failed while it was begun; {AGAIN}"
+                )
+            if file.kind is Kind.DATA:
+                self.data[file.name].append((file, stored))
+            elif file.kind is not Kind.METADATA:
+                self.files[file.kind][file.name] = stored
+        self.compression = _only(
+            {file.compression: stored for file, stored in named if file.kind is not Kind.METADATA}, "compression", ""
+        )
+        self.file_format = _only(
+            {file.file_format: stored for file, stored in named if file.kind is Kind.DATA}, "form", "sql"
+        )
+        for name, files in self.data.items():
+            files.sort(key=lambda each: (each[0].number, each[1].path))
+            self._check_data(name, files)
+        for name in self.files[Kind.VIEW]:
+            if name in self.data:
+                raise ExportRefused(f"{self.files[Kind.VIEW][name].path} defines a view, but it has rows: {AGAIN}")
+        if any(map(is_mydumpers, self.data.values())):
+            self.notes.append(
+                "mydumper finishes its export even where a table failed, which then lacks rows: its exit status has to be 0"
+            )
+        if note := gaps_note(self.data):
+            self.notes.append(note)
+        for kind, reason in _LEFT_OUT.items():
+            self.notes += [f"left out: {kind.value} {name}: {reason}" for name in sorted(self.files[kind])]
+
+    def _check_data(self, name: TableName, files: Sequence[Numbered]) -> None:
+        first = files[0][1].path
+        if name not in self.files[Kind.TABLE] and name not in self.files[Kind.VIEW]:
+            raise ExportRefused(
+                f"{first} has no schema file beside it, so the columns of {name} are not known: export without --no-schemas, "
+                "--sql and --output-filename-template, or copy the missing file"
+            )
+        refuse_numbers(name, files)
+
+    def refuse_namesakes(self) -> None:
+        """Raise `ExportRefused` for two tables whose names TiDB does not tell apart: one of them is of another export."""
+        known: dict[TableName, TableName] = {}
+        for name, stored in sorted(self.files[Kind.TABLE].items()):
+            other = known.setdefault(name.folded(), name)
+            if other != name:
+                raise ExportRefused(
+                    f"{stored.path}: {name} and {other} are one table to TiDB, so files of two exports lie in one folder: {AGAIN}"
+                )
+
+    def database(self, name: TableName) -> TableDefinition:
+        """Return a CREATE DATABASE."""
+        stored = self.files[Kind.DATABASE][name]
+        content, query = self.statement(stored, "DATABASE")
+        found = tokens(query)
+        at = 2 + 3 * (find_words(found[:5], "IF", "NOT", "EXISTS") == 2)  # noqa: PLR2004 - behind CREATE DATABASE
+        _check_name(stored, name.schema, found[at].name if at < len(found) else "")
+        return self.definition(name, stored, content, query, DdlKind.CREATE_SCHEMA)
+
+    def table(self, name: TableName) -> ExportTable | None:
+        """Return a table; None if it is left out, which is noted."""
+        stored = self.files[Kind.TABLE][name]
+        content, query = self.statement(stored, "TABLE")
+        parts = self.data.get(name, [])
+        if is_temporary(query):
+            self.notes.append(f"left out: table {name}: it is temporary, so its rows are those of one session")
+            return None
+        if _PLACEHOLDER.search(query) and not parts and "\n  " not in query:
+            raise ExportRefused(
+                f"{stored.path} holds the place of the view {name}, whose -schema-view file is missing: copy the export again, "
+                f"or {AGAIN}"
+            )
+        try:
+            created = read_create_table(query)
+        except ValueError as error:
+            raise ExportRefused(f"{stored.path} cannot be read: {error}; copy it again, or {AGAIN}") from error
+        _check_name(stored, name.table, created.name)
+        definition = self.definition(name, stored, content, query, DdlKind.CREATE_TABLE, created.columns)
+        self.check_files(definition, created.carried, parts)
+        return ExportTable(
+            name=name,
+            definition=definition,
+            carried=created.carried,
+            parts=tuple(part for _, part in parts),
+        )
+
+    def view(self, name: TableName) -> TableDefinition:
+        """Return a CREATE VIEW; the file that holds its place among the tables is not read."""
+        stored = self.files[Kind.VIEW][name]
+        content, query = self.statement(stored, "VIEW")
+        query = _by_current_user(query)
+        found = tokens(query)
+        at = find_words(found, "VIEW", depth=0) + 1
+        _check_name(stored, name.table, found[at].name if 0 < at < len(found) else "")
+        listed = elements(found, at + 1, closing(found, at + 1)) if has_words(found[at + 1 : at + 2], "(") else []
+        # As TiCDC lists the columns of a view.
+        columns = tuple(TableColumn(name=found[first].name, type="UNSPECIFIED") for first, _ in listed)
+        return self.definition(name, stored, content, query, DdlKind.CREATE_VIEW, columns)
+
+    def definition(
+        self,
+        name: TableName,
+        stored: StoredObject,
+        content: bytes,
+        query: str,
+        kind: DdlKind,
+        columns: tuple[TableColumn, ...] = (),
+    ) -> TableDefinition:
+        """Return what a schema file says as a definition."""
+        return TableDefinition(
+            name=name,
+            version=self.version,
+            query=query,
+            ddl_type=kind,
+            columns=columns,
+            path=stored.path,
+            checksum=zlib.crc32(content),
+        )
+
+    def statement(self, stored: StoredObject, what: str) -> tuple[bytes, str]:
+        """Return the content of a schema file, and its one CREATE of this kind of thing."""
+        content = self.content(stored)
+        self.schema_zones += _zone_in(content.partition(b"CREATE")[0])
+        try:
+            found = statements(content.decode())
+        except ValueError as error:
+            _refuse_file(stored, str(error))
+        created = [statement for statement in found if _HEADS["CREATE"].match(statement)]
+        others = [statement for statement in found if not any(head.match(statement) for head in _HEADS.values())]
+        if others or len(created) != 1 or not _creates(created[0], what):
+            _refuse_file(stored, f"it is not one CREATE {what}, but {(others or created or ['nothing'])[0][:80]!r}")
+        return content, created[0]
+
+    def content(self, stored: StoredObject) -> bytes:
+        """Return the content of a schema file."""
+        blocks = whole(self.storage.blocks(stored.path, _BLOCK), stored)
+        content = bytearray()
+        try:
+            for block in decompressed(blocks, self.compression, stored.path):
+                content += block
+                if len(content) > SCHEMA_FILE_BYTES:
+                    _refuse_file(stored, f"it has more than {SCHEMA_FILE_BYTES} bytes")
+        except UndecodableRow as fault:
+            raise ExportRefused(str(fault)) from fault
+        return bytes(content)
+
+    def time_zone(self, tables: Sequence[ExportTable]) -> str:
+        """Return the zone that the head of the first SQL file with rows names, else the first one that a schema file that was read does."""
+        first = next((table.parts[0] for table in tables if table.parts), None)
+        stated: list[str] = []
+        if first is not None and self.file_format == "sql":
+            stated = _zone_in(head_of(self.storage, first, self.compression).partition(b"INSERT INTO")[0])
+        return next(iter([*stated, *self.schema_zones]), "")
+
+    def check_files(
+        self, definition: TableDefinition, carried: Sequence[TableColumn], files: Sequence[Numbered]
+    ) -> None:
+        """Raise `ExportRefused` if a table's files, in the order of their numbers, are cut or of two exports.
+
+        `carried`: the columns of its rows, which lack the generated ones.
+        """
+        objects = [stored for _, stored in files]
+        for stored in objects:
+            self._check_end(stored)
+        if not _begins_with_key(definition.columns, carried):
+            return
+        heads = ((stored, head_of(self.storage, stored, self.compression)) for stored in objects)
+        first = tuple(islice(heads, 2))
+        self._check_beginnings(definition.name, first)
+        if len(files) > 1 and _is_in_order(definition) and not is_mydumpers(files):
+            before: tuple[int, StoredObject] | None = None
+            for part, key in self._keys(chain(first, heads)):
+                if before is not None and key <= before[0]:
+                    raise ExportRefused(
+                        f"{part.path} begins with key {key}, not after the {before[0]} with which {before[1].path} begins: files of two exports lie "
+                        f"in one folder, or this one was made with --order-by-primary-key=false, which looks the same; {AGAIN}, without that option"
+                    )
+                before = key, part
+
+    def _check_end(self, stored: StoredObject) -> None:
+        """Refuse a file that ends inside a statement; what is compressed shows that when it is read."""
+        if self.file_format != "sql" or self.compression:
+            return
+        start = max(stored.size - _TAIL_BYTES, 0)
+        tail = b"".join(whole(self.storage.blocks(stored.path, _TAIL_BYTES, start), stored, start))
+        if not tail.rstrip().endswith(b";"):
+            raise ExportRefused(
+                f"{stored.path} cannot be read: its last statement has no semicolon: it was cut; copy it again, or {AGAIN}"
+            )
+
+    def _check_beginnings(self, name: TableName, first: Sequence[_Beginning]) -> None:
+        """Refuse the first two files of a table whose rows begin with the primary key if they have the same first row."""
+        rows = [self._first_row(head) for _, head in first]
+        if len(rows) > 1 and rows[0] is not None and rows[0] == rows[1]:
+            raise ExportRefused(
+                f"{first[0][0].path} and {first[1][0].path} begin with the same row, although {name} has a primary key: files of "
+                f"two exports lie in one folder; {AGAIN}"
+            )
+
+    def _first_row(self, head: bytes) -> bytes | None:
+        """Return a data file up to the end of its first row, if that is a short one."""
+        pattern = _FIRST_ROW if self.file_format == "sql" else _TWO_LINES
+        found = pattern.match(head)
+        return found[0] if found else None
+
+    def _keys(self, beginnings: Iterable[_Beginning]) -> Iterator[tuple[StoredObject, int]]:
+        """Yield the first keys of the files in which they can be told."""
+        for part, head in beginnings:
+            if self.file_format == "sql":
+                found = _SQL_KEY.search(head)
+            else:
+                # Behind the names of the columns, if the file has them.
+                first, _, rest = head.partition(b"\n")
+                found = _CSV_KEY.match(first) or _CSV_KEY.match(rest)
+            if found is not None:
+                yield part, int(found[1])
+
+
+def _begins_with_key(columns: Sequence[TableColumn], carried: Sequence[TableColumn]) -> bool:
+    """Return whether the first values of a row are its primary key, and hold no ends of lines."""
+    key = [column for column in columns if column.is_pk]
+    # A text could hold what looks like the end of the row, and two rows be alike up to there.
+    return bool(key) and list(carried[: len(key)]) == key and not any(c.type in TEXT_TYPES | BINARY_TYPES for c in key)
+
+
+def _is_in_order(definition: TableDefinition) -> bool:
+    """Return whether Dumpling gives a table's rows in the order of the first column, a whole number of which each is there once.
+
+    It orders by a clustered primary key; by the hidden row id where there is none, and by partition where there are any.
+    """
+    keys = [column for column in definition.columns if column.is_pk]
+    first = definition.columns[0] if definition.columns else None
+    # A name that begins as a number does, at the beginning of a CSV file, could be a key.
+    is_key = first is not None and keys == [first] and first.type in INTEGER_TYPES and first.name[:1] not in _OF_NUMBERS
+    query = definition.query.upper()
+    return is_key and "[CLUSTERED_INDEX] CLUSTERED" in query and "PARTITION BY" not in query
+
+
+def _zone_in(head: bytes) -> list[str]:
+    """Return the zone that the head of an SQL file names, if any."""
+    found = _ZONE.search(head)
+    return [found[1].decode("ascii", "replace")] if found else []
+
+
+def _refuse_file(stored: StoredObject, why: str) -> NoReturn:
+    raise ExportRefused(f"{stored.path} cannot be read: {why}; copy it again, or {AGAIN}")
+
+
+def _creates(statement: str, what: str) -> bool:
+    """Return whether a statement creates this kind of thing."""
+    found = tokens(statement)
+    # Between CREATE and TABLE or VIEW there may be options, but no parenthesis.
+    end = next((at for at, token in enumerate(found) if token.text == "("), len(found))
+    return next((token.upper for token in found[:end] if token.upper in _THINGS), "") == what
+
+
+def _by_current_user(query: str) -> str:
+    """Return a CREATE VIEW whose definer is the account that runs it, as TiCDC writes it: the source's account is none of the target's."""
+    found = tokens(query)
+    definer, end = find_words(found, "DEFINER", "="), find_words(found, "SQL", "SECURITY")
+    if not 0 <= definer < end:
+        return query
+    return replace_spans(query, [(found[definer + 2].start, found[end - 1].end, "CURRENT_USER")])
+
+
+def _check_name(stored: StoredObject, said: str, found: str) -> None:
+    if folded_name(said) != folded_name(found):
+        _refuse_file(stored, f"its name says {said!r}, its statement {found!r}")
+
+
+def _in_order(views: Sequence[TableDefinition]) -> Iterator[TableDefinition]:
+    """Yield each view after those that it selects from."""
+    waiting = {view.name.folded(): view for view in views}
+
+    def taken(name: TableName) -> Iterator[TableDefinition]:
+        view = waiting.pop(name, None)
+        if view is None:
+            return
+        for source in parsed(view).names:
+            yield from taken(source.within(view.name.schema).folded())
+        yield view
+
+    for view in views:
+        yield from taken(view.name.folded())
+
+
+_LOOKED_AT = 50
+"""Tables of which the beginning of one file is read: those with the most bytes."""
+_ALL = CommitRange(low=0, high=1 << 62)
+_SQL_TEXT = re.compile(rb"`(?>(?:[^`]|``)*)`|'((?>(?:[^'\\]|\\.|'')*))'", re.DOTALL)
+_RAW_IN_SQL = re.compile(rb"(?<!\\)(?:\\\\)*(?:[\"\n\r\0]|''|\\[^0nrZ\\'\"])")
+"""What a text never holds if backslashes escape."""
+_HEX = re.compile(r"(?:[0-9a-f]{2})+")
+_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)")
+
+
+def refuse_unsaid(storage: Storage, export: Export, origin: Upstream, said: Collection[str]) -> None:
+    """Raise `ExportRefused` if an export needs an option that nobody gave, with the option.
+
+    `origin`: its files, and how they are written as far as that is known. `said`: the parameters of its URI. The zone is needed wherever
+    there is a TIMESTAMP; for the other options the beginnings of some files are looked at, and what shows there only later is refused
+    where it is read.
+    """
+    _refuse_zone(export, origin)
+    _refuse_ambiguous(export, origin)
+    largest = sorted(export.tables, key=lambda table: -sum(part.size for part in table.parts))[:_LOOKED_AT]
+    for table in largest:
+        if table.parts:
+            _look_at(storage, table, origin, said)
+
+
+def _refuse_zone(export: Export, origin: Upstream) -> None:
+    if origin.time_zone:
+        return
+    for table in export.tables:
+        for column in table.definition.columns:
+            if column.type == "TIMESTAMP" and (table.parts or column.default):
+                raise ExportRefused(
+                    f"no file of the export says in which time zone its TIMESTAMP values are, such as those of {table.name}.{column.name}: "
+                    "give it in the export's URI, ?time-zone=ZONE, or by --dump-tz ZONE. It is the `time_zone` of the server's session that Dumpling had, by default the server's own"
+                )
+
+
+def _refuse_ambiguous(export: Export, origin: Upstream) -> None:
+    """Raise `ExportRefused` if options of a CSV export let two values look alike in one of its tables."""
+    if origin.dump.file_format != "csv":
+        return
+    for table in export.tables:
+        for column in table.carried if table.parts else ():
+            if why := _alike(column, origin.dump, f"{table.name}.{column.name}"):
+                raise ExportRefused(why)
+
+
+def _alike(column: TableColumn, options: DumpOptions, where: str) -> str:
+    """Return which values of a column look alike, and what to do; empty if none do. `where`: the column, for the message."""
+    marker, pattern = options.null, grammar(column, "dump-csv")
+    again = r"Export again with --csv-null-value '\N'"
+    if pattern:
+        is_value = column.nullable and re.fullmatch(pattern, marker)
+        return f"NULL and the value {marker!r} look alike in {where}. {again}" if is_value else ""
+    if options.delimiter:
+        quoted = marker.removeprefix(options.delimiter).removesuffix(options.delimiter)
+        is_text = column.nullable and marker.startswith(options.delimiter)
+        return f"NULL and the text {quoted!r} look alike in {where}. {again}" if is_text else ""
+    if not options.escape_backslash:
+        return f"nothing tells where a text of {where} ends: --csv-delimiter is empty, and --escape-backslash=false. Export again with one of them"
+    # Only with escapes does a text begin otherwise than the marker that begins with a backslash.
+    if column.nullable and not marker.startswith("\\"):
+        return f"NULL and the text {marker!r} look alike in {where}, since --csv-delimiter is empty. {again}, or with a delimiter"
+    return ""
+
+
+def _look_at(storage: Storage, table: ExportTable, origin: Upstream, said: Collection[str]) -> None:
+    options, part = origin.dump, table.parts[0]
+    head = head_of(storage, part, options.compression)
+    if options.file_format == "sql":
+        if options.escape_backslash and "escape-backslash" not in said and _has_raw_texts(head):
+            raise ExportRefused(
+                f"{part.path} holds texts that Dumpling writes only with --escape-backslash=false: if that is how it ran, say so in the URI: "
+                "--dump 'URI?escape-backslash=false'; if not, escape-backslash=true"
+            )
+        return
+    _refuse_header(head, table.carried, origin, part.path)
+    if "csv-output-dialect" not in said and any(map(holds_bytes, table.carried)):
+        places = [place for place, column in enumerate(table.carried) if holds_bytes(column) and column.type != "BIT"]
+        found = [bytes.fromhex(row[place] or "") for row in _rows(head, table, origin) for place in places]
+        texts = [value.decode("latin-1") for value in found if value]
+        for form, dialect in ((_HEX, "redshift (or snowflake)"), (_BASE64, "bigquery")):
+            if texts and all(form.fullmatch(text) for text in texts):
+                raise ExportRefused(
+                    f"the bytes in {table.parts[0].path} look as Dumpling writes them with --csv-output-dialect={dialect}. Say what it was in the "
+                    f"URI: --dump 'URI?csv-output-dialect={dialect.partition(' ')[0]}', or csv-output-dialect=default if they are as they are"
+                )
+
+
+def _has_raw_texts(head: bytes) -> bool:
+    """Return whether a text is there that has no such form where backslashes escape."""
+    # Behind the settings at its beginning; the last text may be cut.
+    rows = head[max(head.find(b"INSERT INTO"), 0) :]
+    return any(_RAW_IN_SQL.search(found[1] or b"") for found in _SQL_TEXT.finditer(rows))
+
+
+def _refuse_header(head: bytes, columns: tuple[TableColumn, ...], origin: Upstream, path: str) -> None:
+    """Raise `ExportRefused` if a file begins with the names of its columns, although it should not."""
+    options = origin.dump
+    quote = options.delimiter.encode()
+    names = options.separator.encode().join(b"%b%b%b" % (quote, column.name.encode(), quote) for column in columns)
+    if columns and not options.header and head.startswith(names + options.terminator.encode()):
+        raise ExportRefused(
+            f"{path} begins with the names of its columns, so it was not written with --no-header: leave `no-header` out of the URI"
+        )
+
+
+def _rows(head: bytes, table: ExportTable, origin: Upstream) -> Iterator[tuple[str | None, ...]]:
+    """Yield the values of the rows that a file begins with, up to one that is cut or cannot be read."""
+    layout = RowLayout(table=table.name, columns=table.carried)
+    file = FileRead(blocks=[head], source=table.parts[0].path, layout=layout, commit_range=_ALL)
+    with suppress(UndecodableRow):
+        for _, _, _, values, _ in ExportDecoder(origin.dump).rows(file):
+            yield values or ()

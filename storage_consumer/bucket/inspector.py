@@ -1,0 +1,551 @@
+"""Look at a bucket: one listing, a bounded sample of its files, and the settings that these leave of all possible ones.
+
+A run that was given too few settings takes the inferred ones from here, or learns which it has to be given.
+
+Where the named folder has no ``metadata``, the changefeed's may be some levels up, or one down.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Literal
+
+from storage_consumer.amounts import some_of
+from storage_consumer.bucket.csv_options import CsvVerdict, infer_csv
+from storage_consumer.bucket.metadata import Metadata, parse_metadata
+from storage_consumer.bucket.reader import is_partitioned, may_be_lost, partitioning
+from storage_consumer.bucket.storage import METADATA_BYTES, Storage
+from storage_consumer.bucket.survey import Sample, Samples, Survey, ignore_unplaced, leave_out_copies, survey
+from storage_consumer.config.load import CSV_KEYWORDS, Loaded
+from storage_consumer.config.options import BY_KEYWORD
+from storage_consumer.config.settings import Upstream
+from storage_consumer.errors import ConfigError, StorageConsumerError
+from storage_consumer.model import DAY_MS, TSO_PHYSICAL_SHIFT, TableName, TableVersion
+
+State = Literal["given", "inferred", "assumed", "not decidable", "unknown", "contradicts"]
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedSetting:
+    """One option that says how the files were written."""
+
+    keyword: str
+    state: State
+    """``given``: the user gave it; ``assumed``: no file shows it, so TiCDC's default is taken; ``not decidable``: several
+    values fit the files; ``unknown``: no file shows it."""
+    value: object = None
+    """The value; None if it is not known."""
+    origin: str = ""
+    """Who gave it, or the file and row it was inferred from, or what it contradicts."""
+
+    @property
+    def name(self) -> str:
+        """The flag without leading dashes."""
+        return BY_KEYWORD[self.keyword].name
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the user has to give it."""
+        return self.state in ("not decidable", "unknown")
+
+
+@dataclass(slots=True, kw_only=True)
+class TableFacts:
+    """One table directory."""
+
+    directory: str
+    name: TableName | None
+    """The table's name; None if its schema files were not read."""
+    versions: int
+    files: int = 0
+    size: int = 0
+    """Bytes of its data files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectedBucket:
+    """A bucket as inspected."""
+
+    place: str
+    """Scheme and root."""
+    layouts: tuple[str, ...]
+    architecture: str
+    """``classic``, ``new``, or ``not tellable``."""
+    index_widths: tuple[int, ...]
+    """Digits of the file numbers."""
+    dispatchers: bool
+    """Whether file names contain the dispatcher that wrote them."""
+    settings: tuple[InspectedSetting, ...]
+    tables: tuple[TableFacts, ...]
+    """The tables, largest first."""
+    objects: int
+    size: int
+    """Bytes of all objects."""
+    data_files: int
+    schema_files: int
+    sampled: int
+    """Number of data files that were read in part."""
+    checkpoint: int
+    """``checkpoint-ts`` of ``metadata``; 0: none."""
+    commit_ts: tuple[int, ...]
+    """Lowest and highest commit-ts of the sampled rows (both inclusive); empty if none was seen."""
+    versions: tuple[int, ...]
+    """Lowest and highest table version of all paths (both inclusive); empty if there is none."""
+    warnings: tuple[str, ...]
+    likely: tuple[str, ...] = ()
+    """URIs of nearby folders with a ``metadata``, if this one has none with a checkpoint."""
+    upstream: Upstream
+    """The settings, completed by inference."""
+
+    @property
+    def missing(self) -> tuple[InspectedSetting, ...]:
+        """The settings that the user has to give."""
+        return tuple(setting for setting in self.settings if setting.is_missing)
+
+    @property
+    def contradictions(self) -> tuple[InspectedSetting, ...]:
+        """The settings that were given but do not match the files."""
+        return tuple(setting for setting in self.settings if setting.state == "contradicts")
+
+    @property
+    def inferred(self) -> Mapping[str, str]:
+        """Keyword → what it was inferred from, or why it was assumed."""
+        return {each.keyword: each.origin for each in self.settings if each.state in ("inferred", "assumed")}
+
+    @property
+    def assumed(self) -> tuple[InspectedSetting, ...]:
+        """The settings that take TiCDC's default although no file shows it."""
+        return tuple(setting for setting in self.settings if setting.state == "assumed")
+
+
+_MOST_MESSAGES = 200
+
+
+def _messages(sample: Sample) -> Iterator[tuple[dict[str, object], str | None]]:
+    """Yield messages and what follows each of them; None if the sample ends before that is known."""
+    text = sample.content.decode("utf-8", "replace")
+    position = 0
+    for _ in range(_MOST_MESSAGES):
+        try:
+            message, position = json.JSONDecoder().raw_decode(text, position)
+        except ValueError:
+            return
+        if not isinstance(message, dict) or "database" not in message:
+            return
+        # Up to the brace that begins the next message: a terminator with a brace is not recognized.
+        end = text[position:].partition("{")[0]
+        position += len(end)
+        # At the end of what was read the terminator may be cut short.
+        yield message, end if position < len(text) or sample.complete else None
+
+
+_UP = 3
+"""Levels above: a database, a table in it, and one of its versions."""
+_DOWN = 20
+"""Upper limit of the folders below that are checked, each found by a listing of its own."""
+_OBJECTS = 1_000
+"""Objects to look at in one listing."""
+
+
+def likely_places(upstream: Upstream, opened: Callable[[Upstream], Storage]) -> tuple[str, ...]:
+    """Return the folders near `upstream` that have a ``metadata`` of TiCDC's, as URIs. Unreadable ones count as having none."""
+    found = [*_above(upstream), *_below(upstream, opened)]
+    return tuple(near.identity for near in found if _tells_checkpoint(opened(near)))
+
+
+def missing_metadata(upstream: Upstream, opened: Callable[[Upstream], Storage]) -> str:
+    """Return what to tell an operator about a bucket without ``metadata``."""
+    said = f"{upstream.identity} has no metadata file, which TiCDC writes into the folder of its sink URI with its first checkpoint"
+    if places := likely_places(upstream, opened):
+        return f"{said}. The changefeed's folder is likely {' or '.join(places)}: give that as --upstream-uri"
+    return (
+        f"{said}: nothing is read or created before there is one. Is the upstream URI the changefeed's sink URI, "
+        "and does it run?"
+    )
+
+
+def _tells_checkpoint(storage: Storage) -> bool:
+    try:
+        return parse_metadata(storage.read("metadata", METADATA_BYTES)) is not None
+    except (StorageConsumerError, FileNotFoundError):
+        return False
+
+
+def _above(upstream: Upstream) -> Iterator[Upstream]:
+    folder = upstream.root
+    for _ in range(_UP):
+        folder = folder.rpartition("/")[0]
+        if not folder:
+            return
+        yield replace(upstream, root=folder)
+
+
+def _below(upstream: Upstream, opened: Callable[[Upstream], Storage]) -> Iterator[Upstream]:
+    storage, known = opened(upstream), set[str]()
+    try:
+        for _ in range(_DOWN):
+            # Each folder found is left out of the next listing, so a large first folder does not hide the others.
+            shown = islice(storage.listing(frozenset(known), {}), _OBJECTS)
+            folders = (stored.path.partition("/")[0] for stored in shown if "/" in stored.path)
+            folder = next((name for name in folders if name not in known), None)
+            if folder is None:
+                return
+            known.add(folder)
+            yield replace(upstream, root=f"{upstream.root.rstrip('/')}/{folder}")
+    except StorageConsumerError:
+        return
+
+
+_SHOWN = 10
+NO_DATA = "no data file yet"
+NO_NULL = "no sampled row holds a NULL, and a number that stands for NULL would be read as a number"
+NO_BINARY = "rows without binary values; a table halts at the first one"
+_NO_CHECKPOINT = "nothing can be applied before there is one"
+_SEVERAL = "the files allow several values"
+_FIELDS = {"enable_partition_separator": "partition_separator"}
+"""Keyword → field of `Upstream`, where that is called otherwise."""
+_OF_PATHS = frozenset({"date_separator", "enable_partition_separator"})
+"""Options that the bucket's reader compares with each path itself."""
+
+
+def inspect(
+    storage: Storage,
+    upstream: Upstream,
+    given: Mapping[str, str],
+    now: float,
+    opened: Callable[[Upstream], Storage] | None = None,
+) -> InspectedBucket:
+    """Return how the bucket was written. `given`: keyword of an option → who gave the value in `upstream`; `now` in seconds since 1970.
+
+    `opened`: opens a folder nearby that it may be instead, if it has no checkpoint; None: none is looked for.
+
+    Reads ``metadata``, lists once, and reads some hundred files at most. Raises `StorageUnavailable` and `ConfigError` as
+    the storage does.
+    """
+    metadata, odd = Metadata(), tuple[str, ...]()
+    with suppress(FileNotFoundError):
+        odd = metadata.update(storage.read("metadata", METADATA_BYTES), now)
+    checkpoint = metadata.checkpoint
+    seen = survey(storage.listing(frozenset(), {}))
+    leave_out_copies(storage, seen)
+    ignore_unplaced(seen)
+    samples = Samples(storage, seen)
+    samples.take()
+    # A day beyond both clocks: neither the machine's nor the source's has to be right to the minute.
+    newest = max(checkpoint >> TSO_PHYSICAL_SHIFT, int(now * 1000)) + DAY_MS
+    samples.warnings[:0] = odd
+    look = _Look(upstream=upstream, given=given, seen=seen, samples=samples, newest=newest << TSO_PHYSICAL_SHIFT)
+    settings = (*look.format_settings(), *look.path_settings(), *look.zone_settings())
+    likely = likely_places(upstream, opened) if opened and not checkpoint else ()
+    return look.bucket(checkpoint, settings, likely)
+
+
+def completed(loaded: Loaded, bucket: InspectedBucket) -> Loaded:
+    """Return the settings with everything that was given or inferred.
+
+    Raises `ConfigError` that names each setting which the bucket contradicts or leaves open, and how to give it.
+    """
+    needed = set(loaded.unset)
+    # The reader meets each path that contradicts these, and reports it.
+    against = [each for each in bucket.contradictions if each.keyword not in _OF_PATHS]
+    if against:
+        raise ConfigError(
+            f"{bucket.place} contradicts the settings: "
+            + "; ".join(f"--{each.name} was given as {each.value!r}, but {each.origin}" for each in against)
+        )
+    missing = [each for each in bucket.missing if each.keyword in needed]
+    if missing:
+        names = ", ".join(f"--{BY_KEYWORD[each.keyword].name} ({each.origin})" for each in missing)
+        raise ConfigError(
+            f"{bucket.place} does not show how it was written, and no setting says it: give the changefeed's TOML "
+            f"file with --config, and its sink URI as --upstream-uri; or give {names}. `storage-consumer inspect` "
+            "lists what the bucket shows"
+        )
+    return loaded.completed(bucket.upstream, bucket.inferred)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Look:
+    """What was read, and what follows from it."""
+
+    upstream: Upstream
+    given: Mapping[str, str]
+    seen: Survey
+    samples: Samples
+    newest: int
+    """Highest commit-ts that a row may have (inclusive)."""
+    commit_ts: tuple[int, ...] = ()
+    set_aside: tuple[str, ...] = ()
+
+    def format_settings(self) -> list[InspectedSetting]:
+        """Return the protocol, and what the data files of that protocol show."""
+        protocol = self._protocol()
+        if protocol.is_missing:
+            keywords = [*CSV_KEYWORDS, "enable_tidb_extension"]
+            return [protocol, *(self._given_or(keyword, "unknown", NO_DATA) for keyword in keywords)]
+        # From here on with what was found, since the samples are decoded under these settings.
+        self.upstream = replace(self.upstream, protocol="csv" if protocol.value == "csv" else "canal-json")
+        wanted = "csv" if protocol.value == "csv" else "json"
+        files = [sample for sample in self.samples.files if sample.extension == wanted]
+        return [protocol, *(self._csv(files) if wanted == "csv" else self._canal(files))]
+
+    def _protocol(self) -> InspectedSetting:
+        names = {"csv": "csv", "json": "canal-json"}
+        found = {names[ext]: folder for folder in self.seen.folders.values() for ext in folder.extensions}
+        known = self.upstream.protocol
+        if "protocol" in self.given and found and known not in found:
+            return InspectedSetting(
+                "protocol", "contradicts", known, f"{next(iter(found.values())).path} holds no {known}"
+            )
+        if len(found) == 1 and "protocol" not in self.given:
+            ((value, folder),) = found.items()
+            return InspectedSetting("protocol", "inferred", value, folder.last.path if folder.last else folder.path)
+        origin = "there are .csv and .json files" if found else NO_DATA
+        return self._given_or("protocol", "not decidable" if found else "unknown", origin)
+
+    def _csv(self, files: list[Sample]) -> list[InspectedSetting]:
+        if not files:
+            return [self._given_or(keyword, "unknown", NO_DATA) for keyword in CSV_KEYWORDS]
+        given = frozenset(CSV_KEYWORDS) & self.given.keys()
+        if self.upstream.csv.output_handle_key:
+            given -= {"output_handle_key"}  # the new architecture accepts the setting but writes no such field
+        verdict = infer_csv(files, self.upstream, given, self.newest)
+        if verdict.unnamed:
+            self.samples.warnings.insert(0, verdict.unnamed)
+        if verdict.survivors:
+            self.commit_ts, self.set_aside = verdict.commit_ts, verdict.set_aside
+            return self._from_csv(verdict)
+        # Once more without what was given: where that succeeds, it shows which option is the wrong one.
+        free = infer_csv(files, self.upstream, frozenset(), self.newest) if given else verdict
+        return [self._against(keyword, verdict, free) for keyword in CSV_KEYWORDS]
+
+    def _from_csv(self, verdict: CsvVerdict) -> list[InspectedSetting]:
+        # What is decided is the same in all survivors.
+        options = verdict.survivors[0]
+        found: list[InspectedSetting] = []
+        for keyword in CSV_KEYWORDS:
+            value = getattr(options, keyword)
+            if keyword in self.given or keyword in verdict.undecided:
+                found.append(self._given_or(keyword, "not decidable", _SEVERAL))
+            elif keyword in verdict.unseen:
+                found.append(InspectedSetting(keyword, "assumed", value, NO_NULL))
+            else:
+                self.upstream = _with_csv(self.upstream, keyword, value)
+                is_open = value == "" and keyword == "binary_encoding_method"
+                origin = NO_BINARY if is_open else verdict.evidence.get(keyword, "")
+                found.append(InspectedSetting(keyword, "inferred", value, origin))
+        return found
+
+    def _against(self, keyword: str, verdict: CsvVerdict, free: CsvVerdict) -> InspectedSetting:
+        """Return a CSV option where nothing fits: the files contradict what was given, or do not show it."""
+        shown = {getattr(options, keyword) for options in free.survivors}
+        known = getattr(self.upstream.csv, keyword)
+        # Another option is to blame, or the files do not show this one.
+        if keyword not in self.given or not shown or known in shown or shown == {""}:
+            return self._given_or(keyword, "not decidable", verdict.reason)
+        values = " or ".join(repr(value) for value in sorted(shown, key=repr))
+        return InspectedSetting(
+            keyword, "contradicts", known, f"{free.evidence.get(keyword, 'the files')} shows {values}"
+        )
+
+    def _canal(self, files: list[Sample]) -> list[InspectedSetting]:
+        """Return what messages show: they name their fields, so there is little to find out."""
+        if not files:
+            return [self._given_or(keyword, "unknown", NO_DATA) for keyword in ("enable_tidb_extension", "terminator")]
+        terminators: dict[object, str] = {}
+        extensions: dict[object, str] = {}
+        seen: set[int] = set()
+        for sample in files:
+            number = 0
+            for number, (message, end) in enumerate(_messages(sample), start=1):
+                place = f"{sample.path} row {number}"
+                inner = message.get("_tidb")
+                ts = inner.get("commitTs") if isinstance(inner, dict) else None
+                found = {ts} if isinstance(ts, int) and ts > 0 else set[int]()
+                extensions.setdefault(bool(found), place)
+                seen |= found
+                if end is not None:
+                    terminators.setdefault(end, place)
+            # A sample that is cut off may end inside its first message, which shows nothing.
+            if not number and sample.complete:
+                self.set_aside += (sample.path,)
+        self.commit_ts = (min(seen), max(seen)) if seen else ()
+        extension = self._one_of("enable_tidb_extension", extensions)
+        if extension.state == "inferred":
+            self.upstream = replace(self.upstream, enable_tidb_extension=bool(extension.value))
+        terminator = self._one_of("terminator", terminators)
+        if terminator.state == "inferred":
+            self.upstream = _with_csv(self.upstream, "terminator", str(terminator.value))
+        return [extension, terminator]
+
+    def _one_of(self, keyword: str, shown: Mapping[object, str]) -> InspectedSetting:
+        """Return a setting that each message shows: inferred if they agree."""
+        if len(shown) != 1 or keyword in self.given:
+            return self._held_against(keyword, shown, _SEVERAL if shown else "no message can be read")
+        ((value, place),) = shown.items()
+        return InspectedSetting(keyword, "inferred", value, place)
+
+    def _held_against(self, keyword: str, shown: Mapping[object, str], why_not: str) -> InspectedSetting:
+        """Return a setting as it was given, or that a place shows another; not decidable if it was not given."""
+        known = self._value(keyword)
+        against = next((place for value, place in shown.items() if value != known), "")
+        if against and keyword in self.given:
+            return InspectedSetting(keyword, "contradicts", known, f"{against} shows another")
+        return self._given_or(keyword, "not decidable", why_not)
+
+    def path_settings(self) -> list[InspectedSetting]:
+        """Return what the directories show."""
+        folders = self.seen.placed()
+        partitions = {folder.partition: folder.path for folder in folders if folder.partition}
+        return [
+            self._shown_by_paths("date_separator", {folder.date: folder.path for folder in folders}),
+            self._shown_by_paths("enable_partition_separator", partitions),
+        ]
+
+    def _shown_by_paths(self, keyword: str, shown: Mapping[Any, str]) -> InspectedSetting:
+        if keyword in self.given:
+            return self._held_against(keyword, shown, "")
+        if not shown:
+            return InspectedSetting(keyword, "inferred", None, "the paths; none shows it yet")
+        # An upgraded changefeed leaves directories of both kinds, and each path is read as it is.
+        value = next(iter(shown)) if len(shown) == 1 else ", ".join(sorted(map(str, shown)))
+        return InspectedSetting(keyword, "inferred", value, next(iter(shown.values())))
+
+    def zone_settings(self) -> list[InspectedSetting]:
+        """Return the time zone, which matters only with a TIMESTAMP column and which no file shows."""
+        if self.upstream.time_zone:
+            return [InspectedSetting("tz", "given", self.upstream.time_zone, self.given.get("tz", ""))]
+        tables = sorted(
+            {
+                str(definition.name)
+                for definitions in self.samples.definitions.values()
+                for definition in definitions
+                if any(column.type == "TIMESTAMP" for column in definition.columns)
+            }
+        )
+        if not tables:
+            return []
+        origin = f"no file shows it, and tables with TIMESTAMP columns halt without it: {some_of(tables, 3)}"
+        return [InspectedSetting("tz", "unknown", None, origin)]
+
+    def bucket(
+        self, checkpoint: int, settings: tuple[InspectedSetting, ...], likely: tuple[str, ...]
+    ) -> InspectedBucket:
+        """Return all findings as one record."""
+        seen = self.seen
+        schemas = [
+            found for tables in (seen.schemas, seen.old_schemas) for each in tables.values() for found in each.items()
+        ]
+        versions = [version for version, _ in schemas]
+        return InspectedBucket(
+            place=self.upstream.identity,
+            layouts=self._layouts(),
+            architecture=self._architecture(),
+            index_widths=tuple(sorted({width for folder in seen.folders.values() for width in folder.widths})),
+            dispatchers=any(name for folder in seen.folders.values() for name, _ in folder.sequences),
+            settings=settings,
+            tables=self._tables(),
+            objects=seen.objects,
+            size=seen.size,
+            data_files=sum(folder.files for folder in seen.folders.values()),
+            schema_files=sum(len(files) for _, files in schemas),
+            sampled=len(self.samples.files),
+            checkpoint=checkpoint,
+            commit_ts=self.commit_ts,
+            versions=(min(versions), max(versions)) if versions else (),
+            warnings=tuple(self._warnings(checkpoint)),
+            likely=likely,
+            upstream=self.upstream,
+        )
+
+    def _layouts(self) -> tuple[str, ...]:
+        ids = [each for each in self.seen.schemas if each.isdecimal()]
+        found = {
+            "table ids as paths": ids,
+            "current (schema files in meta/)": len(self.seen.schemas) > len(ids),
+            "before TiCDC 6.5.3 and 7.1 (schema.json beside the data)": self.seen.old_schemas,
+        }
+        return tuple(name for name, is_there in found.items() if is_there)
+
+    def _architecture(self) -> str:
+        """Return the architecture if it shows: only the new one writes dispatchers, ids as paths, and members of ENUM and SET."""
+        columns = [
+            column
+            for definitions in self.samples.definitions.values()
+            for definition in definitions
+            for column in definition.columns
+            if column.type in {"ENUM", "SET"}
+        ]
+        named = any(name for folder in self.seen.folders.values() for name, _ in folder.sequences)
+        if named or any(column.elements for column in columns) or any(each.isdecimal() for each in self.seen.schemas):
+            return "new"
+        return "classic" if columns or self.seen.old_schemas else "not tellable"
+
+    def _tables(self) -> tuple[TableFacts, ...]:
+        found = {}
+        for directory in {*self.seen.schemas, *self.seen.old_schemas}:
+            known = self.samples.definitions.get(directory)
+            name = max(known, key=lambda each: each.version).name if known else None
+            # Another one is of a database, not of a table.
+            if name is None or name.table:
+                versions = len(self.seen.versions(directory))
+                found[directory] = TableFacts(directory=directory, name=name, versions=versions)
+        for folder in self.seen.placed():
+            if table := found.get(folder.table_dir):
+                table.files += folder.files
+                table.size += folder.size
+        return tuple(sorted(found.values(), key=lambda each: (-each.size, each.directory)))
+
+    def _warnings(self, checkpoint: int) -> list[str]:
+        found = [] if checkpoint else [f"{self._content()}, and no metadata with a checkpoint: {_NO_CHECKPOINT}"]
+        found += [may_be_lost(names)] if (names := _sharing(self)) else []
+        found += [f"{path} cannot be read with any settings: is it damaged?" for path in self.set_aside]
+        gaps = [folder for folder in self.seen.folders.values() if folder.missing]
+        if gaps:
+            found.append(f"{gaps[0].path}: {gaps[0].missing} file numbers are missing; {len(gaps)} such directories")
+        for reason, count in sorted(self.seen.ignored.items()):
+            found.append(f"{count} of {reason}, for example {self.seen.examples[reason]}")
+        more = len(self.samples.warnings) - _SHOWN
+        found += self.samples.warnings[:_SHOWN]
+        return [*found, f"and {more} more"] if more > 0 else found
+
+    def _content(self) -> str:
+        """Return what a bucket without a checkpoint holds."""
+        seen = self.seen
+        if not seen.objects:
+            return "there is no object at all"
+        if not (seen.folders or seen.schemas or seen.old_schemas):
+            return f"none of the {seen.objects} objects is one that TiCDC writes"
+        return "there are files as TiCDC writes them"
+
+    def _given_or(self, keyword: str, state: State, origin: str) -> InspectedSetting:
+        """Return the given value, or else a setting in `state`."""
+        if keyword in self.given:
+            return InspectedSetting(keyword, "given", self._value(keyword), self.given[keyword])
+        return InspectedSetting(keyword, state, None, origin)
+
+    def _value(self, keyword: str) -> object:
+        if keyword in CSV_KEYWORDS:
+            return getattr(self.upstream.csv, keyword)
+        return getattr(self.upstream, _FIELDS.get(keyword, keyword))
+
+
+def _with_csv(upstream: Upstream, name: str, value: object) -> Upstream:
+    changed: dict[str, Any] = {name: value}
+    return replace(upstream, csv=replace(upstream.csv, **changed))
+
+
+def _sharing(look: _Look) -> set[str]:
+    """Return the partitioned tables of which files lie in no partition's folder; all of them if that is how the changefeed writes."""
+    names: set[str] = set()
+    for table_dir, definitions in look.samples.definitions.items():
+        said = {each.version: value for each in definitions if (value := partitioning(each)) is not None}
+        plain = [each for each in look.seen.placed() if each.table_dir == table_dir and not each.partition]
+        shares = any(is_partitioned(said, TableVersion(each.version)) for each in plain)
+        if shares or (look.upstream.partition_separator is False and any(said.values())):
+            names.add(str(definitions[0].name))
+    return names

@@ -1,0 +1,553 @@
+"""StorageReader: what has TiCDC written since the last poll, and which of it may be handed out already?
+
+Folders that are not as a changefeed's should be: copies of its files, and those that all partitions of a table write into.
+
+Copies are what a filer shows of earlier hours, a backup, or the files of another changefeed. Partitions of one folder overwrite one another's
+files, so that rows may be lost at the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from storage_consumer.bucket.inventory import Earlier, Findings, Inventory, shortened
+from storage_consumer.bucket.metadata import WAY_ON, Before, Metadata, ahead_of_clock, doubts, parse_metadata
+from storage_consumer.bucket.paths import COPY, folder_above, is_of_file_system
+from storage_consumer.bucket.schema_file import directory_of, parse_schema_file
+from storage_consumer.bucket.storage import METADATA_BYTES, Storage, read_schema_file, whole
+from storage_consumer.clock import Clock
+from storage_consumer.config.settings import Upstream
+from storage_consumer.errors import ConfigError, FilesMissing, StorageUnavailable, TableError
+from storage_consumer.model import (
+    DataFile,
+    DdlKind,
+    SchemaFile,
+    StoredObject,
+    TableDefinition,
+    TableName,
+    TableVersion,
+    is_ahead_of_clock,
+)
+from storage_consumer.plan.finished_files import Finished
+from storage_consumer.sql.parse import parsed
+from storage_consumer.sql.tokens import find_words, has_words, tokens
+
+
+class DisplacedFolders:
+    """Folders whose schema files say that TiCDC put them elsewhere.
+
+    Names may hold slashes and dots, so a path alone shows nothing: a database can be called ``.snapshot``. But TiCDC puts a schema file
+    where the names in it say.
+    """
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self.folders: set[str] = set()
+        self._own: set[str] = set()
+        self._untold: dict[str, str] = {}
+
+    def holds(self, path: str) -> bool:
+        """Return whether a file is below one of them."""
+        return bool(folder_above(path, self.folders))
+
+    def is_one(self, file: SchemaFile, name: TableName, roots: Collection[str], tables: Container[str]) -> bool:
+        """Return whether a schema file that names `name` is a copy; then so is all that lies beside and below it.
+
+        To be asked of files in folders of few levels first. `roots`: folders that have a ``metadata``, as the root of a changefeed's files has: such a copy counts as a whole. `tables`: the
+        table directories that there are.
+        """
+        table_dir, own = file.table_dir, directory_of(name)
+        # With table ids as paths, one of them is in its place below the root alone. TiCDC may spell a database otherwise after a rename.
+        if table_dir.lower() == own.lower() or table_dir.isdecimal():
+            self._own.add(table_dir)
+            return False
+        below = own if table_dir.endswith(f"/{own}") else table_dir.rpartition("/")[2]
+        is_below = "/" in table_dir and (below == own or below.isdecimal())
+        # A folder that was only moved is read as what its files say.
+        if not (is_below or own in tables or is_of_file_system(table_dir)):
+            return False
+        folder = table_dir.removesuffix(f"/{below}")
+        # Never a folder with tables that are in their place: whoever copies into a database's folder leaves these there.
+        is_others = folder in roots and not any(each.startswith(f"{folder}/") for each in self._own)
+        is_whole = is_below and bool(name.table) and is_others
+        folder = folder if is_whole else table_dir
+        self.folders.add(folder)
+        self._untold[folder] = f"{file.stored.path} is the schema file of {name}, whose folder is {own}"
+        return True
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what an operator should know of the new ones, each once."""
+        untold, self._untold = self._untold, {}
+        for folder in shortened(list(untold)):
+            yield (
+                f"nothing below {folder} is read: {untold.get(folder, 'likewise')}. A filer's snapshot, a backup or another changefeed leaves "
+                "such files. If they are files of this changefeed, put them where it writes them"
+            )
+
+
+_OF_PARTITIONS = frozenset(
+    (
+        DdlKind.ADD_PARTITION,
+        DdlKind.DROP_PARTITION,
+        DdlKind.TRUNCATE_PARTITION,
+        DdlKind.REORGANIZE_PARTITION,
+        DdlKind.ALTER_PARTITIONING,
+    )
+)
+_NONE_FROM_HERE = frozenset((DdlKind.REMOVE_PARTITIONING, DdlKind.RENAME_TABLE, DdlKind.RENAME_TABLES))
+_NAMED = 5
+
+
+def may_be_lost(names: Iterable[str]) -> str:
+    """Return the warning about partitioned tables whose partitions share a folder."""
+    tables = sorted(names)
+    more = f" and {len(tables) - _NAMED:,} more" if len(tables) > _NAMED else ""
+    return (
+        f"the partitions of {', '.join(tables[:_NAMED])}{more} write into one folder (enable-partition-separator = false), where TiCDC "
+        "lets them overwrite one another's files: rows may be lost at the source, and no file shows which. Set it to true in the "
+        "changefeed, and load these tables anew (`storage-consumer load`); `storage-consumer verify` tells what is missing"
+    )
+
+
+def partitioning(definition: TableDefinition) -> bool | None:
+    """Return whether a table is known to have partitions from a statement on; None if the statement does not say."""
+    if definition.ddl_type in _OF_PARTITIONS:
+        return True
+    # A rename brings another table under the name; nothing here says whether that one has any, so it is not warned of.
+    if definition.ddl_type in _NONE_FROM_HERE:
+        return False
+    found = tokens(definition.query) if definition.ddl_type in (DdlKind.CREATE_TABLE, DdlKind.CREATE_TABLES) else ()
+    if not found or has_words(found, "LIKE", depth=0):
+        return None
+    at = find_words(found, "PARTITION", "BY", depth=0)
+    # TiDB makes a table without partitions of it.
+    return at > 0 and not has_words(found[at + 2 : at + 3], "SYSTEM_TIME")
+
+
+def is_partitioned(said: Mapping[TableVersion, bool], version: TableVersion) -> bool:
+    """Return whether a table has partitions in the directory of a version; `said`: version → what its statement says."""
+    return said.get(max((each for each in said if each <= version), default=TableVersion(0)), False)
+
+
+class SharedFolders:
+    """Finds the partitioned tables of which files lie in no partition's folder; tells each once."""
+
+    def __init__(self, *, partition_separator: bool | None) -> None:
+        """With False, each partitioned table is one."""
+        self._separator = partition_separator
+        self._names: dict[str, str] = {}
+        self._said: dict[str, dict[TableVersion, bool]] = {}
+        self._versions: dict[str, set[TableVersion]] = {}
+        """Those with files outside of partitions' folders."""
+        self._told: set[str] = set()
+
+    def warnings(self, schema_files: Iterable[tuple[str, TableDefinition]], files: Iterable[DataFile]) -> Iterator[str]:
+        """Yield what is to be said of new files; `schema_files`: with their table directories."""
+        touched = set[str]()
+        for table_dir, definition in schema_files:
+            touched.add(table_dir)
+            if (said := partitioning(definition)) is not None:
+                self._said.setdefault(table_dir, {})[definition.version] = said
+                self._names[table_dir] = str(definition.name)
+        for file in files:
+            if file.partition is None:
+                touched.add(file.table_dir)
+                self._versions.setdefault(file.table_dir, set()).add(file.version)
+        if new := {each for each in touched & self._names.keys() - self._told if self._shares(each)}:
+            self._told |= new
+            yield may_be_lost({self._names[each] for each in new})
+
+    def _shares(self, table_dir: str) -> bool:
+        said = self._said[table_dir]
+        if self._separator is False:
+            return any(said.values())
+        return any(is_partitioned(said, version) for version in self._versions.get(table_dir, ()))
+
+
+ODD_METADATA = "metadata without a checkpoint-ts that can be one"
+_LISTINGS = 3
+"""Most listings in one poll."""
+
+
+_IDS_AS_PATH = (
+    "the changefeed has use-table-id-as-path: TiCDC then writes no statement about databases, so a database that is "
+    "dropped at the source stays in the target until someone drops it there"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSchemaFile:
+    """A schema file, and what reading it gave."""
+
+    file: SchemaFile
+    content: TableDefinition | TableError | StorageUnavailable
+    """What it says; `FilesMissing` if it was gone before it was read, `MalformedSchemaFile` if it cannot be read as one.
+
+    `StorageUnavailable` if the store does not answer, or gave fewer bytes than were listed: then nothing of the poll may be applied.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poll:
+    """What one poll saw."""
+
+    checkpoint: int
+    """Highest checkpoint-ts read from ``metadata`` so far; 0 while there is none."""
+    checkpoint_is_new: bool
+    """Whether it rose in this poll."""
+    schema_files: tuple[ReadSchemaFile, ...]
+    """New or changed ones."""
+    data_files: tuple[DataFile, ...]
+    """New ones, or ones whose content changed under a known name; each is exposed once."""
+    vanished: tuple[DataFile, ...]
+    """Listed before, no longer there (only known after a full listing)."""
+    changed: int
+    """Number of `data_files` that were known under another tag."""
+    overwritten: tuple[DataFile, ...] = ()
+    """Those of them whose new rows the checkpoint may have passed before they were seen."""
+    ignored: dict[str, int]
+    """Objects that are not schema, data, index or metadata files, counted by reason; as of the last full listing."""
+    warnings: tuple[str, ...] = ()
+    continues_from: int = 0
+    """TSO after which its files hold every row, where they take the place of former ones, which are all gone; 0: they do not."""
+    full: bool = True
+    """Whether everything was listed."""
+    finished: int = 0
+    """Number of data files that an earlier run finished and that are therefore not among `data_files`."""
+    refused_checkpoint: int = 0
+    """What ``metadata`` says if that lies too far ahead of the clock to be believed; else 0."""
+    unreadable_metadata: int = 0
+    """Number of times since the start that ``metadata`` existed but held no valid checkpoint-ts."""
+
+
+class Holding:
+    """Files that were listed and may not be handed out yet, so that none is handed out before one that TiCDC wrote earlier elsewhere.
+
+    A listing is not a snapshot: at midnight it may show the new day's first file and lack the old day's last one, which was
+    written in between. Where rows carry no commit-ts, applying the former before the latter lets older values win.
+
+    TiCDC goes on to another directory of a table and partition once all files of the previous one are stored. So whatever existed
+    before the first file of a directory is shown by any listing that begins after that file was seen. Files of a directory are held
+    back until such a listing has ended; within a directory their numbers show what is missing. Listing again within one poll is
+    enough: a file that only the second listing shows is newer than the checkpoint that was read before the first.
+    """
+
+    def __init__(self) -> None:
+        """Start without any listed file."""
+        # Folders that an earlier listing has shown.
+        self._known: set[str] = set()
+        self._held: dict[str, DataFile] = {}
+
+    def __len__(self) -> int:
+        """Return the number of files held back."""
+        return len(self._held)
+
+    def take(self, files: Iterable[DataFile], *, moved: bool) -> tuple[DataFile, ...]:
+        """Return the files that may be handed out once a listing that showed `files` has ended.
+
+        `moved`: the listing showed some files under the wrong table, and the next one corrects it; none is handed out before that.
+        """
+        # By path: a file that is rewritten while it is held back is handed out once, in its newest state.
+        self._held |= {file.stored.path: file for file in files}
+        if moved:
+            return ()
+        folders = {path: path.rpartition("/")[0] for path in self._held}
+        ready = tuple(file for path, file in self._held.items() if folders[path] in self._known)
+        self._held = {path: file for path, file in self._held.items() if folders[path] not in self._known}
+        # Last: a folder that this listing is the first to show has to wait for the next one.
+        self._known.update(folders.values())
+        return ready
+
+
+class StorageReader:
+    """Reads the storage, and hands out each file once: ReadFiles and ExposeNewFiles of TiDB's guide in one `poll`."""
+
+    def __init__(
+        self, storage: Storage, upstream: Upstream, clock: Clock, *, full_listing_interval: float = 600.0
+    ) -> None:
+        """Expect what `upstream` says was written to `storage`; `full_listing_interval` in seconds of `clock`."""
+        self._storage = storage
+        self._upstream = upstream
+        self._clock = clock
+        self._interval = full_listing_interval
+        self._metadata = Metadata()
+        self._inventory = Inventory(
+            upstream.date_separator,
+            partition_separator=upstream.partition_separator,
+            extension="csv" if upstream.protocol == "csv" else "json",
+        )
+        self._shared = SharedFolders(partition_separator=upstream.partition_separator)
+        self._holding = None if upstream.tells_time else Holding()
+        self._looks: list[Findings] = []
+        self._last_full: float | None = None
+        self._returned = 0
+        self._warns_of_ids = True
+        self._left_out = frozenset[str]()
+        self._copies = DisplacedFolders()
+        self._before: Before | None = None
+        self._versions: set[tuple[str, int]] = set()
+        # Version and path of the schema files of this run: the newest that is not after the checkpoint, and all that are. While that one is
+        # there, so is the changefeed that was read.
+        self._landmarks: list[tuple[int, str]] = []
+        self.way_on = WAY_ON
+        """What to do with a bucket that is another changefeed's: it ends the error."""
+
+    def poll(self) -> Poll:
+        """Return what is new since the last poll, with the content of the schema files.
+
+        ``metadata`` is read first, then the storage is listed: so the checkpoint never covers a file that the listing lacks.
+        Raises `StorageUnavailable`; then nothing is lost, and the next poll returns what this one had found. So it does if that is the
+        content of a schema file, which is returned so that the poll's warnings are not lost with it. Raises `ConfigError`
+        if paths contradict the settings, or if the files are another changefeed's (see `resume`): then nothing may be applied.
+        """
+        now = self._clock.now()
+        warnings = self._metadata.update(self._read_metadata(), now)
+        checkpoint = self._metadata.checkpoint
+        judged, full = self._read_files(checkpoint)
+        if self._is_suspect(full=full):
+            # Only a listing that leaves nothing out shows whether anything is left of what was there.
+            self._last_full = None
+            judged, full = self._read_files(checkpoint)
+            self._before = Before(checkpoint=self._returned, sequences=(), schema_files=self._versions)
+        schema_files = tuple(self._read_schema_files(self._looks))
+        if self._inventory.forget(self._copies.folders):
+            # Judged once more without them: what the paths of other files say means nothing here.
+            again = self.poll()
+            return replace(again, warnings=(*warnings, *again.warnings))
+        said, begin = ("", 0) if self._before is None else self.doubts_of(self._before)
+        self._refuse_contradictions(judged)
+        looks, copies = self._looks, self._copies
+        odd = self._metadata.unreadable
+        others = judged.ignored.get(COPY, 0) + len(copies.folders)
+        data_files = tuple(file for look in looks for file in look.data_files if not copies.holds(file.stored.path))
+        read = [
+            (each.file.table_dir, each.content) for each in schema_files if isinstance(each.content, TableDefinition)
+        ]
+        poll = Poll(
+            checkpoint=checkpoint,
+            checkpoint_is_new=checkpoint > self._returned,
+            schema_files=schema_files,
+            data_files=data_files,
+            vanished=tuple(file for look in looks for file in look.vanished),
+            changed=sum(look.changed for look in looks),
+            overwritten=tuple(file for look in looks for file in look.overwritten),
+            ignored={
+                reason: count
+                for reason, count in (*judged.ignored.items(), (ODD_METADATA, odd), (COPY, others))
+                if count
+            },
+            warnings=(
+                *warnings,
+                *filter(None, [said]),
+                *copies.warnings(),
+                *(text for look in looks for text in look.warnings),
+                *self._too_new(looks, now),
+                *self._shared.warnings(read, data_files),
+            ),
+            continues_from=begin,
+            full=full,
+            finished=sum(look.finished for look in looks),
+            unreadable_metadata=odd,
+            refused_checkpoint=self._metadata.refused,
+        )
+        # The looks stay as they are: the next poll returns all of this again, with the schema file that could not be read now.
+        if any(isinstance(read.content, StorageUnavailable) for read in poll.schema_files):
+            return poll
+        # Only now: whatever raised above is to find the same again in the next poll.
+        self._looks = []
+        # An empty prefix may still be given to another changefeed.
+        if self._before and self._inventory.versions():
+            self._before = None
+        self._versions |= {(read.file.table_dir, read.file.version) for read in poll.schema_files}
+        marks = sorted({*self._landmarks, *((read.file.version, read.file.stored.path) for read in poll.schema_files)})
+        self._landmarks = marks[max(0, sum(version <= checkpoint for version, _ in marks) - 1) :]
+        self._inventory.earlier = None
+        self._returned = checkpoint
+        return poll
+
+    @property
+    def may_be_another(self) -> bool:
+        """Whether ``metadata`` once went so far back that the bucket may be another changefeed's now."""
+        return self._metadata.went_back
+
+    def checkpoint_now(self) -> int:
+        """Return the checkpoint-ts that ``metadata`` has now, 0 if there is none; the next poll looks at it anew."""
+        content = self._read_metadata()
+        return (parse_metadata(content) or 0) if content is not None else 0
+
+    def resume(
+        self,
+        checkpoint: int,
+        finished: Mapping[str, Finished],
+        kept: Collection[tuple[str, int]] = frozenset(),
+        *,
+        applied: int = 0,
+    ) -> None:
+        """Continue from a checkpoint-ts that an earlier run read, and from the files that it finished, by sequence (see `DataFile.sequence`).
+
+        The first poll counts those that are unchanged, and shows at least one file of each sequence. `kept`: table directory and
+        version of the schema files that were read. `applied`: see `Before`. The first poll raises `ConfigError` if the files that are there now
+        belong to another changefeed.
+        """
+        self._metadata.checkpoint = max(checkpoint, self._metadata.checkpoint)
+        self._before = Before(checkpoint=checkpoint, applied=applied, sequences=finished.keys(), schema_files=kept)
+        self._versions |= set(kept)
+        self._inventory.earlier = Earlier(finished, rereads=self._upstream.tells_time)
+
+    def _is_suspect(self, *, full: bool) -> bool:
+        """Return whether new schema files may be those of another changefeed, which was given the prefix while this process runs."""
+        if self._before is not None or not any(look.schema_files for look in self._looks):
+            return False
+        if not self._landmarks or self._landmarks[0][0] > self._returned:
+            return False
+        if full:
+            return True
+        try:
+            self._storage.read(self._landmarks[0][1])
+        except FileNotFoundError:
+            return True
+        return False
+
+    def left_out(self) -> dict[str, int]:
+        """Return sequence → number up to which listings may leave files out, where that changed since the last call: see `Finished.left_out`.
+
+        Store it before the next poll: a later run has to know what this one may not have seen.
+        """
+        return self._inventory.left_out.take()
+
+    def list_everything(self) -> None:
+        """Leave nothing out of the next poll's listing: something is not as the listings so far show it."""
+        self._last_full = None
+
+    def leave_out(self, directories: frozenset[str]) -> None:
+        """Stop listing these directories: nobody wants what is in them."""
+        self._left_out = directories
+
+    def set_apart(self, schema_file: SchemaFile) -> None:
+        """Note that a schema file belongs to another table than the one it lies with: rows of the latter do not go by it.
+
+        A poll does so for all that it could read.
+        """
+        self._inventory.set_apart(schema_file)
+
+    def _read_schema_files(self, looks: Iterable[Findings]) -> Iterator[ReadSchemaFile]:
+        """Yield the new schema files with their content, up to the first for which the store does not answer."""
+        # By path, since a file may have been replaced between two listings: then its former size and tag no longer count.
+        roots = frozenset[str]().union(*(look.roots for look in self._looks))
+        newest = {file.stored.path: file for look in looks for file in look.schema_files}.values()
+        # What lies deep may be a copy, which shows best beside what is in its place.
+        for file in sorted(newest, key=lambda file: file.table_dir.count("/")):
+            if self._copies.holds(file.stored.path):
+                continue
+            try:
+                definition = self._definition(file)
+            except TableError as fault:
+                yield ReadSchemaFile(file=file, content=fault)
+                continue
+            except StorageUnavailable as fault:
+                yield ReadSchemaFile(file=file, content=fault)
+                return
+            if self._copies.is_one(file, definition.name, roots, self._inventory.tables()):
+                continue
+            if parsed(definition).is_astray:
+                self.set_apart(file)
+            yield ReadSchemaFile(file=file, content=definition)
+
+    def _definition(self, file: SchemaFile) -> TableDefinition:
+        path = file.stored.path
+        try:
+            content = b"".join(whole([read_schema_file(self._storage, path)], file.stored))
+        except FileNotFoundError:
+            raise FilesMissing(
+                f"schema file {path} was listed but is gone. Restore it from a copy of the bucket: without it the rows "
+                f"in {file.table_dir}/{file.version} can't be read"
+            ) from None
+        definition = parse_schema_file(content, path, file.version, file.checksum, table_dir=file.table_dir)
+        # A table's directory of one segment: TiCDC writes that only where table ids are the paths.
+        if self._warns_of_ids and definition.name.table and "/" not in file.table_dir:
+            self._warns_of_ids = False
+            return replace(definition, warnings=(*definition.warnings, f"{path}: {_IDS_AS_PATH}"))
+        return definition
+
+    def doubts_of(self, before: Before) -> tuple[str, int]:
+        """Return a warning, and where the files begin, on whether the bucket is the one that was read `before`, at any time after a poll; see `doubts`."""
+        there, latest = self._inventory.versions(), self._metadata.latest
+        return doubts(before, there, latest, self._upstream.identity, self.way_on)
+
+    def _too_new(self, looks: Iterable[Findings], now: float) -> Iterator[str]:
+        """Yield warnings on schema files whose version no source can have issued yet, unless it is the clock that must be wrong."""
+        # If `metadata` is ahead too, the clock is the likelier culprit, and that has been reported already.
+        if self._metadata.refused:
+            return
+        for file in (file for look in looks for file in look.schema_files if is_ahead_of_clock(file.version, now)):
+            yield f"{file.stored.path} waits for the checkpoint to reach its version: {ahead_of_clock(file.version, now)}"
+
+    def _read_metadata(self) -> bytes | None:
+        try:
+            return self._storage.read("metadata", METADATA_BYTES)
+        except FileNotFoundError:
+            return None
+
+    def _read_files(self, checkpoint: int) -> tuple[Findings, bool]:
+        """List until every file is under its table and no file is held back that the checkpoint may cover.
+
+        One listing is enough unless a schema file moved files, or order matters in a new directory. Returns what the last listing
+        by all rules showed, and whether it was full; `_looks` holds what all of them found.
+        """
+        began = self._clock.monotonic()
+        full = self._last_full is None or began - self._last_full >= self._interval
+        judged = self._look(checkpoint, full=full)
+        for _ in range(_LISTINGS - 1):
+            judged = self._look(checkpoint, full=full) if judged.moved else judged
+        # The second listing releases what the first one held back.
+        if self._holding:
+            self._look(checkpoint, full=False)
+        # Only now, so that a full listing that failed is made again. It counts from its beginning: later files may be missing from it.
+        if full:
+            self._last_full = began
+        return judged, full
+
+    def _look(self, checkpoint: int, *, full: bool) -> Findings:
+        """List once; the findings are kept until a poll succeeds."""
+        inventory, holding = self._inventory, self._holding
+        closed, after = (frozenset[str](), {}) if full else (inventory.closed, inventory.after)
+        others = self._left_out.union(self._copies.folders)
+        listing = self._storage.listing(closed | others if others else closed, after)
+        shown = self._not_empty(listing, full=full)
+        if self._copies.folders:  # a store may show more than it has to
+            shown = (stored for stored in shown if not self._copies.holds(stored.path))
+        look = inventory.observe(shown, full=full, checkpoint=checkpoint)
+        if holding is not None:
+            look.data_files = holding.take(look.data_files, moved=look.moved)
+        self._looks.append(look)
+        return look
+
+    def _not_empty(self, listing: Iterator[StoredObject], *, full: bool) -> Iterator[StoredObject]:
+        """Yield the listing; a storage without any object where there were files counts as absent, not as emptied."""
+        empty = True
+        for stored in listing:
+            empty = False
+            yield stored
+        # A file system that is not mounted raises nothing: its folder is just empty.
+        if full and empty and len(self._inventory):
+            raise StorageUnavailable(
+                f"{self._upstream.identity} has no objects any more; there were {len(self._inventory)} schema and "
+                "data files. Is the file system mounted, is the prefix still the same?"
+            )
+
+    def _refuse_contradictions(self, look: Findings) -> None:
+        """Raise `ConfigError` if a path shows that TiCDC wrote with other settings."""
+        if look.contradictions:
+            raise ConfigError(
+                f"the paths contradict the settings {', '.join(self._path_settings())}: "
+                f"{'; '.join(shortened(look.contradictions))}. Give the values that the changefeed has"
+            )
+
+    def _path_settings(self) -> Iterator[str]:
+        """Yield the settings by which paths are judged."""
+        yield f"protocol={self._upstream.protocol}"
+        if self._upstream.date_separator is not None:
+            yield f"date-separator={self._upstream.date_separator}"
+        if self._upstream.partition_separator is not None:
+            yield f"enable-partition-separator={str(self._upstream.partition_separator).lower()}"

@@ -1,0 +1,375 @@
+"""Changes as lines of JSON: of our own, as canal's FlatMessage, or as Debezium's envelopes.
+
+A FlatMessage is one as TiCDC itself writes canal-json (format sheet 5), without its extension. Of Debezium it is the form that its
+connector for MySQL writes without schemas: its documentation gives the mapping of types; the source block has TiCDC's additions.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache, partial
+from typing import Any
+
+from storage_consumer.changes.window import Change, Event, FeedStatement
+from storage_consumer.config.settings import Protocol
+from storage_consumer.decode.kernels.arrays import INSERT, UPDATE
+from storage_consumer.decode.values import BINARY_TYPES, FLOAT_TYPES, INTEGER_TYPES, LARGEST_SINGLE
+from storage_consumer.model import TableColumn, TableName, physical_ms
+from storage_consumer.sql.parse import parsed
+from storage_consumer.telemetry import tso_time
+
+Value = int | float | str | bytes | None
+_WHOLE = INTEGER_TYPES | {"YEAR", "BIT"}
+
+
+def reader(column: TableColumn, protocol: Protocol) -> Callable[[str], Value]:
+    """Return the function from a column's wire text to its value.
+
+    Whole numbers, YEAR and BIT are integers, FLOAT and DOUBLE are floats, binary types are bytes. All else is the text, which is exact:
+    DECIMAL, dates and times, JSON. ENUM and SET are the names of their members; where the files have numbers, and do not list the members,
+    they stay numbers.
+    """
+    if column.type in _WHOLE:
+        return int
+    if column.type in FLOAT_TYPES:
+        return float
+    if column.type in BINARY_TYPES:
+        return bytes.fromhex
+    if protocol == "canal-json" and column.type in ("ENUM", "SET"):
+        return partial(_enum if column.type == "ENUM" else _set, column.elements) if column.elements else int
+    return str
+
+
+def _enum(elements: tuple[str, ...], text: str) -> str:
+    """Return the member with a number from 1; 0 stands for a value that was not one."""
+    number = int(text)
+    return elements[number - 1] if 0 < number <= len(elements) else ""
+
+
+def _set(elements: tuple[str, ...], text: str) -> str:
+    """Return the members whose bits are set."""
+    bits = int(text)
+    return ",".join(name for place, name in enumerate(elements) if bits >> place & 1)
+
+
+def number_of_member(column: TableColumn, text: str) -> str:
+    """Return the number of an ENUM's or SET's value that is given by name, as a text; the name where the members are not known."""
+    elements = column.elements
+    if not elements:
+        return text
+    if column.type == "ENUM":
+        return str(elements.index(text) + 1) if text in elements else text or "0"
+    names = text.split(",") if text else []
+    if not all(name in elements for name in names):
+        return text
+    return str(sum(1 << elements.index(name) for name in names))
+
+
+WORDS = {INSERT: "insert", UPDATE: "update"}
+"""What changes are called that leave a row; all others are a delete."""
+
+
+def json_reader(column: TableColumn, protocol: Protocol) -> Callable[[str], Value]:
+    """Return what `reader` does, with bytes as base64."""
+    read = reader(column, protocol)
+
+    def plain(text: str) -> Value:
+        value = read(text)
+        return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+
+    return plain
+
+
+class Images:
+    """Turns images of rows into objects."""
+
+    def __init__(
+        self, protocol: Protocol, read: Callable[[TableColumn, Protocol], Callable[[str], Any]] = json_reader
+    ) -> None:
+        """Take wire texts as the data files' protocol gives them, and `read` those that are not NULL."""
+        self._readers = lru_cache(maxsize=256)(
+            lambda structure: [read(column, protocol) for column in structure.columns]
+        )
+
+    def of(self, change: Change) -> list[dict[str, Any] | None]:
+        """Return what a row was before and after a change, its columns by name; None where there is no image."""
+        given, columns, read = change.given(), change.structure.columns, self._readers(change.structure)
+        images = (change.old, change.values) if change.operation in WORDS else (change.values, None)
+        return [
+            None
+            if values is None
+            else {columns[n].name: None if (text := values[n]) is None else read[n](text) for n in given}
+            for values in images
+        ]
+
+
+def json_lines(protocol: Protocol) -> Callable[[Event], str]:
+    """Return the function from an event to its line. Bytes are base64; numbers beyond 53 bits are exact, for those who read them so."""
+    images = Images(protocol)
+
+    def line(event: Event) -> str:
+        own: dict[str, object]
+        if isinstance(event, FeedStatement):
+            name = event.definition.name
+            own = {"type": "ddl", "statement": event.definition.query, "file": event.definition.path}
+        else:
+            name = event.structure.table
+            before, after = images.of(event)
+            own = {
+                "type": WORDS.get(event.operation, "delete"),
+                "before": before,
+                "after": after,
+                "table_version": event.structure.version,
+                "file": event.file,
+                "row": event.row,
+            }
+        head = {
+            "commit_ts": event.commit_ts,
+            "commit_time": tso_time(event.commit_ts),
+            "database": name.schema,
+            "table": name.table or None,
+        }
+        return dumped(head | own)
+
+    return line
+
+
+def dumped(document: Mapping[str, object]) -> str:
+    """Return a document as one line."""
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # Lone surrogates, as invalid text has them, are written as escapes: no encoding could hold them.
+        return json.dumps(document, separators=(",", ":"))
+    return text
+
+
+_CODES = {
+    "BIT": -7,
+    "SET": -7,
+    "TINYINT": -6,
+    "BIGINT": -5,
+    "CHAR": 1,
+    "DECIMAL": 3,
+    "INT": 4,
+    "MEDIUMINT": 4,
+    "ENUM": 4,
+    "SMALLINT": 5,
+    "FLOAT": 7,
+    "DOUBLE": 8,
+    "DATE": 91,
+    "TIME": 92,
+    "DATETIME": 93,
+    "TIMESTAMP": 93,
+    **dict.fromkeys(BINARY_TYPES, 2004),
+    **dict.fromkeys(("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"), 2005),
+}
+"""Type → code of java.sql.Types; all others are VARCHAR, 12."""
+_VARCHAR = 12
+_NEVER_SIGNED = frozenset(("BIT", "YEAR"))
+"""Types that schema files call unsigned, and messages do not."""
+_LARGEST = "3.4028235e+38"
+"""The shortest text of the largest FLOAT."""
+_PROMOTED = {"TINYINT": (127, 5), "SMALLINT": (32767, 4), "INT": (2**31 - 1, -5), "BIGINT": (2**63 - 1, 3)}
+"""Unsigned type → the highest value that its code can hold, and the code for those above it."""
+
+
+def flat_messages(protocol: Protocol, now: Callable[[], float]) -> Callable[[Event], str]:
+    """Return the function from an event to its line; `now`: seconds since 1970-01-01 UTC, for the message's ``ts``."""
+    images = Images(protocol, _flat_reader)
+
+    def line(event: Event) -> str:
+        times = {"es": physical_ms(event.commit_ts), "ts": int(now() * 1000)}
+        if isinstance(event, FeedStatement):
+            name, query = event.definition.name, event.definition.query
+            return dumped(
+                {
+                    "id": 0,
+                    "database": name.schema,
+                    "table": name.table,
+                    "pkNames": None,
+                    "isDdl": True,
+                    "type": (parsed(event.definition).head or ("QUERY",))[0] or "QUERY",
+                    **times,
+                    "sql": query,
+                    "sqlType": None,
+                    "mysqlType": None,
+                    "data": None,
+                    "old": None,
+                }
+            )
+        structure = event.structure
+        columns, only = structure.columns, event.given()
+        before, after = images.of(event)
+        return dumped(
+            {
+                "id": 0,
+                "database": structure.table.schema,
+                "table": structure.table.table,
+                "pkNames": [columns[place].name for place in structure.key],
+                "isDdl": False,
+                "type": WORDS.get(event.operation, "delete").upper(),
+                **times,
+                "sql": "",
+                "sqlType": {columns[place].name: _code(columns[place], event.values[place]) for place in only},
+                "mysqlType": {columns[place].name: _type_text(columns[place]) for place in only},
+                "data": [before if after is None else after],
+                "old": None if event.old is None else [before],
+            }
+        )
+
+    return line
+
+
+def _flat_reader(column: TableColumn, protocol: Protocol) -> Callable[[str], str]:
+    if column.type in BINARY_TYPES:
+        return lambda text: bytes.fromhex(text).decode("latin-1")
+    if protocol != "canal-json" and column.type in ("ENUM", "SET"):
+        return partial(number_of_member, column)
+    if column.type == "YEAR":
+        return lambda text: str(int(text))
+    return partial(_without_exponent, column.type) if column.type in FLOAT_TYPES else str
+
+
+def _without_exponent(kind: str, text: str) -> str:
+    if "e" not in text.lower():
+        return text
+    # A decoder spells the largest FLOAT out.
+    return format(Decimal(text.replace(repr(LARGEST_SINGLE), _LARGEST) if kind == "FLOAT" else text), "f")
+
+
+def _type_text(column: TableColumn) -> str:
+    is_unsigned = column.unsigned and column.type not in _NEVER_SIGNED
+    return column.type.lower() + (" unsigned" if is_unsigned else "")
+
+
+def _code(column: TableColumn, text: str | None) -> int:
+    if column.unsigned and text is not None and column.type in _PROMOTED:
+        most, above = _PROMOTED[column.type]
+        if int(text) > most:
+            return above
+    return _CODES.get(column.type, _VARCHAR)
+
+
+_OPS = {INSERT: "c", UPDATE: "u"}
+_VERSION = "2.4.0.Final"
+"""The Debezium whose form this is, as TiCDC's own protocol says it."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
+_MICROS = timedelta(microseconds=1)
+_MOST_DIGITS_OF_MS = 3
+
+
+def debezium_envelopes(protocol: Protocol, now: Callable[[], float]) -> Callable[[Event], str]:
+    """Return the function from an event to its line; `now`: seconds since 1970-01-01 UTC, for the envelope's ``ts_ms``.
+
+    DECIMAL is text, as with ``decimal.handling.mode=string``, so that no digit is lost.
+    """
+    images = Images(protocol, _debezium_reader)
+
+    def line(event: Event) -> str:
+        head = {"ts_ms": int(now() * 1000)}
+        if isinstance(event, FeedStatement):
+            definition = event.definition
+            source = _source(event.commit_ts, definition.name, definition.path, 0)
+            ddl = {"databaseName": definition.name.schema, "schemaName": None, "ddl": definition.query}
+            return dumped({"source": source, **head, **ddl, "tableChanges": []})
+        before, after = images.of(event)
+        return dumped(
+            {
+                "before": before,
+                "after": after,
+                "source": _source(event.commit_ts, event.structure.table, event.file, event.row),
+                "op": _OPS.get(event.operation, "d"),
+                **head,
+                "transaction": None,
+            }
+        )
+
+    return line
+
+
+def _source(commit_ts: int, name: TableName, file: str, row: int) -> dict[str, object]:
+    return {
+        "version": _VERSION,
+        "connector": "TiCDC",
+        "name": "default",
+        "ts_ms": physical_ms(commit_ts),
+        "snapshot": "false",
+        "db": name.schema,
+        "table": name.table or None,
+        "server_id": 0,
+        "gtid": None,
+        "file": file,
+        "pos": 0,
+        "row": row,
+        "thread": 0,
+        "query": None,
+        "commit_ts": commit_ts,
+        "cluster_id": "default",
+    }
+
+
+def _debezium_reader(column: TableColumn, protocol: Protocol) -> Callable[[str], Any]:
+    """Return the function from a column's wire text to its value."""
+    kinds: dict[str, Callable[[str], Any]] = {
+        "BIT": partial(_bits, column.precision or 1),
+        "DATE": _days,
+        "DATETIME": partial(_since_epoch, (column.scale or 0) <= _MOST_DIGITS_OF_MS),
+        "TIMESTAMP": partial(_zoned, None if column.nullable else "1970-01-01T00:00:00Z"),
+        "TIME": _microseconds,
+    }
+    read = kinds.get(column.type)
+    if read is None:
+        return json_reader(column, protocol)
+    if column.nullable or column.type not in ("DATE", "DATETIME"):
+        return read
+    # As Debezium has it, a date that no calendar has is null, or the beginning of 1970 where the column has no null.
+    return partial(_or_zero, read)
+
+
+def _or_zero(read: Callable[[str], Any], text: str) -> Any:
+    value = read(text)
+    return 0 if value is None else value
+
+
+def _bits(size: int, text: str) -> bool | str:
+    """Return BIT(1) as a boolean, and more bits as bytes, the lowest first."""
+    if size == 1:
+        return text != "0"
+    return base64.b64encode(int(text).to_bytes(-(-size // 8), "little")).decode()
+
+
+def _days(text: str) -> int | None:
+    try:
+        return (date.fromisoformat(text) - _EPOCH.date()).days
+    except ValueError:
+        return None
+
+
+def _since_epoch(as_milliseconds: bool, text: str) -> int | None:  # noqa: FBT001 - for `partial`
+    try:
+        found = (datetime.fromisoformat(text).replace(tzinfo=UTC) - _EPOCH) // _MICROS
+    except ValueError:
+        return None
+    return found // 1000 if as_milliseconds else found
+
+
+def _zoned(zero: str | None, text: str) -> str | None:
+    """Return a time of UTC with its zone. `zero`: what stands for the zero date."""
+    return zero if text.startswith("0000") else text.replace(" ", "T") + "Z"
+
+
+def _microseconds(text: str) -> int | str:
+    found = _TIME.fullmatch(text)
+    if found is None:
+        return text
+    sign, hours, minutes, seconds, fraction = found.groups()
+    whole = (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
+    return (-1 if sign else 1) * (whole * 10**6 + int(f"{fraction or '':0<6}"))

@@ -1,0 +1,470 @@
+"""A job's records: what tasks must know of a table, and what they report. Frozen, picklable, without secrets. And how a job is cut.
+
+A job has one of two shapes. If each table has little to read, all files of a table go to one task, which
+writes what it has read: one stage, no shuffle, and no cost per table. Otherwise tasks read groups of
+files, and the rows go through a shuffle to tasks that write a bucket of keys each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from storage_consumer.amounts import data_size
+from storage_consumer.config.settings import Downstream, Protocol, Upstream
+from storage_consumer.decode.decoder import RowLayout
+from storage_consumer.decode.values import Spelling, WireKind
+from storage_consumer.model import MAX_TSO, CommitRange, DataFile, TableName, VersionKey
+from storage_consumer.plan.steps import RowStep
+from storage_consumer.rows.fitting import Limit
+from storage_consumer.telemetry import escaped, redact
+
+
+class Mode(Enum):
+    """How a table's changes are ordered and written."""
+
+    KEYED = "keyed"
+    """Only the last state of each key counts; a bucket's deletes come first, then its upserts in any order."""
+    ORDERED = "ordered"
+    """The target may treat keys as equal that differ in text: all changes of a bucket in sequence."""
+    KEYLESS = "keyless"
+    """No key: every event counts, in sequence, in one bucket, committed with its position."""
+
+
+class Fold(Enum):
+    """When two texts of a key column are the same key."""
+
+    EXACT = "exact"
+    PAD = "pad"
+    """If they are equal to the source; the target ignores trailing spaces."""
+    NUMBER = "number"
+    """If they are equal as floating-point numbers."""
+    LOOSE = "loose"
+    """The same; the target compares by a collation that we do not imitate: only a coarse image of the text proves keys different."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireColumn:
+    """A target column that rows are written to or compared by."""
+
+    name: str
+    kind: WireKind
+    type: str
+    """Upper-case type name in the schema file; for a FLOAT or DOUBLE, and for what becomes a text, that of the target's column."""
+    is_computed: bool = False
+    """Whether the target computes its values: those of the rows are compared with them, and not written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantine:
+    """How rows of a table are quarantined that the target refuses."""
+
+    limit: int
+    """Most entries of the table."""
+    paths: tuple[str, ...]
+    """Paths of the files of this job, by rank."""
+    as_of: int = 0
+    """TSO of the copy that these are files of, which its rows have in the place of a commit-ts; 0 for files of the bucket."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyPart:
+    """One column of the key."""
+
+    column: WireColumn
+    fold: Fold
+    prefix: int | None = None
+    """The number of leading characters (bytes for binary types) that count; None means all."""
+    beyond_bmp: bool = True
+    """For LOOSE: whether the collation distinguishes characters beyond U+FFFF; older ones find all of them equal."""
+    form: Spelling | None = None
+    """The one form of its values over all commit ranges; None: they have one as they are written."""
+    is_lasting: bool = True
+    """Whether its values have such a form, whatever the type of the column that they came from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionPlan:
+    """One version directory of a table."""
+
+    layout: RowLayout
+    low: int
+    """Rows with commit-ts <= low are repeated deliveries."""
+    written: tuple[int, ...]
+    """For each written column, its index in the layout."""
+    key: tuple[int, ...]
+    """For each key column, its index in the layout."""
+    unique: tuple[tuple[int, ...], ...] = ()
+    """For a keyless table: for each unique key that may hold NULL, the indexes of its columns in the layout."""
+    limits: tuple[Limit, ...] = ()
+    """What the target would not keep of values that these rows may hold."""
+    misfit: str = ""
+    """Why its rows do not fit the target's current table; empty if they do. If set, no row in the commit range may be of this version."""
+    is_all_duplicates: bool = False
+    """Whether all its rows are repeated deliveries, though they have no commit-ts: the table was dropped after them."""
+    is_uncompared: bool = False
+    """Whether its rows are only counted: nobody knows the table yet to which a plan would have them written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePlan:
+    """All that tasks must know about one table in one commit range."""
+
+    index: int
+    table_key: str
+    """The key under which its progress is stored."""
+    origin: int = 0
+    """Where its files lie: an index of `JobSpec.origins`."""
+    name: TableName
+    """The name as the target spells it."""
+    commit_range: CommitRange
+    mode: Mode
+    has_other_unique_keys: bool
+    """Whether there are further unique keys: writers that block each other then queue, and a row may be in another's way."""
+    written: tuple[WireColumn, ...]
+    key: tuple[KeyPart, ...]
+    versions: Mapping[VersionKey, VersionPlan]
+    is_settled: bool = False
+    """Whether the rows of this commit range in the target are in their last states: one that is in another's way stays in it."""
+    replaces: bool = False
+    """Whether a keyless table has unique keys over nullable columns: a row replaces the one that shares such a key."""
+    has_commit_ts: bool = True
+    """Whether every row has its commit-ts; otherwise the place in the files is the order."""
+    stripe_bits: int = 6
+    """How many low bits of an integer key its bucket ignores. Neighbours share a bucket, so each writer fills index pages in sequence."""
+    latest: int = MAX_TSO
+    """The highest commit-ts that a row may have: no source can have issued a later one yet."""
+    version: int = 0
+    """The table version of the structure in which its rows are written."""
+    quarantine: Quarantine | None = None
+    """Whether, and how, rows are quarantined that the target refuses."""
+    has_entries: bool = False
+    """Whether the quarantine may hold rows of the table: writing or deleting a key then removes its entry."""
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether rows may lack columns, each another one: see `RowLayout.may_lack`."""
+        return any(version.layout.may_lack for version in self.versions.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFile:
+    """One file to read."""
+
+    table: int
+    """`TablePlan.index`."""
+    file: DataFile
+    rank: int
+    """Index in the sequence of its table's files in this job."""
+    newest: bool
+    """Whether no file follows it in its sequence, so that its last row may still be being written."""
+    exact: bool = False
+    """Whether it may only be read as it was listed: what a copy consists of is listed once, so nothing would show another content later."""
+
+    @property
+    def size(self) -> int:
+        """Bytes to read, by the listing."""
+        return self.file.stored.size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStatements:
+    """A task's statements on the state tables. ``%`` puts SQL literals in place of their names; see `StateTables.for_tasks`."""
+
+    lock_slot: str
+    """Lock the slot ``of``: epoch, window, attempt, and whether that attempt has finished."""
+    claim_slot: str
+    """Note in the slot ``of`` that the attempt ``by`` has it."""
+    close_slot: str
+    """Note in the slot ``of`` that its attempt has finished."""
+    lock_checkpoint: str
+    """Lock the progress of the table ``of`` (its key): its checkpoint."""
+    store_checkpoint: str
+    """Move the checkpoint of the table ``of``, which is ``named`` so ``in_schema``, to ``upto``."""
+    lock_load: str = ""
+    """Lock the load of the table ``of``: its clock; see `plan.loads`."""
+    store_load: str = ""
+    """Move the clock of the load of the table ``of`` to ``upto``."""
+    open_entries: str = ""
+    """The quarantined rows of the table ``of``: the digests of their keys."""
+    lock_entries: str = ""
+    """The same, locked."""
+    put_entry: str = ""
+    """Put a row into the quarantine, or the newer state of its key in its place; see `QUARANTINE_VALUES`."""
+    remove_entries: str = ""
+    """Remove the quarantined rows of the table ``of`` whose digests are in the list ``digests``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """One Spark job: the row steps of a wave."""
+
+    origins: tuple[Upstream, ...]
+    """Where its files lie and how they are written: first the bucket, then the exports that tables are loaded from."""
+    downstream: Downstream
+    secrets_file: str
+    """Path of the file that holds the secrets on this machine; if empty, they come from the environment."""
+    tables: tuple[TablePlan, ...]
+    partitions: int
+    """Tasks that write; each has a slot."""
+    whole: bool = False
+    """Whether all files of a table are read by the task that writes it."""
+    epoch: int
+    window_id: int
+    statements: TaskStatements
+    load_data: bool
+    """Whether LOAD DATA LOCAL may be used; otherwise multi-row statements are."""
+    max_packet: int
+    """The server's max_allowed_packet, in bytes."""
+    title: str = ""
+    """What Spark's UI says about the job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileReport:
+    """The outcome of one file."""
+
+    table: int
+    path: str
+    rows: int = 0
+    duplicates: int = 0
+    later: int = 0
+    applied: int = 0
+    max_ts: int = 0
+    next_ts: int = 0
+    error: str = ""
+    """Why the file's table cannot go on; empty if it can."""
+    torn: bool = False
+    """Whether the error may vanish by itself: the last row of the newest file may still be being written, or see `gone`."""
+    gone: bool = False
+    """Whether the listed object no longer exists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowPlace:
+    """Where a row comes from."""
+
+    commit_ts: int
+    rank: int
+    """Of its file."""
+    row: int
+    """Its number in the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantinedRow:
+    """A row that goes into the quarantine instead of its table."""
+
+    key: str
+    """Columns and values of its key, for people."""
+    line: bytes
+    """Of the written columns; empty in what is reported."""
+    reason: str
+    """What the target said, with this number."""
+    error_number: int
+    place: RowPlace
+
+
+class Written(NamedTuple):
+    """What became of the rows of a table in one bucket."""
+
+    rows: int
+    """Rows written and deleted."""
+    blocked: int = 0
+    """See `WriteReport.blocked`."""
+    quarantined: tuple[QuarantinedRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteReport:
+    """The outcome of one table in one bucket."""
+
+    table: int
+    written: int = 0
+    """Rows written and deleted."""
+    blocked: int = 0
+    """Rows not written yet: others are in their way, which may be about to go; see `TablePlan.is_settled`."""
+    error: str = ""
+    """Why the target refused a row; empty if it took all of them."""
+    place: RowPlace | None = None
+    """Where the refused row comes from, if that is known."""
+    quarantined: tuple[QuarantinedRow, ...] = ()
+    """Rows that went into the quarantine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOutcome:
+    """What a job did with one table."""
+
+    files: dict[str, FileReport]
+    """By path; see `by_path`."""
+    written: int
+    """Rows written and deleted."""
+    error: str
+    """Why the table cannot go on, with the place in the bucket; the first of several. Empty if it can."""
+    refused: bool
+    """Whether it is the target that refused a row; else a file cannot be read."""
+    may_pass: bool
+    """Whether every error may vanish by itself; see `FileReport.torn`."""
+    gone: bool
+    """Whether a listed file no longer exists."""
+    quarantined: tuple[QuarantinedRow, ...] = ()
+    """Rows that went into the quarantine, by commit-ts."""
+
+
+def table_outcome(step: RowStep, reports: Sequence[FileReport | WriteReport]) -> TableOutcome:
+    """Return the outcome of a step. `reports`: all of its table."""
+    of_files, faulty = _of_files(reports), [report for report in reports if report.error]
+    rows = [row for report in reports if isinstance(report, WriteReport) for row in report.quarantined]
+    return TableOutcome(
+        files=by_path(reports),
+        written=sum(report.written for report in reports if isinstance(report, WriteReport)),
+        error=_with_place(faulty[0], step) if faulty else "",
+        refused=bool(faulty) and isinstance(faulty[0], WriteReport),
+        may_pass=all(isinstance(report, FileReport) and report.torn for report in faulty),
+        gone=any(report.gone for report in of_files),
+        quarantined=tuple(sorted(rows, key=lambda row: (row.place.commit_ts, row.place.rank, row.place.row))),
+    )
+
+
+def is_blocked(reports: Iterable[FileReport | WriteReport]) -> bool:
+    """Return whether rows of a table wait for others to make way for them, and nothing else holds the table up."""
+    found = list(reports)
+    blocked = any(report.blocked for report in found if isinstance(report, WriteReport))
+    return blocked and not any(report.error for report in found)
+
+
+def _with_place(report: FileReport | WriteReport, step: RowStep) -> str:
+    """Return a report's error, with the place in the bucket of a refused row."""
+    place = report.place if isinstance(report, WriteReport) else None
+    if place is None:
+        return report.error
+    # A row of a copy has the load's clock there, which tells nobody anything.
+    at = f", commit ts {place.commit_ts}" if place.commit_ts and not step.as_of else ""
+    return f"{report.error} (row {place.row} of {in_sequence(step)[place.rank].stored.path}{at})"
+
+
+def by_path(reports: Iterable[FileReport | WriteReport]) -> dict[str, FileReport]:
+    """Return one report for each file: the first one, since a report with an error may come from each bucket."""
+    return {report.path: report for report in reversed(_of_files(reports))}
+
+
+def _of_files(reports: Iterable[FileReport | WriteReport]) -> list[FileReport]:
+    return [report for report in reports if isinstance(report, FileReport)]
+
+
+def in_sequence(step: RowStep) -> list[DataFile]:
+    """Return the files of one table in its sequence: a file's rank is its index here."""
+    return sorted(step.files, key=lambda file: (file.version_key, file.order))
+
+
+BUCKET_BYTES: dict[Protocol, int] = {
+    "csv": 24 << 20,
+    "canal-json": 96 << 20,
+    "dump-sql": 24 << 20,
+    "dump-csv": 24 << 20,
+}
+"""File bytes per bucket: about the same number of rows for both, since a canal-json message repeats all names."""
+MOST_TASKS = 2_000
+SMALLEST_GROUP, LARGEST_GROUP = 1 << 20, 48 << 20
+"""Bytes of files that one task reads. A task that also writes them holds all of them, so it gets at most `LARGEST_WHOLE`."""
+LARGEST_WHOLE = 16 << 20
+FILE_COST = 16 << 10
+"""Bytes that could be read while a file is opened; no file counts for less."""
+LONGEST = 200
+"""Characters."""
+_NAMED = 5
+"""Most tables that are named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobShape:
+    """How a job is cut."""
+
+    partitions: int
+    """Tasks that write, and so slots."""
+    whole: bool
+    """Whether they read as well: all files of a table are read by the task that writes it."""
+
+
+def shape(files: Iterable[JobFile], protocol: Protocol, cores: int, wish: int = 0) -> JobShape:
+    """Return the shape by bytes: what a task holds fits in memory, with no more tasks than there is work for.
+
+    `wish`: the requested number of buckets, 0 for none.
+    """
+    if wish:
+        return JobShape(partitions=wish, whole=False)
+    by_table: dict[int, int] = {}
+    size = 0
+    for work in files:
+        by_table[work.table] = by_table.get(work.table, 0) + _cost(work)
+        size += work.size
+    # One large table would keep its task busy alone, so each of them has to be small.
+    if max(by_table.values(), default=0) <= SMALLEST_GROUP:
+        total = sum(by_table.values())
+        tasks = -(-total // min(LARGEST_WHOLE, max(SMALLEST_GROUP, -(-total // cores))))
+        return JobShape(partitions=min(MOST_TASKS, max(1, min(tasks, len(by_table)))), whole=True)
+    by_size = -(-size // BUCKET_BYTES[protocol])
+    # A task for each table or MiB, as far as there are cores; two for each core once it has 4 MiB to do.
+    few = min(cores, max(len(by_table), -(-size // (1 << 20))))
+    partitions = max(few, by_size, 2 * cores if size > cores * (4 << 20) else 1)
+    if partitions > cores:  # tasks are alike: an odd last one would keep the other cores waiting
+        partitions = -(-partitions // cores) * cores
+    return JobShape(partitions=min(MOST_TASKS, partitions), whole=False)
+
+
+def _cost(work: JobFile) -> int:
+    """Return the cost of reading a file, in bytes."""
+    return max(FILE_COST, work.size)
+
+
+def in_groups(files: Sequence[JobFile], cores: int) -> list[list[JobFile]]:
+    """Return files in groups of about equal cost, neighbours together; small files share a group, so that a task pays off.
+
+    The most costly group comes first: tasks begin in this order, and the last one to begin keeps the other cores waiting.
+    """
+    total = sum(map(_cost, files))
+    goal = min(LARGEST_GROUP, max(SMALLEST_GROUP, -(-total // (3 * cores))))
+    groups: list[list[JobFile]] = [[]]
+    size = 0
+    for work in sorted(files, key=lambda w: (w.table, w.rank)):
+        if groups[-1] and size + _cost(work) > goal:
+            groups.append([])
+            size = 0
+        groups[-1].append(work)
+        size += _cost(work)
+    return sorted(groups, key=lambda group: -sum(map(_cost, group)))
+
+
+def by_tables(files: Sequence[JobFile], tasks: int) -> list[list[JobFile]]:
+    """Return files in `tasks` groups, all files of a table in one, with costs as even as whole tables allow."""
+    tables: dict[int, list[JobFile]] = {}
+    for work in files:
+        tables.setdefault(work.table, []).append(work)
+    costs = {table: sum(map(_cost, found)) for table, found in tables.items()}
+    groups: list[list[JobFile]] = [[] for _ in range(tasks)]
+    sizes = [0] * tasks
+    # The costliest table first, each to the group that is lightest so far.
+    for table in sorted(tables, key=lambda table: (-costs[table], table)):
+        lightest = sizes.index(min(sizes))
+        groups[lightest] += tables[table]
+        sizes[lightest] += costs[table]
+    return groups
+
+
+def job_title(number: int, wave: int, tables: Sequence[str], files: Sequence[JobFile]) -> str:
+    """Return the description of a job, at most `LONGEST` characters, such as ``round 12, wave 1: 3 files, 1.5 MiB, 1 table: shop.orders``.
+
+    `number` counts the rounds since the start, `wave` the jobs of the round, both from 1.
+    """
+    size = data_size(sum(work.size for work in files))
+    counts = f"{_count(len(files), 'file')}, {size}, {_count(len(tables), 'table')}"
+    # Spark's UI would take some tags for links.
+    title = redact(escaped(f"round {number}, wave {wave}: {counts}: {', '.join(tables[:_NAMED])}"))
+    return title.replace("<", "(").replace(">", ")")[:LONGEST]
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"

@@ -1,0 +1,318 @@
+"""Partitions and how a Python worker reads them; and changes that TiCDC delivered more than once, each once, by the rules of `feed`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+from pyspark.sql.datasource import InputPartition
+
+from storage_consumer.changes.pieces import META, RESCUED, WantedColumns, pieces
+from storage_consumer.changes.reading import Ordered, once, ordered_in
+from storage_consumer.changes.rendering import WORDS, Images, dumped
+from storage_consumer.changes.window import Change, FeedFile, FeedStatement, Structure, Window
+from storage_consumer.config.settings import Protocol
+from storage_consumer.decode.decoder import RowLayout
+from storage_consumer.decode.kernels.arrays import DELETE, INSERT, UPDATE
+from storage_consumer.errors import NotReplicable
+from storage_consumer.model import TableColumn, TableName, folded_name
+from storage_consumer.spark.source.opening import (
+    SEQUENCE,
+    Opened,
+    SourceOptions,
+    at_worker,
+    own_columns,
+    own_fields,
+    sequence,
+    told,
+)
+
+_OF_A_FILE = 256 << 10
+"""As many bytes as are read in the time in which a file is opened."""
+_LEAST = 4 << 20
+"""Bytes for which a task of its own is worth its start."""
+
+
+@dataclass(frozen=True)
+class FilesPartition(InputPartition):
+    """Files of a window, and the columns that are wanted of them."""
+
+    window: Window
+    schema: pa.Schema
+
+
+def packed(files: Sequence[FeedFile], most: int, cores: int) -> Iterator[list[FeedFile]]:
+    """Yield files that lie together: for each task at most about `most` bytes, and few enough that `cores` tasks share the work.
+
+    Small files take longer than their bytes: each is a request of its own.
+    """
+    share = max(_LEAST, sum(map(_cost, files)) / cores)
+    held: list[FeedFile] = []
+    size, cost = 0, 0.0
+    for work in files:
+        if held and (size + work.file.stored.size > most or cost >= share):
+            yield held
+            held, size, cost = [], 0, 0.0
+        held.append(work)
+        size += work.file.stored.size
+        cost += _cost(work)
+    if held:
+        yield held
+
+
+def _cost(work: FeedFile) -> int:
+    return work.file.stored.size + _OF_A_FILE
+
+
+_ROWS = 10_000
+"""Rows of a batch. Spark holds one at a time for each task."""
+_STATEMENT = 2
+"""The kind of a statement in `SEQUENCE`, after deletes and upserts."""
+
+
+class Tasks:
+    """The tasks of a batch, or of a stream's micro-batches."""
+
+    def __init__(self, options: SourceOptions, opened: Opened, schema: pa.Schema) -> None:
+        """Read columns of what was complete when the bucket was `opened`, or in a stream of what comes."""
+        self.options = options
+        self.opened = opened
+        self.schema = schema
+
+    def tasks(self, window: Window) -> list[InputPartition]:
+        """Return a window in partitions; see `packed`."""
+        groups = packed(window.files, self.options.partition_bytes, self.options.cores)
+        windows = [replace(window, files=tuple(files), statements=()) for files in groups]
+        if window.statements:
+            windows.append(replace(window, files=()))
+        return [FilesPartition(each, self.schema) for each in windows]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of a partition. Raises `UndecodableRow`, `ConfigError`, and what the storage raises."""
+        assert isinstance(partition, FilesPartition)
+        upstream = self.opened.upstream
+        with told(), at_worker(upstream, self.opened.held) as storage:
+            ordered = ordered_in(partition.window, storage, upstream)
+            if self.options.table is None:
+                batches = _documents(ordered, partition, upstream.protocol)
+            else:
+                batches = _rows(ordered, self.options, upstream.protocol, partition)
+            for batch in batches:
+                for start in range(0, batch.num_rows, _ROWS):
+                    yield batch.slice(start, _ROWS)
+
+
+def _rows(
+    ordered: Ordered, options: SourceOptions, protocol: Protocol, partition: FilesPartition
+) -> Iterator[pa.RecordBatch]:
+    """Yield typed rows of one table."""
+    window, schema = partition.window, partition.schema
+    own = own_fields(schema)
+    asked = WantedColumns(
+        own=own,
+        protocol=protocol,
+        both_images=options.both_images,
+        refuse_dates=options.refuse_dates,
+        rescue=RESCUED in schema.names,
+    )
+    names, meta = [*(field.name for field in own), *_META_NAMES], len(own)
+    for work in window.files:
+        for piece in pieces(ordered, work, work.between(window.low, window.high), asked):
+            found = piece.arrays(own)
+            arrays = dict(zip(names, found, strict=True))
+            arrays[SEQUENCE.name] = sequence(found[meta:], piece.operations)
+            if RESCUED in schema.names:
+                rescued = piece.columns.get(RESCUED)
+                arrays[RESCUED] = pa.nulls(len(piece.ts), pa.string()) if rescued is None else rescued
+            yield pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
+
+
+_META_NAMES = tuple(field.name for field in META)
+
+
+def _documents(ordered: Ordered, partition: FilesPartition, protocol: Protocol) -> Iterator[pa.RecordBatch]:
+    """Yield rows of all tables as JSON, and statements."""
+    images = Images(protocol)
+    held: list[dict[str, object]] = []
+    for _, of_one_ts in groupby(partition.window.statements, key=lambda each: each.commit_ts):
+        held += [_statement(each, place) for place, each in enumerate(of_one_ts)]
+    for work in partition.window.files:
+        for change in ordered.changes_of(work, work.between(partition.window.low, partition.window.high)):
+            held.append(_document(change, images))
+            if len(held) >= _ROWS:
+                yield pa.RecordBatch.from_pylist(held, schema=partition.schema)
+                held = []
+    if held:
+        yield pa.RecordBatch.from_pylist(held, schema=partition.schema)
+
+
+def _document(change: Change, images: Images) -> dict[str, object]:
+    before, after = (None if image is None else dumped(image) for image in images.of(change))
+    structure = change.structure
+    return {
+        "database": structure.table.schema,
+        "table": structure.table.table,
+        "before": before,
+        "after": after,
+        "statement": None,
+        "_change_type": WORDS.get(change.operation, "delete"),
+        "_table_version": structure.version,
+        **_place(change.commit_ts, int(change.operation in WORDS), change.file, change.row),
+    }
+
+
+def _statement(statement: FeedStatement, place: int) -> dict[str, object]:
+    """Return the row of a statement. `place`: its number in the running order of those of its commit-ts, whatever files have them."""
+    definition = statement.definition
+    row = _place(statement.commit_ts, _STATEMENT, "", place)
+    return {
+        "database": definition.name.schema,
+        "table": definition.name.table or None,
+        "before": None,
+        "after": None,
+        "statement": definition.query,
+        "_change_type": "ddl",
+        "_table_version": definition.version,
+        **row,
+        "_file": definition.path,
+    }
+
+
+def _place(commit_ts: int, kind: int, file: str, row: int) -> dict[str, object]:
+    return {
+        "_commit_version": commit_ts,
+        "_commit_timestamp": (commit_ts >> 18) * 1000,
+        "_file": file,
+        "_row": row,
+        "_sequence": {"version": commit_ts, "kind": kind, "place": file, "row": row},
+    }
+
+
+_OPERATIONS = {"delete": DELETE, "insert": INSERT, "update_postimage": UPDATE}
+_NUMBER = re.compile(r"(\d+)\.\w+$")
+_PREIMAGE = "update_preimage"
+Keys = Sequence[tuple[int, Sequence[str]]]
+"""By first table version, the columns of the primary key."""
+
+
+def without_repeats(feed: DataFrame, keys: Keys) -> DataFrame:
+    """Return a feed with each change once."""
+    schema = feed.schema
+
+    def kept(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for table in transactions_once(batches, keys):
+            yield from table.to_batches()
+
+    return (
+        feed.repartition("_commit_version")
+        .sortWithinPartitions("_commit_version", "_sequence")
+        .mapInArrow(kept, schema)
+    )
+
+
+def transactions_once(batches: Iterator[pa.RecordBatch], keys: Keys) -> Iterator[pa.Table]:
+    """Yield changes, which are sorted by `_sequence`, each once; those of one commit-ts come together."""
+    for table in _transactions(batches):
+        yield table.take(pa.array(_once(table, keys)))
+
+
+def _transactions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield sorted changes so that those of one commit-ts come together."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        versions = batch.column("_commit_version").to_numpy()
+        # The last transaction may go on in the next batch.
+        rest = int(np.searchsorted(versions, versions[-1]))
+        if rest:
+            yield pa.Table.from_batches([*held, batch.slice(0, rest)])
+            held = []
+        held.append(batch.slice(rest))
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _once(table: pa.Table, keys: Keys) -> NDArray[np.intp]:
+    """Return the places of the changes that are no repeats."""
+    versions = table.column("_commit_version").to_numpy()
+    files = np.unique(table.column("_file").to_numpy(zero_copy_only=False), return_inverse=True)[1]
+    starts = np.flatnonzero(np.append(True, versions[1:] != versions[:-1]))
+    is_several = np.minimum.reduceat(files, starts) != np.maximum.reduceat(files, starts)
+    kept = np.ones(len(versions), np.bool_)
+    ends = np.append(starts[1:], len(versions))
+    for start, end in zip(starts[is_several], ends[is_several], strict=True):
+        kept[start:end] = _of_one(table.slice(start, end - start), files[start:end], keys)
+    return np.flatnonzero(kept)
+
+
+def _of_one(table: pa.Table, files: NDArray[np.int64], keys: Keys) -> list[bool]:
+    """Return which changes of one commit-ts are no repeats."""
+    names, ranks = own_columns(table.schema.names), _ranks(table, files)
+    structures = {version: _structure(names, columns) for version, columns in keys}
+    rows = zip(*(map(_spelled, table.column(name).to_pylist()) for name in names), strict=True)
+    kinds = table.column("_change_type").to_pylist()
+    versions, numbers = table.column("_table_version").to_pylist(), table.column("_row").to_pylist()
+    ranked = []
+    for place, (kind, values) in enumerate(zip(kinds, rows, strict=True)):
+        structure = structures[max((v for v in structures if v <= versions[place]), default=min(structures))]
+        if kind != _PREIMAGE:
+            if any(values[at] is None for at in structure.key):
+                raise NotReplicable(null_key(structure.key_names))
+            # `once` does not ask for the file, so that field tells which change it is.
+            change = Change(0, _OPERATIONS[kind], values, None, structure, str(place), numbers[place])
+            ranked.append((int(ranks[files[place]]), change))
+    chosen = {int(change.file) for change in once(ranked)}
+    # An old row goes with its new one.
+    updated = {(files[place], numbers[place]) for place in chosen}
+    return [
+        (files[place], numbers[place]) in updated if kind == _PREIMAGE else place in chosen
+        for place, kind in enumerate(kinds)
+    ]
+
+
+def _ranks(table: pa.Table, files: NDArray[np.int64]) -> dict[int, int]:
+    """Return a rank for each file, by its number in the batch: that after another one's if it is the next file, and a higher one if not."""
+    paths = {int(number): str(path) for number, path in zip(files, table.column("_file").to_pylist(), strict=True)}
+    ranks: dict[int, int] = {}
+    rank, before = 0, ("", "", 0)
+    for number in sorted(paths, key=lambda number: paths[number]):
+        found = _numbered(paths[number])
+        is_next = found[:2] == before[:2] and found[2] == before[2] + 1
+        # The first file of a day follows the last one of the day before.
+        begins = found[0] != before[0] and found[2] == 1
+        rank += 1 if is_next or begins else 2
+        ranks[number], before = rank, found
+    return ranks
+
+
+def _numbered(path: str) -> tuple[str, str, int]:
+    """Return the folder of a file, its name without its number, and the number."""
+    folder, _, name = path.rpartition("/")
+    found = _NUMBER.search(name)
+    return (folder, name, 0) if found is None else (folder, name[: found.start()], int(found[1]))
+
+
+def null_key(names: Sequence[str]) -> str:
+    """Return why rows with null in their primary key are an error: they could not be told from each other."""
+    return f"a row has null in its primary key ({', '.join(names)}): a date that no calendar has, or a column that was renamed or left out"
+
+
+def _spelled(value: object) -> str | None:
+    return None if value is None else repr(value)
+
+
+def _structure(names: Sequence[str], key: Sequence[str]) -> Structure:
+    columns = tuple(TableColumn(name=name, type="TEXT") for name in names)
+    by_name = {folded_name(name): place for place, name in enumerate(names)}
+    return Structure(
+        layout=RowLayout(table=TableName(schema="", table=""), columns=columns),
+        version=0,
+        key=tuple(by_name[folded_name(name)] for name in key),
+    )

@@ -1,0 +1,783 @@
+"""One connection to the target, with the session that every statement of ours relies on.
+
+The driver is PyMySQL. LOAD DATA LOCAL is fed from memory: the answer to the server's request is the buffer that this very statement is
+sending, whatever file name the server asks for. Without such a buffer it gets nothing. So a hostile server can read no file.
+
+*TLS.* Whoever asks for it gets a verified server or an error. Nothing falls back to a plain connection, and a server goes unverified
+only where that was asked for by name.
+
+*The password.* A login method that answers a challenge (mysql_native_password, client_ed25519, the fast path of caching_sha2_password)
+does not reveal it, whoever asks; an eavesdropper can test guesses on the answer, no more. The other methods do reveal it. Some send it
+as it is, some under a key that the server itself sends, as caching_sha2_password does if the server does not remember the account, or
+claims so.
+
+*Bulk statements* of MariaDB, which PyMySQL lacks; see `apply.rows` for what is sent. A MariaDB takes them from a client that says so when
+it logs in, and tells in its first packet that it does. Neither is among MySQL's capabilities: MariaDB keeps its own in bytes that MySQL
+leaves empty. So the methods by which PyMySQL logs in are overridden, though they are private. `tests/unit/target/test_pymysql.py`
+fails if a version of PyMySQL no longer has them.
+
+*Time.* All of connecting has one limit. The driver waits for each single answer, so a server that sends a byte now and then, or nothing,
+would hold the program forever. A watch shuts the socket down when the time is over, wherever the driver is; the driver then sees a
+broken connection.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import re
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+import pymysql
+from pymysql import _auth
+from pymysql.connections import Connection as _PlainConnection
+from pymysql.connections import MySQLResult
+from pymysql.constants import CLIENT, COMMAND
+from pymysql.converters import escape_string
+from pymysql.cursors import Cursor
+from pymysql.protocol import MysqlPacket
+
+from storage_consumer.config.settings import Downstream
+from storage_consumer.errors import ConfigError, StorageConsumerError, TableError, TargetUnavailable
+from storage_consumer.target.mysql_errors import DRIVER_FAULTS, number_of, translated
+from storage_consumer.target.session_settings import fetched, set_session
+
+_LOOK = 0.2
+"""Seconds between two looks whether the program is to end."""
+_UNDER_WAY = (errno.EINPROGRESS, errno.EALREADY, errno.EAGAIN)
+"""What the system answers until a socket is connected; EAGAIN: the queue of a Unix socket is full, and nothing is under way yet."""
+_SHORTEST_PAUSE, _PAUSE = 0.000_5, 0.05
+"""Seconds between two such questions, the first and the last ones."""
+_LAST = 2.0
+"""Seconds that connecting may still take then: enough for a target that answers."""
+_SILENCE = {"TCP_USER_TIMEOUT": 60_000, "TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""In this order: milliseconds that sent data may stay unanswered, seconds of silence before the first probe, seconds between probes, and
+the number of probes.
+"""
+_ends: list[threading.Event] = []
+
+
+def hurry(end: threading.Event) -> None:
+    """Let no attempt to connect take long once `end` is set; in force until `no_hurry`."""
+    if end not in _ends:
+        _ends.append(end)
+
+
+def no_hurry(end: threading.Event) -> None:
+    """Forget an event of `hurry`."""
+    with suppress(ValueError):
+        _ends.remove(end)
+
+
+class Deadline:
+    """The time that is left for one connection."""
+
+    def __init__(self, seconds: float) -> None:
+        """Start the clock."""
+        self.seconds = seconds
+        self.passed = False
+        """Whether something was cut off because the time was over."""
+        self._until = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Return the seconds that are left; few are left once the program is to end."""
+        now = time.monotonic()
+        # Over a copy, since another thread may change the list meanwhile.
+        if any(end.is_set() for end in tuple(_ends)):
+            # Only ever lowered, so the last seconds count from the first look after the wish to end.
+            self._until = min(self._until, now + _LAST)
+        return self._until - now
+
+    def wait(self, event: threading.Event) -> bool:
+        """Wait for an event; return False if the time was over first."""
+        # In short steps, so that the wish to end is noticed while nothing else happens.
+        while not event.wait(max(0.0, min(_LOOK, self.left()))):
+            if self.left() <= 0:
+                self.passed = True
+                return False
+        return True
+
+    @contextmanager
+    def over(self, opened: socket.socket) -> Iterator[None]:
+        """End this socket's connection unless the block is left in time."""
+        left = threading.Event()
+        same = opened.dup()  # TLS detaches the driver's own one
+
+        def watch() -> None:
+            # `passed` is set before the shutdown, so whoever meets the broken socket knows why.
+            if not self.wait(left):
+                with suppress(OSError):
+                    # A shutdown ends the connection for every descriptor; a close would only drop this one.
+                    same.shutdown(socket.SHUT_RDWR)
+
+        watching = threading.Thread(target=watch, name="connecting", daemon=True)
+        watching.start()
+        try:
+            yield
+        finally:
+            left.set()
+            watching.join()
+            same.close()
+
+
+def opened_socket(downstream: Downstream, deadline: Deadline) -> socket.socket:
+    """Return a socket connected to the target. Raise `TargetUnavailable`, or `ConfigError` for an impossible host name."""
+    if downstream.unix_socket:
+        return _connected(socket.AF_UNIX, downstream.unix_socket, downstream, deadline)
+    fault: TargetUnavailable | None = None
+    addresses = _addresses(downstream, deadline)
+    # Each address gets an equal share of the time that is left when its turn comes.
+    for tried, (family, address) in enumerate(addresses):
+        try:  # a later address gets its turn though an earlier one stays silent
+            found = _connected(family, address, downstream, Deadline(deadline.left() / (len(addresses) - tried)))
+        except TargetUnavailable as error:
+            # The first one: it is about the address that the system prefers.
+            fault = fault or error
+        else:
+            _notice_silence(found)
+            return found
+    raise fault or _unknown(downstream, "it has no address")
+
+
+def _notice_silence(found: socket.socket) -> None:
+    """Make the connection break if the other machine falls silent, instead of after a quarter of an hour.
+
+    A server that is busy with a long statement still answers probes, so these are no limits for statements.
+    """
+    # Each statement waits for its answer, so a small packet must not wait for more data.
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _SILENCE.items():
+        if option := getattr(socket, name, None):  # not every system has each
+            found.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _addresses(downstream: Downstream, deadline: Deadline) -> list[tuple[int, object]]:
+    """Return the addresses of the target's host. The system cannot cancel the query, so it is left behind when the time is over."""
+    with suppress(OSError, ValueError):  # an address needs no question, and so no thread
+        return _asked(downstream, socket.AI_NUMERICHOST)
+    found: list[tuple[int, object]] = []
+    faults: list[Exception] = []
+    answered = threading.Event()
+
+    def ask() -> None:
+        try:
+            found.extend(_asked(downstream))
+        except (OSError, ValueError) as error:
+            faults.append(error)
+        finally:
+            answered.set()
+
+    threading.Thread(target=ask, name="resolving", daemon=True).start()
+    if not deadline.wait(answered):
+        raise _unknown(downstream, f"no answer within {deadline.seconds:g} s (--connect-timeout)")
+    for fault in faults:
+        if isinstance(fault, ValueError):
+            message = f"{downstream.host!r} is not a valid host name ({fault}); see --downstream-uri"
+            raise ConfigError(message) from fault
+        raise _unknown(downstream, str(fault.args[-1])) from fault
+    return found
+
+
+def _asked(downstream: Downstream, flags: int = 0) -> list[tuple[int, object]]:
+    """Return the system's answer for the target's host."""
+    asked = socket.getaddrinfo(downstream.host, downstream.port, type=socket.SOCK_STREAM, flags=flags)
+    return [(int(family), address) for family, _, _, _, address in asked]
+
+
+def _unknown(downstream: Downstream, why: str) -> TargetUnavailable:
+    return TargetUnavailable(
+        f"cannot connect to the target: the name {downstream.host} cannot be resolved: {why}. Check the host in "
+        f"--downstream-uri and the name servers of this machine: getent hosts {downstream.host}"
+    )
+
+
+def _connected(family: int, address: object, downstream: Downstream, deadline: Deadline) -> socket.socket:
+    """Return a socket that is connected to one address."""
+    made = socket.socket(family, socket.SOCK_STREAM)
+    # A blocking call could neither be limited nor interrupted.
+    made.setblocking(False)  # noqa: FBT003 - the standard library's signature
+    pause = _SHORTEST_PAUSE
+    try:
+        while (number := made.connect_ex(address)) in _UNDER_WAY and deadline.left() > 0:  # type: ignore[arg-type] # of any family
+            time.sleep(pause)
+            pause = min(2 * pause, _PAUSE)
+        why = f"[Errno {number}] {os.strerror(number)}"
+    except OSError as fault:  # a path that no Unix socket can have
+        number, why = errno.EINVAL, str(fault)
+    if number in (0, errno.EISCONN):
+        made.setblocking(True)  # noqa: FBT003 - likewise
+        return made
+    made.close()
+    if number in _UNDER_WAY:
+        why = f"nobody accepted the connection within {deadline.seconds:.3g} s (--connect-timeout)"
+    raise TargetUnavailable(f"cannot connect to the target {downstream.address} as {downstream.user}: {why}")
+
+
+_NO_TLS = 2026
+"""The driver's number for a server that offers no TLS although it was asked for."""
+_CERTIFICATE = re.compile(r"(?s)-----BEGIN (?:X509 )?CERTIFICATE-----.+?-----END (?:X509 )?CERTIFICATE-----")
+_OTHER_NAME = frozenset((62, 64))
+"""OpenSSL's verdicts on a valid certificate of another host name or address."""
+_OF_ALERTS = ("CERTIFICATE", "UNKNOWN_CA")
+"""Parts of the alerts by which a server refuses its client's certificate."""
+
+
+def _tls_options(downstream: Downstream) -> dict[str, Any]:
+    """Return the options for PyMySQL; raise `ConfigError` for a certificate or key that cannot be used.
+
+    The files are read again for each connection, so that renewed ones count without a restart.
+    """
+    mode = downstream.tls
+    if mode == "disabled":
+        return {"ssl_disabled": True}
+    if mode == "preferred":
+        # Without options PyMySQL uses TLS where the server offers it, and verifies nothing.
+        return {}
+    # Files of one's own are read each time; the machine's are shared by all connections.
+    own = downstream.ssl_ca or downstream.ssl_cert
+    return {"ssl": _context(downstream) if own else _of_this_machine(mode)}
+
+
+@cache
+def _of_this_machine(mode: str) -> ssl.SSLContext:
+    """Return one context for all connections, with the certificates that this machine trusts: reading these takes 20 ms."""
+    return _verifying(ssl.create_default_context(), mode)
+
+
+def _context(downstream: Downstream) -> ssl.SSLContext:
+    file = downstream.ssl_ca
+    try:
+        if downstream.ssl_ca_text:
+            context = ssl.create_default_context(cadata=downstream.ssl_ca_text)
+        else:
+            certificates(file)
+            context = ssl.create_default_context(cafile=file or None)
+        file = downstream.ssl_cert
+        if file:
+            context.load_cert_chain(file, downstream.ssl_key, password=_no_passphrase)
+    except OSError as error:
+        # An SSLError is an OSError too: it may be about the CA or about our own certificate.
+        which = (
+            f"--ssl-cert {file}, --ssl-key {downstream.ssl_key}" if file == downstream.ssl_cert else f"--ssl-ca {file}"
+        )
+        raise ConfigError(f"{which}: cannot be used for TLS: {error}") from None
+    return _verifying(context, downstream.tls)
+
+
+def certificates(file: str) -> str:
+    """Return the certificates of a CA file in PEM form, "" for no file; raise `ConfigError` if it has none or cannot be read."""
+    try:
+        # As latin-1 any byte is a character: what is between the certificates may have any encoding.
+        found = _CERTIFICATE.findall(Path(file).read_text(encoding="latin-1")) if file else []
+    except OSError as error:
+        raise ConfigError(f"--ssl-ca {file}: cannot be used for TLS: {error}") from None
+    if file and not found:
+        raise ConfigError(f"--ssl-ca {file}: it holds no certificate in PEM form")
+    return "\n".join(found)
+
+
+def _no_passphrase() -> NoReturn:
+    """Raise instead of asking at a terminal that may not exist."""
+    raise ConfigError(
+        "--ssl-key: the key is protected by a passphrase, and this program cannot ask for it; decrypt the file"
+    )
+
+
+def _verifying(context: ssl.SSLContext, mode: str) -> ssl.SSLContext:
+    """Return the context, set to verify what `mode` asks for. MySQL's own certificates fail Python's strict check."""
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    # In this order: Python refuses CERT_NONE while host names are checked.
+    context.check_hostname = mode == "verify-identity"
+    context.verify_mode = ssl.CERT_NONE if mode == "required" else ssl.CERT_REQUIRED
+    return context
+
+
+def _tls_refusal(fault: BaseException, downstream: Downstream) -> ConfigError | None:
+    """Return what a failed handshake means, or None if TLS is not the reason or the next try may succeed."""
+    where = f"cannot connect to the target {downstream.address} with TLS"
+    if fault.args[:1] == (_NO_TLS,):
+        return ConfigError(
+            f"{where}: the server does not offer it. Enable it there, or connect without it (--ssl-mode disabled)"
+        )
+    for cause in _causes(fault):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return ConfigError(f"{where}: {cause.verify_message}. {_remedy(cause, downstream)}")
+        if isinstance(cause, ssl.SSLError) and any(part in str(cause).upper() for part in _OF_ALERTS):
+            return ConfigError(f"{where}: the server refuses our certificate ({cause}); see --ssl-cert and --ssl-key")
+    return None
+
+
+def unverified(downstream: Downstream) -> str:
+    """Return what `--allow-unverified-server` gives up, for the log, or "" without that option."""
+    if not downstream.allow_unverified_server:
+        return ""
+    return (
+        f"--allow-unverified-server: whoever answers at {downstream.address} gets the password of {downstream.user}, and nothing "
+        "shows that it is the right server; --ssl-ca and --ssl-mode verify-identity would"
+    )
+
+
+def _causes(fault: BaseException | None) -> Iterator[BaseException]:
+    """Yield the fault and those that the driver met before it."""
+    while fault is not None:
+        yield fault
+        # PyMySQL keeps the error of the socket in this attribute of its own.
+        fault = getattr(fault, "original_exception", None) or fault.__context__
+
+
+def _remedy(cause: ssl.SSLCertVerificationError, downstream: Downstream) -> str:
+    if cause.verify_code in _OTHER_NAME:
+        return (
+            "Name the target in --downstream-uri as its certificate does, or do not check which server of the CA "
+            "answers (--ssl-mode verify-ca)"
+        )
+    ca = downstream.ssl_ca or "the CAs that this machine trusts"
+    return (
+        f"The certificate was checked against {ca}: name the right CA with --ssl-ca, or renew the certificate; "
+        "--ssl-mode required encrypts without checking who answers"
+    )
+
+
+_CLEAR_TEXT = frozenset((b"mysql_clear_password", b"dialog"))
+"""Login methods that send the password as it is, with or without TLS."""
+_BROKEN = b"mysql_old_password"
+"""A challenge whose answer reveals the password."""
+_REVEALING = _CLEAR_TEXT | {b"sha256_password", _BROKEN}
+"""Methods that always reveal the password; sha256_password sends it as it is over TLS, else under the server's own key."""
+_CACHING = b"caching_sha2_password"
+_SHORT_WAY_DONE = b"\x01\x03"
+"""The server's word that the answer to its challenge was enough; anything else asks for the password."""
+
+
+class Trust:
+    """What is known about the server that answers."""
+
+    def __init__(self, downstream: Downstream, opened: socket.socket) -> None:
+        """Take the settings and `opened`, a socket that is connected to the server."""
+        self._socket = bool(downstream.unix_socket)
+        self.is_local = self._socket or _is_loopback(opened)
+        """Whether the other end is this very machine."""
+        self._allowed = downstream.allow_unverified_server
+        self._address = downstream.address
+
+    def begins(self, way: str, connection: Connection) -> str:
+        """Return the method to begin with if the server proposes `way`: one whose first packet does not reveal the password.
+
+        A server that insists on its own method asks for it then.
+        """
+        # Otherwise a server could have the password in the very first packet, just by proposing such a method.
+        plain = way.encode() in _REVEALING and connection.password and not self._may_have(way.encode(), connection)
+        return _CACHING.decode() if plain else way
+
+    def refuse(self, way: bytes, connection: Connection) -> None:
+        """Raise `ConfigError` unless this method may reveal the password."""
+        if not connection.password or self._may_have(way, connection):
+            return
+        if way == _BROKEN:
+            raise ConfigError(
+                f"the target {self._address} asks for the password with mysql_old_password, which reveals it to "
+                "anyone on the network: give the account another login method (ALTER USER … IDENTIFIED …)"
+            )
+        clear = way in _CLEAR_TEXT
+        how = f"in clear text ({way.decode()})" if clear else f"itself ({way.decode()}, full authentication)"
+        condition = "over TLS" if clear else "if nobody else can answer in its place"
+        raise ConfigError(
+            f"the target {self._address} asks for the password {how}, but nothing has verified that it is the right "
+            "server, so the password is not sent. Have it verified: --ssl-ca FILE with the CA of its certificate, "
+            f"and --ssl-mode verify-identity or verify-ca. Or, {condition}, give --allow-unverified-server"
+        )
+
+    def _may_have(self, way: bytes, connection: Connection) -> bool:
+        if way == _BROKEN:
+            return False
+        if way in _CLEAR_TEXT:
+            # Whoever listens reads the password, so the other end must be proven, or at least TLS must keep listeners out.
+            return self._socket or connection.verifies or (self._allowed and connection.encrypts)
+        # Only the server itself can read the password here, so it is enough that nobody else can have answered.
+        return self.is_local or connection.verifies or self._allowed
+
+
+def _is_loopback(opened: socket.socket) -> bool:
+    """Return whether the other end is this very machine; a name such as localhost proves nothing."""
+    try:
+        # An IPv6 address may end in `%` and an interface, which is no part of it.
+        address = ipaddress.ip_address(str(opened.getpeername()[0]).partition("%")[0])
+    except (OSError, ValueError):
+        return False
+    # An IPv4 address may come in the form of an IPv6 one, such as ::ffff:127.0.0.1.
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
+
+
+class CachingSha2:
+    """caching_sha2_password: the fast path for every server, the full exchange only for those that may have the password."""
+
+    def __init__(self, connection: Any) -> None:
+        """Take the `Connection` that logs in, as the driver passes it."""
+        self._connection = connection
+
+    def authenticate(self, packet: MysqlPacket) -> Any:
+        """Answer the server's questions; return its next packet."""
+        connection = self._connection
+        if not connection.password:
+            return _auth.caching_sha2_password_auth(connection, packet)
+        if packet.is_auth_switch_request():
+            # The new challenge ends with a NUL that is not part of it.
+            connection.salt = packet.read_all().removesuffix(b"\0")  # type: ignore[no-untyped-call] # of the driver
+            answer = _auth.scramble_caching_sha2(connection.password, connection.salt)
+            connection.write_packet(answer)
+            packet = connection._read_packet()  # noqa: SLF001 - of the driver
+        # The server has accepted, refused, or asks for another method: all of these are the driver's to handle.
+        if not packet.is_extra_auth_data():
+            return packet
+        data: bytes = packet.get_all_data()  # type: ignore[no-untyped-call] # likewise
+        # From here on the driver would reveal the password.
+        if not data.startswith(_SHORT_WAY_DONE):
+            connection.trust.refuse(_CACHING, connection)
+        return _auth.caching_sha2_password_auth(connection, packet)
+
+
+WAYS: dict[str, Callable[[Any], Any]] = {_CACHING.decode(): CachingSha2}
+"""Login methods, as the driver takes them."""
+
+
+if TYPE_CHECKING:
+    _Connection = _PlainConnection[Cursor]
+else:
+    _Connection = _PlainConnection  # generic in its type stubs only
+
+_BULK_EXECUTE = 0xFA
+_TYPES_FOLLOW = 128
+_BULK = 1 << 2
+_KNOWS_BULK = struct.pack("<I", _BULK)
+_RESERVED = slice(9, 32)
+"""Place in a client's first packet that MySQL leaves empty; its end holds what a MariaDB client can do beyond MySQL's capabilities."""
+_OFFERED = struct.Struct("<27xI")
+"""What follows the version in a server's first packet; its last field is what a MariaDB has beyond MySQL's capabilities."""
+
+
+_CHUNK = 1 << 20
+_UNKNOWN_VARIABLE = 1193
+_NO_SERVER = (ValueError, IndexError, AssertionError, struct.error)
+"""What the driver raises over packets that are not MySQL's."""
+
+
+class Connection(_Connection):
+    """A connection that reveals the password only to those who may have it, feeds LOAD DATA LOCAL from memory only, and runs bulk statements."""
+
+    feed: bytes = b""
+    """What the running LOAD DATA LOCAL statement sends."""
+    feed_piece: int = _CHUNK
+    """Most bytes of it per packet."""
+    warnings: int = 0
+    """Number of warnings that the last statement raised."""
+    _can_switch_checks: bool = True
+    """Whether the server may know TiDB's switch for CHECK constraints."""
+    has_bulk: bool = False
+    """Whether the server, or what is before it, reports that it takes bulk statements: a MariaDB of version 10.2 or newer does."""
+    _greeting: MysqlPacket | None = None
+    """The server's first packet, after it was looked at and until it is read."""
+    _offers_bulk: bool = False
+    _logging_in: bool = False
+    trust: Trust
+    """Who answers; it decides about the password."""
+    password: bytes
+    salt: bytes
+    _auth_plugin_name: str
+    _unverified: ClassVar[ssl.SSLContext | None] = None
+
+    def _create_ssl_ctx(self, sslp: dict[str, Any]) -> ssl.SSLContext:
+        """Build a context as PyMySQL does, but only one for all connections without explicit TLS options.
+
+        PyMySQL uses TLS if the server offers it, verifies nothing then, and yet reads all certificates of the machine each time, which takes
+        20 ms.
+        """
+        if sslp:
+            made: ssl.SSLContext = super()._create_ssl_ctx(sslp)  # type: ignore[misc] # not in the stubs
+            return made
+        if Connection._unverified is None:
+            Connection._unverified = super()._create_ssl_ctx(sslp)  # type: ignore[misc] # likewise
+        return Connection._unverified
+
+    def connect_over(self, opened: socket.socket, trust: Trust) -> None:
+        """Log in over a connected socket."""
+        self.trust = trust
+        # PyMySQL notes this where it opens the socket itself: over a Unix socket it then sends a password without TLS.
+        if self.unix_socket:
+            self._secure = True
+        self.connect(opened)
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether TLS is in use, or will be before anything is sent; known once the server's first packet is read."""
+        return bool(self.ssl and self.server_capabilities & CLIENT.SSL)  # type: ignore[attr-defined] # not in the stubs
+
+    @property
+    def verifies(self) -> bool:
+        """Whether the server's certificate was verified, or will be before anything is sent."""
+        return self.encrypts and self.ctx.verify_mode is ssl.CERT_REQUIRED  # type: ignore[attr-defined] # likewise
+
+    def _process_auth(self, plugin_name: bytes, auth_packet: MysqlPacket, *handler: Any) -> Any:
+        """Log in as PyMySQL does, but reveal the password only to those who may have it."""
+        if plugin_name in _REVEALING:
+            self.trust.refuse(plugin_name, self)
+        # PyMySQL has a third parameter since 1.2 only.
+        return super()._process_auth(plugin_name, auth_packet, *handler)  # type: ignore[misc] # likewise
+
+    def _get_server_information(self) -> None:
+        """Read the greeting as PyMySQL does, and what is not among MySQL's capabilities; let `trust` decide with which login method to begin."""
+        self._greeting = greeting = super()._read_packet()  # type: ignore[no-untyped-call] # of the driver
+        # After a byte for the protocol's version, the server's version ends at a NUL.
+        _, _, rest = greeting.get_all_data()[1:].partition(b"\0")
+        self._offers_bulk = len(rest) >= _OFFERED.size and bool(_OFFERED.unpack_from(rest)[0] & _BULK)
+        super()._get_server_information()  # type: ignore[misc] # not in the stubs
+        self._auth_plugin_name = self.trust.begins(self._auth_plugin_name, self)
+
+    def load(self, sql: str, rows: bytes, *, most: int = _CHUNK) -> tuple[int, int]:
+        """Run one LOAD DATA LOCAL statement with `rows` as the file, in packets of up to `most` bytes; return (affected rows, warnings)."""
+        self.feed, self.feed_piece = rows, min(most, _CHUNK)
+        try:
+            affected = self.query(sql)
+        finally:
+            # From here on a server that asks for a file gets nothing.
+            self.feed = b""
+        return affected, self.warnings
+
+    def load_drops_rows(self) -> bool:
+        """Return whether LOAD DATA may leave out a row that a CHECK refuses, without a warning.
+
+        TiDB 8.4.0 does where it enforces them; with REPLACE, the number of affected rows need not show it either.
+        """
+        if not self._can_switch_checks:
+            return False
+        try:
+            # Each time, since the switch is global: an administrator may turn it while this connection lives.
+            ((switch,),) = fetched(self, "SELECT @@GLOBAL.tidb_enable_check_constraint")
+        except pymysql.err.MySQLError as fault:
+            if number_of(fault) != _UNKNOWN_VARIABLE:
+                raise
+            # No TiDB, or one before 7.2, which never looks at a CHECK.
+            self._can_switch_checks = False
+            return False
+        return str(switch) in ("1", "ON")
+
+    @contextmanager
+    def undecoded(self) -> Iterator[Connection]:
+        """Yield this connection, returning every value as the bytes that the server sends inside the block."""
+        # For this block only: SHOW CREATE may hold the default of a binary column, which is no text.
+        decoders, self.decoders = self.decoders, {}
+        self.use_unicode = False
+        try:
+            yield self
+        finally:
+            self.use_unicode, self.decoders = True, decoders
+
+    def _read_query_result(self, unbuffered: bool = False) -> int:  # noqa: ARG002, FBT001, FBT002 - PyMySQL's signature
+        """Read a result as PyMySQL does, with one that can feed; ours never reads unbuffered."""
+        self._result = None
+        # The steps are PyMySQL's own; it offers no other way to give it another class of results.
+        result = _FedResult(self)
+        result.read()
+        self._result = result
+        self.warnings = result.warning_count or 0
+        if result.server_status is not None:
+            self.server_status = result.server_status
+        return int(result.affected_rows or 0)
+
+    def _read_packet(self, packet_type: type[MysqlPacket] = MysqlPacket) -> MysqlPacket:
+        """Read a packet as PyMySQL does, beginning with the one that was looked at."""
+        # Only once: every later packet comes from the network.
+        looked_at, self._greeting = self._greeting, None
+        if looked_at is not None:
+            return looked_at
+        packet: MysqlPacket = super()._read_packet(packet_type)  # type: ignore[no-untyped-call] # of the driver
+        return packet
+
+    def _request_authentication(self) -> None:
+        """Log in as PyMySQL does. A MariaDB that leaves out the first capability exchanges further ones that MySQL does not have."""
+        newer = not self.server_capabilities & CLIENT.LONG_PASSWORD  # type: ignore[attr-defined] # not in the stubs
+        self.has_bulk = newer and self._offers_bulk
+        if self.has_bulk:
+            # To MariaDB a client without this old capability is one that lists MariaDB's own ones in the reserved bytes.
+            self.client_flag &= ~CLIENT.LONG_PASSWORD
+        self._logging_in = True
+        try:
+            super()._request_authentication()  # type: ignore[misc] # likewise
+        finally:
+            self._logging_in = False
+
+    def write_packet(self, payload: bytes) -> None:
+        """Write a packet as PyMySQL does, and report bulk statements in the first ones."""
+        # With TLS there are two: the request for it, and over TLS the same 32 bytes with the login after them.
+        if self._logging_in and self.has_bulk and not any(payload[_RESERVED]) and len(payload) >= _RESERVED.stop:
+            payload = payload[: _RESERVED.stop - len(_KNOWS_BULK)] + _KNOWS_BULK + payload[_RESERVED.stop :]
+        super().write_packet(payload)
+
+    def bulk(self, sql: str, types: bytes, values: memoryview) -> tuple[int, int]:
+        """Run one statement for all rows of `values`, see `apply.rows`; return (affected rows, warnings). Only for `has_bulk`."""
+        statement = self._prepare(sql)
+        try:
+            head = statement + struct.pack("<H", _TYPES_FOLLOW) + types
+            self._execute_command(_BULK_EXECUTE, b"".join((head, values)))  # type: ignore[attr-defined] # not in the stubs
+            affected = self._read_query_result()
+        finally:
+            # Also after an error: statements that stay prepared count towards a limit of the whole server.
+            if self.open:
+                self._execute_command(COMMAND.COM_STMT_CLOSE, statement)  # type: ignore[attr-defined] # likewise; it has no answer
+        return affected, self.warnings
+
+    def _prepare(self, sql: str) -> bytes:
+        """Prepare a statement; return the id that the server gave it, as it is sent."""
+        self._execute_command(COMMAND.COM_STMT_PREPARE, sql)  # type: ignore[attr-defined] # likewise
+        answer: bytes = self._read_packet().get_all_data()  # type: ignore[no-untyped-call] # of the driver
+        # After the statement's id come the numbers of its columns and parameters, then a description of each.
+        for count in struct.unpack_from("<HH", answer, 5):
+            # one packet per parameter or column, and one after the last
+            for _ in range(count + 1 if count else 0):
+                self._read_packet()
+        return answer[1:5]
+
+
+class _FedResult(MySQLResult):
+    """Answers the server's request for a local file from the connection's buffer."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Read the answer of `connection`."""
+        super().__init__(connection)
+        self._feeder = connection
+
+    def _read_load_local_packet(self, first_packet: MysqlPacket) -> None:  # noqa: ARG002 - the file name asked for does not matter
+        connection = self._feeder
+        feed = memoryview(connection.feed)
+        # In pieces below the server's largest packet, however much there is to send.
+        for start in range(0, len(feed), connection.feed_piece):
+            connection.write_packet(feed[start : start + connection.feed_piece].tobytes())
+        # An empty packet ends the file.
+        connection.write_packet(b"")
+        answer: MysqlPacket = connection._read_packet()  # noqa: SLF001 - the base class of this connection
+        if not answer.is_ok_packet():
+            message = "no OK packet after LOAD DATA LOCAL"
+            raise pymysql.err.OperationalError(2014, message)
+        self._read_ok_packet(answer)  # type: ignore[attr-defined] # not in the stubs
+
+
+Prepare = Callable[[Connection], None]
+
+
+def connect(
+    downstream: Downstream,
+    password: str,
+    *,
+    ddl: bool = False,
+    read_timeout: int | None = None,
+    prepare: Prepare | None = None,
+) -> Connection:
+    """Open a connection, set its session, and `prepare` it, all within the time of `--connect-timeout`.
+
+    `read_timeout` is in seconds, for later statements; None waits as long as one takes. Raise `ConfigError` for a refused login, and
+    `TargetUnavailable` if the server does not answer.
+    """
+    deadline = Deadline(downstream.connect_timeout)
+    made = Connection(
+        host=downstream.host,
+        port=downstream.port,
+        unix_socket=downstream.unix_socket or None,
+        **_tls_options(downstream),
+        user=downstream.user,
+        password=password.encode(),  # as the server stores it; PyMySQL would encode a text as latin1
+        charset="utf8mb4",
+        collation="utf8mb4_bin",  # strings in views and generated columns compare as they do at the source
+        autocommit=True,
+        # `_FedResult` answers the server, and never with a file
+        local_infile=True,
+        # an UPDATE that changes nothing still shows that its row is there
+        client_flag=CLIENT.FOUND_ROWS,
+        auth_plugin_map=WAYS,
+        read_timeout=read_timeout,
+        # `connect_over` brings an open socket
+        defer_connect=True,
+    )
+    opened = opened_socket(downstream, deadline)
+    is_ours = False
+    try:
+        with deadline.over(opened):
+            # Logging in and the session's settings are under the same deadline: a server may fall silent in any of them.
+            made.connect_over(opened, Trust(downstream, opened))
+            # A transaction may be open that the server's `init_connect` left. In full, since by `completion_type` a plain ROLLBACK may begin
+            # another one, or end the connection.
+            made.query("ROLLBACK AND NO CHAIN NO RELEASE")
+            set_session(made, str(made.get_server_info()), downstream, ddl=ddl)  # type: ignore[no-untyped-call] # of the driver
+            is_ours = True
+            if prepare is not None:
+                prepare(made)
+    except (*DRIVER_FAULTS, RuntimeError, *_NO_SERVER) as fault:
+        _force_close(made)
+        # The login succeeded: what the server refuses to `prepare` is for its caller to judge.
+        if is_ours and not deadline.passed:
+            raise
+        raise _refusal(fault, downstream, deadline) from fault
+    except BaseException:
+        _force_close(made)
+        raise
+    return made
+
+
+def _force_close(connection: Connection) -> None:
+    """Close without a word to the server."""
+    connection._force_close()  # type: ignore[attr-defined] # noqa: SLF001 - close() would write to the broken socket
+
+
+def _refusal(fault: BaseException, downstream: Downstream, deadline: Deadline) -> StorageConsumerError:
+    """Return our error for a failed login; what the server refuses then is no row's fault."""
+    doing = f"cannot connect to the target {downstream.address} as {downstream.user}"
+    # First: whatever the driver met then comes from the watch, which shut the socket down.
+    if deadline.passed:
+        return TargetUnavailable(
+            f"{doing}: it accepted the connection, but did not answer within {deadline.seconds:g} s (--connect-timeout)"
+        )
+    if (refused := _tls_refusal(fault, downstream)) is not None:
+        return refused
+    if isinstance(fault, RuntimeError):
+        package = "pynacl" if "pynacl" in str(fault) else "cryptography"
+        # PyMySQL raises a plain RuntimeError where a package for a login method is missing.
+        return ConfigError(f"{doing}: the account's login method needs a Python package: pip install {package}")
+    if isinstance(fault, _NO_SERVER):
+        return TargetUnavailable(f"{doing}: what answers there is not a MySQL server ({type(fault).__name__}: {fault})")
+    error = translated(fault, doing)
+    return (
+        ConfigError(f"{error} (check the account and the settings of the server)")
+        if isinstance(error, TableError)
+        else error
+    )
+
+
+def read_only(connection: Connection) -> None:
+    """Have each transaction of this connection see one moment, and write nothing."""
+    connection.query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    with suppress(pymysql.err.MySQLError):  # TiDB has no such transactions
+        connection.query("SET SESSION TRANSACTION READ ONLY")
+
+
+def escape(text: str) -> str:
+    """Escape the content of a string literal, by the driver's own rules; our sessions never set NO_BACKSLASH_ESCAPES."""
+    return str(escape_string(text))
+
+
+@contextmanager
+def translating(doing: str) -> Iterator[None]:
+    """Raise our errors for the driver's; `doing` says what was tried."""
+    try:
+        yield
+    except DRIVER_FAULTS as fault:
+        raise translated(fault, doing) from fault

@@ -1,0 +1,276 @@
+"""From a DDL of the source to the statement that runs on this target, or the reason not to run one. Pure.
+
+The original text runs whenever it can. `DIFFERENCES` lists what is added or left out, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from storage_consumer.decode.time_zone import zone_caveat
+from storage_consumer.decode.values import is_known
+from storage_consumer.errors import NotReplicable
+from storage_consumer.model import TableColumn, TableDefinition, TableName, folded_name
+from storage_consumer.plan.steps import DdlStep
+from storage_consumer.rows.target_table import TargetTable
+from storage_consumer.sql.gate import refuse_foreign
+from storage_consumer.sql.parse import parsed
+from storage_consumer.sql.statement import statement_of
+from storage_consumer.sql.tokens import NAMES, Token, heeded, heeds_comment, quote, replace_spans, tokens
+from storage_consumer.target.ddl.arrangement import arranged, escaped
+from storage_consumer.target.ddl.catalogue import all_edits
+from storage_consumer.target.ddl.edits import Targeted
+from storage_consumer.target.ddl.table_rules import turns_on_soft_delete, without_soft_delete
+from storage_consumer.target.existing_names import PartNames, is_far
+
+_TIMESTAMP = "TIMESTAMP"
+
+
+def refuse_uncertain_moments(
+    definition: TableDefinition,
+    query: str,
+    zone: str,
+    describe: Callable[[Iterable[TableName]], Mapping[TableName, TargetTable]],
+) -> None:
+    """Raise `NotReplicable` if a statement holds times of a zone with daylight saving time, for which one offset is not enough.
+
+    These are texts in calls of UNIX_TIMESTAMP, as in the borders of partitions, and the values of a column that becomes a TIMESTAMP or
+    stops being one. Defaults of columns are not among them: the schema file has them in UTC (see `rules.columns.timestamps`). `describe`
+    returns the target's tables. One recent year decides whether a zone has daylight saving time.
+    """
+    if not zone_caveat(zone):
+        return
+    statement = statement_of(query)
+    found = [
+        f"UNIX_TIMESTAMP({value.text})"
+        for _, last in statement.find("UNIX_TIMESTAMP (")
+        for value in statement.tokens[last : last + 1]
+        if value.kind == "string"
+    ]
+    # Only these convert values that are there.
+    changed = [each for each in statement.columns if each.verb in ("MODIFY", "CHANGE") and not found]
+    there = describe([definition.name]).get(definition.name.folded()) if changed else None
+    before = {folded_name(c.name): c.data_type.upper() for c in there.columns} if there else {}
+    after = {folded_name(column.name): column.type for column in definition.columns}
+    for column in changed:
+        old, new = before.get(folded_name(column.former), ""), after.get(folded_name(column.name), "")
+        # A TIMESTAMP is stored in UTC, all other types as they read: passing from one to the other needs the zone for each value.
+        if old and new and (old == _TIMESTAMP) != (new == _TIMESTAMP):
+            found.append(f"values of {column.name} that are converted from {old} to {new}")
+    if found:
+        raise NotReplicable(
+            f"{definition.name}: the DDL with version {definition.version} ({definition.path}) has {found[0]}, in {zone}, "
+            "which the target does not know by its name; with one offset for the whole year some would become other "
+            "times. Load the target's time zones (mysql_tzinfo_to_sql), and start again"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DdlAction:
+    """What to do for one DDL."""
+
+    statement: str
+    """The statement to run; empty if there is nothing to do."""
+    schema: str
+    """Default database for the statement; empty for none."""
+    notes: tuple[str, ...] = ()
+    """What was changed in the original text, or why it does not run."""
+
+
+def action_for(
+    definition: TableDefinition,
+    server_type: str,
+    collation: str | None,
+    names: PartNames | None = None,
+    *,
+    zone: str = "UTC",
+    source_collation: str = "utf8mb4_bin",
+) -> DdlAction:
+    """Return what to do for a statement on a server of this type (``mariadb``, ``mysql``, ``tidb``).
+
+    `collation` is the default collation of the statement's database on the target, None if it is unknown or the database does not
+    exist. `names` are the names of its table's parts on the target, None if they were not asked for. `zone` is the time zone of the
+    session that will run it. `source_collation` is the default collation of its database at the source. Raise `NotReplicable` for what
+    such a server cannot hold.
+    """
+    stored = stored_text(definition)
+    # Before anything reads the text: a backslash without its escape would move the end of a string.
+    query = escaped(stored)
+    notes = ["backslash"] if query != stored else []
+    refuse_what_only_tidb_holds(definition, server_type)
+    if (without := without_soft_delete(query)) != query:
+        query, notes = without, [*notes, "attribute of TiDB"]
+    found = tokens(query)
+    # What looks bare may have its only action in a comment that TiDB alone obeys.
+    if _is_bare(found) and not (server_type == "tidb" and heeds_comment(query)):
+        note = "attribute of TiDB" if heeds_comment(stored) else "an ALTER TABLE without any action"
+        return DdlAction(statement="", schema="", notes=(note,))
+    schema = definition.session_database
+    # Rules look for closing parentheses, so they cannot read such a text; the server's answer is the better error.
+    if not found or not _is_whole(found):
+        return DdlAction(statement=query, schema=schema)
+    # The server would run these statements, but then hold other rows than the source: the table stops instead.
+    if server_type == "mariadb" and names is not None and names.fractions:
+        raise NotReplicable(
+            f"{definition.name}: the DDL with version {definition.version} ({definition.path}) converts texts with "
+            f"fractions or exponents to integers ({', '.join(sorted(names.fractions))}), which the source rounds and "
+            "MariaDB truncates. Round them in the target first, for example by ALTER TABLE … MODIFY … DECIMAL(65,0), "
+            "and start again"
+        )
+    if server_type != "tidb" and names is not None and names.scattered:
+        raise NotReplicable(
+            f"{definition.name}: the DDL with version {definition.version} ({definition.path}) takes the rows of a "
+            "partition by KEY, or by HASH with values of NULL: TiDB puts other rows into it than MySQL and MariaDB do, "
+            "so the target would lose other rows than the source did. Manually delete the rows that the source no longer "
+            "had at that version, and skip the statement"
+        )
+    if server_type != "tidb":
+        # Before the rules: they expect each clause in the one place where all servers want it.
+        query, arrangements = arranged(query)
+        notes += arrangements
+    statement = Targeted(
+        text=query,
+        tokens=tokens(query),
+        collation=collation,
+        names=names,
+        table=definition.name.table,
+        stored=definition.columns,
+        zone=zone,
+        source_collation=source_collation,
+    )
+    edits, changes = all_edits(statement, server_type)
+    # Arranging and a rule may name the same difference.
+    notes = list(dict.fromkeys(changes + notes))
+    return DdlAction(statement=replace_spans(query, edits).strip(), schema=schema, notes=tuple(notes))
+
+
+def _is_whole(found: Sequence[Token]) -> bool:
+    """Return whether quotes and parentheses are closed. A text where they are not is no statement, which the server will say."""
+    open_ones = 0
+    for token in found:
+        open_ones += (token.text == "(") - (token.text == ")") if token.kind == "symbol" else 0
+        # A quote that stands alone as a token never found its end.
+        if open_ones < 0 or token.text in ("'", '"', "`"):
+            return False
+    return open_ones == 0
+
+
+def _is_bare(found: Sequence[Token]) -> bool:
+    """Return whether the statement is ``ALTER TABLE `t` `` with nothing after the name, or ALTER DATABASE with nothing but a name."""
+    head = tuple(token.upper for token in found[:2])
+    if head in (("ALTER", "DATABASE"), ("ALTER", "SCHEMA")):
+        return len(found) <= 3  # noqa: PLR2004 - with its name
+    if len(found) not in (3, 5) or head != ("ALTER", "TABLE"):
+        return False
+    return len(found) == 3 or found[3].text == "."  # noqa: PLR2004 - with the database's name before the table's
+
+
+def stored_text(definition: TableDefinition) -> str:
+    """Return the text of a statement without the semicolon that the new architecture may append."""
+    return definition.query.strip().removesuffix(";").strip()
+
+
+def refuse_what_may_not_run(step: DdlStep, server_type: str) -> None:
+    """Raise, before asking the server anything, for a statement that TiCDC never writes, or that only TiDB can run.
+
+    The error is `StatementRefused` or `NotReplicable`. A table that is created from its columns has no statement to check.
+    """
+    refuse_what_only_tidb_holds(step.definition, server_type)
+    # As the bucket has it, before the names of routes and of the target come into the text.
+    if not step.ensure:
+        refuse_foreign(step.origin.definition, escaped(stored_text(step.origin.definition)), server_type)
+
+
+_RECOVERED = {
+    "TABLE": "a dropped or truncated table",
+    "DATABASE": "a dropped database",
+    "SCHEMA": "a dropped database",
+    "CLUSTER": "the state of an earlier time",
+}
+
+
+def refuse_what_only_tidb_holds(definition: TableDefinition, server_type: str) -> None:
+    """Raise `NotReplicable`, before asking the server anything, for a name or statement that only TiDB can take.
+
+    FLASHBACK CLUSTER runs on no server: it would take the whole target back, including our own state and other databases. Nor does a
+    table run whose deleted rows stay, which its columns do not show: in the files they are rows like any others.
+    """
+    head = parsed(definition).head
+    if head == ("CREATE", "TABLE") and turns_on_soft_delete(heeded(definition.query)):
+        raise NotReplicable(
+            f"{definition.name}: the table of the DDL with version {definition.version} ({definition.path}) keeps its deleted "
+            "rows at the source for a while (SOFTDELETE, ACTIVE_ACTIVE), where TiDB hides them. This program does not support "
+            "that: in the target they would be seen. To have them there all the same, create the table by `ddl replace` with "
+            "the columns _tidb_origin_ts and _tidb_softdelete_time written out, and read it WHERE _tidb_softdelete_time IS NULL"
+        )
+    # MariaDB refuses such a name, MySQL silently changes it to question marks. Most texts have no such character at all.
+    found = tokens(definition.query) if server_type != "tidb" and is_far(definition.query) else ()
+    names = (definition.name.schema, definition.name.table, *(t.name for t in found if t.kind in NAMES))
+    if server_type != "tidb" and (far := next((name for name in names if is_far(name)), "")):
+        raise NotReplicable(
+            f"{definition.name}: the name {far!r} has a character beyond U+FFFF, which MySQL and MariaDB do not allow "
+            "in names; only TiDB can hold this table. Use TiDB as the target, or rename it at the source "
+            f"({definition.path})"
+        )
+    verb, what = (*head, "", "")[:2]
+    if verb in ("RECOVER", "FLASHBACK") and what in _RECOVERED and (server_type != "tidb" or what == "CLUSTER"):
+        raise NotReplicable(
+            f"{definition.name}: {verb} {what} with version {definition.version} brought {_RECOVERED[what]} back "
+            f"at the source; the rows are in no file, and only TiDB can do this ({definition.path}). Reload what it "
+            "names as of that version"
+        )
+
+
+# a table from a schema file without a statement
+
+_LENGTHS = frozenset(("CHAR", "VARCHAR", "BINARY", "VARBINARY", "BIT"))
+_SCALES = frozenset(("DATETIME", "TIMESTAMP", "TIME"))
+
+
+def create_from_columns(definition: TableDefinition, escape: Callable[[str], str]) -> str:
+    """Return CREATE TABLE for a structure without a statement.
+
+    A schema file has no index but the primary key, no reliable defaults, no charset, and no comment. Raise `NotReplicable` for a
+    column whose type it does not fully describe.
+    """
+    # TiDB's hidden columns belong to expression indexes, of which a schema file says nothing.
+    columns = [
+        _column(definition, column, escape) for column in definition.columns if not column.name.startswith("_V$_")
+    ]
+    key = [quote(column.name) for column in definition.columns if column.is_pk]
+    parts = columns + ([f"PRIMARY KEY ({', '.join(key)})"] if key else [])
+    # The files do not say which charset the source has; this is TiDB's default.
+    options = "DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+    return f"CREATE TABLE {quote(definition.name.table)} ({', '.join(parts)}) {options}"
+
+
+def _column(definition: TableDefinition, column: TableColumn, escape: Callable[[str], str]) -> str:
+    """Return one column's definition."""
+    if not is_known(column):  # the type becomes part of a statement: no other text may
+        raise NotReplicable(
+            f"{definition.name}.{column.name}: {definition.path} gives the column the type {column.type[:40]!r}, "
+            "which TiDB does not have. Find out who wrote the file, or create the table manually and start again"
+        )
+    text = column.type
+    if column.type in ("ENUM", "SET"):
+        if not column.elements:
+            message = (
+                f"{definition.name}.{column.name}: {definition.path} does not list the members of this {column.type}"
+            )
+            raise NotReplicable(message)
+        text += "(" + ",".join(f"'{escape(member)}'" for member in column.elements) + ")"
+    elif column.type in _LENGTHS and column.precision is not None:
+        text += f"({column.precision})"
+    elif column.type in _SCALES and column.scale:
+        text += f"({column.scale})"
+    elif column.type == "DECIMAL":
+        text += f"({column.precision or 10},{column.scale or 0})"
+    elif column.type == "VAR_STRING":
+        text = f"VARCHAR({column.precision or 255})"
+    # The files write BIT UNSIGNED and YEAR UNSIGNED, where the word says nothing.
+    if column.unsigned and column.type not in ("BIT", "YEAR"):
+        text += " UNSIGNED"
+    # Explicitly NULL: without the word, an older server may make a TIMESTAMP NOT NULL.
+    null = " NOT NULL" if not column.nullable or column.is_pk else " NULL"
+    return f"{quote(column.name)} {text}{null}"

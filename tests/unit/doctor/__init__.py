@@ -1,1 +1,0 @@
-"""The doctor: its rules, and its looks where they fail."""

@@ -1,1 +1,0 @@
-"""Monitoring: reports, the status of a feed, and what counts them."""

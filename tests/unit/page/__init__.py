@@ -1,1 +1,0 @@
-"""The status page: its parts, and what it answers."""

@@ -1,1 +1,0 @@
-"""Tests of storage_consumer.storage."""
