@@ -158,7 +158,13 @@ def _loaded(name: str) -> object:
     # What no other module has is an error.
     home = next((module for module, names in _MODULES.items() if name in names), "errors")
     module, inner = _RENAMED.get(name, (home, name))
-    found: object = getattr(import_module(f"{__name__}.{module}"), inner)
+    try:
+        found: object = getattr(import_module(f"{__name__}.{module}"), inner)
+    except ModuleNotFoundError as error:
+        if error.name != "pyarrow":
+            raise
+        message = f"{name} needs pyarrow: pip install 'storage-consumer[dataframe]'"
+        raise ImportError(message) from error
     globals()[name] = found
     return found
 

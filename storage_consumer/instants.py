@@ -14,6 +14,10 @@ Instant = SupportsIndex | str | datetime
 _LONGEST = 20
 """Digits of the largest 64-bit number."""
 _TIME = re.compile(r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?([Zz]|[+-]\d{2}:\d{2})?", re.ASCII)
+_SECONDS = 10**9
+"""Numbers below are taken as they are; times of Unix begin here, in 2001."""
+_FIRST = 1_420_070_400_000 << TSO_PHYSICAL_SHIFT
+"""The TSO of 2015, before which there was no TiDB."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -37,6 +41,10 @@ def _whole(number: SupportsIndex) -> int:
         tso = -1
     if not 0 <= tso < 1 << 64:
         raise ValueError(f"a TSO or a time is expected, not {number!r:.80}")
+    if _SECONDS <= tso < _FIRST:
+        raise ValueError(
+            f"{tso} is no TSO of a TiDB: it would be from before 2015. Give a time of Unix as one with its zone, such as 2026-11-23T10:00:00Z"
+        )
     return tso
 
 
@@ -51,7 +59,7 @@ def parse_instant(given: str, *, is_end: bool = False) -> int:
     if text.isascii() and text.isdecimal():
         if len(text) > _LONGEST or int(text) >= 1 << 64:
             raise ValueError(f"a TSO of 64 bits is expected, not {text[: _LONGEST + 1]}")
-        return int(text)
+        return _whole(int(text))
     found = _TIME.fullmatch(text)
     if found is None:
         raise ValueError(

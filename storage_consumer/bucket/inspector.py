@@ -205,6 +205,10 @@ NO_DATA = "no data file yet"
 NO_NULL = "no sampled row holds a NULL, and a number that stands for NULL would be read as a number"
 NO_BINARY = "rows without binary values; a table halts at the first one"
 _NO_CHECKPOINT = "nothing can be applied before there is one"
+_AMBIGUOUS = (
+    "CSV without a quote writes NULL as {0!r} and a text {0!r} in the same way: such a text is read as NULL. Set quote = '\"' or "
+    'null = "\\N" under [sink.csv] in the changefeed'
+)
 _SEVERAL = "the files allow several values"
 _FIELDS = {"enable_partition_separator": "partition_separator"}
 """Keyword → field of `Upstream`, where that is called otherwise."""
@@ -260,8 +264,10 @@ def completed(loaded: Loaded, bucket: InspectedBucket) -> Loaded:
     missing = [each for each in bucket.missing if each.keyword in needed]
     if missing:
         names = ", ".join(f"--{BY_KEYWORD[each.keyword].name} ({each.origin})" for each in missing)
+        # As where it is a folder above the changefeed's.
+        unlike = "" if bucket.checkpoint else f"{bucket.place}: {bucket.warnings[0]}. "
         raise ConfigError(
-            f"{bucket.place} does not show how it was written, and no setting says it: give the changefeed's TOML "
+            f"{unlike}{bucket.place} does not show how it was written, and no setting says it: give the changefeed's TOML "
             f"file with --config, and its sink URI as --upstream-uri; or give {names}. `storage-consumer inspect` "
             "lists what the bucket shows"
         )
@@ -457,7 +463,7 @@ class _Look:
             checkpoint=checkpoint,
             commit_ts=self.commit_ts,
             versions=(min(versions), max(versions)) if versions else (),
-            warnings=tuple(self._warnings(checkpoint)),
+            warnings=tuple(self._warnings(checkpoint, settings)),
             likely=likely,
             upstream=self.upstream,
         )
@@ -500,10 +506,13 @@ class _Look:
                 table.size += folder.size
         return tuple(sorted(found.values(), key=lambda each: (-each.size, each.directory)))
 
-    def _warnings(self, checkpoint: int) -> list[str]:
+    def _warnings(self, checkpoint: int, settings: tuple[InspectedSetting, ...]) -> list[str]:
         found = [] if checkpoint else [f"{self._content()}, and no metadata with a checkpoint: {_NO_CHECKPOINT}"]
         found += [may_be_lost(names)] if (names := _sharing(self)) else []
         found += [f"{path} cannot be read with any settings: is it damaged?" for path in self.set_aside]
+        values = {setting.keyword: setting.value for setting in settings}
+        if values.get("protocol") == "csv" and values.get("quote") == "" and values.get("null", "\\N") != "\\N":
+            found.append(_AMBIGUOUS.format(values["null"]))
         gaps = [folder for folder in self.seen.folders.values() if folder.missing]
         if gaps:
             found.append(f"{gaps[0].path}: {gaps[0].missing} file numbers are missing; {len(gaps)} such directories")

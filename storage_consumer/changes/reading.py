@@ -26,6 +26,7 @@ from storage_consumer.decode.decoder import Decoder, FileRead, Tally
 from storage_consumer.decode.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
 from storage_consumer.errors import ConfigError, FilesMissing, StorageUnavailable, UndecodableRow
 from storage_consumer.model import CommitRange, DataFile, TableName
+from storage_consumer.plan.selection import Filter
 from storage_consumer.rows.row_keys import delivered_once, order_of
 from storage_consumer.sql.tokens import qualified
 
@@ -320,8 +321,17 @@ Wanted = Callable[[Change], bool]
 class Feed:
     """The changes of a bucket, in commit order, each once."""
 
-    def __init__(self, storage: Storage, upstream: Upstream, clock: Clock, rules: Sequence[str] = ()) -> None:
-        """Take what `upstream` says was written to `storage`. `rules`: of TiCDC's table filter; none for every table.
+    def __init__(
+        self,
+        storage: Storage,
+        upstream: Upstream,
+        clock: Clock,
+        rules: Sequence[str] = (),
+        only: TableName | None = None,
+    ) -> None:
+        """Take what `upstream` says was written to `storage`.
+
+        `rules`: of TiCDC's table filter; none for every table. `only`: of the tables that they take, one, or those of one database.
 
         Raises `ConfigError` for rows without commit-ts, which can neither be put in order nor told from repeats.
         """
@@ -333,7 +343,7 @@ class Feed:
         self._storage, self._upstream, self._clock = storage, upstream, clock
         self.protocol = upstream.protocol
         """That of the data files."""
-        self.contents = Contents(storage, upstream, clock, rules)
+        self.contents = Contents(storage, upstream, clock, Filter(rules, only=only))
 
     def events(self, low: int, high: int | None = None, wanted: Wanted = lambda _: True) -> Iterator[Event]:
         """Yield what committed after `low` (exclusive) up to `high` (inclusive; None: the bucket's checkpoint).

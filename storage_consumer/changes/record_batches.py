@@ -20,7 +20,6 @@ from storage_consumer.instants import Instant, tso_of_instant
 from storage_consumer.model import CommitRange, folded_name
 from storage_consumer.plan.table_words import named
 from storage_consumer.session import Session
-from storage_consumer.sql.tokens import quote
 
 _ROWS = 65_536
 """Most rows of a batch."""
@@ -43,7 +42,8 @@ def read_changes(
     name = named("table", table, whole=True)
     clock = SystemClock()
     loaded, storage = Session({"upstream_uri": upstream_uri, **options}, os.environ).open_bucket()
-    feed = Feed(storage, loaded.config.upstream, clock, (f"{quote(name.schema)}.{quote(name.table)}",))
+    rules = loaded.config.selecting.rules
+    feed = Feed(storage, loaded.config.upstream, clock, rules, name)
     low = max(0, (_tso("start", start) or 1) - 1)
     high = _tso("end", end, is_end=True)
     if high is not None and high < low:
@@ -51,7 +51,7 @@ def read_changes(
     window = feed.window(low, high)
     if low > feed.contents.checkpoint:
         raise ConfigError(beyond(low, feed.contents.checkpoint))
-    refuse_none(feed.contents, table)
+    refuse_none(feed.contents, table, rules)
     schema = schema_of(feed.contents.in_force(window.low, max(window.low, window.high)))
     return pa.RecordBatchReader.from_batches(schema, _lazily(feed, window, schema))
 

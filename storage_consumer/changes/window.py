@@ -307,13 +307,13 @@ class Window:
 class Contents:
     """What is known of a bucket: it grows with each look."""
 
-    def __init__(self, storage: Storage, upstream: Upstream, clock: Clock, rules: Sequence[str] = ()) -> None:
-        """Take what `upstream` says was written to `storage`. `rules`: of TiCDC's table filter; none for every table."""
+    def __init__(self, storage: Storage, upstream: Upstream, clock: Clock, wanted: Filter) -> None:
+        """Take what `upstream` says was written to `storage`. `wanted`: leaves out all other tables."""
         self._upstream = upstream
         self.reader = StorageReader(storage, upstream, clock)
         """What lists the bucket, and knows whether it is still the same changefeed's."""
         self.reader.way_on = _WAY_ON
-        self._filter = Filter(rules)
+        self._filter = wanted
         self._manager = ConsumerManager(
             Restart(), 0.0, tells_time=upstream.tells_time, selection=Selection(filter=self._filter)
         )
@@ -528,10 +528,12 @@ def beyond(low: int, checkpoint: int) -> str:
     )
 
 
-def refuse_none(contents: Contents, asked: str) -> None:
-    """Raise `ConfigError` if the bucket has nothing of the table that was `asked` for, and that alone is read."""
-    if not contents.has_tables:
-        raise ConfigError(f"the bucket has no table {asked}; `storage-consumer inspect` lists its tables")
+def refuse_none(contents: Contents, asked: TableName | str | None, rules: Sequence[str]) -> None:
+    """Raise `ConfigError` if the bucket has no table that the filter's `rules` take, or none of it is the one that was `asked` for."""
+    if (asked or rules) and not contents.has_tables:
+        named = f"no table {asked or ''}".rstrip()
+        within = f" that the filter ({', '.join(rules)}) takes" if rules else ""
+        raise ConfigError(f"the bucket has {named}{within}; `storage-consumer inspect` lists its tables")
 
 
 def _refuse_gaps(table: TableConsumer, versions: Iterable[TableVersionConsumer], low: int) -> None:

@@ -17,12 +17,10 @@ from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.failures import print_error
 from storage_consumer.cli.verbs import ChangesFlags
 from storage_consumer.clock import SystemClock
-from storage_consumer.config.load import Loaded
 from storage_consumer.config.settings import Tuning, Upstream
 from storage_consumer.errors import ConfigError
 from storage_consumer.plan.table_words import named
 from storage_consumer.session import Session
-from storage_consumer.sql.tokens import quote
 
 _FRAMES = {"sql": (render_sql.HEAD, ""), "undo-sql": (render_sql.UNDO_HEAD, render_sql.UNDO_FOOT)}
 """Format → what a script in it begins and ends with."""
@@ -46,7 +44,9 @@ def answer(own: ChangesFlags, session: Session) -> Answer:
     low, high, form = _checked(own)
     loaded, storage = session.open_bucket()
     upstream = loaded.config.upstream
-    feed = Feed(storage, upstream, SystemClock(), _rules(own, loaded))
+    rules = loaded.config.selecting.rules
+    only = named("--table", own.table) if own.table else None
+    feed = Feed(storage, upstream, SystemClock(), rules, only)
     of_key = OfKey(key_values(own.key), upstream.protocol) if own.key else None
     wanted: Wanted = of_key or (lambda _: True)
     if own.follow:
@@ -57,8 +57,7 @@ def answer(own: ChangesFlags, session: Session) -> Answer:
             _print(_framed(form, lines), session.environ)
         return Answer("")
     window = feed.window(low, high)
-    if own.table:
-        refuse_none(feed.contents, own.table)
+    refuse_none(feed.contents, own.table, rules)
     if low >= feed.contents.checkpoint:
         print_error(_BEYOND.format(feed.contents.checkpoint))
     if form == "undo-sql":
@@ -107,14 +106,6 @@ def _checked(own: ChangesFlags) -> tuple[int, int | None, str]:
         raise ConfigError(f"--to {high} is before --from {low}")
     # Both are inclusive on the command line.
     return max(0, (low or 1) - 1), high, form
-
-
-def _rules(own: ChangesFlags, loaded: Loaded) -> tuple[str, ...]:
-    """Return the rules of the tables that are wanted."""
-    if not own.table:
-        return loaded.config.selecting.rules
-    name = named("--table", own.table)
-    return (f"{quote(name.schema)}.{quote(name.table) if name.table else '*'}",)
 
 
 def _notes(contents: Contents, table: str | None, low: int) -> Iterator[str | None]:

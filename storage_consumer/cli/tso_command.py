@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -17,8 +16,6 @@ from storage_consumer.session import Session
 from storage_consumer.telemetry import tso_time
 
 _NOW = "now"
-_FIRST_MS = 946_684_800_000
-"""Milliseconds of the year 2000, long before TiDB: a TSO below is likely a mistake."""
 
 
 def answer(own: TsoFlags, _session: Session) -> Answer:
@@ -27,7 +24,10 @@ def answer(own: TsoFlags, _session: Session) -> Answer:
     # Several words `now` are one instant.
     now = time.time()
     found = [_instant(word, now, zone) for word in own.words or [_NOW]]
-    lines = (line for each in found for line in _lines(each))
+    lines = (
+        f"{each['tso']}  {each['utc']}{'  ' if each['local'] else ''}{each['local'] or ''}  logical {each['logical']}"
+        for each in found
+    )
     return told(own, {"instants": found}, lines)
 
 
@@ -45,16 +45,6 @@ def _instant(word: str, now: float, zone: tzinfo | None) -> dict[str, Any]:
         "physical_ms": physical_ms(tso),
         "logical": tso & ((1 << TSO_PHYSICAL_SHIFT) - 1),
     }
-
-
-def _lines(each: Mapping[str, Any]) -> Iterator[str]:
-    local = f"  {each['local']}" if each["local"] else ""
-    yield f"{each['tso']}  {each['utc']}{local}  logical {each['logical']}"
-    if each["physical_ms"] < _FIRST_MS:
-        yield (
-            f"  note: {each['given']} as a TSO is a time before 2000; if it is a Unix time, give it as a time such as "
-            "2026-11-23T10:00:00Z"
-        )
 
 
 def _zone(known: str) -> tzinfo:

@@ -306,7 +306,7 @@ def _require_commit_ts(upstream: Upstream) -> None:
     }[upstream.protocol]
     raise ConfigError(
         f"{what} without commit ts can be neither ordered nor deduplicated: the changefeed needs {remedy}. "
-        "--allow-missing-commit-ts accepts such files as they are, with a weaker promise"
+        'with --allow-missing-commit-ts `run` accepts such files as they are, with a weaker promise; `changes` and format("ticdc") cannot'
     )
 
 

@@ -53,12 +53,15 @@ class Filter:
         rules: Sequence[str] = (),
         event_filters: Sequence[EventFilter] = (),
         skipped: Collection[str] = (),
+        only: TableName | None = None,
     ) -> None:
         """Compile `rules` of TiCDC's table filter (none: every table is taken) and the event filters.
 
-        `skipped`: tables, by key (see `key_of`), that an operator leaves out.
+        `skipped`: tables, by key (see `key_of`), that an operator leaves out. `only`: of what the rules take, one table or
+        one database.
         """
         self._skipped = frozenset(skipped)
+        self._only = only and only.folded()
         self._tables = table_rules(tuple(rules)) if rules else None
         self._ignoring = [
             _Ignoring(
@@ -72,6 +75,8 @@ class Filter:
 
     def leaves_out(self, name: TableName) -> bool:
         """Return whether a table is left out; a database is left out if no table of it can be taken."""
+        if self._only is not None and not _within(name.folded(), self._only):
+            return True
         return self.skips(name) or (self._tables is not None and not _takes(self._tables, name))
 
     def skips(self, name: TableName) -> bool:
@@ -238,6 +243,10 @@ class Selection:
     def owns_database(self, schema: str, known: Iterable[str]) -> bool:
         """Return whether this database's tables, and no others, are in one database of the target; `known`: all that are taken."""
         return not self.routes or not (self.routes.splits(schema) or self.routes.shared(schema, known))
+
+
+def _within(name: TableName, only: TableName) -> bool:
+    return name.schema == only.schema and (not only.table or not name.table or name.table == only.table)
 
 
 def _takes(rules: TableRules, name: TableName) -> bool:

@@ -138,6 +138,9 @@ def test_a_row_that_nothing_happened_to(bucket: SmallBucket) -> None:
         (["--table", "d.nope", "--format", "undo-sql", "--from", str(ts(2))], "the bucket has no table d.nope"),
         (["--table", "nope", "--format", "sql"], "the bucket has no table nope"),
         (["--table", "d.a", "--to", str(ts(10)), "--format", "sql"], "complete up to its checkpoint"),
+        (["--table", "d.a", "--filter", "d.*", "--filter", "!d.a"], "no table d.a that the filter (d.*, !d.a) takes"),
+        (["--filter", "nope.*"], "no table that the filter (nope.*) takes"),
+        (["--from", "1795225423"], "1795225423 is no TSO of a TiDB"),
     ],
 )
 def test_wrong_arguments(bucket: SmallBucket, words: list[str], told: str) -> None:

@@ -52,6 +52,16 @@ def test_instants_of_python() -> None:
         tso_of_instant(datetime(1969, 12, 31, tzinfo=UTC))
 
 
+@pytest.mark.parametrize(
+    "given", ["1795225423", "1795225423000", "1795225423000000", "47060757347224780"], ids=["s", "ms", "us", "lost"]
+)
+def test_a_number_that_no_tidb_can_have_given(given: str) -> None:
+    """A time of Unix, and a TSO that lost a digit, are refused: as a TSO each is of a time before TiDB, so a window would be another one."""
+    for instant in (given, int(given)):
+        with pytest.raises(ValueError, match=f"{given} is no TSO of a TiDB"):
+            tso_of_instant(instant)
+
+
 class Whole:
     """A whole number of another library."""
 

@@ -19,7 +19,7 @@ from storage_consumer.bucket.storage import Storage
 from storage_consumer.changes.alterations import moves
 from storage_consumer.changes.pieces import META, RESCUED, fields_of
 from storage_consumer.changes.reading import Feed
-from storage_consumer.changes.window import Structure, landmarks
+from storage_consumer.changes.window import Structure, landmarks, refuse_none
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import Loaded
 from storage_consumer.config.parsers import did_you_mean
@@ -310,18 +310,14 @@ class Opened:
     landmarks: tuple[tuple[str, int], ...]
     """See `window.landmarks`."""
     rules: tuple[str, ...]
-    """The rules of TiCDC's table filter for what is read; none for every table."""
+    """What is read, as rules of TiCDC's table filter: the one table that was named, else the filter's; none for every table."""
 
 
 def open_feed(options: SourceOptions) -> tuple[Feed, Loaded]:
     """Return the feed of a source, and its settings. Raises `ConfigError` and `StorageUnavailable`."""
     given = {"upstream_uri": options.uri, **options.bucket}
     loaded, storage = Session(given, os.environ).open_bucket()
-    return Feed(storage, loaded.config.upstream, SystemClock(), _rules(options, loaded)), loaded
-
-
-def _rules(options: SourceOptions, loaded: Loaded) -> tuple[str, ...]:
-    return tuple(loaded.config.selecting.rules) if options.table is None else (qualified(options.table),)
+    return Feed(storage, loaded.config.upstream, SystemClock(), loaded.config.selecting.rules, options.table), loaded
 
 
 def look_at(options: SourceOptions) -> Opened:
@@ -332,12 +328,9 @@ def look_at(options: SourceOptions) -> Opened:
     # What a stream begins with that gives what commits from now on is what the table has now.
     low = feed.contents.checkpoint if options.from_latest else options.low
     own, known, keys, moved = tuple[pa.Field, ...](DOCUMENTS), frozenset[str](), "", ""
+    refuse_none(feed.contents, options.table, loaded.config.selecting.rules)
     if options.table is not None:
         structures = list(feed.contents.in_force(low, max(low, high)))
-        if not structures:
-            raise ConfigError(
-                f"option table: the bucket has no table {options.table}; `storage-consumer inspect` lists its tables"
-            )
         every, keys = fields_of(structures), _keys(structures)
         if not options.over_statements:
             found = list(moves(options.table, low, high, feed.contents.definitions))
@@ -356,7 +349,7 @@ def look_at(options: SourceOptions) -> Opened:
         keys=keys,
         moved=moved,
         landmarks=landmarks(feed.contents.definitions),
-        rules=_rules(options, loaded),
+        rules=loaded.config.selecting.rules if options.table is None else (qualified(options.table),),
     )
 
 

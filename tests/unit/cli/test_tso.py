@@ -41,17 +41,13 @@ def test_a_named_zone(capsys: pytest.CaptureFixture[str]) -> None:
     assert [each["local"] for each in found] == ["2026-07-01T02:00:00.000+02:00", "2026-12-01T01:00:00.000+01:00"]
 
 
-def test_a_unix_time(capsys: pytest.CaptureFixture[str]) -> None:
-    """A number that is likely no TSO is converted, with a note."""
-    assert "note: 1700000000 as a TSO is a time before 2000" in told(capsys, "1700000000")
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["2026-11-23T10:00:00"], "no time zone"),
         (["x"], "a TSO or a time with its zone"),
         ([str(2**64)], "64 bits"),
+        (["1700000000"], "no TSO of a TiDB"),
         (["now", "--tz", "CEST"], "--tz: a time zone like"),
         (["now", "--tz", "System"], "name the zone"),
     ],
