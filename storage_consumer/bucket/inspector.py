@@ -23,6 +23,7 @@ from storage_consumer.bucket.survey import Sample, Samples, Survey, ignore_unpla
 from storage_consumer.config.load import CSV_KEYWORDS, Loaded
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.settings import Upstream
+from storage_consumer.decode.csv_dialect import caveat
 from storage_consumer.errors import ConfigError, StorageConsumerError
 from storage_consumer.model import DAY_MS, TSO_PHYSICAL_SHIFT, TableName, TableVersion
 
@@ -205,10 +206,6 @@ NO_DATA = "no data file yet"
 NO_NULL = "no sampled row holds a NULL, and a number that stands for NULL would be read as a number"
 NO_BINARY = "rows without binary values; a table halts at the first one"
 _NO_CHECKPOINT = "nothing can be applied before there is one"
-_AMBIGUOUS = (
-    "CSV without a quote writes NULL as {0!r} and a text {0!r} in the same way: such a text is read as NULL. Set quote = '\"' or "
-    'null = "\\N" under [sink.csv] in the changefeed'
-)
 _SEVERAL = "the files allow several values"
 _FIELDS = {"enable_partition_separator": "partition_separator"}
 """Keyword → field of `Upstream`, where that is called otherwise."""
@@ -463,7 +460,7 @@ class _Look:
             checkpoint=checkpoint,
             commit_ts=self.commit_ts,
             versions=(min(versions), max(versions)) if versions else (),
-            warnings=tuple(self._warnings(checkpoint, settings)),
+            warnings=tuple(self._warnings(checkpoint)),
             likely=likely,
             upstream=self.upstream,
         )
@@ -506,13 +503,11 @@ class _Look:
                 table.size += folder.size
         return tuple(sorted(found.values(), key=lambda each: (-each.size, each.directory)))
 
-    def _warnings(self, checkpoint: int, settings: tuple[InspectedSetting, ...]) -> list[str]:
+    def _warnings(self, checkpoint: int) -> list[str]:
         found = [] if checkpoint else [f"{self._content()}, and no metadata with a checkpoint: {_NO_CHECKPOINT}"]
         found += [may_be_lost(names)] if (names := _sharing(self)) else []
         found += [f"{path} cannot be read with any settings: is it damaged?" for path in self.set_aside]
-        values = {setting.keyword: setting.value for setting in settings}
-        if values.get("protocol") == "csv" and values.get("quote") == "" and values.get("null", "\\N") != "\\N":
-            found.append(_AMBIGUOUS.format(values["null"]))
+        found += [text] if (text := caveat(self.upstream)) else []
         gaps = [folder for folder in self.seen.folders.values() if folder.missing]
         if gaps:
             found.append(f"{gaps[0].path}: {gaps[0].missing} file numbers are missing; {len(gaps)} such directories")

@@ -18,6 +18,7 @@ from storage_consumer.cli.failures import print_error
 from storage_consumer.cli.verbs import ChangesFlags
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.settings import Tuning, Upstream
+from storage_consumer.decode.csv_dialect import caveat
 from storage_consumer.errors import ConfigError
 from storage_consumer.plan.table_words import named
 from storage_consumer.session import Session
@@ -66,7 +67,7 @@ def answer(own: ChangesFlags, session: Session) -> Answer:
     else:
         texts = map(_line(form, upstream), feed.ordered(window, wanted).events())
     _print(_framed(form, texts), session.environ)
-    for warning in feed.contents.warnings:
+    for warning in filter(None, (*feed.contents.warnings, caveat(upstream))):
         print_error(warning)
     if of_key is not None and not of_key.has_matched:
         print_error(_UNMATCHED.format(own.key))

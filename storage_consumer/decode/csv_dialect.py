@@ -119,6 +119,12 @@ def caveat(upstream: Upstream) -> str:
     )
 
 
+def shown(text: str) -> str:
+    r"""Return a field as a message shows it: bytes that are no UTF-8 as ``\xNN``."""
+    readable = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return repr(text) if readable == text else f"'{readable}'"
+
+
 CHECK_OPTIONS = (
     "are delimiter, quote, null, include-commit-ts, output-old-value and output-handle-key of [sink.csv] and terminator of "
     "[sink] the ones given to TiCDC?"
@@ -569,7 +575,7 @@ class Shape:
         ):
             if not form.fullmatch(text):
                 return (
-                    f"column {column.name} ({column.type}): {text[:40]!r} does not have the form of such a value; "
+                    f"column {column.name} ({column.type}): {shown(text[:40])} does not have the form of such a value; "
                     f"{CHECK_OPTIONS}"
                 )
         return f"it does not have the form of a row; {CHECK_OPTIONS}"

@@ -303,6 +303,13 @@ def test_names_change_within_a_file() -> None:
     assert values(data, "INT", options=OPTIONS) == [("1",), ("2",), ("3",), ("4",)]
 
 
+def test_bytes_that_are_no_text_are_shown_as_they_are() -> None:
+    """A flipped bit in a number shows as its byte."""
+    assert r"column c0 (INT): '\xb243' does not have the form" in str(
+        refused(row("\udcb243").encode("utf-8", "surrogateescape"), "INT", options=OPTIONS)
+    )
+
+
 def test_hostile_names() -> None:
     """Names of table and schema are written as texts are."""
     table = TableName(schema='s"h,op', table="or\\ders\n")
