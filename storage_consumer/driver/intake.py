@@ -9,6 +9,7 @@ from storage_consumer.amounts import some_of
 from storage_consumer.bucket.reader import Poll, ReadSchemaFile
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_prepare import BEFORE_FEED, bare, described
+from storage_consumer.driver.doubts import doubt_passed
 from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.errors import ConfigError, FilesMissing, TableError
 from storage_consumer.model import TableDefinition, TableName, tso_of
@@ -69,6 +70,9 @@ class Intake:
         missing = manager.look_for_gaps(self.ledger.storage_checkpoint, self.context.clock.monotonic())
         for key, error in missing.items():
             self.ledger.halt(key, error, kind="gap")
+            table = manager.tables[key]
+            if table.copies.has_passed(table.checkpoint):
+                doubt_passed(table.name, error, self.context)
         return late
 
     def _refuse_bare(self) -> None:

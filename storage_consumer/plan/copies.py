@@ -190,6 +190,17 @@ class CopyLedger:
                 return gap
         return ""
 
+    def has_passed(self, checkpoint: int) -> bool:
+        """Return whether the table went on, up to `checkpoint` (inclusive), past a file that no listing had shown: its rows up to there are not applied."""
+        seen = self._known.missed(self._sequences)
+        return any(
+            checkpoint > max(version.version, self.copied_at)
+            and version.finished_upto(sequence) == number - 1
+            and sequence not in seen
+            for version in self._files.open_versions()
+            for sequence, number, _ in version.gaps()
+        )
+
     def _is_copied(self, version: int) -> bool:
         """Return whether the last copy holds all rows of a version: another structure had followed by then."""
         return self._files.versions.telling.has_within(version + 1, self.copied_at)

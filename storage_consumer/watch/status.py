@@ -231,7 +231,7 @@ def _found_by_verify(different: Mapping[TableName, TableResult]) -> str:
     texts = [f"`verify` found {_some(len(found), 'table')} different: {some_of(found, _NAMED)}"] if found else []
     if doubted:
         texts.append(
-            f"{_some(len(doubted), 'table')} changed in the target, whose rows are in doubt until `verify` or a copy: {some_of(doubted, _NAMED)}"
+            f"{_some(len(doubted), 'table')} in doubt, changed in the target or read past a missing file, until `verify` or a copy: {some_of(doubted, _NAMED)}"
         )
     return "; ".join(texts)
 
