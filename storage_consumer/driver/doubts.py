@@ -11,7 +11,7 @@ from storage_consumer.driver.ddl_prepare import described
 from storage_consumer.driver.remedies import table_command
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import DdlKind, TableDefinition, TableName
-from storage_consumer.plan.quarantined import changes_nothing_to_compare
+from storage_consumer.plan.ddl_backlog import changes_nothing_to_compare
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.rows.comparison import TableResult, VerifyOutcome, heal_command
 from storage_consumer.rows.match import altered

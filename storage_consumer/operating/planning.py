@@ -29,13 +29,13 @@ from storage_consumer.driver.starting import manager_of
 from storage_consumer.errors import DdlFailed, StorageConsumerError
 from storage_consumer.model import DdlId, ParsedDdl, TableDefinition, TableName, folded_name
 from storage_consumer.operating.planned import Outcome, Plan, PlannedRows, PlannedStatement, PlannedStop, PlannedWave
+from storage_consumer.plan.ddl_backlog import TableEntries
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.journal_entry import DONE, FAILED, SKIPPED, STARTED, DdlAnswer, JournalEntry, Sent
 from storage_consumer.plan.journal_entry import ExecutionOutcome as Happened
 from storage_consumer.plan.loads import LoadPhase
 from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.plan.quarantined import TableEntries
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_decisions import Foreseen, Obeyed, held, is_skipped
 from storage_consumer.plan.table_state import TableState

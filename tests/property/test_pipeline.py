@@ -19,7 +19,7 @@ from storage_consumer.decode.canal_files import CanalJsonDecoder
 from storage_consumer.decode.csv_files import CsvDecoder
 from storage_consumer.driver.row_jobs import files_of
 from storage_consumer.model import TableDefinition, TableVersion
-from storage_consumer.plan.file_sequence import FileSequences
+from storage_consumer.plan.finished_files import FileSequences
 from storage_consumer.plan.steps import RowStep
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.rows import row_order as buffer

@@ -31,8 +31,7 @@ from storage_consumer.errors import (
     TargetUnavailable,
 )
 from storage_consumer.model import DdlKind, TableDefinition, TableName, folded_name
-from storage_consumer.plan.barriers import DROPS
-from storage_consumer.plan.early import SHOWS_EARLY, near_copy
+from storage_consumer.plan.covered import SHOWS_EARLY, near_copy
 from storage_consumer.plan.journal_entry import (
     DONE,
     FAILED,
@@ -44,7 +43,7 @@ from storage_consumer.plan.journal_entry import (
     JournalEntry,
     Sent,
 )
-from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.steps import DROPS, DdlStep
 from storage_consumer.plan.table_words import table_flag
 from storage_consumer.ports import DdlContext, Journal, TableProgress, Target
 from storage_consumer.rows.match import refuse_changes
