@@ -18,8 +18,8 @@ from storage_consumer.plan.journal_entry import ExecutionOutcome, JournalEntry, 
 from storage_consumer.plan.loads import Load
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_decisions import Obeyed
+from storage_consumer.rows.fitting import TargetTable
 from storage_consumer.rows.spec import FileReport, JobFile, JobSpec, TaskStatements, WriteReport
-from storage_consumer.rows.target_table import TargetTable
 from storage_consumer.summary import Progress
 
 SERIAL_SLOTS = 16

@@ -19,7 +19,7 @@ from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.unqualified_names import Namesake, homes, of_any_database
 from storage_consumer.ports import Target
-from storage_consumer.rows.target_table import TargetTable
+from storage_consumer.rows.fitting import TargetTable
 from storage_consumer.sql.gate import refuse_strangers
 from storage_consumer.sql.parse import Existing, looked_up, with_homes, with_real_names
 

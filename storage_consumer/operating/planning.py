@@ -40,9 +40,9 @@ from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_decisions import Foreseen, Obeyed, held, is_skipped
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import DdlContext, Decision, Loads, TableProgress
+from storage_consumer.rows.fitting import TargetColumn, TargetTable
 from storage_consumer.rows.halves import file_blocks, read_files
 from storage_consumer.rows.spec import FileReport, JobFile, JobSpec, TaskStatements, WriteReport
-from storage_consumer.rows.target_table import TargetColumn, TargetTable
 from storage_consumer.signals import Stop as StopWish
 from storage_consumer.sql.parse import parse_ddl, reads_all_columns
 from storage_consumer.sql.tokens import Token, has_words, tokens

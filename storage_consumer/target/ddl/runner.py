@@ -46,8 +46,8 @@ from storage_consumer.plan.journal_entry import (
 from storage_consumer.plan.steps import DROPS, DdlStep
 from storage_consumer.plan.table_words import table_flag
 from storage_consumer.ports import DdlContext, Journal, TableProgress, Target
+from storage_consumer.rows.fitting import TargetTable
 from storage_consumer.rows.match import refuse_changes
-from storage_consumer.rows.target_table import TargetTable
 from storage_consumer.sql.gate import refuse_unsafe
 from storage_consumer.sql.parse import parsed, reads_all_columns
 from storage_consumer.sql.statement import copied_table
