@@ -180,9 +180,11 @@ class CopyLedger:
         # Only then what an earlier run had seen and not read.
         for sequence, number in self._known.missed(self._sequences).items():
             return f"file number {number} in {folder_of(sequence)}"
+        # The last copy holds all rows of a version if another structure had followed by then.
+        copied = self._files.versions.telling
         for version in self._files.open_versions():
             number, table_dir = version.version, version.table_dir
-            lacks = version.definition is None and version.pending and not self._is_copied(number)
+            lacks = version.definition is None and version.pending and not copied.has_within(number + 1, self.copied_at)
             if lacks and number <= storage_checkpoint:
                 return (
                     f"the schema file of {table_dir}/{number} ({table_dir}/meta/schema_{number}_*.json; if the changefeed did not "
@@ -191,10 +193,6 @@ class CopyLedger:
             if gap := version.gap():
                 return gap
         return ""
-
-    def _is_copied(self, version: int) -> bool:
-        """Return whether the last copy holds all rows of a version: another structure had followed by then."""
-        return self._files.versions.telling.has_within(version + 1, self.copied_at)
 
 
 _AHEAD_MS = 10 * 60 * 1000
@@ -210,10 +208,25 @@ def gap_proof(low: int, start_ts: int, first_storage_checkpoint: int) -> str:
     never lies before its start-ts, so a checkpoint at or before the copy is as good a proof. Files that only look old are none.
     """
     if start_ts:
-        return "" if begins_in_time(start_ts, low) else _late(low, start_ts)
+        if begins_in_time(start_ts, low):
+            return ""
+        return (
+            f"the changefeed's start-ts {_shown(start_ts)} is later than the copy {_shown(low)}: the changes between them are in neither. "
+            f"Either take a new copy, which is then later than start-ts; or make {_NEW_FEED.format(low=low)}"
+        )
     if first_storage_checkpoint and begins_in_time(first_storage_checkpoint, low):
         return ""
-    return _unproven(low, first_storage_checkpoint)
+    seen = (
+        f"the first checkpoint that was seen of it is {_shown(first_storage_checkpoint)}"
+        if first_storage_checkpoint
+        else "no checkpoint of it has been seen"
+    )
+    return (
+        f"nothing proves that the changefeed began at or before the copy {_shown(low)}: its start-ts was not given, and {seen}. Either give "
+        "its start-ts: --start-ts TSO (start_ts=TSO in Python), or --config with what `cdc cli changefeed query` prints; or take a new copy, which is then later "
+        "than that checkpoint"
+        + ("" if first_storage_checkpoint else ", once the bucket has `metadata` and this program has seen it")
+    )
 
 
 def is_in_future(low: int, now_ms: float) -> bool:
@@ -233,27 +246,6 @@ def refused_future(low: int, now: float, storage_checkpoint: int) -> str:
         f"the copy is as of {_shown(low)}, which is in the future: the clock of this machine shows {tso_time(tso_of(now))}, and the bucket's checkpoint is "
         f"{_shown(storage_checkpoint) if storage_checkpoint else 'not there yet'}. If the clock is wrong, set it and try again. If it is "
         "right, the `Pos` in the export's metadata is damaged: export again"
-    )
-
-
-def _late(low: int, start_ts: int) -> str:
-    return (
-        f"the changefeed's start-ts {_shown(start_ts)} is later than the copy {_shown(low)}: the changes between them are in neither. "
-        f"Either take a new copy, which is then later than start-ts; or make {_NEW_FEED.format(low=low)}"
-    )
-
-
-def _unproven(low: int, first_storage_checkpoint: int) -> str:
-    seen = (
-        f"the first checkpoint that was seen of it is {_shown(first_storage_checkpoint)}"
-        if first_storage_checkpoint
-        else "no checkpoint of it has been seen"
-    )
-    return (
-        f"nothing proves that the changefeed began at or before the copy {_shown(low)}: its start-ts was not given, and {seen}. Either give "
-        "its start-ts: --start-ts TSO (start_ts=TSO in Python), or --config with what `cdc cli changefeed query` prints; or take a new copy, which is then later "
-        "than that checkpoint"
-        + ("" if first_storage_checkpoint else ", once the bucket has `metadata` and this program has seen it")
     )
 
 

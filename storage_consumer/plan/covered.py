@@ -113,9 +113,20 @@ def count_as_copied(
     backlog, catalog, touches = plan
     for step in found:
         backlog.done(step)
-        if (old := _leave_behind(step, catalog)) is not None:
-            catalog.to_be_stored.append(old)
-        catalog.to_be_stored += _pass_left_out(step, catalog.tables, touches.of)
+        pair = step.ddl.renamed
+        if pair is not None and pair[0] != pair[1]:
+            key = key_of(pair[0])
+            # One that existed only within a cycle may be known from its halt alone.
+            old = catalog.table(pair[0]) if key in catalog.stored_behind else catalog.tables.get(key)
+            # The rows of the table whose name it took away are in the copy.
+            if old is not None and old.checkpoint <= step.version and old.copies.copied_at < step.version:
+                old.hand_on(step.version)
+                catalog.to_be_stored.append(old)
+        # A copy from before it would lack a table that is left out; also one that follows the feed beyond it: what is stored of it is older.
+        passed = [table for key in sorted(touches.of(step)) if (table := catalog.tables[key]).status.excluded]
+        for table in passed:
+            table.advance(step.version)
+        catalog.to_be_stored += passed
     for step in renames:
         table = catalog.tables[step.table_key]
         if not table.status.excluded:
@@ -123,31 +134,6 @@ def count_as_copied(
         catalog.to_be_stored.append(table)
     for step in found:
         touches.forget(step)
-
-
-def _leave_behind(step: DdlStep, catalog: Catalog) -> TableConsumer | None:
-    """Advance and return the table whose name a covered statement took away, if any: its rows are in the copy."""
-    pair = step.ddl.renamed
-    if pair is None or pair[0] == pair[1]:
-        return None
-    key = key_of(pair[0])
-    # One that existed only within a cycle may be known from its halt alone.
-    old = catalog.table(pair[0]) if key in catalog.stored_behind else catalog.tables.get(key)
-    if old is None or old.checkpoint > step.version or old.copies.copied_at >= step.version:
-        return None
-    old.hand_on(step.version)
-    return old
-
-
-def _pass_left_out(
-    step: DdlStep, tables: Mapping[str, TableConsumer], touched: Callable[[DdlStep], frozenset[str]]
-) -> list[TableConsumer]:
-    """Advance and return the tables that are left out and that a covered statement touches: a copy from before it would lack it."""
-    # Also one that follows the feed beyond it: what is stored of it is older.
-    passed = [table for key in sorted(touched(step)) if (table := tables[key]).status.excluded]
-    for table in passed:
-        table.advance(step.version)
-    return passed
 
 
 SHOWS_EARLY = frozenset(
@@ -162,14 +148,10 @@ _NEAR = 3600
 """Seconds after a copy in which an emptied partition is worth a word."""
 
 
-def is_first_after_copy(table: TableConsumer, version: int) -> bool:
-    """Return whether nothing led to a table between its last copy and this version."""
-    return is_first_after(table, table.copies.copied_at, version)
-
-
 def copy_before(table: TableConsumer, version: int) -> int:
     """Return the TSO of a table's last copy if nothing led to the table between it and this version, else 0."""
-    return table.copies.copied_at if is_first_after_copy(table, version) else 0
+    copied_at = table.copies.copied_at
+    return copied_at if is_first_after(table, copied_at, version) else 0
 
 
 def is_first_after(table: TableConsumer, copied_at: int, version: int) -> bool:
@@ -248,7 +230,7 @@ def upcoming(table: TableConsumer, pending: PendingDdls, early: Early) -> TableD
         return None
     own = [ddl.step for ddl in pending.at(version) if ddl.step.table_key == table.key]
     sent = next((step.definition for step in own if step.identity in early.started), None)
-    if sent is not None or not is_first_after_copy(table, version):
+    if sent is not None or not copy_before(table, version):
         return sent
     return next((step.definition for step in own if step.definition.ddl_type in SHOWS_EARLY), None)
 
@@ -365,9 +347,14 @@ def beside_copies(
     if version is None or new is None:
         return step
     if _shows_rename(new, table, version, lifetimes, early.floor):
-        return _behind_copy(step, new)
+        if new.status.loading:
+            return None
+        # What the copy of the new name lacks, as rows of that one.
+        low, high = step.commit_range.low, step.commit_range.high
+        rest = CommitRange(low=min(max(low, new.copies.copied_at), high), high=high)
+        return replace(step, commit_range=rest, early_name=new.name, is_early=True)
     is_there = not table.timeline.is_free_before(version, lifetimes.ends_of(table))
-    both = is_there and is_first_after_copy(table, version) and is_first_after_copy(new, version)
+    both = is_there and copy_before(table, version) and copy_before(new, version)
     is_free = _is_free(new, version, lifetimes)
     if not (both and (is_free or _moved_on(table, new, version, lifetimes, early.based))):
         return step
@@ -393,19 +380,10 @@ def _shows_rename(new: TableConsumer, table: TableConsumer, version: int, lifeti
     if new.status.loading:
         return True
     is_own = copied_at > max(table.copies.copied_at, floor) and not ends.has_within(copied_at + 1, version - 1)
-    return is_own and is_first_after(table, copied_at, version) and is_first_after_copy(new, version)
+    return is_own and is_first_after(table, copied_at, version) and copy_before(new, version) > 0
 
 
 def _is_free(new: TableConsumer, version: int, lifetimes: Lifetimes) -> bool:
     """Return whether no table has a name right before a RENAME to it; one that the same version gives away was another's until then."""
     ends = lifetimes.ends_of(new)
     return version not in ends and new.timeline.is_free_before(version, ends)
-
-
-def _behind_copy(step: RowStep, new: TableConsumer) -> RowStep | None:
-    """Return the rows that the copy of the new name lacks, as rows of that one; None as long as it is being loaded."""
-    if new.status.loading:
-        return None
-    low, high = step.commit_range.low, step.commit_range.high
-    rest = CommitRange(low=min(max(low, new.copies.copied_at), high), high=high)
-    return replace(step, commit_range=rest, early_name=new.name, is_early=True)

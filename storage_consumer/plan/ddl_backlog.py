@@ -68,20 +68,15 @@ class DdlBacklog:
             # A copy brings its own table, so a structure is no longer needed. Nor does what is done wait for one that is being written.
             self._copied += [] if step.ensure or ran else [step]
         elif ddl_is_pending(place, table.checkpoint, journalled=ran):
-            if _may_be_held(step, table):
+            # Copies of other tables may hold a statement of a table that is left out.
+            if table.status.excluded and (step.ddl.exchanges_partition or step.ddl.renamed is not None):
                 self._copied.append(step)
             else:
-                self._queue(step)
+                self.put_back(step)
         # Once the copy that is being written is there, it is taken again, and that one holds it.
         elif not (table.status.loading and step.version <= table.loaded_from):
             return not (step.ensure or table.status.excluded or ran) and place < table.checkpoint
         return False
-
-    def _queue(self, step: DdlStep) -> None:
-        self._pending[step.identity] = step
-        self._queued.append(step)
-        if step.ensure:
-            self._structures[step.identity] = step
 
     def take_queued(self) -> list[DdlStep]:
         """Return what was queued since the last call and still is."""
@@ -119,7 +114,10 @@ class DdlBacklog:
 
     def put_back(self, step: DdlStep) -> None:
         """Queue a statement that no copy holds."""
-        self._queue(step)
+        self._pending[step.identity] = step
+        self._queued.append(step)
+        if step.ensure:
+            self._structures[step.identity] = step
 
     def set_aside(self, step: DdlStep) -> None:
         """Take a step out; one that is not queued is ignored."""
@@ -153,11 +151,6 @@ class DdlBacklog:
         """Return whether a statement of this version ran, or may have, and another waits: then all of them were known to be stored."""
         # A statement runs only once all of its version are known to be stored: the others need no second proof.
         return version in self._ran_versions and any(version == step.version for step in self)
-
-
-def _may_be_held(step: DdlStep, table: TableConsumer) -> bool:
-    """Return whether copies of other tables may hold a statement of a table that is left out."""
-    return table.status.excluded and (step.ddl.exchanges_partition or step.ddl.renamed is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +241,12 @@ class LeftOutViews:
         """
         wanted = [step for key, step in self._views.items() if key in self._due or step.identity in decided]
         own = {step.identity for step in at_work}
-        busy = {step.table_key for step in at_work} | self._in_doubt() if wanted else set()
+        busy = {step.table_key for step in at_work}
+        # What the target has of tables of which an earlier run began a statement shows whether that took effect.
+        for step in self._backlog if wanted else ():
+            if step.identity in self._backlog.started:
+                # What only reads a view tells nothing of it.
+                busy |= {step.table_key} if step.creates_view else self._touches.of(step)
         found = [step for step in wanted if step.identity in own or step.table_key not in busy]
         self._due = {step.table_key for step in wanted if step not in found}
         for step in found:
@@ -256,7 +254,9 @@ class LeftOutViews:
             table = self._tables[step.table_key]
             if table.status.excluded or not self.is_last(step):
                 continue
-            if step.identity not in own and self._may_meet_another(step):
+            old = self._under_old_name(step)
+            # The old name of a renamed view may be another's by now.
+            if step.identity not in own and old is not None and old.timeline.has_statement(step.version, MAX_TSO):
                 table.pass_statement(step.version, dropped=False, why=_OTHER.format(step.name, step.definition.path))
             else:
                 self._backlog.put_back(step)
@@ -264,21 +264,10 @@ class LeftOutViews:
             self._touches.update(self._backlog.take_queued(), ())
         return bool(found)
 
-    def _in_doubt(self) -> set[str]:
-        """Return the keys of tables of which an earlier run began a statement: what the target has of them shows whether it took effect."""
-        begun = [step for step in self._backlog if step.identity in self._backlog.started]
-        # What only reads a view tells nothing of it.
-        return {key for step in begun for key in ((step.table_key,) if step.creates_view else self._touches.of(step))}
-
     def former(self, step: DdlStep) -> TableConsumer | None:
         """Return what is known under the old name of a renamed view, unless a statement of the same version gives that name to something else."""
         table = self._under_old_name(step)
         return None if table is None or table.timeline.has_statement(step.version, step.version) else table
-
-    def _may_meet_another(self, step: DdlStep) -> bool:
-        """Return whether the old name of a renamed view may be another's by now."""
-        table = self._under_old_name(step)
-        return table is not None and table.timeline.has_statement(step.version, MAX_TSO)
 
     def _under_old_name(self, step: DdlStep) -> TableConsumer | None:
         pair = step.ddl.renamed

@@ -151,42 +151,27 @@ def _database(definition: TableDefinition, routes: Routes, known: Iterable[str])
     """Return the statement about a database, for the one database of the target that is its own."""
     schema = definition.name.schema
     targets, other = routes.databases(schema), routes.shared(schema, known)
-    made = definition.ddl_type == DdlKind.CREATE_SCHEMA
-    if routes.splits(schema) or (other and not made):
-        raise NotReplicable(_several(definition, targets, other))
-    return _renamed(definition, targets[0], made_before=bool(other))
-
-
-def _renamed(definition: TableDefinition, schema: str, *, made_before: bool = False) -> TableDefinition:
-    """Return the statement with another database's name; `made_before`: it may exist already."""
-    query, named = definition.query, parsed(definition).names
-    edits = [(name.start, name.end, quote(schema)) for name in named if name.schema != schema]
+    if routes.splits(schema) or (other and definition.ddl_type != DdlKind.CREATE_SCHEMA):
+        is_split = len(targets) > 1
+        where = f"go to several databases ({', '.join(targets)})" if is_split else f"share {targets[0]} with others"
+        shares = f", one of which also takes those of {other}" if is_split else f" ({other})"
+        is_drop = definition.ddl_type == DdlKind.DROP_SCHEMA
+        remedy = "drop the tables that came from it" if is_drop else "make the same change there"
+        raise NotReplicable(
+            f"{definition.name}: with these routes its tables {where}{shares if other else ''}, so {definition.path} is not a single "
+            f"statement in the target: {definition.query[:200]}. Manually {remedy}"
+        )
+    query, named, place = definition.query, parsed(definition).names, targets[0]
+    edits = [(name.start, name.end, quote(place)) for name in named if name.schema != place]
     found = tokens(query)
     # One word alone is no statement; it stays as it is, and is refused before it is sent.
     behind = found[1].end if len(found) > 1 else -1
-    if behind >= 0 and not named and schema != definition.name.schema:
-        edits = [(behind, behind, f" {quote(schema)}")]  # ALTER DATABASE of the session's own database
+    if behind >= 0 and not named and place != schema:
+        edits = [(behind, behind, f" {quote(place)}")]  # ALTER DATABASE of the session's own database
     # The statement of another database with the same place may have run first.
-    if behind >= 0 and made_before and not has_words(found, "IF", "NOT", "EXISTS"):
+    if behind >= 0 and other and not has_words(found, "IF", "NOT", "EXISTS"):
         edits.append((behind, behind, " IF NOT EXISTS"))
-    name = TableName(schema=schema, table="")
-    return replace(definition, name=name, query=replace_spans(query, edits))
-
-
-def _several(definition: TableDefinition, targets: Sequence[str], other: str) -> str:
-    where = f"go to several databases ({', '.join(targets)})" if len(targets) > 1 else f"share {targets[0]} with others"
-    shares = (
-        f", one of which also takes those of {other}" if other and len(targets) > 1 else f" ({other})" if other else ""
-    )
-    remedy = (
-        "drop the tables that came from it"
-        if definition.ddl_type == DdlKind.DROP_SCHEMA
-        else "make the same change there"
-    )
-    return (
-        f"{definition.name}: with these routes its tables {where}{shares}, so {definition.path} is not a single "
-        f"statement in the target: {definition.query[:200]}. Manually {remedy}"
-    )
+    return replace(definition, name=TableName(schema=place, table=""), query=replace_spans(query, edits))
 
 
 _OWN_DEFAULTS = frozenset(("UTF8MB4", "UTF8MB4_BIN"))
@@ -353,7 +338,7 @@ class Selection:
         if reason := "" if of_copy else self.filter.ignores(definition):
             return Judgement(skip=reason)
         splits = definition.ddl_type == DdlKind.CREATE_SCHEMA and self.routes.splits(definition.name.schema)
-        # With defaults of its own it cannot be skipped; `routes.routed` then refuses it.
+        # With defaults of its own it cannot be skipped; `routed` then refuses it.
         if splits and _source_defaults(tokens(definition.query)):
             targets = ", ".join(self.routes.databases(definition.name.schema))
             return Judgement(skip=f"its tables go to {targets}, each of which is created before its first table")

@@ -6,7 +6,7 @@ A file or a target is found by version: no answer takes longer the more versions
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from storage_consumer.model import DataFile, DdlKind, TableDefinition, VersionKey, folder_of
@@ -29,22 +29,14 @@ class TableVersionConsumer:
         """Partitions of the known files; files outside any partition's directory do not count."""
         self.applied: set[int | None] = set()
         """Partitions of which files were applied; None stands for files outside any partition's directory."""
-        self._definition: TableDefinition | None = None
+        self.definition: TableDefinition | None = None
+        """The content of the schema file that gives the structure of the rows; None while there is none. Only `TableVersions.define` sets it."""
         self._known = known
         # Directory and dispatcher → sequences of every index width.
         self._numberings: dict[str, list[FileSequence]] = defaultdict(list)
         # Sequences that may have something open: they come in by `offer` and leave in `open_sequences`.
         self._open: dict[str, FileSequence] = {}
         self._applied: dict[tuple[int | None, str], tuple[str, int]] = {}
-
-    @property
-    def definition(self) -> TableDefinition | None:
-        """The content of the schema file that gives the structure of the rows; None while there is none."""
-        return self._definition
-
-    def define(self, definition: TableDefinition) -> None:
-        """Set the definition. Where the directory belongs to a table, `TableVersions.define` does it."""
-        self._definition = definition
 
     @property
     def is_ddl(self) -> bool:
@@ -54,7 +46,7 @@ class TableVersionConsumer:
     @property
     def structure(self) -> TableDefinition | None:
         """The definition, where it gives the structure of this very table at this version."""
-        definition = self._definition
+        definition = self.definition
         return None if definition is None or parsed(definition).is_astray else definition
 
     def offer(self, file: DataFile) -> bool:
@@ -246,7 +238,7 @@ class TableVersions(Mapping[VersionKey, TableVersionConsumer]):
     def define(self, key: VersionKey, definition: TableDefinition) -> None:
         """Set the definition of a version directory."""
         version = self._all[key]
-        version.define(definition)
+        version.definition = definition
         self._judge(key[0], version)
 
     def offered(self, key: VersionKey) -> None:
@@ -283,46 +275,6 @@ def makes_table(version: TableVersionConsumer) -> bool:
 def makes_global_index(version: TableVersionConsumer) -> bool:
     """Return whether the statement of a directory makes a GLOBAL index."""
     return version.definition is not None and parsed(version.definition).makes_global_index
-
-
-class OpenVersions:
-    """The directories without a schema file and those with an open sequence: few, however many are known."""
-
-    def __init__(self, *, tells_time: bool) -> None:
-        """Begin without any. `tells_time`: see `TableFiles`."""
-        self._tells_time = tells_time
-        self._open = TableVersions()
-
-    def put(self, key: VersionKey, version: TableVersionConsumer) -> None:
-        """Look at a directory again: something was added to it."""
-        self._open.put(key, version)
-
-    def discard(self, key: VersionKey) -> None:
-        """Look at a directory no more."""
-        if key in self._open:
-            self._open.remove(key)
-
-    def all(self) -> list[TableVersionConsumer]:
-        """Return them in order."""
-        return self._among(list(self._open.numbers))
-
-    def upto(self, target: int) -> list[TableVersionConsumer]:
-        """Return those that may hold rows up to a target (inclusive), in order, and perhaps some others."""
-        # Beyond the target a directory to which no statement led may hold some; see `may_hold_rows`.
-        beyond = self._open.bare.since(target) if self._tells_time else []
-        return self._among([*self._open.numbers.below(target), *beyond])
-
-    def _among(self, numbers: Iterable[int]) -> list[TableVersionConsumer]:
-        """Return those of some versions, in order."""
-        found = []
-        for number in numbers:
-            for key, version in sorted(self._open.at(number).items(), key=lambda item: item[0]):
-                # Versions leave here and return by `put`: a long history then costs nothing in each round.
-                if version.definition is not None and not version.open_sequences():
-                    self._open.remove(key)
-                else:
-                    found.append(version)
-        return found
 
 
 class TablePartitions:
@@ -386,7 +338,8 @@ class TableFiles:
         self.versions: Final = TableVersions()
         self._known = known
         self._tells_time = tells_time
-        self._open = OpenVersions(tells_time=tells_time)
+        # The directories without a schema file and those with an open sequence: few, however many are known.
+        self._open = TableVersions()
         # Sequence → the directory that it is in.
         self._homes: dict[str, TableVersionConsumer] = {}
         self._partitions = TablePartitions()
@@ -415,7 +368,7 @@ class TableFiles:
             self._open.put(key, self.versions[key])
         else:
             version = TableVersionConsumer(*key, self._known)
-            version.define(definition)
+            version.definition = definition
             self.take_over(key, version)
 
     def take_over(self, key: VersionKey, version: TableVersionConsumer) -> None:
@@ -428,7 +381,8 @@ class TableFiles:
     def give_away(self, key: VersionKey) -> TableVersionConsumer:
         """Remove and return a version directory that belongs to another table from now on."""
         version = self.versions.remove(key)
-        self._open.discard(key)
+        if key in self._open:
+            self._open.remove(key)
         for sequence in version.sequences:
             self._homes.pop(sequence, None)
         self._partitions.remove(key, version, self.versions)
@@ -438,9 +392,25 @@ class TableFiles:
         """Read nothing from now on, and miss nothing: the filter leaves the table out."""
         self._closed = True
 
-    def open_versions(self) -> list[TableVersionConsumer]:
-        """Return the versions without a schema file and those with an open sequence, in order: few, however many are known."""
-        return [] if self._closed else self._open.all()
+    def open_versions(self, target: int | None = None) -> list[TableVersionConsumer]:
+        """Return the versions without a schema file and those with an open sequence, in order.
+
+        With a target, only those that may hold rows up to it (inclusive), and perhaps some others.
+        """
+        numbers = self._open.numbers
+        wanted = list(numbers) if target is None else numbers.below(target)
+        if target is not None and self._tells_time:
+            # Beyond the target a directory to which no statement led may hold some; see `may_hold_rows`.
+            wanted += self._open.bare.since(target)
+        found = []
+        for number in () if self._closed else wanted:
+            for key, version in sorted(self._open.at(number).items(), key=lambda item: item[0]):
+                # Versions leave here and return by `put`: a long history then costs nothing in each round.
+                if version.definition is not None and not version.open_sequences():
+                    self._open.remove(key)
+                else:
+                    found.append(version)
+        return found
 
     # files
 
@@ -487,7 +457,7 @@ class TableFiles:
         """Return the files that may hold rows up to `target` (inclusive), in order, and the definition of each directory that has one."""
         files: list[DataFile] = []
         definitions: dict[VersionKey, TableDefinition] = {}
-        for version in () if self._closed else self._open.upto(target):
+        for version in self.open_versions(target):
             definition = version.definition
             if definition is None or not may_hold_rows(
                 version.version, target, is_ddl=version.is_ddl or not self._tells_time
