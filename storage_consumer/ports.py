@@ -11,15 +11,15 @@ from typing import Literal, Protocol
 
 from storage_consumer.model import DdlId, TableDefinition, TableName
 from storage_consumer.plan.copies import Copies
+from storage_consumer.plan.ddl_backlog import TableEntries
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.journal_entry import ExecutionOutcome, JournalEntry, Sent
 from storage_consumer.plan.loads import Load
-from storage_consumer.plan.quarantined import TableEntries
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_decisions import Obeyed
+from storage_consumer.rows.fitting import TargetTable
 from storage_consumer.rows.spec import FileReport, JobFile, JobSpec, TaskStatements, WriteReport
-from storage_consumer.rows.target_table import TargetTable
 from storage_consumer.summary import Progress
 
 SERIAL_SLOTS = 16

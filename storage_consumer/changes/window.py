@@ -34,13 +34,13 @@ from storage_consumer.model import (
     VersionKey,
     folded_name,
 )
-from storage_consumer.plan.barriers import MAKES_TABLE
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.plan.renames import inferred, lost_rename
+from storage_consumer.plan.planner import inferred, lost_rename
 from storage_consumer.plan.selection import Filter, Selection
+from storage_consumer.plan.steps import MAKES_TABLE
 from storage_consumer.plan.table import TableConsumer
-from storage_consumer.plan.table_version import TableVersionConsumer
+from storage_consumer.plan.table_files import TableVersionConsumer
 from storage_consumer.plan.unqualified_names import Namesake, homes, of_any_database
 from storage_consumer.sql.parse import parsed, with_homes
 from storage_consumer.sql.statement import copied_table, creates_as_listed
@@ -141,7 +141,7 @@ _There = dict[TableName, tuple[TableColumn, ...]]
 def in_running_order(known: Iterable[TableDefinition]) -> list[TableDefinition]:
     """Return all definitions by version; those of one version so that each rename finds its new name free, as where names are swapped.
 
-    A rename of such a swap that no file holds is among them (see `plan.renames.lost_rename`).
+    A rename of such a swap that no file holds is among them (see `plan.planner.lost_rename`).
     """
     there: _There = {}
     ordered: list[TableDefinition] = []

@@ -18,9 +18,9 @@ from sqlalchemy.engine import Connection
 
 from storage_consumer.checkpoint.transactions import Stored, name_in, record, seconds_between
 from storage_consumer.model import TableName
+from storage_consumer.plan.ddl_backlog import TableEntries, closed_by, gone_by
 from storage_consumer.plan.journal_entry import DONE, SKIPPED, STARTED
 from storage_consumer.plan.loads import LoadPhase
-from storage_consumer.plan.quarantined import TableEntries, closed_by, gone_by
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table_decisions import may_touch
 from storage_consumer.plan.table_state import TableState

@@ -11,15 +11,15 @@ from dataclasses import replace
 from storage_consumer.decode.decoder import hidden_columns
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import NameAt, TableName, folded_name
-from storage_consumer.plan.early import copy_that_shows, in_doubt_by
+from storage_consumer.plan.covered import copy_that_shows, in_doubt_by
 from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.plan.renames import in_running_order
-from storage_consumer.plan.routes import routed
+from storage_consumer.plan.planner import in_running_order
+from storage_consumer.plan.selection import routed
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.unqualified_names import Namesake, homes, of_any_database
 from storage_consumer.ports import Target
-from storage_consumer.rows.target_table import TargetTable
+from storage_consumer.rows.fitting import TargetTable
 from storage_consumer.sql.gate import refuse_strangers
 from storage_consumer.sql.parse import Existing, looked_up, with_homes, with_real_names
 

@@ -19,10 +19,9 @@ from storage_consumer.driver.remedies import quarantine_ways
 from storage_consumer.driver.row_jobs import RowJobs
 from storage_consumer.errors import StatementRefused, TableError
 from storage_consumer.model import DdlId
-from storage_consumer.plan.ddl_backlog import LATE
-from storage_consumer.plan.early import in_doubt_by
-from storage_consumer.plan.quarantined import may_run
-from storage_consumer.plan.renames import unfinished
+from storage_consumer.plan.covered import in_doubt_by
+from storage_consumer.plan.ddl_backlog import LATE, may_run
+from storage_consumer.plan.planner import unfinished
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.ports import DdlContext, Decision

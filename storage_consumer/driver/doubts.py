@@ -11,11 +11,11 @@ from storage_consumer.driver.ddl_prepare import described
 from storage_consumer.driver.remedies import table_command
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import DdlKind, TableDefinition, TableName
-from storage_consumer.plan.quarantined import changes_nothing_to_compare
+from storage_consumer.plan.ddl_backlog import changes_nothing_to_compare
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.rows.comparison import TableResult, VerifyOutcome, heal_command
+from storage_consumer.rows.fitting import TargetTable
 from storage_consumer.rows.match import altered
-from storage_consumer.rows.target_table import TargetTable
 
 _ALTERED = (
     "The target's table {}: if somebody changed it there, what was cut or dropped is lost, and does not come back with the structure. Give the table a "

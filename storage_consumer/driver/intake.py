@@ -14,9 +14,8 @@ from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.errors import ConfigError, FilesMissing, TableError
 from storage_consumer.model import TableDefinition, TableName, tso_of
 from storage_consumer.plan.covered import copied_at, gone_by
-from storage_consumer.plan.lifetimes import dropped_unseen
 from storage_consumer.plan.steps import DdlStep
-from storage_consumer.plan.table import TableConsumer
+from storage_consumer.plan.table import TableConsumer, dropped_unseen
 from storage_consumer.plan.table_words import DROPPED_UNSEEN
 from storage_consumer.sql.parse import parsed
 from storage_consumer.telemetry import Log, tso_time

@@ -13,10 +13,10 @@ from storage_consumer.driver.renewal import Renewal
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.loads import Load
 from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.plan.shared_names import place_of
 from storage_consumer.plan.steps import DdlStep, RowStep
 from storage_consumer.plan.table import Checkpoints, TableConsumer, checkpoints, is_all_apart
 from storage_consumer.plan.table_state import HaltKind, TableState
+from storage_consumer.plan.touches import place_of
 from storage_consumer.ports import TableProgress
 from storage_consumer.signals import StopSignal
 from storage_consumer.summary import RoundSummary, TableSummary

@@ -17,13 +17,12 @@ from storage_consumer.driver.open_copies import LoadingState, OpenCopy, loads_to
 from storage_consumer.driver.remedies import load_command, table_command
 from storage_consumer.errors import ConfigError, TableError
 from storage_consumer.model import TableName
-from storage_consumer.plan.copies import Copies
-from storage_consumer.plan.copy_proof import gap_proof, refused_future
+from storage_consumer.plan.copies import Copies, gap_proof, refused_future
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.loads import Load, LoadPhase
-from storage_consumer.plan.shared_names import refuse_shared_places
 from storage_consumer.plan.steps import OF_LOADS, is_of_copy
 from storage_consumer.plan.table_decisions import no_commit_ts
+from storage_consumer.plan.touches import refuse_shared_places
 from storage_consumer.telemetry import Log
 
 _log = Log("load")

@@ -35,8 +35,8 @@ from storage_consumer.plan.table import is_all_apart
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import table_flag
 from storage_consumer.ports import DdlContext, Target
+from storage_consumer.rows.fitting import TargetTable, UniqueKey
 from storage_consumer.rows.match import table_work
-from storage_consumer.rows.target_table import TargetTable, UniqueKey
 from storage_consumer.sql.tokens import quote
 from storage_consumer.telemetry import Log
 

@@ -8,7 +8,7 @@ from storage_consumer.driver.intake import Intake
 from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.driver.loading import LoadJobs
 from storage_consumer.driver.row_jobs import RowJobs
-from storage_consumer.plan.arrivals import unreached
+from storage_consumer.plan.planner import unreached
 from storage_consumer.plan.steps import in_one_job
 from storage_consumer.summary import RoundSummary
 from storage_consumer.telemetry import Log

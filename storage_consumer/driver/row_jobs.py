@@ -16,6 +16,7 @@ from storage_consumer.errors import NotReplicable, TableError
 from storage_consumer.model import TableName, latest_tso
 from storage_consumer.plan.steps import DdlStep, RowStep
 from storage_consumer.plan.table_state import HaltKind, TableState
+from storage_consumer.rows.fitting import TargetTable
 from storage_consumer.rows.match import table_work, unread_work
 from storage_consumer.rows.row_keys import key_signature
 from storage_consumer.rows.spec import (
@@ -33,7 +34,6 @@ from storage_consumer.rows.spec import (
     shape,
     table_outcome,
 )
-from storage_consumer.rows.target_table import TargetTable
 from storage_consumer.telemetry import Log
 
 _EXCHANGED = (

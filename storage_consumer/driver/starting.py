@@ -8,7 +8,7 @@ from storage_consumer.driver.remedies import table_command
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.selection import Selection
-from storage_consumer.plan.shared_names import refuse_other_places
+from storage_consumer.plan.touches import refuse_other_places
 
 
 def manager_of(config: Config, restart: Restart, storage_checkpoint: int, now: float) -> ConsumerManager:

@@ -29,20 +29,20 @@ from storage_consumer.driver.starting import manager_of
 from storage_consumer.errors import DdlFailed, StorageConsumerError
 from storage_consumer.model import DdlId, ParsedDdl, TableDefinition, TableName, folded_name
 from storage_consumer.operating.planned import Outcome, Plan, PlannedRows, PlannedStatement, PlannedStop, PlannedWave
+from storage_consumer.plan.ddl_backlog import TableEntries
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.journal_entry import DONE, FAILED, SKIPPED, STARTED, DdlAnswer, JournalEntry, Sent
 from storage_consumer.plan.journal_entry import ExecutionOutcome as Happened
 from storage_consumer.plan.loads import LoadPhase
 from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.plan.quarantined import TableEntries
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_decisions import Foreseen, Obeyed, held, is_skipped
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import DdlContext, Decision, Loads, TableProgress
+from storage_consumer.rows.fitting import TargetColumn, TargetTable
 from storage_consumer.rows.halves import file_blocks, read_files
 from storage_consumer.rows.spec import FileReport, JobFile, JobSpec, TaskStatements, WriteReport
-from storage_consumer.rows.target_table import TargetColumn, TargetTable
 from storage_consumer.signals import Stop as StopWish
 from storage_consumer.sql.parse import parse_ddl, reads_all_columns
 from storage_consumer.sql.tokens import Token, has_words, tokens

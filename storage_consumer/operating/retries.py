@@ -21,11 +21,10 @@ from storage_consumer.errors import NotReplicable, RowRefused
 from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, TableVersion, folded_name
 from storage_consumer.plan.steps import RowStep
 from storage_consumer.plan.table import TableConsumer
-from storage_consumer.rows.fitting import check
+from storage_consumer.rows.fitting import TargetTable, check
 from storage_consumer.rows.match import table_work
 from storage_consumer.rows.row_keys import key_signature
 from storage_consumer.rows.spec import JobSpec, TablePlan
-from storage_consumer.rows.target_table import TargetTable
 from storage_consumer.target.apply_rows import RowStatements
 from storage_consumer.target.connection import escape
 from storage_consumer.target.mysql_errors import described

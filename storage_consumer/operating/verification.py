@@ -27,8 +27,7 @@ from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, folded_name, p
 from storage_consumer.operating.compared_source import ComparedSource, NotComparable
 from storage_consumer.plan.steps import key_of
 from storage_consumer.rows.compared_layout import Key, TableLayout, TableShape, layout_of, without
-from storage_consumer.rows.compared_structure import StructureFound, compared
-from storage_consumer.rows.comparing import Comparison, Found
+from storage_consumer.rows.comparing import Comparison, Found, StructureFound, compared
 from storage_consumer.rows.comparison import (
     NOT_AT_SOURCE,
     Span,

@@ -1,15 +1,21 @@
-"""Statements that came when a copy of their table had their effects already: they are not run. No I/O."""
+"""Statements whose effects a copy of their table holds, so that they are not run, and those whose effects it may show early. No I/O.
+
+TiDB carries a statement out in steps, and a snapshot sees each of them: between the last steps the source's table is as the statement
+leaves it, while the statement's version is still to come. A copy from there holds the effect, and the bucket brings the statement.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from storage_consumer.model import DdlKind, TableName
+from storage_consumer.model import CommitRange, DdlId, DdlKind, TableDefinition, TableName, physical_ms
 from storage_consumer.plan.ddl_backlog import DdlBacklog
-from storage_consumer.plan.directories import Catalog
+from storage_consumer.plan.directories import Catalog, Commands
 from storage_consumer.plan.in_order import Together
-from storage_consumer.plan.steps import DdlStep, key_of
-from storage_consumer.plan.table import TableConsumer
+from storage_consumer.plan.planner import PendingDdls
+from storage_consumer.plan.steps import DROPS, DdlStep, RowStep, key_of
+from storage_consumer.plan.table import Lifetimes, TableConsumer
 from storage_consumer.plan.touches import Touches
 
 
@@ -107,9 +113,20 @@ def count_as_copied(
     backlog, catalog, touches = plan
     for step in found:
         backlog.done(step)
-        if (old := _leave_behind(step, catalog)) is not None:
-            catalog.to_be_stored.append(old)
-        catalog.to_be_stored += _pass_left_out(step, catalog.tables, touches.of)
+        pair = step.ddl.renamed
+        if pair is not None and pair[0] != pair[1]:
+            key = key_of(pair[0])
+            # One that existed only within a cycle may be known from its halt alone.
+            old = catalog.table(pair[0]) if key in catalog.stored_behind else catalog.tables.get(key)
+            # The rows of the table whose name it took away are in the copy.
+            if old is not None and old.checkpoint <= step.version and old.copies.copied_at < step.version:
+                old.hand_on(step.version)
+                catalog.to_be_stored.append(old)
+        # A copy from before it would lack a table that is left out; also one that follows the feed beyond it: what is stored of it is older.
+        passed = [table for key in sorted(touches.of(step)) if (table := catalog.tables[key]).status.excluded]
+        for table in passed:
+            table.advance(step.version)
+        catalog.to_be_stored += passed
     for step in renames:
         table = catalog.tables[step.table_key]
         if not table.status.excluded:
@@ -119,26 +136,254 @@ def count_as_copied(
         touches.forget(step)
 
 
-def _leave_behind(step: DdlStep, catalog: Catalog) -> TableConsumer | None:
-    """Advance and return the table whose name a covered statement took away, if any: its rows are in the copy."""
-    pair = step.ddl.renamed
-    if pair is None or pair[0] == pair[1]:
-        return None
-    key = key_of(pair[0])
-    # One that existed only within a cycle may be known from its halt alone.
-    old = catalog.table(pair[0]) if key in catalog.stored_behind else catalog.tables.get(key)
-    if old is None or old.checkpoint > step.version or old.copies.copied_at >= step.version:
-        return None
-    old.hand_on(step.version)
-    return old
+SHOWS_EARLY = frozenset(
+    {
+        *(DdlKind.DROP_SCHEMA, DdlKind.DROP_TABLE, DdlKind.DROP_COLUMN, DdlKind.DROP_COLUMNS, DdlKind.DROP_INDEX),
+        *(DdlKind.DROP_FOREIGN_KEY, DdlKind.DROP_PRIMARY_KEY, DdlKind.DROP_PARTITION, DdlKind.DROP_VIEW),
+        *(DdlKind.RENAME_TABLE, DdlKind.RENAME_TABLES, DdlKind.MODIFY_COLUMN, DdlKind.MULTI_SCHEMA_CHANGE),
+    }
+)
+"""Kinds of statements whose effect a snapshot from before their version can show."""
+_NEAR = 3600
+"""Seconds after a copy in which an emptied partition is worth a word."""
 
 
-def _pass_left_out(
-    step: DdlStep, tables: Mapping[str, TableConsumer], touched: Callable[[DdlStep], frozenset[str]]
-) -> list[TableConsumer]:
-    """Advance and return the tables that are left out and that a covered statement touches: a copy from before it would lack it."""
-    # Also one that follows the feed beyond it: what is stored of it is older.
-    passed = [table for key in sorted(touched(step)) if (table := tables[key]).status.excluded]
-    for table in passed:
-        table.advance(step.version)
-    return passed
+def copy_before(table: TableConsumer, version: int) -> int:
+    """Return the TSO of a table's last copy if nothing led to the table between it and this version, else 0."""
+    copied_at = table.copies.copied_at
+    return copied_at if is_first_after(table, copied_at, version) else 0
+
+
+def is_first_after(table: TableConsumer, copied_at: int, version: int) -> bool:
+    """Return whether nothing led to a table between a copy as of a TSO (0 for none) and this version."""
+    return 0 < copied_at < version and not table.timeline.has_statement(copied_at + 1, version - 1)
+
+
+def copy_that_shows(
+    step: DdlStep,
+    tables: Mapping[str, TableConsumer],
+    touched: Collection[str],
+    lifetimes: Lifetimes,
+    based: Collection[str],
+) -> int:
+    """Return the TSO of the copy that may show a statement's effect already, 0 if none can.
+
+    A RENAME is shown by a copy of the new name alone. A copy that has the table under its old name was made before, and one of a table
+    that has lost the name since says nothing of the one that comes.
+    """
+    rename = step.ddl.rename
+    if rename is None or rename.folded[0] == rename.folded[1]:
+        return max(copy_before(tables[key], step.version) for key in touched)
+    old, new = (tables.get(key_of(name)) for name in rename.folded)
+    if new is None or rename.from_anywhere or new.key not in based:
+        return 0
+    found = copy_before(new, step.version)
+    has_old = old is not None and old.key in based and old.copies.copied_at >= found
+    return 0 if has_old or lifetimes.ends_of(new).has_within(found + 1, step.version - 1) else found
+
+
+def in_doubt_by(step: DdlStep, tables: Mapping[str, TableConsumer]) -> int:
+    """Return the TSO of a copy from right before a RENAME, 0 if there is none.
+
+    It may show the statement, so that the names in the target do not tell whether that has to run.
+    """
+    known = [tables[key] for name in step.ddl.renamed or () if (key := key_of(name)) in tables]
+    last = max((copy_before(table, step.version) for table in known), default=0)
+    return last if physical_ms(step.version) - physical_ms(last) <= _NEAR * 1000 else 0
+
+
+def near_copy(definition: TableDefinition, copied_at: int) -> str:
+    """Return what a statement that empties a partition soon after a copy may do to the copy's rows, and how to find out; "" for all others.
+
+    Once a snapshot shows that a partition is empty, it also shows the rows that other sessions write into it before the statement's
+    version. Nothing in an export tells them from the rows before. TiDB takes milliseconds for it, or until the entries of a global index are gone.
+    """
+    apart = physical_ms(definition.version) - physical_ms(copied_at)
+    if definition.ddl_type != DdlKind.TRUNCATE_PARTITION or not copied_at or apart > _NEAR * 1000:
+        return ""
+    return (
+        f"the statement took effect {apart / 1000:.3f} s after the table's copy as of {copied_at}. If it began before that (START_TIME of "
+        "ADMIN SHOW DDL JOBS at the source), rows that were written into the partition in between are removed: compare the table with "
+        "`storage-consumer verify`"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Early:
+    """What the target may show of statements that have not run, as far as the bucket's catalog does not know it."""
+
+    floor: int = 0
+    """TSO of the copy that the feed began with, 0 for none."""
+    based: Collection[str] = ()
+    """Keys of the tables that copies have."""
+    started: Collection[DdlId] = ()
+    """Identities of the statements that were sent to the target and may have taken effect."""
+
+
+def upcoming(table: TableConsumer, pending: PendingDdls, early: Early) -> TableDefinition | None:
+    """Return what the next statement of a table leads to, if the target may show its effect already; else None.
+
+    A copy may, and so may a statement that a killed process has sent: then rows from before it, in a file that came again, still have to fit.
+    """
+    version = pending.row_barriers.get(table.key)
+    if version is None:
+        return None
+    own = [ddl.step for ddl in pending.at(version) if ddl.step.table_key == table.key]
+    sent = next((step.definition for step in own if step.identity in early.started), None)
+    if sent is not None or not copy_before(table, version):
+        return sent
+    return next((step.definition for step in own if step.definition.ddl_type in SHOWS_EARLY), None)
+
+
+NOT_IN_COPY = (
+    "the copy that this feed began with does not hold the table of {}, and no statement since then creates it: its earlier rows "
+    "are missing. Leave the table out, or give it a copy of the source. From an export: {}"
+)
+
+
+_NO_TABLES = frozenset((*DROPS, DdlKind.CREATE_VIEW))
+"""Statements after which there is no table of their name; views have no rows."""
+
+
+class Unbased:
+    """Tables that existed when the copy was made with which a feed began: the copy has to hold them.
+
+    A statement up to the copy's TSO shows that, or a structure that no statement explains. The copy need not hold a table that a statement up to its TSO ended, nor one whose next statement after that ends it or gives it the name
+    by which it is in the copy: that statement shows early. Created from its structure, any other would lack its rows.
+    """
+
+    def __init__(self, floor: int, based: Collection[str]) -> None:
+        """Begin with none. `floor`: the TSO of the copy, 0 for a feed without one; `based`: keys of the tables in copies."""
+        self._floor = floor
+        self._based = based
+        self._found: dict[str, TableDefinition] = {}
+        self._stated: dict[str, TableDefinition] = {}
+        self._views: list[DdlStep] = []
+
+    def takes(self, key: str, definition: TableDefinition) -> bool:
+        """Keep a structure that nothing in the bucket creates; return False if its table may be created from it."""
+        if not self._floor or key in self._based:
+            return False
+        self._found.setdefault(key, definition)
+        return True
+
+    def note(self, key: str, definition: TableDefinition) -> None:
+        """Keep the last statement up to the copy that leads to a table: it does not run, so the table and its rows come from nowhere else."""
+        is_table = bool(definition.name.table) and definition.ddl_type not in _NO_TABLES and not definition.is_view
+        known = self._stated.get(key)
+        if key in self._based or not is_table or definition.version > self._floor:
+            return
+        if known is None or known.version < definition.version:
+            self._stated[key] = definition
+
+    def beside_views(self, taken: Sequence[DdlStep], storage_checkpoint: int) -> list[DdlStep]:
+        """Return these statements, those that make views only once the bucket is beyond the copy: until then it may show their end before that."""
+        steps, is_behind = [*self._views, *taken], storage_checkpoint <= self._floor
+        self._views = [step for step in steps if is_behind and step.makes_view]
+        return [step for step in steps if not (is_behind and step.makes_view)]
+
+    def lacks_view(self, step: DdlStep, table: TableConsumer) -> bool:
+        """Return whether a statement makes a view that was there when the copy was made, and that the copy leaves out.
+
+        Dumpling exports no views unless told to. They have no rows, so the statement can still run.
+        """
+        is_covered = step.version <= self._floor and step.makes_view
+        is_last = not table.timeline.has_statement(step.version + 1, self._floor)
+        return is_covered and is_last and table.key not in self._based
+
+    def missing(
+        self, storage_checkpoint: int, tables: Mapping[str, TableConsumer], lifetimes: Lifetimes, command: Commands
+    ) -> dict[str, str]:
+        """Return the tables that the copy lacks, each once, key → error; none before the bucket is beyond the copy.
+
+        A statement up to the copy may have ended a table, and one at exactly the storage checkpoint may still come.
+        """
+        if storage_checkpoint <= self._floor:
+            return {}
+        found = [*self._found.items(), *self._stated.items()]
+        self._found, self._stated = {}, {}
+        return {
+            key: NOT_IN_COPY.format(structure.path, command("reload-done", tables[key].name))
+            for key, structure in found
+            if not tables[key].status.excluded
+            # One that it got since then holds what this one lacks.
+            and tables[key].copies.copied_at <= self._floor
+            and not self._is_explained(tables[key], structure.version, tables, lifetimes)
+        }
+
+    def _is_explained(
+        self, table: TableConsumer, version: int, tables: Mapping[str, TableConsumer], lifetimes: Lifetimes
+    ) -> bool:
+        ends = lifetimes.ends_of(table)
+        # A name that a swap of two tables needs in between.
+        if version in ends and table.timeline.is_passing_at(version, ends):
+            return True
+        end = ends.after(version)
+        if end is None or end <= self._floor or not is_first_after(table, self._floor, end):
+            return end is not None and end <= self._floor
+        name = lifetimes.renamed_to(table.key, end)
+        if name is None:
+            return True
+        new = tables.get(key_of(name))
+        return new is not None and new.key in self._based and is_first_after(new, self._floor, end)
+
+
+def beside_copies(
+    step: RowStep,
+    pending: PendingDdls,
+    tables: Mapping[str, TableConsumer],
+    lifetimes: Lifetimes,
+    early: Early,
+) -> RowStep | None:
+    """Return the rows of a table with what copies may show of its next statement already; None if they have to wait for a copy.
+
+    If that is a RENAME, the copy may have the table under either name.
+    """
+    table = tables[step.table_key]
+    step = replace(step, upcoming=upcoming(table, pending, early))
+    version = pending.row_barriers.get(table.key)
+    name = lifetimes.renamed_to(table.key, version) if version is not None else None
+    new = tables.get(key_of(name)) if name is not None else None
+    if version is None or new is None:
+        return step
+    if _shows_rename(new, table, version, lifetimes, early.floor):
+        if new.status.loading:
+            return None
+        # What the copy of the new name lacks, as rows of that one.
+        low, high = step.commit_range.low, step.commit_range.high
+        rest = CommitRange(low=min(max(low, new.copies.copied_at), high), high=high)
+        return replace(step, commit_range=rest, early_name=new.name, is_early=True)
+    is_there = not table.timeline.is_free_before(version, lifetimes.ends_of(table))
+    both = is_there and copy_before(table, version) and copy_before(new, version)
+    is_free = _is_free(new, version, lifetimes)
+    if not (both and (is_free or _moved_on(table, new, version, lifetimes, early.based))):
+        return step
+    return None if new.status.loading else replace(step, early_name=new.name)
+
+
+def _moved_on(
+    table: TableConsumer, new: TableConsumer, version: int, lifetimes: Lifetimes, based: Collection[str]
+) -> bool:
+    """Return whether what had the new name until a RENAME is in the copy under its own next one: only then the name may be the table's early.
+
+    Otherwise the copy has it under that name still, and lacks the table for another reason: rows would go into a stranger.
+    """
+    name = lifetimes.renamed_to(new.key, version)
+    return name is not None and key_of(name) != table.key and key_of(name) in based
+
+
+def _shows_rename(new: TableConsumer, table: TableConsumer, version: int, lifetimes: Lifetimes, floor: int) -> bool:
+    """Return whether a copy of its own of a table that a RENAME makes shows that before the version, since the name was free until then."""
+    ends, copied_at = lifetimes.ends_of(new), new.copies.copied_at
+    if not _is_free(new, version, lifetimes):
+        return False
+    if new.status.loading:
+        return True
+    is_own = copied_at > max(table.copies.copied_at, floor) and not ends.has_within(copied_at + 1, version - 1)
+    return is_own and is_first_after(table, copied_at, version) and copy_before(new, version) > 0
+
+
+def _is_free(new: TableConsumer, version: int, lifetimes: Lifetimes) -> bool:
+    """Return whether no table has a name right before a RENAME to it; one that the same version gives away was another's until then."""
+    ends = lifetimes.ends_of(new)
+    return version not in ends and new.timeline.is_free_before(version, ends)

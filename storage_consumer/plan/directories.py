@@ -10,8 +10,7 @@ from typing import Final
 
 from storage_consumer.model import DataFile, DdlId, TableDefinition, TableName, VersionKey
 from storage_consumer.plan.copies import Copies
-from storage_consumer.plan.file_sequence import FileSequences
-from storage_consumer.plan.finished_files import Finished
+from storage_consumer.plan.finished_files import FileSequences, Finished
 from storage_consumer.plan.in_order import ByNumber
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.selection import Selection

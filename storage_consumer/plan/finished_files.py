@@ -16,7 +16,7 @@ TiCDC rewrites data files under their old names. Which ones, by its source:
   two writers of one directory that look at the same time overwrite one another.
 * After ``file-index-digit`` was changed the numbers continue under other names: these are other files.
 
-So no number in a directory is safe as long as TiCDC writes to the directory at all; `poll.known_files` says how long that is. A
+So no number in a directory is safe as long as TiCDC writes to the directory at all; `bucket.known_files` says how long that is. A
 rewritten file holds rows above the checkpoint from which TiCDC continued, and repeats. Hence a digest is kept of every finished file
 in the directories that may still grow, and of none in the others.
 
@@ -27,12 +27,13 @@ machine. A copy of the bucket has others, and is read again once the state is bo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
 
-from storage_consumer.model import StoredObject
+from storage_consumer.model import DataFile, StoredObject
 
 CHUNK = 64
 """Consecutive numbers that are stored together: one new file writes this many digests, and this many files take one row."""
@@ -191,3 +192,266 @@ def _in(chunks: Mapping[int, bytes], number: int) -> int:
     chunk, place = divmod(number, CHUNK)
     content = chunks.get(chunk)
     return int.from_bytes(content[place * WIDTH : (place + 1) * WIDTH], "little") if content else _ABSENT
+
+
+class FileSequence:
+    """One numbered sequence of files: all of one directory, dispatcher and index width.
+
+    Numbers start at 1 and grow by 1. Finished files are one number and, rarely, a few runs beyond a file that is still pending.
+    A digest of each finished file lets a later run see whether it is still the same.
+    """
+
+    def __init__(self, finished: Finished | None = None, moved: Callable[[], None] = lambda: None) -> None:
+        """Begin with what an earlier run finished; `moved` is called whenever there is more to store."""
+        finished = finished or Finished()
+        self.done_upto = finished.upto
+        self.left_out = finished.left_out
+        self.pending: dict[str, DataFile] = {}
+        self.rewritten = False
+        """Whether a finished file turned out to be rewritten and this is not stored yet."""
+        self.let_go_of = False
+        """Whether a file that was missed is missed no more and this is not stored yet."""
+        self.same_size: set[int] = set()
+        """Numbers of pending files that were finished before and still have the size that they had then."""
+        self._digests = Digests(finished.digests)
+        self._moved = moved
+        self._done: list[_GaplessRun] = []
+        # A file to be read again is lost until it is listed.
+        self._lost = set(self._digests.rewritten())
+        # Path → lowest commit-ts that is not applied, for files of which only the rows up to some commit-ts were.
+        self._not_before: dict[str, int] = {}
+        # What was finished out of turn is not stored otherwise: its digests alone show it.
+        for number in self._digests.finished_beyond(self.done_upto):
+            _put_in(self._done, number, number)
+
+    def offer(self, file: DataFile) -> bool:
+        """Take a listed file; return False for one that an earlier run finished in its present state.
+
+        A file that was finished has changed its content or came late under an old number, so it is read again; rows that were
+        already applied are recognized by their commit-ts.
+        """
+        if file.finished:
+            self._adopt(file)
+            return False
+        self._lost.discard(file.number)
+        self._compare_size(file)
+        self.pending[file.stored.path] = file
+        # What was put off was about the former content.
+        self._not_before.pop(file.stored.path, None)
+        if file.number <= self.done_upto or self._digests[file.number]:
+            self._digests[file.number] = REWRITTEN  # so that a restart reads it again too
+            self.rewritten = True
+            self._moved()
+        # At or below `done_upto` nothing is taken out: there the mark alone says that the file is to be read again.
+        if file.number > self.done_upto:
+            _take_out(self._done, file.number)
+        return True
+
+    def _compare_size(self, file: DataFile) -> None:
+        """Note whether a file that is about to be pending has the size with which it was finished."""
+        known, before = self._digests[file.number], self.pending.get(file.stored.path)
+        same = not is_mark(known) and has_size(known, file.stored.size)
+        # The digest gave way to the mark when the file first changed; from then on the pending file stands for its size.
+        if before is not None and file.number in self.same_size:
+            same = before.stored.size == file.stored.size
+        (self.same_size.add if same else self.same_size.discard)(file.number)
+
+    def _adopt(self, file: DataFile) -> None:
+        """Record a finished file without a digest as it is listed now."""
+        if self.left_out != EVERYTHING and not self._digests[file.number]:
+            self._digests[file.number] = digest_of(file.stored)
+            self._moved()
+
+    def readable(self, high: int) -> Iterator[DataFile]:
+        """Yield pending files that may hold rows with commit-ts <= `high` (inclusive)."""
+        for path, file in self.pending.items():
+            if self._not_before.get(path, 0) <= high:
+                yield file
+
+    def finish(self, file: DataFile) -> None:
+        """Note that all rows of the file are applied."""
+        current = self.pending.get(file.stored.path)
+        if current is None or current.stored != file.stored:
+            return  # it changed while it was read: the new content is read next
+        del self.pending[file.stored.path]
+        self._not_before.pop(file.stored.path, None)
+        self.same_size.discard(file.number)
+        if self.left_out != EVERYTHING:
+            self._digests[file.number] = digest_of(file.stored)
+        # TiCDC writes no more here: only the mark of a file to read again is left to drop.
+        elif self._digests[file.number]:
+            self._digests.forget(file.number)
+        if file.number > self.done_upto:
+            _put_in(self._done, file.number, file.number)
+        # A run that begins right after `done_upto` joins it.
+        if self._done and self._done[0].first == self.done_upto + 1:
+            self.done_upto = self._done.pop(0).last
+        self._moved()
+
+    def leave_out(self, upto: int) -> None:
+        """Note that listings leave out files up to this number (inclusive); `EVERYTHING`: TiCDC writes no more, and no digest is kept."""
+        if upto == self.left_out:
+            return
+        self.left_out = upto
+        # What can no longer change needs no digest; the marks of files to read again stay.
+        if upto == EVERYTHING:
+            self._digests.forget()
+        self._moved()
+
+    def defer(self, file: DataFile, next_ts: int) -> None:
+        """Note that `next_ts` is the file's lowest commit-ts that is not applied."""
+        self._not_before[file.stored.path] = next_ts
+
+    def forget(self, file: DataFile) -> bool:
+        """Note that the file is no longer stored; return True if it was unfinished: then it is missed from now on."""
+        lost = self.pending.pop(file.stored.path, None) is not None
+        if lost:
+            self._lost.add(file.number)
+            self.same_size.discard(file.number)
+        return lost
+
+    def let_go(self, upto: int) -> None:
+        """Miss no file that is no longer stored, up to a number (inclusive)."""
+        for number in [number for number in self._lost if number <= upto]:
+            self._lost.discard(number)
+            self._digests.pass_over(number)
+            self.let_go_of = True
+            self._moved()
+
+    def pass_over(self, upto: int) -> None:
+        """Count as finished what was never listed, up to a number (inclusive): none of it is expected any more."""
+        listed = sorted(span for span in self.known if span[0] <= upto)
+        first = self.done_upto + 1
+        # The holes before, between and after what is listed, up to `upto`.
+        for begin, end in [*listed, (upto + 1, upto + 1)]:
+            if first < begin:
+                _put_in(self._done, first, begin - 1)
+                self._moved()
+            first = max(first, end + 1)
+        if self._done and self._done[0].first == self.done_upto + 1:
+            self.done_upto = self._done.pop(0).last
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything is pending, finished out of turn, or lost."""
+        return bool(self.pending or self._done or self._lost)
+
+    @property
+    def known(self) -> list[tuple[int, int]]:
+        """First and last numbers of what is finished or listed above `done_upto`, in no order."""
+        return [(run.first, run.last) for run in self._done] + [(f.number, f.number) for f in self.pending.values()]
+
+    def has(self, number: int) -> bool:
+        """Return whether the file of a number is listed, or finished and not written anew since."""
+        is_done = number <= self.done_upto or any(run.first <= number <= run.last for run in self._done)
+        is_done = is_done and self._digests[number] != REWRITTEN
+        return is_done or any(file.number == number for file in self.pending.values())
+
+    @property
+    def highest(self) -> int:
+        """The highest finished number; 0 for none."""
+        return self._done[-1].last if self._done else self.done_upto
+
+    @property
+    def lost(self) -> frozenset[int]:
+        """Numbers that were listed, are no longer stored, and were not finished."""
+        return frozenset(self._lost)
+
+    def to_store(self) -> Finished:
+        """Return how far it is finished, with the digests that changed since the last call."""
+        self.rewritten = self.let_go_of = False
+        digests, replaces = self._digests.moved()
+        return Finished(upto=self.done_upto, left_out=self.left_out, digests=digests, replaces=replaces)
+
+
+class FileSequences:
+    """The sequences of a whole bucket by name (see `DataFile.sequence`), each created on first use with what an earlier run finished."""
+
+    def __init__(self, finished: Mapping[str, Finished] | None = None) -> None:
+        """Begin with sequence → how far an earlier run finished it."""
+        self._finished = finished or {}
+        self._sequences: dict[str, FileSequence] = {}
+        self._discarded: set[str] = set()
+        self._of_numbering: dict[str, list[str]] | None = None
+        self._moved: dict[str, FileSequence] = {}
+
+    def __getitem__(self, name: str) -> FileSequence:
+        """Return the sequence with this name."""
+        if name not in self._sequences:
+            # The function is called only later, when `sequence` has its value.
+            sequence = FileSequence(self._finished.get(name), lambda: self._moved.update({name: sequence}))
+            self._sequences[name] = sequence
+        return self._sequences[name]
+
+    def numbering(self, name: str) -> list[FileSequence]:
+        """Return the finished sequences of the same directory and dispatcher, whatever their index width: their numbers go on in one another."""
+        if self._of_numbering is None:
+            self._of_numbering = {}
+            for each in self._finished:
+                self._of_numbering.setdefault(each.rpartition("|")[0], []).append(each)
+        return [self[each] for each in self._of_numbering.get(name.rpartition("|")[0], ())]
+
+    def discard(self, name: str) -> None:
+        """Note that files of a sequence are there which nobody reads."""
+        self._discarded.add(name)
+
+    def missed(self, name: str, number: int) -> int:
+        """Return the highest number that is missed, 0 for none.
+
+        Missed is what is lost, and `number` unless it is listed, or finished as it is.
+        """
+        if name in self._discarded:
+            return 0
+        sequence = self[name]
+        return max((0 if sequence.has(number) else number, *sequence.lost))
+
+    def leave_out(self, upto: Mapping[str, int]) -> None:
+        """Apply sequence → number (inclusive) up to which listings leave its files out; sequences without a taken file are ignored."""
+        for name, number in upto.items():
+            if name in self._sequences:
+                self._sequences[name].leave_out(number)
+
+    def rewound(self) -> dict[str, Finished]:
+        """Return all that changed if there is anything to store before a file is read.
+
+        That is a finished file that was rewritten, or one that was let go of, since the last call.
+        """
+        moved = self._moved.values()
+        return self.to_store() if any(each.rewritten or each.let_go_of for each in moved) else {}
+
+    def to_store(self) -> dict[str, Finished]:
+        """Return what changed since the last call, in the form to store."""
+        moved, self._moved = self._moved, {}
+        return {name: sequence.to_store() for name, sequence in moved.items()}
+
+
+@dataclass(slots=True)
+class _GaplessRun:
+    """A gapless run of finished files: first and last number, both inclusive."""
+
+    first: int
+    last: int
+
+
+def _put_in(runs: list[_GaplessRun], first: int, last: int) -> None:
+    """Add numbers that are in none of the runs; runs stay in order, and no two are adjacent."""
+    place = bisect_left(runs, first, key=lambda run: run.first)
+    if place and runs[place - 1].last == first - 1:
+        place -= 1
+        runs[place].last = last
+    else:
+        runs.insert(place, _GaplessRun(first, last))
+    if place + 1 < len(runs) and runs[place + 1].first == last + 1:
+        runs[place].last = runs.pop(place + 1).last
+
+
+def _take_out(runs: list[_GaplessRun], number: int) -> None:
+    """Remove a number if it is in a run, which may split the run."""
+    place = bisect_right(runs, number, key=lambda run: run.first) - 1
+    if place < 0 or runs[place].last < number:
+        return
+    run = runs.pop(place)
+    if run.last > number:
+        runs.insert(place, _GaplessRun(number + 1, run.last))
+    if run.first < number:
+        runs.insert(place, _GaplessRun(run.first, number - 1))

@@ -9,21 +9,24 @@ from typing import Final
 
 from storage_consumer.amounts import some_of
 from storage_consumer.model import DataFile, DdlKind, TableDefinition
-from storage_consumer.plan.covered import count_as_copied, covered_renames, gives_away, is_covered
-from storage_consumer.plan.ddl_backlog import LATE, DdlBacklog, StoppedDdl
+from storage_consumer.plan.covered import (
+    Early,
+    Unbased,
+    beside_copies,
+    count_as_copied,
+    covered_renames,
+    gives_away,
+    is_covered,
+)
+from storage_consumer.plan.ddl_backlog import LATE, DdlBacklog, LeftOutViews, QuarantinedTables, StoppedDdl
 from storage_consumer.plan.directories import Catalog, Commands, Restart, plain_command
-from storage_consumer.plan.early import Early, Unbased, beside_copies
-from storage_consumer.plan.left_out_views import LeftOutViews
-from storage_consumer.plan.lifetimes import Lifetimes, is_dropped_after
-from storage_consumer.plan.located_renames import LocatedRenames
 from storage_consumer.plan.planner import Position, ready_ddls, standing_still, target_of, whole_groups
-from storage_consumer.plan.quarantined import QuarantinedTables
 from storage_consumer.plan.selection import Selection
-from storage_consumer.plan.shared_names import collisions
 from storage_consumer.plan.steps import DdlStep, RowStep, Wave
-from storage_consumer.plan.table import TableConsumer, begins_at
+from storage_consumer.plan.table import Lifetimes, TableConsumer, begins_at, is_dropped_after
 from storage_consumer.plan.table_state import TableState
-from storage_consumer.plan.touches import Touches
+from storage_consumer.plan.touches import Touches, collisions
+from storage_consumer.plan.unqualified_names import LocatedRenames
 from storage_consumer.sql.parse import parsed
 from storage_consumer.tso import ddl_is_stored
 

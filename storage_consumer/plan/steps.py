@@ -19,6 +19,20 @@ from storage_consumer.model import (
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import quote
 
+DROPS = frozenset((DdlKind.DROP_SCHEMA, DdlKind.DROP_TABLE, DdlKind.DROP_VIEW))
+"""Kinds that remove the object that they are about."""
+MAKES_TABLE = frozenset(
+    (
+        DdlKind.CREATE_TABLE,
+        DdlKind.RENAME_TABLE,
+        DdlKind.RENAME_TABLES,
+        DdlKind.CREATE_VIEW,
+        DdlKind.RECOVER_TABLE,
+        DdlKind.CREATE_TABLES,
+    )
+)
+"""Kinds that give a name a table, a view, or the table's former rows."""
+
 
 def key_of(name: TableName) -> str:
     """Return the unique key of a table (or a database): its folded name as one text that can be read in one way only."""
@@ -134,7 +148,7 @@ class RowStep:
     as_of: int = 0
     """TSO of the copy that its files are of; 0 for files of the bucket, whose rows have a commit-ts each."""
     upcoming: TableDefinition | None = None
-    """What the table's next statement leads to, if the target may have that already, from a copy; see `plan.early`."""
+    """What the table's next statement leads to, if the target may have that already, from a copy; see `plan.covered`."""
     early_name: TableName | None = None
     """The name that the next statement gives the table, if the target may have it by that already, from a copy."""
     is_early: bool = False

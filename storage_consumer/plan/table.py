@@ -1,20 +1,147 @@
-"""TableConsumer: one table, how far it is consumed, and why it is halted or waits; and how far all tables are together."""
+"""One table: what happened to it, how far it is consumed, and why it is halted or waits; when tables begin and end; how far all are together. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from storage_consumer.model import CommitRange, DataFile, DdlKind, TableDefinition, TableName
+from storage_consumer.model import CommitRange, DataFile, DdlKind, TableDefinition, TableName, folded_name
 from storage_consumer.plan.copies import Copies, CopyLedger
-from storage_consumer.plan.file_sequence import FileSequences
-from storage_consumer.plan.steps import RowStep, key_of
-from storage_consumer.plan.table_files import TableFiles
+from storage_consumer.plan.finished_files import FileSequences
+from storage_consumer.plan.in_order import ByNumber, Numbers, Together, highest
+from storage_consumer.plan.steps import MAKES_TABLE, DdlStep, RowStep, key_of
+from storage_consumer.plan.table_files import TableFiles, TableVersions, makes_table
 from storage_consumer.plan.table_state import HaltKind, TableStanding, TableState
-from storage_consumer.plan.timeline import Timeline
+from storage_consumer.plan.table_words import DROPPED_UNSEEN, WAS_LEFT_OUT
 from storage_consumer.sql.parse import parsed
 from storage_consumer.tso import lowest
+
+_SHOWN = 200
+_NONE = Together()
+
+
+class Timeline:
+    """What happened to one table, by the schema files in its own directories and by statements that lie elsewhere.
+
+    Whatever is asked for is found by version: no answer takes longer the more versions are known.
+    """
+
+    def __init__(self, table_key: str, versions: TableVersions) -> None:
+        """Begin without a statement. `versions`: the table's directories, now and later."""
+        self._table_key = table_key
+        self._versions = versions
+        # Version → action code of the statement that was added last for it.
+        self._statements = ByNumber[int]()
+        self._ignored = ByNumber[str]()
+
+    def add(self, definition: TableDefinition, *, ignored: bool = False) -> None:
+        """Add a statement that leads to this table, wherever its schema file lies; `ignored`: the filter keeps it from being run."""
+        self._statements[definition.version] = definition.ddl_type
+        if ignored:
+            self._ignored[definition.version] = f"{definition.query[:_SHOWN]} ({definition.path})"
+
+    @property
+    def last_ignored(self) -> str:
+        """The last statement that the filter kept from being run, as the end of an error; empty where there is none."""
+        version = self._ignored.numbers.last
+        if version is None:
+            return ""
+        return f". The filter kept this statement of version {version} from being run: {self._ignored[version]}"
+
+    # structures
+
+    def structure_at(self, version: int) -> TableDefinition | None:
+        """Return the newest structure that is not after `version` (inclusive); of several the one with a statement."""
+        return self._structure(self._versions.structured.before(version + 1), by_statement=True)
+
+    def in_force(self, checkpoint: int) -> TableDefinition | None:
+        """Return the structure for rows after `checkpoint`: the newest that is not after it, else the first known."""
+        return self.structure_at(checkpoint) or self._structure(self._versions.structured.first)
+
+    def _structure(self, number: int | None, *, by_statement: bool = False) -> TableDefinition | None:
+        """Return the first structure of a version, or the first with a statement where there is one."""
+        found = [] if number is None else self._structures(number)
+        with_statement = (structure for structure in found if by_statement and structure.is_ddl)
+        return next(with_statement, found[0] if found else None)
+
+    def _structures(self, number: int) -> list[TableDefinition]:
+        """Return the structures of a version, in the order in which their directories were added."""
+        return [v.structure for v in self._versions.at(number).values() if v.structure is not None]
+
+    def made_before(self, version: int) -> DdlStep | None:
+        """Return the last statement before `version` that created the table or gave it its name."""
+        number = self._versions.making.before(version)
+        if number is None:
+            return None
+        found = {table_dir: v.structure for (_, table_dir), v in self._versions.at(number).items() if makes_table(v)}
+        table_dir = max(found)
+        definition = found[table_dir]
+        assert definition is not None  # it makes the table
+        return DdlStep(table_dir=table_dir, table_key=self._table_key, definition=definition)
+
+    def statements(self, first: int, last: int) -> Iterator[DdlStep]:
+        """Yield the statements in the table's own directories with these versions, both inclusive."""
+        for (number, table_dir), found in self._versions.items():
+            if first <= number <= last and found.is_ddl and found.definition is not None:
+                yield DdlStep(table_dir=table_dir, table_key=self._table_key, definition=found.definition)
+
+    # is the table there?
+
+    def needs_table_before(self, definition: TableDefinition, ended: Together = _NONE) -> bool:
+        """Return whether a structure without a statement is the first known of this table, or the first since a DROP.
+
+        It is not if a statement of the same version leads to the table. `ended`: versions of the statements elsewhere that
+        ended the table, by a DROP of its database or by another name.
+        """
+        version = definition.version
+        known: list[tuple[int, int]] = []
+        if (number := self._versions.structured.before(version)) is not None:
+            known += [(number, structure.ddl_type) for structure in self._structures(number)]
+        # Of one version the higher code decides. So a table whose name a rename took away and another one gave back is there.
+        if (number := ended.before(version)) is not None:
+            known.append((number, DdlKind.DROP_TABLE))
+        if (number := self._statements.numbers.before(version + 1)) is not None:
+            known.append((number, self._statements[number]))
+        # A table of which nothing was known before is as if it had been dropped.
+        return max(known, default=(0, DdlKind.DROP_TABLE))[1] in (DdlKind.DROP_TABLE, DdlKind.DROP_SCHEMA)
+
+    def stays_after(self, version: int) -> bool:
+        """Return whether what follows `version` shows that the table was there all the time, not created or renamed."""
+        later: list[tuple[int, bool, int]] = []
+        if (number := self._versions.structured.after(version)) is not None:
+            later += [(number, not found.is_ddl, found.ddl_type) for found in self._structures(number)]
+        if (number := self._statements.numbers.after(version)) is not None:
+            later.append((number, False, self._statements[number]))
+        # The first thing later counts; of one version, a statement comes before a structure alone.
+        return bool(later) and min(later)[-1] not in MAKES_TABLE
+
+    def is_passing_at(self, version: int, ends: Together) -> bool:
+        """Return whether nothing is known of it right before a version or right after it; `ends`: versions that ended the table."""
+        # Files in the directory of this very version are rows that came after the statement.
+        rows = any(found.sequences for found in self._versions.at(version).values())
+        return self.is_free_before(version, ends) and not rows and not self.stays_after(version)
+
+    def is_free_before(self, version: int, ends: Together) -> bool:
+        """Return whether no table of this name is known right before a version; `ends`: versions that ended the table."""
+        last = highest(n.before(version) for n in (self._versions.telling, self._statements.numbers, ends))
+        return last is None or last in ends
+
+    def is_over(self, version: int, ends: Together) -> bool:
+        """Return whether nothing is known of it after the last of the versions that ended it, `ends`, which was before `version`."""
+        last, known = ends.last, self._versions.telling.last
+        last = -1 if last is None else last
+        return last < version and (known is None or known <= last)
+
+    def is_known_from(self, version: int) -> bool:
+        """Return whether anything is known of this name from a version on (inclusive)."""
+        last = highest((self._versions.telling.last, self._statements.numbers.last))
+        return last is not None and last >= version
+
+    def has_statement(self, first: int, last: int) -> bool:
+        """Return whether a statement led to the table in a span of versions, both inclusive."""
+        return self._statements.numbers.has_within(first, last)
 
 
 class TableConsumer:
@@ -243,3 +370,80 @@ def begins_at(table: TableConsumer) -> int:
     """Return the lowest version that a table's directories have, 0 for none; one that is loaded, or catches up, is there right after its copy."""
     first, copied = table.files.first, table.loaded_from
     return min(first, copied + 1) if copied and table.status.apart else first
+
+
+class Lifetimes:
+    """The beginnings and ends that the statements of a bucket show."""
+
+    def __init__(self) -> None:
+        """Start without any statement."""
+        self._ends = defaultdict[str, Numbers](Numbers)
+        self._renames = defaultdict[str, dict[int, TableName]](dict)
+        self._created: dict[str, int] = {}
+        self._databases = defaultdict[str, dict[int, str]](dict)
+
+    def ends(self, key: str, definition: TableDefinition) -> None:
+        """Record which table or database a statement ends, or which defaults it sets; `key`: the one that it leads to."""
+        if definition.ddl_type in (DdlKind.DROP_TABLE, DdlKind.DROP_SCHEMA):
+            self._ends[key].add(definition.version)
+        # A change of case alone ends nothing: both names fold to one. Nor is it known what ends where a database is left open.
+        rename = parsed(definition).rename
+        pair = None if rename is None or rename.from_anywhere else rename.folded
+        if pair is not None and pair[0] != pair[1]:
+            self._ends[key_of(pair[0])].add(definition.version)
+            self._renames[key_of(pair[0])][definition.version] = pair[1]
+        if definition.ddl_type in (DdlKind.CREATE_SCHEMA, DdlKind.ALTER_SCHEMA):
+            self._databases[folded_name(definition.name.schema)][definition.version] = definition.query
+
+    def creates(self, schema: str, version: int) -> None:
+        """Record that a statement creates a database."""
+        name = folded_name(schema)
+        # The earliest one: whatever came later, the bucket's own statements had made the database by then.
+        self._created[name] = min(version, self._created.get(name, version))
+
+    def ends_of(self, table: TableConsumer) -> Together:
+        """Return the versions of the statements that ended the table, including those that dropped its database."""
+        return Together(self._ends[table.key], self._ends[key_of(replace(table.name, table=""))])
+
+    def renamed_to(self, key: str, version: int) -> TableName | None:
+        """Return the folded name that the rename of a version gave to a table; None if it was not renamed by it."""
+        return self._renames.get(key, {}).get(version)
+
+    def database_statements(self, schema: str, version: int) -> tuple[str, ...]:
+        """Return the statements up to a version (inclusive) that created the database and changed its defaults, in order."""
+        known = self._databases.get(folded_name(schema), {})
+        return tuple(text for at, text in sorted(known.items()) if at <= version)
+
+    def is_created(self, schema: str, version: int) -> bool:
+        """Return whether a statement up to this version (inclusive) creates the database."""
+        return self._created.get(folded_name(schema), version + 1) <= version
+
+
+def dropped_unseen(table: TableConsumer, lifetimes: Lifetimes) -> int:
+    """Return the version of the DROP with which all ends that a table lacks since the filter left it out; 0 where there is none.
+
+    Up to the table's checkpoint files and statements were passed over. What comes after it is all in files, such as a table that is created
+    again. A table that is halted for another reason, or has a copy to come, is left to that.
+    """
+    status = table.status
+    halts_for_it = status.lacks_past and status.error.startswith((WAS_LEFT_OUT, DROPPED_UNSEEN))
+    if not halts_for_it or status.state != TableState.HALTED or status.apart or status.misplaced or status.nowhere:
+        return 0
+    ends, upto = lifetimes.ends_of(table), table.checkpoint + 1
+    version = ends.before(upto) or 0
+    # By a rename the rows went to another table.
+    is_drop = version and lifetimes.renamed_to(table.key, version) is None
+    return version if is_drop and table.timeline.is_free_before(upto, ends) else 0
+
+
+def is_dropped_after(step: DdlStep, table: TableConsumer, gone: TableName | None) -> bool:
+    """Return whether a table that the statement touches no longer exists after it; `gone`: the name that it removes, if any."""
+    own = table.key == step.table_key
+    if step.definition.ddl_type == DdlKind.DROP_SCHEMA:
+        return bool(table.name.table)
+    if step.definition.ddl_type == DdlKind.DROP_TABLE:
+        return own or table.status.dropped
+    # Any other statement leads to a table that is there; a view has no rows, so its DROP need not be noted.
+    if own:
+        return False
+    return table.status.dropped or table.name.folded() == gone

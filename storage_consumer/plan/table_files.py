@@ -1,17 +1,332 @@
-"""The version directories of one table, and what is left to read in them. No I/O."""
+"""The version directories of one table: the files of each in order, each applied once, and what is left to read in them. No I/O.
+
+A file or a target is found by version: no answer takes longer the more versions are finished.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from storage_consumer.model import DataFile, TableDefinition, VersionKey, folder_of
-from storage_consumer.plan.file_sequence import FileSequences
-from storage_consumer.plan.open_versions import OpenVersions
-from storage_consumer.plan.table_partitions import TablePartitions
-from storage_consumer.plan.table_version import TableVersionConsumer
-from storage_consumer.plan.table_versions import TableVersions, makes_global_index
+from storage_consumer.model import DataFile, DdlKind, TableDefinition, VersionKey, folder_of
+from storage_consumer.plan.finished_files import FileSequence, FileSequences
+from storage_consumer.plan.in_order import Numbers, highest
+from storage_consumer.plan.steps import MAKES_TABLE
+from storage_consumer.sql.parse import parsed
 from storage_consumer.tso import may_hold_rows
+
+
+class TableVersionConsumer:
+    """One version directory of one table: its structure, its sequences of files and how far each is consumed."""
+
+    def __init__(self, version: int, table_dir: str, known: FileSequences) -> None:
+        """Begin without files. `known`: the sequences of the whole bucket."""
+        self.version = version
+        self.table_dir = table_dir
+        self.sequences: dict[str, FileSequence] = {}
+        self.partitions: set[int] = set()
+        """Partitions of the known files; files outside any partition's directory do not count."""
+        self.applied: set[int | None] = set()
+        """Partitions of which files were applied; None stands for files outside any partition's directory."""
+        self.definition: TableDefinition | None = None
+        """The content of the schema file that gives the structure of the rows; None while there is none. Only `TableVersions.define` sets it."""
+        self._known = known
+        # Directory and dispatcher → sequences of every index width.
+        self._numberings: dict[str, list[FileSequence]] = defaultdict(list)
+        # Sequences that may have something open: they come in by `offer` and leave in `open_sequences`.
+        self._open: dict[str, FileSequence] = {}
+        self._applied: dict[tuple[int | None, str], tuple[str, int]] = {}
+
+    @property
+    def is_ddl(self) -> bool:
+        """Whether a statement led to this version of this table, so that rows at or below it are repeated deliveries."""
+        return self.structure is not None and self.structure.is_ddl
+
+    @property
+    def structure(self) -> TableDefinition | None:
+        """The definition, where it gives the structure of this very table at this version."""
+        definition = self.definition
+        return None if definition is None or parsed(definition).is_astray else definition
+
+    def offer(self, file: DataFile) -> bool:
+        """Take a listed file; return False for one that an earlier run finished in its present state."""
+        key = file.sequence
+        sequence = self.sequences.get(key)
+        if sequence is None:
+            # The bucket's own record of it: a directory that moves to another table keeps what is finished.
+            sequence = self.sequences[key] = self._known[key]
+            numbering = self._numberings[_numbering(key)]
+            # Files of a former width may have expired, and their numbers count.
+            alike = dict.fromkeys((sequence, *self._known.numbering(key)))
+            numbering += [each for each in alike if each not in numbering]
+            self.partitions |= set() if file.partition is None else {file.partition}
+            # An earlier run applied files of it, which count in `is_behind` as well.
+            if sequence.highest:
+                self._note_applied(file, sequence.highest)
+        self._open[key] = sequence
+        return sequence.offer(file)
+
+    def finish(self, file: DataFile) -> None:
+        """Note that all rows of the file are applied."""
+        self._note_applied(file, file.number)
+        self.sequences[file.sequence].finish(file)
+
+    def _note_applied(self, file: DataFile, number: int) -> None:
+        key = file.partition, file.dispatcher
+        self._applied[key] = max(self._applied.get(key, ("", 0)), (file.date, number))
+        self.applied.add(file.partition)
+
+    def is_behind(self, file: DataFile) -> bool:
+        """Return whether TiCDC writes such a file before an applied one of the same partition: by date, then by number."""
+        # Each dispatcher counts its own files, so only the date puts files of two of them in order.
+        return any(
+            date > file.date or (dispatcher == file.dispatcher and date == file.date and number > file.number)
+            for (partition, dispatcher), (date, number) in self._applied.items()
+            if partition == file.partition
+        )
+
+    def open_sequences(self) -> list[FileSequence]:
+        """Return the sequences with anything pending, finished out of turn, or lost."""
+        # Rebuilt only when something has closed: this is asked many times in each round.
+        if any(not sequence.is_open for sequence in self._open.values()):
+            self._open = {key: sequence for key, sequence in self._open.items() if sequence.is_open}
+        return list(self._open.values())
+
+    def readable(self, high: int) -> list[DataFile]:
+        """Return files that may hold rows with commit-ts <= `high` (inclusive), in sequence order."""
+        return sorted((f for s in self.open_sequences() for f in s.readable(high)), key=lambda file: file.order)
+
+    @property
+    def pending(self) -> int:
+        """Number of files that are not finished."""
+        return sum(len(sequence.pending) for sequence in self.open_sequences())
+
+    def forget(self, file: DataFile) -> bool:
+        """Note that the file is no longer stored; return True if it had not been finished."""
+        sequence = self.sequences.get(file.sequence)
+        return sequence is not None and sequence.forget(file)
+
+    def remove(self, file: DataFile) -> None:
+        """Drop a file that is no longer stored and is not missed."""
+        if (sequence := self.sequences.get(file.sequence)) is not None:
+            sequence.pending.pop(file.stored.path, None)
+
+    def gap(self) -> str:
+        """Return which file is missing from a sequence, or an empty text.
+
+        Numbering continues after a change of the index width, so all widths of a directory and dispatcher count together.
+        """
+        return next((f"file number {number} in {folder_of(sequence)}" for sequence, number, _ in self.gaps()), "")
+
+    def gaps(self) -> Iterator[tuple[str, int, int]]:
+        """Yield for each numbering with a missing number: its sequence with the highest number, the missing one, and the highest."""
+        # Called for what it drops from `_open`.
+        self.open_sequences()
+        # Only numberings with something open can lack a number.
+        for key in dict.fromkeys(map(_numbering, self._open)):
+            if number := _missing(self._numberings[key]):
+                highest = {name: _highest(s) for name, s in self.sequences.items() if _numbering(name) == key}
+                last = max(highest, key=lambda name: highest[name])
+                yield last, number, highest[last]
+
+    def finished_upto(self, sequence: str) -> int:
+        """Return the number up to which (inclusive) all files of a sequence's numbering are finished."""
+        return max((found.done_upto for found in self._numberings[_numbering(sequence)]), default=0)
+
+    def reached(self, sequence: str) -> int:
+        """Return the number up to which (inclusive) all files of a sequence's numbering are finished or listed."""
+        sequences = self._numberings[_numbering(sequence)]
+        reached = self.finished_upto(sequence)
+        for first, last in sorted(span for found in sequences for span in found.known):
+            if first > reached + 1:
+                break
+            reached = max(reached, last)
+        return reached
+
+
+def _highest(sequence: FileSequence) -> int:
+    """Return the highest number of a sequence that is finished, listed or missed."""
+    return max([sequence.done_upto, *(last for _, last in sequence.known), *sequence.lost])
+
+
+def _numbering(sequence: str) -> str:
+    """Return directory and dispatcher of a sequence, see `DataFile.sequence`."""
+    return sequence.rpartition("|")[0]
+
+
+def _missing(sequences: Sequence[FileSequence]) -> int:
+    """Return the lowest missing number: neither finished nor listed, though it was listed or a higher one is; 0 for none."""
+    # Numbers go on after a change of the index width, so the sequence that came furthest counts for all.
+    reached = max(sequence.done_upto for sequence in sequences)
+    known = sorted(span for sequence in sequences for span in sequence.known)
+    lost: set[int] = set().union(*(sequence.lost for sequence in sequences))
+    # What is lost in one width may be there in another.
+    missing = {number for number in lost if not any(first <= number <= last for first, last in known)}
+    for first, last in known:
+        if first > reached + 1:
+            return min(missing | {reached + 1})
+        reached = max(reached, last)
+    return min(missing, default=0)
+
+
+_MAKES = MAKES_TABLE | {DdlKind.CREATE_SCHEMA}
+_Test = Callable[[TableVersionConsumer], bool]
+
+
+class TableVersions(Mapping[VersionKey, TableVersionConsumer]):
+    """The version directories of one table, in the order in which they were added; and their version numbers, in ascending order.
+
+    A table can have several directories of one version. Only `define` changes the definition of a directory that is in here.
+    """
+
+    def __init__(self) -> None:
+        """Begin without a directory."""
+        self.numbers: Final = Numbers()
+        """All versions."""
+        self.telling: Final = Numbers()
+        """Versions that tell of this very table: not those with nothing but a step of another one's rename."""
+        self.structured: Final = Numbers()
+        """Versions with the structure of this very table."""
+        self.making: Final = Numbers()
+        """Versions whose statement created the table or gave it its name."""
+        self.spreading: Final = Numbers()
+        """Versions whose statement makes a GLOBAL index."""
+        self.bare: Final = Numbers()
+        """Versions with a directory to which no statement led, or none that is known."""
+        self._all: dict[VersionKey, TableVersionConsumer] = {}
+        self._at: dict[int, dict[VersionKey, TableVersionConsumer]] = {}
+        self._tests: Final[tuple[tuple[Numbers, _Test], ...]] = (
+            (self.telling, _tells),
+            (self.structured, _has_structure),
+            (self.making, makes_table),
+            (self.spreading, makes_global_index),
+            (self.bare, _is_bare),
+        )
+
+    def __getitem__(self, key: VersionKey) -> TableVersionConsumer:
+        """Return one version directory."""
+        return self._all[key]
+
+    def __iter__(self) -> Iterator[VersionKey]:
+        """Yield the keys in the order in which they were added."""
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        """Return the number of version directories."""
+        return len(self._all)
+
+    def at(self, number: int) -> Mapping[VersionKey, TableVersionConsumer]:
+        """Return the directories of one version, in the order in which they were added."""
+        return self._at.get(number, {})
+
+    def put(self, key: VersionKey, version: TableVersionConsumer) -> None:
+        """Add a version directory, or put another one in its place."""
+        number = key[0]
+        self._all[key] = version
+        self._at.setdefault(number, {})[key] = version
+        self.numbers.add(number)
+        self._judge(number, version)
+
+    def remove(self, key: VersionKey) -> TableVersionConsumer:
+        """Remove and return a version directory."""
+        number = key[0]
+        version = self._all.pop(key)
+        del self._at[number][key]
+        if not self._at[number]:
+            del self._at[number]
+            self.numbers.discard(number)
+        self._judge(number)
+        return version
+
+    def define(self, key: VersionKey, definition: TableDefinition) -> None:
+        """Set the definition of a version directory."""
+        version = self._all[key]
+        version.definition = definition
+        self._judge(key[0], version)
+
+    def offered(self, key: VersionKey) -> None:
+        """Note that files came into a version directory."""
+        self._judge(key[0], self._all[key])
+
+    def _judge(self, number: int, changed: TableVersionConsumer | None = None) -> None:
+        """Note what is at a version after one of its directories was changed, or removed (None)."""
+        for numbers, holds in self._tests:
+            if changed is not None and holds(changed):
+                numbers.add(number)
+            # Only what was noted may have to be taken back: another directory may still have it.
+            elif number in numbers and not any(holds(version) for version in self.at(number).values()):
+                numbers.discard(number)
+
+
+def _tells(version: TableVersionConsumer) -> bool:
+    return version.definition is None or version.structure is not None or bool(version.sequences)
+
+
+def _has_structure(version: TableVersionConsumer) -> bool:
+    return version.structure is not None
+
+
+def _is_bare(version: TableVersionConsumer) -> bool:
+    return not version.is_ddl
+
+
+def makes_table(version: TableVersionConsumer) -> bool:
+    """Return whether the statement of a directory created the table or gave it its name."""
+    return version.structure is not None and version.structure.ddl_type in _MAKES
+
+
+def makes_global_index(version: TableVersionConsumer) -> bool:
+    """Return whether the statement of a directory makes a GLOBAL index."""
+    return version.definition is not None and parsed(version.definition).makes_global_index
+
+
+class TablePartitions:
+    """The partitions that the version directories of a table have files of."""
+
+    def __init__(self) -> None:
+        """Begin without a file."""
+        # Partition → directories with files of it; none is empty.
+        self._places: dict[int, set[VersionKey]] = {}
+        # Partition, or None for files outside any partition's directory → versions from which files of it were applied.
+        self._applied: dict[int | None, Numbers] = {}
+
+    def __len__(self) -> int:
+        """Return the number of partitions; files outside any partition's directory do not count."""
+        return len(self._places)
+
+    def note(self, version: TableVersionConsumer, file: DataFile) -> None:
+        """Note that a file was listed or applied."""
+        if file.partition is not None:
+            self._places.setdefault(file.partition, set()).add(file.version_key)
+        # Also by an earlier run, which a listed file shows.
+        if file.partition in version.applied:
+            self._applied.setdefault(file.partition, Numbers()).add(version.version)
+
+    def add(self, key: VersionKey, version: TableVersionConsumer) -> None:
+        """Add all that is known of a version directory."""
+        for partition in version.partitions:
+            self._places.setdefault(partition, set()).add(key)
+        for applied in version.applied:
+            self._applied.setdefault(applied, Numbers()).add(key[0])
+
+    def remove(self, key: VersionKey, version: TableVersionConsumer, left: TableVersions) -> None:
+        """Remove all that is known of a version directory; `left`: those that the table still has."""
+        for partition in version.partitions:
+            self._places[partition].discard(key)
+            if not self._places[partition]:
+                del self._places[partition]
+        for applied in version.applied:
+            # Another directory of the same version may have applied files too.
+            if not any(applied in other.applied for other in left.at(key[0]).values()):
+                self._applied[applied].discard(key[0])
+
+    def is_younger_applied(self, file: DataFile) -> bool:
+        """Return whether a file of a younger version was applied, of the same partition or where one of the two has none."""
+        partitions = self._applied if file.partition is None else (file.partition, None)
+        newest = highest(self._applied[partition].last for partition in partitions if partition in self._applied)
+        return newest is not None and newest > file.version
+
 
 _SEVERAL = 2
 
@@ -27,7 +342,8 @@ class TableFiles:
         self.versions: Final = TableVersions()
         self._known = known
         self._tells_time = tells_time
-        self._open = OpenVersions(tells_time=tells_time)
+        # The directories without a schema file and those with an open sequence: few, however many are known.
+        self._open = TableVersions()
         # Sequence → the directory that it is in.
         self._homes: dict[str, TableVersionConsumer] = {}
         self._partitions = TablePartitions()
@@ -56,7 +372,7 @@ class TableFiles:
             self._open.put(key, self.versions[key])
         else:
             version = TableVersionConsumer(*key, self._known)
-            version.define(definition)
+            version.definition = definition
             self.take_over(key, version)
 
     def take_over(self, key: VersionKey, version: TableVersionConsumer) -> None:
@@ -69,7 +385,8 @@ class TableFiles:
     def give_away(self, key: VersionKey) -> TableVersionConsumer:
         """Remove and return a version directory that belongs to another table from now on."""
         version = self.versions.remove(key)
-        self._open.discard(key)
+        if key in self._open:
+            self._open.remove(key)
         for sequence in version.sequences:
             self._homes.pop(sequence, None)
         self._partitions.remove(key, version, self.versions)
@@ -79,9 +396,25 @@ class TableFiles:
         """Read nothing from now on, and miss nothing: the filter leaves the table out."""
         self._closed = True
 
-    def open_versions(self) -> list[TableVersionConsumer]:
-        """Return the versions without a schema file and those with an open sequence, in order: few, however many are known."""
-        return [] if self._closed else self._open.all()
+    def open_versions(self, target: int | None = None) -> list[TableVersionConsumer]:
+        """Return the versions without a schema file and those with an open sequence, in order.
+
+        With a target, only those that may hold rows up to it (inclusive), and perhaps some others.
+        """
+        numbers = self._open.numbers
+        wanted = list(numbers) if target is None else numbers.below(target)
+        if target is not None and self._tells_time:
+            # Beyond the target a directory to which no statement led may hold some; see `may_hold_rows`.
+            wanted += self._open.bare.since(target)
+        found = []
+        for number in () if self._closed else wanted:
+            for key, version in sorted(self._open.at(number).items(), key=lambda item: item[0]):
+                # Versions leave here and return by `put`: a long history then costs nothing in each round.
+                if version.definition is not None and not version.open_sequences():
+                    self._open.remove(key)
+                else:
+                    found.append(version)
+        return found
 
     # files
 
@@ -128,7 +461,7 @@ class TableFiles:
         """Return the files that may hold rows up to `target` (inclusive), in order, and the definition of each directory that has one."""
         files: list[DataFile] = []
         definitions: dict[VersionKey, TableDefinition] = {}
-        for version in () if self._closed else self._open.upto(target):
+        for version in self.open_versions(target):
             definition = version.definition
             if definition is None or not may_hold_rows(
                 version.version, target, is_ddl=version.is_ddl or not self._tells_time

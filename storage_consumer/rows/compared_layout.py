@@ -467,15 +467,9 @@ def _key(source: TableShape, places: dict[str, int]) -> tuple[int, ...]:
     """Return the places of the source's key: the primary key, else a unique one over columns that are never NULL."""
     shapes = {folded_name(column.name): column for column in source.columns}
     for index in sorted(source.indexes, key=lambda each: (each.name != "PRIMARY", each.name)):
-        if _tells_apart(index, shapes) and all(folded_name(name) in places for name in index.columns):
-            return tuple(places[folded_name(name)] for name in index.columns)
+        names = [folded_name(name) for name in index.columns]
+        # No two rows can be alike in its columns.
+        is_unique = index.unique and all(prefix is None for prefix in index.prefixes)
+        if is_unique and all(name and name in places and not shapes[name].nullable for name in names):
+            return tuple(places[name] for name in names)
     return ()
-
-
-def _tells_apart(index: IndexShape, shapes: dict[str, ColumnShape]) -> bool:
-    """Return whether no two rows can be alike in the columns of an index."""
-    if not index.unique or any(prefix is not None for prefix in index.prefixes):
-        return False
-    return all(
-        name and folded_name(name) in shapes and not shapes[folded_name(name)].nullable for name in index.columns
-    )

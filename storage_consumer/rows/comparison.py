@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Literal
@@ -143,29 +143,33 @@ def heal_command(result: TableResult, reaching: Sequence[str]) -> str:
     """
     if not result.different_rows and not result.structure:
         return ""
-    return "\n".join(_lines(result, shlex.join(reaching)))
+    flag, reach = table_flag(result.table), shlex.join(reaching)
+    if NOT_AT_SOURCE in result.structure:
+        return (
+            "# Is this the right source? If it is, drop the table in the target, and leave it out:\n"
+            + f"storage-consumer table skip {flag} {reach}".rstrip()
+        )
+    load, done = copy_commands(result.table)
+    lines = [
+        f"storage-consumer table pause {flag} {reach}",
+        "# When it is paused, export the table to URI, and load it:",
+    ]
+    if result.structure:
+        lines.append(
+            "# (what of the structure differs: first change it in the target as the source has it, or drop the target's table)"
+        )
+    lines.append(f"{load} {reach}")
+    lines.append(
+        f"# Or have it exported, to the empty folder URI: {load} --source SOURCE --upstream-uri BUCKET {reach}"
+    )
+    lines.append(f"# Or, after a copy that you made yourself, with its TSO: {done} {reach}")
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def renamed(result: TableResult, new: TableName) -> TableResult:
     """Return what was found of a table, now that it has another name."""
     old, flag = table_flag(result.table), table_flag(new)
     return replace(result, table=new, target=new, heal=result.heal.replace(f" {old} ", f" {flag} "))
-
-
-def _lines(result: TableResult, reach: str) -> Iterator[str]:
-    flag = table_flag(result.table)
-    if NOT_AT_SOURCE in result.structure:
-        yield "# Is this the right source? If it is, drop the table in the target, and leave it out:"
-        yield f"storage-consumer table skip {flag} {reach}".rstrip()
-        return
-    load, done = copy_commands(result.table)
-    yield f"storage-consumer table pause {flag} {reach}".rstrip()
-    yield "# When it is paused, export the table to URI, and load it:"
-    if result.structure:
-        yield "# (what of the structure differs: first change it in the target as the source has it, or drop the target's table)"
-    yield f"{load} {reach}".rstrip()
-    yield f"# Or have it exported, to the empty folder URI: {load} --source SOURCE --upstream-uri BUCKET {reach}".rstrip()
-    yield f"# Or, after a copy that you made yourself, with its TSO: {done} {reach}".rstrip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

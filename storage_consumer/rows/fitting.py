@@ -1,4 +1,4 @@
-"""Whether values of a source's column fit the target's: what it would silently change, and the one form of a key's texts.
+"""A table of the target as its information_schema shows it, and whether values of a source's column fit the target's: what it would silently change, and the one form of a key's texts.
 
 Strict mode makes a server refuse a value that it cannot hold, but not one that it rounds: digits after
 the point, fractions of a second, single precision, padding. The target has the source's structure unless
@@ -21,6 +21,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import TypeVar
 
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.decoder import ABSENT, RowLayout, Values
@@ -36,9 +37,84 @@ from storage_consumer.decode.values import (
     in_single,
     wire_kind,
 )
-from storage_consumer.model import TableColumn, TableDefinition, VersionKey, folded_name
-from storage_consumer.rows.target_table import TargetColumn, TargetTable, by_name
+from storage_consumer.model import TableColumn, TableDefinition, TableName, VersionKey, folded_name
 from storage_consumer.telemetry import tso_time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetColumn:
+    """A column as the target's information_schema shows it."""
+
+    name: str
+    data_type: str
+    """Lower-case base type."""
+    nullable: bool
+    generated: str = ""
+    """``VIRTUAL``, ``STORED`` or empty."""
+    binary_collation: bool = True
+    """Whether equality is by code point, or the type has no collation."""
+    pads: bool = False
+    """Whether comparisons ignore trailing spaces."""
+    collation: str = ""
+    """Name of the collation; empty if the type has none."""
+    digits: int | None = None
+    """Digits after the point, or of fractions of a second; None if the type has none."""
+    length: int | None = None
+    """Longest value in characters (bytes for binary types); None if the type has none."""
+    column_type: str = ""
+    """The type as the server writes it: ``enum('a','b')``."""
+
+    @property
+    def beyond_bmp(self) -> bool:
+        """Whether the collation has weights for characters beyond U+FFFF, as those created after Unicode 5 have."""
+        return any(age in self.collation for age in ("_520_", "_0900_", "uca1400_"))
+
+
+Column = TypeVar("Column", TableColumn, TargetColumn)
+
+
+def by_name(columns: Iterable[Column]) -> dict[str, Column]:
+    """Return columns by folded name."""
+    return {folded_name(column.name): column for column in columns}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniqueKey:
+    """A unique index of the target; never one with a part over an expression."""
+
+    name: str
+    columns: tuple[str, ...]
+    prefixes: tuple[int | None, ...]
+    """For each column, the number of leading characters (bytes for binary types) that are indexed; None means all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetTable:
+    """A table as the target's information_schema shows it."""
+
+    name: TableName
+    """The name as the target spells it."""
+    columns: tuple[TargetColumn, ...]
+    unique_keys: tuple[UniqueKey, ...]
+    """The unique keys, the primary key first if there is one."""
+    expression_keys: tuple[str, ...] = ()
+    """What each unique index with a part over an expression is over, as the server shows it."""
+    indexes: int = 0
+    """How many indexes it has, unique or not."""
+    key_drift: str = ""
+    """What others added to its unique keys since our last statement; empty if nothing."""
+    unseen: str = ""
+    """What to do if the table exists but its columns are not shown; empty if they are."""
+    is_view: bool = False
+    """Whether it is a view, so that rows written to it would go into other tables."""
+    is_planned: bool = False
+    """Whether statements that a plan has not run make it what it is: no more than its name and its columns' names is known."""
+
+    @property
+    def virtual(self) -> frozenset[str]:
+        """Folded names of the virtual generated columns."""
+        return frozenset(folded_name(c.name) for c in self.columns if c.generated == "VIRTUAL")
+
 
 _MOMENTS = frozenset(("datetime", "timestamp", "time"))
 _TAKES_ONLY = {"bit": "BIT", "year": "YEAR", "enum": "ENUM", "set": "SET", "vector": "VECTOR"}
@@ -87,23 +163,18 @@ def other_families(layout: RowLayout, target: TargetTable, become_texts: Collect
     with.
     """
     there = {folded_name(c.name): c.data_type for c in target.columns}
-    other = [
-        f"{c.name} is {there[folded_name(c.name)]} in the target, {c.type} at the source"
-        for c in layout.columns
-        if not _takes(there[folded_name(c.name)], c.type)
-        and not (folded_name(c.name) in become_texts and is_its_text(there[folded_name(c.name)], c.type))
-    ]
+    other = []
+    for column in layout.columns:
+        name, kind = folded_name(column.name), column.type
+        kept = there[name]
+        # The same type, or one that reads the values as what they are, or refuses them. A column without a type is only carried. Types
+        # of which nothing is known here, such as INET6 and UUID, may write a text anew.
+        is_taken = kept in {"", kind.lower()} or (
+            family(kept.upper()) == family(kind) and _TAKES_ONLY.get(kept, kind) == kind
+        )
+        if not is_taken and not (name in become_texts and is_its_text(kept, kind)):
+            other.append(f"{column.name} is {kept} in the target, {kind} at the source")
     return f"the target's table has columns of another type: {', '.join(other)}" if other else ""
-
-
-def _takes(there: str, kind: str) -> bool:
-    """Return whether a target's column reads values of a source's type as what they are, or refuses them.
-
-    A column without a type is only carried. Types of which nothing is known here, such as INET6 and UUID, may write a text anew.
-    """
-    if there in {"", kind.lower()}:
-        return True
-    return family(there.upper()) == family(kind) and _TAKES_ONLY.get(there, kind) == kind
 
 
 def is_its_text(there: str, kind: str) -> bool:
@@ -126,7 +197,9 @@ def other_members(layout: RowLayout, target: TargetTable, protocol: Protocol) ->
             f"the files have members of ENUM and SET by their numbers, which the target's columns do not know: {', '.join(strange)}. "
             "Give these columns the source's type there"
         )
-    if other := [c.name for c, kept in numbered if _differ(c.elements, members(kept.column_type))]:
+    # A number may mean another member, unless the target only has more of them after the source's.
+    pairs = [(c.name, _unpadded(c.elements), _unpadded(members(kept.column_type))) for c, kept in numbered]
+    if other := [name for name, own, theirs in pairs if own and theirs and own != theirs[: len(own)]]:
         return f"the target's table has other ENUM or SET members in: {', '.join(other)}. {_SAME_MEMBERS}"
     named = [pair for pair in sorts if pair not in numbered]
     mistaken = [f"{c.name} ({', '.join(names)})" for c, kept in named if (names := _mistaken(c, kept))]
@@ -152,6 +225,11 @@ def _mistaken(column: TableColumn, there: TargetColumn) -> list[str]:
     ]
 
 
+def _unpadded(names: Iterable[str]) -> list[str]:
+    # Servers drop trailing spaces of members when a table is created.
+    return [name.rstrip(" ") for name in names]
+
+
 def _base_letters(name: str) -> str:
     decomposed = unicodedata.normalize("NFKD", name.rstrip(" ").casefold())
     return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
@@ -161,14 +239,6 @@ def members(column_type: str) -> tuple[str, ...]:
     """Return the members of an ENUM or SET as the server writes the type; empty if it writes them with escapes."""
     found = _MEMBERS.fullmatch(column_type)
     return tuple(text.replace("''", "'") for text in re.findall(r"'((?:[^']|'')*)'", found[1])) if found else ()
-
-
-def _differ(source: tuple[str, ...], target: tuple[str, ...]) -> bool:
-    """Return whether a number may mean another member: the target may only have more members after the source's."""
-    if not source or not target:
-        return False
-    # Servers drop trailing spaces of members when a table is created.
-    return [name.rstrip(" ") for name in source] != [name.rstrip(" ") for name in target[: len(source)]]
 
 
 def limits(layout: RowLayout, written: Iterable[int], target: TargetTable) -> tuple[Limit, ...]:
@@ -198,23 +268,21 @@ def narrowed(layout: RowLayout, later: Iterable[TableDefinition]) -> tuple[Limit
             digits = 0 if newer.type in INTEGER_TYPES else newer.scale or (None if newer.type in FLOAT_TYPES else 0)
             length = _BYTES_OF_TEXT.get(kind, newer.precision)
             kept = TargetColumn(name=newer.name, data_type=kind, nullable=True, digits=digits, length=length)
+            # What is left of the file's text: 0.1 in single precision becomes 0.10000000149011612.
+            moved = ["nearest"] if column.type == "FLOAT" and newer.type in ("DOUBLE", "DECIMAL") else []
+            # The clock of the session that changed the type decides. Where no zone is converted, it is taken to be that of the files.
+            if layout.zone and column.type != newer.type and "TIMESTAMP" in (column.type, newer.type):
+                moved.append("clock")
+            found += [
+                Limit(place=place, name=column.name, keeps=keeps, changed_at=definition.version) for keeps in moved
+            ]
             # Other lengths of bytes are padded, so nothing of them is lost.
             found += [
                 Limit(place=place, name=column.name, keeps=keeps, amount=amount, changed_at=definition.version)
-                for keeps, amount in (*_moved(column, newer, layout.zone), *_rules(column, kept))
+                for keeps, amount in _rules(column, kept)
                 if keeps != "bytes"
             ]
     return tuple(found)
-
-
-def _moved(column: TableColumn, newer: TableColumn, zone: str) -> Iterator[tuple[str, int]]:
-    """Yield what is left of the file's text after the source has given its column another type."""
-    # 0.1 in single precision becomes 0.10000000149011612.
-    if column.type == "FLOAT" and newer.type in ("DOUBLE", "DECIMAL"):
-        yield "nearest", 0
-    # The clock of the session that changed the type decides. Where no zone is converted, it is taken to be that of the files.
-    if zone and column.type != newer.type and "TIMESTAMP" in (column.type, newer.type):
-        yield "clock", 0
 
 
 def _rules(column: TableColumn, there: TargetColumn) -> Iterator[tuple[str, int]]:
@@ -234,18 +302,13 @@ def _rules(column: TableColumn, there: TargetColumn) -> Iterator[tuple[str, int]
             yield "digits", there.digits
     if kind == "date" and column.type in ("DATETIME", "TIMESTAMP"):
         yield "midnight", 0
-    if is_float and (rule := _precision(column, kind)):
-        yield rule
+    # Every other type has values that are not exact in its 24 bits, or in the 53 of double precision.
+    if kind == "float" and column.type not in ("FLOAT", "TINYINT", "SMALLINT", "MEDIUMINT", "YEAR"):
+        yield "single", 0
+    if kind == "double" and column.type in ("DECIMAL", "BIGINT", "BIT"):
+        yield "double", 0
     if rule := _padding(column, there):
         yield rule
-
-
-def _precision(column: TableColumn, kind: str) -> tuple[str, int] | None:
-    # 0: every value is exact in single precision, with its 24 bits; 1: in double precision, with its 53.
-    exact = {"FLOAT": 0, "TINYINT": 0, "SMALLINT": 0, "MEDIUMINT": 0, "DOUBLE": 1, "INT": 1, "YEAR": 0}
-    if kind == "float":
-        return None if exact.get(column.type, 2) == 0 else ("single", 0)
-    return ("double", 0) if column.type in ("DECIMAL", "BIGINT", "BIT") else None
 
 
 def _padding(column: TableColumn, there: TargetColumn) -> tuple[str, int] | None:
@@ -460,11 +523,16 @@ def key_forms(
         for version, column in columns.items()
         if (why := _unknown(column, newest, place, forms, zone))
     }
-    spellings = {
-        version: spelling
-        for version, column in columns.items()
-        if version not in unknown and (spelling := _spelling(column, there, place, protocol))
-    }
+    spellings: dict[VersionKey, Spelling] = {}
+    for version, column in columns.items():
+        form = None if version in unknown else _TABLE.get(place, {}).get(_sort(column))
+        if form is ValueForm.MEMBERS:
+            spelling = _of_members(column, there, protocol)
+        else:
+            # The target's length, since its padding is what a key is compared with.
+            length = (there.length or 0) if form is ValueForm.PADDED else 0
+            spelling = None if form is None else Spelling(form, length=length)
+        spellings |= {} if spelling is None else {version: spelling}
     return KeyForms(spellings, unknown)
 
 
@@ -502,16 +570,6 @@ def _written_form(column: TableColumn) -> tuple[str, int]:
 
 
 _SCALED = frozenset(("DECIMAL", "DATETIME", "TIMESTAMP", "TIME"))
-
-
-def _spelling(column: TableColumn, there: TargetColumn, place: str, protocol: Protocol) -> Spelling | None:
-    form = _TABLE[place].get(_sort(column)) if place in _TABLE else None
-    if form is ValueForm.PADDED:
-        # The target's length, since its padding is what a key is compared with.
-        return Spelling(form, length=there.length or 0)
-    if form is ValueForm.MEMBERS:
-        return _of_members(column, there, protocol)
-    return None if form is None else Spelling(form)
 
 
 def _of_members(column: TableColumn, there: TargetColumn, protocol: Protocol) -> Spelling | None:

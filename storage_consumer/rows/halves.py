@@ -219,28 +219,12 @@ def _read_file(
 def write_bucket(
     items: Iterable[tuple[Place, Any]], tables: dict[int, TablePlan], writer: RowWriter
 ) -> Iterator[FileReport | WriteReport]:
-    """Write one bucket, table by table, tables with few rows together; pass file reports on. `items` are sorted by `Place`.
+    """Write one bucket, table by table, tables with few rows together; pass file reports on, some perhaps twice. `items` are sorted by `Place`.
 
     A table with a file that could not be read is left alone: none of this commit range is written to it.
     """
     held: list[_Folded] = []
     rows = size = 0
-    for found in _by_table(items, tables, writer):
-        if not isinstance(found, tuple):
-            yield found
-            continue
-        held.append(found)
-        rows, size = rows + len(found[1].lines), size + found[1].lines.size
-        if rows >= FEW_ROWS or size >= FEW_BYTES:
-            yield from _write_together(held, writer)
-            held, rows, size = [], 0, 0
-    yield from _write_together(held, writer)
-
-
-def _by_table(
-    items: Iterable[tuple[Place, Any]], tables: dict[int, TablePlan], writer: RowWriter
-) -> Iterator[FileReport | WriteReport | _Folded]:
-    """Yield file reports, some perhaps twice, and for each table the report of its write or its few rows that are still to be written."""
     stopped: set[int] = set()
     for (kind, index), group in groupby(items, key=lambda item: (item[0][1], item[0][2])):
         # Places sort NOTICE before a table's blocks, so a failed table is known before any of its rows.
@@ -249,7 +233,16 @@ def _by_table(
         if kind in (NOTICE, REPORT):
             yield from (report for _, report in group)
         elif index not in stopped:
-            yield _written_or_folded(tables[index], group, writer)
+            found = _written_or_folded(tables[index], group, writer)
+            if isinstance(found, tuple):
+                held.append(found)
+                rows, size = rows + len(found[1].lines), size + found[1].lines.size
+            else:
+                yield found
+        if rows >= FEW_ROWS or size >= FEW_BYTES:
+            yield from _write_together(held, writer)
+            held, rows, size = [], 0, 0
+    yield from _write_together(held, writer)
 
 
 def _written_or_folded(

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
 
@@ -17,7 +16,9 @@ from storage_consumer.model import CommitRange, TableColumn, TableDefinition, Ta
 from storage_consumer.plan.steps import RowStep
 from storage_consumer.rows.fitting import (
     BYTES_OF_A_CHARACTER,
-    KeyForms,
+    TargetColumn,
+    TargetTable,
+    by_name,
     is_its_text,
     is_lossy,
     key_forms,
@@ -28,7 +29,6 @@ from storage_consumer.rows.fitting import (
     other_members,
 )
 from storage_consumer.rows.spec import Fold, KeyPart, Mode, TablePlan, VersionPlan, WireColumn
-from storage_consumer.rows.target_table import TargetColumn, TargetTable, by_name
 from storage_consumer.sql.parse import parsed
 from storage_consumer.tso import row_floor
 
@@ -243,8 +243,20 @@ class _Match:
         names = [folded_name(name) for name, _ in key_columns] or [folded_name(c.name) for c in self.written]
         # Of the columns by whose texts rows are distinguished, by folded name. Without a key rows are compared
         # whole, which needs one spelling only where there are several structures.
-        self.forms = self._forms(names, is_key=bool(key_columns)) if key_columns or others else {}
+        zone, _ = zones(upstream)
+        versions = {version: by_name(each.columns) for version, each in step.definitions.items()}
         newest = by_name(step.current.columns)
+        self.forms = {
+            name: key_forms(
+                {version: columns[name] for version, columns in versions.items() if name in columns},
+                newest[name],
+                self.there[name],
+                upstream.protocol,
+                zone,
+                is_key=bool(key_columns),
+            )
+            for name in (names if key_columns or others else ())
+        }
         self.key = tuple(self._key_part(newest[folded_name(name)], prefix) for name, prefix in key_columns)
         if self.key:
             # Columns that rows carry and the target computes: from the same expression it may get another value than the source.
@@ -328,23 +340,6 @@ class _Match:
             )
         return []
 
-    def _forms(self, names: Iterable[str], *, is_key: bool) -> dict[str, KeyForms]:
-        """Return, by folded name, how the values of the columns that are compared are spelled in each directory."""
-        zone, _ = zones(self.upstream)
-        structures = {version: by_name(each.columns) for version, each in self.step.definitions.items()}
-        newest = by_name(self.step.current.columns)
-        return {
-            name: key_forms(
-                {version: columns[name] for version, columns in structures.items() if name in columns},
-                newest[name],
-                self.there[name],
-                self.upstream.protocol,
-                zone,
-                is_key=is_key,
-            )
-            for name in names
-        }
-
     def _key_part(self, column: TableColumn, prefix: int | None) -> KeyPart:
         """Return one column of the key, and when two texts of it are one key in the target."""
         name = folded_name(column.name)
@@ -388,7 +383,13 @@ class _Match:
         # Nothing of a misfit is written; its first row inside the commit range halts the table.
         taken = () if misfit else tuple(places[folded_name(c.name)] for c in self.written)
         telling = () if misfit else tuple(places[key] for key in keys)
-        unique = () if misfit or keys else self._nullable_keys(places)
+        # Where the columns of each unique key are in a row, except for keys over prefixes or over columns not in the row.
+        nullable = [
+            [*map(folded_name, each.columns)] for each in self.target.unique_keys if not (keys or any(each.prefixes))
+        ]
+        unique = tuple(
+            tuple(places[name] for name in key) for key in nullable if not misfit and places.keys() >= {*key}
+        )
         spelled = {name: found for name, form in self.forms.items() if (found := form.spellings.get(version))}
         return VersionPlan(
             layout=replace(
@@ -403,12 +404,6 @@ class _Match:
             limits=(*limits(layout, taken, self.target), *narrowed(layout, later)),
             misfit=misfit,
         )
-
-    def _nullable_keys(self, places: Mapping[str, int]) -> tuple[tuple[int, ...], ...]:
-        """Return where the columns of each unique key are in a row, except for keys over prefixes or over columns not in the row."""
-        keys = (unique for unique in self.target.unique_keys if not any(unique.prefixes))
-        names = ([folded_name(name) for name in unique.columns] for unique in keys)
-        return tuple(tuple(places[name] for name in key) for key in names if places.keys() >= {*key})
 
 
 def altered(definition: TableDefinition, target: TargetTable, upstream: Upstream) -> str:

@@ -277,22 +277,12 @@ def delivered_once(changes: Iterable[tuple[int, Row]]) -> list[tuple[bool, Row]]
 
     `changes`: (order, row). A repeated delivery is another pass over the transaction, in other files. So the count of
     an event is the maximum over the passes, not their sum.
-    """
-    most: Counter[tuple[bool, Row]] = Counter()
-    for delivered in _passes(changes):
-        # The union of two counters keeps the larger count of each event.
-        most |= delivered
-    ordered = sorted(most.items(), key=lambda item: item[0][0])
-    return [event for event, count in ordered for _ in range(count)]
-
-
-def _passes(changes: Iterable[tuple[int, Row]]) -> Iterator[Counter[tuple[bool, Row]]]:
-    """Yield the events of each pass over one transaction.
 
     TiCDC may cut a large transaction anywhere, so a file may begin with the rest of the one before it. A pass begins
     where a transaction does. A file continues the pass before it if its first rows are of this transaction and neither
     of the two contains the other.
     """
+    most: Counter[tuple[bool, Row]] = Counter()
     files: dict[int, Counter[tuple[bool, Row]]] = {}
     first_rows: dict[int, int] = {}
     for order, row in changes:
@@ -307,10 +297,13 @@ def _passes(changes: Iterable[tuple[int, Row]]) -> Iterator[Counter[tuple[bool, 
         follows = rank - 1 in files and first_rows[rank] == 1
         if follows and not events <= current and not current <= events:
             current += events
-            continue
-        yield current
-        current = events
-    yield current
+        else:
+            # The union of two counters keeps the larger count of each event.
+            most |= current
+            current = events
+    most |= current
+    ordered = sorted(most.items(), key=lambda item: item[0][0])
+    return [event for event, count in ordered for _ in range(count)]
 
 
 def has_lasting_keys(work: TablePlan) -> bool:

@@ -62,7 +62,7 @@ class Changes:
     ts: Stamps
     """Commit-ts of each change."""
     order: Offsets
-    """The order at one commit-ts; see `order.keys.order_of`."""
+    """The order at one commit-ts; see `row_keys.order_of`."""
     keys: Keys
     """The key of each change; empty for a table without a key."""
     lines: Lines
@@ -171,14 +171,10 @@ def _below(
     if due:
         part = together(due)
         # One piece alone mostly is in sequence, and a look costs less than a sort.
-        yield part if _is_in_sequence(part) else part.chosen(np.lexsort((part.order, part.ts)))
+        ts, order = part.ts, part.order
+        is_sorted = bool(((ts[1:] > ts[:-1]) | ((ts[1:] == ts[:-1]) & (order[1:] > order[:-1]))).all())
+        yield part if is_sorted else part.chosen(np.lexsort((order, ts)))
     return rest
-
-
-def _is_in_sequence(part: Changes) -> bool:
-    """Return whether the changes are sorted by commit-ts and order."""
-    ts, order = part.ts, part.order
-    return bool(((ts[1:] > ts[:-1]) | ((ts[1:] == ts[:-1]) & (order[1:] > order[:-1]))).all())
 
 
 def latest(ts: Stamps, order: Offsets, keys: Keys, table: TablePlan) -> tuple[Places, Offsets]:
@@ -186,7 +182,12 @@ def latest(ts: Stamps, order: Offsets, keys: Keys, table: TablePlan) -> tuple[Pl
 
     They are sorted by key if keys are integers, else by each key's first change.
     """
-    codes = keys if isinstance(keys, np.ndarray) else _numbered(keys)
+    if isinstance(keys, np.ndarray):
+        codes = keys
+    else:
+        # The same number for equal keys, by first occurrence, since keys are returned in the order of these numbers.
+        numbers: dict[Key, int] = {}
+        codes = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
     if (codes[1:] > codes[:-1]).all():  # strictly ascending: each key occurs once, as new rows mostly do
         return np.arange(len(codes)), order
     # Sorted by key, then commit-ts, then order: the last of each run of equal keys is the one that counts.
@@ -229,13 +230,6 @@ def counting(ts: Stamps, order: Offsets, keys: Keys, table: TablePlan) -> tuple[
 def folded(changes: Changes, table: TablePlan) -> Changes:
     """Return the changes that count."""
     return changes.chosen(*counting(changes.ts, changes.order, changes.keys, table))
-
-
-def _numbered(keys: Iterable[Key]) -> Offsets:
-    """Return a number for each key, the same one for equal keys."""
-    numbers: dict[Key, int] = {}
-    # By first occurrence, since `latest` returns keys in the order of these numbers.
-    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
 
 
 def joined_keys(parts: Sequence[Keys]) -> Keys:
@@ -377,7 +371,10 @@ class Buffer:
                         self.take(change, rank) if isinstance(change, tuple) else self.take_batch(change, rank)
                     )
                 except (ValueError, NotReplicable) as fault:
-                    number, ts = change[:2] if isinstance(change, tuple) else _place_of(change, fault)
+                    place = fault.place if isinstance(fault, BadKey) else 0
+                    number, ts = (
+                        change[:2] if isinstance(change, tuple) else (int(change.numbers[place]), int(change.ts[place]))
+                    )
                     raise NotReplicable(f"{file.source}, row {number}, commit ts {ts}: {fault}") from fault
                 if self.is_full:
                     yield from self.blocks()
@@ -552,12 +549,6 @@ class Buffer:
                 self._made.append(
                     Changes(ts=batch.ts[some], order=order[some], keys=chosen_keys(keys, some), lines=lines)
                 )
-
-
-def _place_of(batch: Batch, fault: Exception) -> tuple[int, int]:
-    """Return row number and commit-ts of the change that cannot be taken."""
-    place = fault.place if isinstance(fault, BadKey) else 0
-    return int(batch.numbers[place]), int(batch.ts[place])
 
 
 def lost_row(table: TablePlan) -> str:

@@ -317,12 +317,18 @@ class TableOutcome:
 def table_outcome(step: RowStep, reports: Sequence[FileReport | WriteReport]) -> TableOutcome:
     """Return the outcome of a step. `reports`: all of its table."""
     of_files, faulty = _of_files(reports), [report for report in reports if report.error]
+    first = faulty[0] if faulty else None
+    error = first.error if first else ""
+    if isinstance(first, WriteReport) and (place := first.place):
+        # A row of a copy has the load's clock there, which tells nobody anything.
+        at = f", commit ts {place.commit_ts}" if place.commit_ts and not step.as_of else ""
+        error += f" (row {place.row} of {in_sequence(step)[place.rank].stored.path}{at})"
     rows = [row for report in reports if isinstance(report, WriteReport) for row in report.quarantined]
     return TableOutcome(
         files=by_path(reports),
         written=sum(report.written for report in reports if isinstance(report, WriteReport)),
-        error=_with_place(faulty[0], step) if faulty else "",
-        refused=bool(faulty) and isinstance(faulty[0], WriteReport),
+        error=error,
+        refused=isinstance(first, WriteReport),
         may_pass=all(isinstance(report, FileReport) and report.torn for report in faulty),
         gone=any(report.gone for report in of_files),
         quarantined=tuple(sorted(rows, key=lambda row: (row.place.commit_ts, row.place.rank, row.place.row))),
@@ -334,16 +340,6 @@ def is_blocked(reports: Iterable[FileReport | WriteReport]) -> bool:
     found = list(reports)
     blocked = any(report.blocked for report in found if isinstance(report, WriteReport))
     return blocked and not any(report.error for report in found)
-
-
-def _with_place(report: FileReport | WriteReport, step: RowStep) -> str:
-    """Return a report's error, with the place in the bucket of a refused row."""
-    place = report.place if isinstance(report, WriteReport) else None
-    if place is None:
-        return report.error
-    # A row of a copy has the load's clock there, which tells nobody anything.
-    at = f", commit ts {place.commit_ts}" if place.commit_ts and not step.as_of else ""
-    return f"{report.error} (row {place.row} of {in_sequence(step)[place.rank].stored.path}{at})"
 
 
 def by_path(reports: Iterable[FileReport | WriteReport]) -> dict[str, FileReport]:

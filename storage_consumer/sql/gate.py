@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
-from storage_consumer.errors import NotReplicable, StatementRefused, TableError
+from storage_consumer.errors import NotReplicable, StatementRefused
 from storage_consumer.model import DdlKind, NameAt, TableDefinition, TableName, folded_name
 from storage_consumer.sql.gate_clauses import FOREIGN_DEFINER, Cursor, NotForHere, Refusal, Vocabulary, readings
 from storage_consumer.sql.gate_words import (
@@ -42,8 +43,15 @@ def _created_table(cursor: Cursor) -> None:
     else:
         first, last = cursor.group()
         _elements(cursor, first, last)
-        cursor.at = last + 1
-        _table_options(cursor)
+        # The options of the table, with or without PARTITION BY, from which on other words count; how regions are split comes last.
+        first, end = last + 1, len(cursor.found)
+        last = next((at for at, _ in cursor.statement.find("SPLIT", first, depth=0)), end)
+        begin = next((at for at, _ in cursor.statement.find("PARTITION BY", first, last, depth=0)), last)
+        cursor.check(first, begin, Vocabulary(ground=0, words=OPTIONS | {"UNION"}, assigns=False))
+        below = PARTITION | EXPRESSION
+        cursor.check(begin, last, Vocabulary(ground=0, words=PARTITION | {"TO"}, inside=below, assigns=False))
+        cursor.check(last, end, Vocabulary(ground=0, words=SPLITS))
+        cursor.at = end
 
 
 def _elements(cursor: Cursor, first: int, last: int) -> None:
@@ -68,21 +76,6 @@ def _element(cursor: Cursor, first: int, last: int, ground: int) -> None:
     if not is_name or first + 1 >= last or cursor.upper(1) not in TYPES:
         raise cursor.refusal()
     cursor.check(first + 1, last, words)
-
-
-def _table_options(cursor: Cursor) -> None:
-    """Check the options of a table up to the end of the statement, with or without PARTITION BY and what splits regions."""
-    first, end = cursor.at, len(cursor.found)
-    # How regions are split comes last.
-    last = next((at for at, _ in cursor.statement.find("SPLIT", first, depth=0)), end)
-    # From PARTITION BY on other words count.
-    begin = next((at for at, _ in cursor.statement.find("PARTITION BY", first, last, depth=0)), last)
-    cursor.check(first, begin, Vocabulary(ground=0, words=OPTIONS | {"UNION"}, assigns=False))
-    words = PARTITION | {"TO"}
-    inside = PARTITION | EXPRESSION
-    cursor.check(begin, last, Vocabulary(ground=0, words=words, inside=inside, assigns=False))
-    cursor.check(last, end, Vocabulary(ground=0, words=SPLITS))
-    cursor.at = end
 
 
 RENAMES = frozenset((DdlKind.RENAME_TABLE, DdlKind.RENAME_TABLES))
@@ -150,10 +143,18 @@ def _alter_table(cursor: Cursor) -> Judged:
         return Judged(EXCHANGES, own)
     special = frozenset[int]()
     for first, last in _ranges(cursor):
-        cursor.at = first
-        codes = _action_codes(cursor, last)
+        cursor.at, verb = first, cursor.found[first].upper if first < last else ""
+        what, codes = _ACTIONS.get(cursor.choose(_ACTIONS, last), ("", ()))
+        if what:
+            _rest(cursor, last, what, verb)
+        # No action begins so, and options have no head of their own.
+        elif verb in OPTIONS:
+            words = OPTIONS | {"UNION", "ORDER", "BY", "ASC", "DESC"}
+            cursor.check(first, last, Vocabulary(ground=0, words=words, assigns=False))
+        else:
+            raise cursor.refusal()
         # If any action has codes of its own, the statement must have one of these.
-        special |= frozenset() if codes == ALTERATIONS else codes
+        special |= frozenset(codes)
     cursor.at = len(cursor.found)
     return Judged(special or ALTERATIONS, own)
 
@@ -168,18 +169,6 @@ def _ranges(cursor: Cursor) -> Iterator[tuple[int, int]]:
             yield first, at
             first = last if is_comma else at
     yield first, len(found)
-
-
-def _action_codes(cursor: Cursor, last: int) -> frozenset[int]:
-    """Check one action, which ends at `last` (exclusive); return its codes."""
-    verb = cursor.upper()
-    what, codes = _ACTIONS.get(cursor.choose(_ACTIONS, last), ("", ()))
-    if what:
-        _rest(cursor, last, what, verb)
-    else:
-        # No action begins so, and options have no head of their own.
-        _options(cursor, last)
-    return frozenset(codes) or ALTERATIONS
 
 
 def _rest(cursor: Cursor, last: int, what: str, verb: str) -> None:
@@ -202,28 +191,15 @@ def _rest(cursor: Cursor, last: int, what: str, verb: str) -> None:
         return
     if what in ("names", "default", "partitions") and cursor.at < last:
         cursor.take("IF [NOT] EXISTS")
-        # In the other kinds only the first name may not have a dot: those further on belong to expressions.
-        _refuse_dots(cursor, last if what == "names" else cursor.at + 2)
+        # A part that is named with its table before it: servers may take one for the other. In the other kinds only the first name may
+        # not have a dot: those further on belong to expressions.
+        for at in range(cursor.at, min(last if what == "names" else cursor.at + 2, len(found))):
+            if found[at].text == ".":
+                cursor.at = at
+                raise cursor.refusal()
     inside = PARTITION | EXPRESSION if what == "partitions" else EXPRESSION
     words = Vocabulary(ground=0, words=_VOCABULARIES[what], inside=inside, lists=what == "element")
     cursor.check(cursor.at, last, words)
-
-
-def _refuse_dots(cursor: Cursor, last: int) -> None:
-    """Raise `Refusal` where a part of the table is named with its table before it: servers may take one for the other."""
-    for at in range(cursor.at, min(last, len(cursor.found))):
-        if cursor.found[at].text == ".":
-            cursor.at = at
-            raise cursor.refusal()
-
-
-def _options(cursor: Cursor, last: int) -> None:
-    """Check a run of table options."""
-    first = cursor.at
-    if first >= last or cursor.found[first].upper not in OPTIONS:
-        raise cursor.refusal()
-    words = OPTIONS | {"UNION", "ORDER", "BY", "ASC", "DESC"}
-    cursor.check(first, last, Vocabulary(ground=0, words=words, assigns=False))
 
 
 _SHOWN = 200
@@ -253,17 +229,18 @@ def refuse_foreign(definition: TableDefinition, text: str, server_type: str) -> 
 
     Raise `NotReplicable` if it has a feature of TiDB that is not known here. Objects that only TiDB has pass if the server is not TiDB, since they are not run there.
     """
-    try:
-        read = list(readings(text))
+    with _explained(definition, text):
+        read, own = list(readings(text)), _names(parsed(definition).names)
         found = [_judged(reading, definition, aside=server_type != "tidb") for reading in read]
-        for reading in read:
-            _refuse_other_names(definition, reading)
+        # The rest of the program goes by the names of the former, so each reading has to give the same ones.
+        if any(_names(table_names(reading.tokens)) != own for reading in read):
+            raise Refusal("a server may read other table names in it than this program does")
         # The first reading is TiDB's, and the file's Type is TiDB's own code.
-        _refuse_other_code(definition, found[0])
+        if definition.ddl_type not in found[0].codes:
+            codes = ", ".join(map(str, sorted(found[0].codes)[:5]))
+            raise Refusal(f"Type {definition.ddl_type} in the file is not the type of the statement ({codes})")
         for judged in found:
             _refuse_other_name(definition, judged)
-    except Refusal as reason:
-        raise _refused(definition, text, reason) from None
 
 
 def refuse_unsafe(definition: TableDefinition, text: str, server_type: str) -> None:
@@ -271,16 +248,15 @@ def refuse_unsafe(definition: TableDefinition, text: str, server_type: str) -> N
 
     For a server other than TiDB it may have no option that keeps rows elsewhere, and no engine but InnoDB.
     """
-    try:
+    with _explained(definition, text):
         for reading in readings(text):
             judged = _judged(reading, definition, aside=False)
-            _refuse_new_names(definition, reading)
+            if strange := {*_names(table_names(reading.tokens))} - {*_names(parsed(definition).names)}:
+                raise Refusal(f"it would name {min(strange)}, which the stored text does not")
             if judged.codes != RENAMES:
                 _refuse_other_name(definition, judged)
             if server_type != "tidb" and judged.codes != _VIEWS:
                 _refuse_elsewhere(reading)
-    except Refusal as reason:
-        raise _refused(definition, text, reason) from None
 
 
 def refuse_strangers(definition: TableDefinition, databases: Iterable[str]) -> None:
@@ -303,36 +279,26 @@ def refuse_strangers(definition: TableDefinition, databases: Iterable[str]) -> N
             )
 
 
-def _refuse_other_names(definition: TableDefinition, reading: Statement) -> None:
-    # The rest of the program goes by the names of the former, so each reading has to give the same ones.
-    if _names(table_names(reading.tokens)) != _names(parsed(definition).names):
-        raise Refusal("a server may read other table names in it than this program does")
-
-
-def _refuse_new_names(definition: TableDefinition, reading: Statement) -> None:
-    if strange := {*_names(table_names(reading.tokens))} - {*_names(parsed(definition).names)}:
-        raise Refusal(f"it would name {min(strange)}, which the stored text does not")
-
-
 def _names(named: Iterable[NameAt]) -> list[TableName]:
     """Return tables and databases without their places, in order."""
     return [TableName(schema=name.schema, table=name.table) for name in named]
 
 
-def _refused(definition: TableDefinition, text: str, reason: Refusal) -> TableError:
-    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-    message = f"{definition.name}: the DDL with version {definition.version} ({definition.path}) was not run, because"
-    if isinstance(reason, NotForHere):
-        return NotReplicable(f"{message} {reason}. The statement is: {shown}")
-    return StatementRefused(
-        f"{message} TiCDC does not store such a statement for this table: {reason}. The statement is: {shown}"
-    )
-
-
-def _refuse_other_code(definition: TableDefinition, judged: Judged) -> None:
-    if definition.ddl_type not in judged.codes:
-        codes = ", ".join(map(str, sorted(judged.codes)[:5]))
-        raise Refusal(f"Type {definition.ddl_type} in the file is not the type of the statement ({codes})")
+@contextmanager
+def _explained(definition: TableDefinition, text: str) -> Iterator[None]:
+    """Turn a `Refusal` into an error that names the file and the statement."""
+    try:
+        yield
+    except Refusal as reason:
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+        message = (
+            f"{definition.name}: the DDL with version {definition.version} ({definition.path}) was not run, because"
+        )
+        if isinstance(reason, NotForHere):
+            raise NotReplicable(f"{message} {reason}. The statement is: {shown}") from None
+        raise StatementRefused(
+            f"{message} TiCDC does not store such a statement for this table: {reason}. The statement is: {shown}"
+        ) from None
 
 
 def _refuse_other_name(definition: TableDefinition, judged: Judged) -> None:
@@ -445,17 +411,12 @@ def _recover(cursor: Cursor) -> Judged:
 
 
 def _create(cursor: Cursor) -> Judged:
-    """Judge CREATE of an index or a view, which may have words in between."""
-    if cursor.take("[UNIQUE|FULLTEXT|SPATIAL|VECTOR|COLUMNAR|HYBRID] INDEX [IF [NOT] EXISTS]"):
-        return _index(cursor)
-    return Judged(_VIEWS, _created_view(cursor))
-
-
-def _created_view(cursor: Cursor) -> TableName:
-    """Check what follows CREATE in CREATE VIEW; return the view's name.
+    """Judge CREATE of an index or a view, which may have words in between.
 
     A DEFINER other than the account that runs the statement would lend the view that account's rights. Raises `Refusal`.
     """
+    if cursor.take("[UNIQUE|FULLTEXT|SPATIAL|VECTOR|COLUMNAR|HYBRID] INDEX [IF [NOT] EXISTS]"):
+        return _index(cursor)
     cursor.take("OR REPLACE")
     if cursor.take("ALGORITHM ="):
         cursor.word()
@@ -477,7 +438,7 @@ def _created_view(cursor: Cursor) -> TableName:
     words = Vocabulary(ground=-1, words=SELECT, inside=SELECT, functions=VIEW_FUNCTIONS)
     cursor.check(cursor.at, len(cursor.found), words)
     cursor.at = len(cursor.found)
-    return name
+    return Judged(_VIEWS, name)
 
 
 def _is_common_table(cursor: Cursor, at: int) -> bool:
@@ -504,6 +465,7 @@ def _index(cursor: Cursor) -> Judged:
 
 
 _KINDS: Mapping[str, Callable[[Cursor], Judged]] = {
+    "ALTER TABLE": _alter_table,
     "CREATE {DATABASE|SCHEMA} [IF [NOT] EXISTS]": lambda cursor: _database(
         cursor, cursor.part(), {DdlKind.CREATE_SCHEMA}, "TIFLASH", "REPLICA", "LOCATION", "LABELS"
     ),
@@ -518,7 +480,6 @@ _KINDS: Mapping[str, Callable[[Cursor], Judged]] = {
     "TRUNCATE [TABLE]": lambda cursor: Judged(frozenset((DdlKind.TRUNCATE_TABLE,)), cursor.name()),
     "RENAME TABLE": _rename,
     "{RECOVER|FLASHBACK} TABLE": _recover,
-    "ALTER TABLE": _alter_table,
     "DROP INDEX [IF [NOT] EXISTS]": _index,
     "CREATE": _create,
 }

@@ -104,16 +104,7 @@ _SYMBOLS = frozenset("(),.=+-*/%<>!&|^~")
 def readings(sql: str) -> Iterator[Statement]:
     """Yield the statement as TiDB reads it, then as other servers do if that differs; raise `Refusal` for a text that is not allowed."""
     plain = _checked(sql)
-    opened = _opened(sql)
-    if opened != sql:
-        read = _checked(opened)
-        refuse_names_in_comments(plain.tokens, read.tokens)
-        yield read
-    yield plain
-
-
-def _opened(sql: str) -> str:
-    """Return the text with the content of TiDB's comments opened, each character at its place; raise `Refusal` for other comments."""
+    # The content of TiDB's comments opened, each character at its place.
     parts: list[str] = []
     at = 0
     for kind, start, end in pieces(sql):
@@ -134,7 +125,11 @@ def _opened(sql: str) -> str:
         # Spaces replace the marks, so that tokens of both readings can be compared by their place.
         parts += (sql[at:start], " " * (first - start), content, " " * (end - last))
         at = end
-    return "".join((*parts, sql[at:]))
+    if parts:
+        read = _checked("".join((*parts, sql[at:])))
+        refuse_names_in_comments(plain.tokens, read.tokens)
+        yield read
+    yield plain
 
 
 def _is_hint(sql: str, start: int, end: int) -> bool:
@@ -148,8 +143,12 @@ def _checked(sql: str) -> Statement:
     statement = statement_of(sql)
     found, depth = statement.tokens, 0
     for at, token in enumerate(found):
-        if token.kind == "string" and _may_be_name(found, at):
-            raise Refusal(f"it has a string where a name may be: {token.text[:60]}")
+        if token.kind == "string":
+            # Next to a dot, or in double quotes before a parenthesis, it is a name where ANSI_QUOTES is on.
+            after = found[at + 1 : at + 2]
+            around = [each.text for each in (*found[at - 1 : at], *after) if each.kind == "symbol"]
+            if "." in around or (token.text[0] == '"' and after and after[0].text == "("):
+                raise Refusal(f"it has a string where a name may be: {token.text[:60]}")
         if token.kind == "word" and not token.text.isascii():
             raise Refusal(f"it has an unquoted word that is not ASCII: {token.text[:60]}")
         if token.kind != "symbol":
@@ -163,14 +162,6 @@ def _checked(sql: str) -> Statement:
     if depth:
         raise Refusal("its parentheses are not closed")
     return statement
-
-
-def _may_be_name(found: Sequence[Token], at: int) -> bool:
-    """Return whether a string is next to a dot, or in double quotes before a parenthesis: a name where ANSI_QUOTES is on."""
-    before, after = found[at - 1 : at], found[at + 1 : at + 2]
-    around = [token.text for token in (*before, *after) if token.kind == "symbol"]
-    is_called = found[at].text[0] == '"' and [token.text for token in after] == ["("]
-    return "." in around or is_called
 
 
 def _unexpected(found: Sequence[Token], at: int) -> Refusal:
@@ -253,7 +244,9 @@ class Cursor:
 
     def take(self, grammar: str) -> bool:
         """Take such a phrase if it is next; return whether it was."""
-        return self.choose((grammar,)) != ""
+        end = self.statement.begins(self.at, grammar)
+        self.at = end or self.at
+        return end > 0
 
     def choose(self, grammars: Iterable[str], last: int | None = None) -> str:
         """Take the first of these phrases that is next and ends at `last` or before, and return its grammar; empty if none is."""
@@ -362,15 +355,13 @@ class Cursor:
         if word in NEVER_NAMES or (called and not (vocabulary.lists and self._has_list(at, vocabulary.ground))):
             return False
         # A name without quotes: behind a dot, of a column that is known, or where nothing but a name can be.
-        is_named = before == "." or folded_name(token.text) in self.names or (on_ground and before in BEFORE_NAMES)
-        return is_named or self._is_value(at)
+        if before == "." or folded_name(token.text) in self.names or (on_ground and before in BEFORE_NAMES):
+            return True
+        # The value of CHARSET, COLLATE, USING or an option whose value is any word.
+        back = at - 1 - (self.found[at - 1].text == "=") if at else -1
+        words = [each.upper for each in self.found[max(back - 1, 0) : back + 1]] if back >= 0 else []
+        return words[-1:] != [] and (words[-1] in VALUE_WORDS or words[-2:] == ["CHARACTER", "SET"])
 
     def _precedes(self, at: int, word: str) -> bool:
         """Return whether this word is the next one."""
         return at + 1 < len(self.found) and self.found[at + 1].upper == word
-
-    def _is_value(self, at: int) -> bool:
-        """Return whether the word is the value of CHARSET, COLLATE, USING or an option whose value is any word."""
-        back = at - 1 - (self.found[at - 1].text == "=") if at else -1
-        words = [token.upper for token in self.found[max(back - 1, 0) : back + 1]] if back >= 0 else []
-        return words[-1:] != [] and (words[-1] in VALUE_WORDS or words[-2:] == ["CHARACTER", "SET"])

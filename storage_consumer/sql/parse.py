@@ -112,7 +112,9 @@ def _named_sources(found: Sequence[Token], start: int, ends: Ends) -> Iterator[S
         elif _is_behind_dot(found, at) or (token.upper in _ENDS and found[at - 1].upper == "AS"):
             pass  # a column or an alias, whatever its name
         elif clause.place == "from" and token.upper in ("USE", "FORCE", "IGNORE"):
-            at = _behind_hint(found, at, ends)
+            # In the longest form, USE INDEX FOR ORDER BY, the list is the fifth token after the first word.
+            opening = next((i for i in range(at + 1, min(at + 6, len(found))) if found[i].text == "("), -1)
+            at = max(at + 1, ends.get(opening, -1) + 1)
             continue
         else:
             _follow(clause, token)
@@ -156,15 +158,6 @@ def _source(found: Sequence[Token], at: int, ends: Ends) -> Source | None:
         follows.upper == "AS" or (follows.kind in NAMES and follows.upper not in _NO_ALIAS)
     )
     return Source(at, length, end, aliased)
-
-
-def _behind_hint(found: Sequence[Token], at: int, ends: Ends) -> int:
-    """Return the index after ``USE INDEX FOR JOIN (i, j)`` or a similar hint."""
-    # In the longest form, USE INDEX FOR ORDER BY, the list is the fifth token after the first word.
-    for index in range(at + 1, min(at + 6, len(found))):
-        if found[index].text == "(":
-            return max(at + 1, ends.get(index, -1) + 1)
-    return at + 1
 
 
 def _common_tables(found: Sequence[Token], index: int, until: int, ends: Ends) -> Iterator[tuple[str, int, int]]:
@@ -236,8 +229,7 @@ def cannot_read(query: str, name: NameAt, columns: Sequence[str], result: Sequen
         return False
     is_alone = len(read) == 1 and sum(token.upper in ("SELECT", "TABLE") for token in found[body:]) == 1
     end = find_words(found, "FROM", depth=found[body].depth, start=body)
-    wanted = set(_qualified_columns(found, body, visible))
-    wanted |= set(_listed_columns(found[body + 1 : end])) if is_alone and end > 0 else set()
+    wanted = set(_columns_read(found, body, visible, end if is_alone else -1))
     there = {folded for each in columns if not (folded := folded_name(each)).startswith(_HIDDEN)}
     shown = {folded_name(each) for each in result}
     # With names of its own, the view's columns say nothing of the table's.
@@ -265,23 +257,22 @@ def _visible_name(found: Sequence[Token], source: Source) -> str:
     return folded_name(found[source.end + (found[source.end].upper == "AS")].name)
 
 
-def _qualified_columns(found: Sequence[Token], body: int, visible: str) -> Iterator[str]:
-    """Yield the folded names of the columns that are qualified with a table's name, and an asterisk for all of them."""
+def _columns_read(found: Sequence[Token], body: int, visible: str, end: int) -> Iterator[str]:
+    """Yield the folded names of the columns that are qualified with a table's name, and an asterisk for all of them.
+
+    And those without a table's name in the list of a SELECT, where that ends at `end`.
+    """
     for at in range(body + 1, len(found) - 2):
         before, table, dot, column = (token.text for token in found[at - 1 : at + 3])
         is_last = found[at + 3].text != "." if at + 3 < len(found) else True
         if before != "." and dot == "." and is_last and folded_name(found[at].name) == visible and table != "*":
             yield "*" if column == "*" else folded_name(found[at + 2].name)
-
-
-def _listed_columns(found: Sequence[Token]) -> Iterator[str]:
-    """Yield the folded names of the columns without a table's name in the list of a SELECT, and an asterisk for all of them."""
-    for at, token in enumerate(found):
-        before, after = found[at - 1] if at else None, found[at + 1].text if at + 1 < len(found) else ","
-        if token.text == "*" and (before is None or before.text == ",") and after == ",":
+    listed = found[body + 1 : end] if end > 0 else ()
+    for at, token in enumerate(listed):
+        word, after = listed[at - 1].upper if at else ",", listed[at + 1].text if at + 1 < len(listed) else ","
+        if token.text == "*" and after == "," and (not at or listed[at - 1].text == ","):
             yield "*"
-        is_operand = before is None or before.upper in _BEFORE_OPERANDS
-        if token.kind == "quoted" and is_operand and after not in (".", "("):
+        if token.kind == "quoted" and word in _BEFORE_OPERANDS and after not in (".", "("):
             yield folded_name(token.name)
 
 
@@ -302,7 +293,17 @@ def table_names(found: Sequence[Token]) -> list[NameAt]:
         return []
     first, second = found[0].upper, found[1].upper if len(found) > 1 else ""
     if second in ("DATABASE", "SCHEMA"):
-        return list(_database(found, new=first == "CREATE"))
+        at, new = _skip(found, 2), first == "CREATE"
+        token = found[at] if at < len(found) else None
+        # Without a name ALTER DATABASE begins with an option, for the session's own database.
+        if (
+            token is None
+            or token.kind not in NAMES
+            or token.upper in ("CHARACTER", "CHARSET", "COLLATE", "DEFAULT")
+            or not (token.kind == "quoted" or new or first == "DROP" or at + 1 < len(found))
+        ):
+            return []
+        return [NameAt(schema=token.name, table="", start=token.start, end=token.end, new=new)]
     is_view = first == "CREATE" and find_words(found, "VIEW", depth=0) > 0
     body = _view_body(found) if is_view else 0
     named = list(_tables(found[: body or None], first))
@@ -331,16 +332,6 @@ def _selected_tables(found: Sequence[Token], body: int) -> Iterator[NameAt]:
             yield NameAt(schema=one.name, table=two.name, start=one.start, end=two.end, reads=True, qualifies=True)
 
 
-def _database(found: Sequence[Token], *, new: bool) -> Iterator[NameAt]:
-    """Yield the name in a statement on a database; ALTER may leave it out."""
-    at = _skip(found, 2)
-    if at < len(found) and (found[at].kind == "quoted" or new or found[0].upper == "DROP" or at + 1 < len(found)):
-        token = found[at]
-        # Without a name ALTER DATABASE begins with an option, for the session's own database.
-        if token.kind in NAMES and token.upper not in ("CHARACTER", "CHARSET", "COLLATE", "DEFAULT"):
-            yield NameAt(schema=token.name, table="", start=token.start, end=token.end, new=new)
-
-
 def _tables(found: Sequence[Token], first: str) -> Iterator[NameAt]:
     # What is replaced may exist already, and then the target's spelling of its name counts.
     creates = first == "CREATE" and find_words(found[:3], "OR", "REPLACE") < 0
@@ -351,15 +342,22 @@ def _tables(found: Sequence[Token], first: str) -> Iterator[NameAt]:
             at += 1
             continue
         opens, new = _opens(found, at, first)
-        following = _skip(found, at + 1) if opens else at + 1
-        named = _name_at(found, following) if opens else None
-        if named is None:
-            at = following
+        at = _skip(found, at + 1) if opens else at + 1
+        if not opens or at >= len(found) or found[at].kind not in NAMES or found[at].upper in ("SELECT", "PARTITION"):
             continue
-        index, name = named
-        is_new = new or (creates and token.upper in ("TABLE", "VIEW"))
-        yield replace(name, new=is_new, reads=token.upper in _BEFORE_SOURCES)
-        at = index
+        one, two = found[at], None
+        if at + 2 < len(found) and found[at + 1].text == "." and found[at + 2].kind in NAMES:
+            two = found[at + 2]
+        last = two or one
+        yield NameAt(
+            schema=one.name if two else "",
+            table=last.name,
+            start=one.start,
+            end=last.end,
+            new=new or (creates and token.upper in ("TABLE", "VIEW")),
+            reads=token.upper in _BEFORE_SOURCES,
+        )
+        at += 3 if two else 1
 
 
 def _opens(found: Sequence[Token], at: int, first: str) -> tuple[bool, bool]:
@@ -391,17 +389,6 @@ def _skip(found: Sequence[Token], at: int) -> int:
     while at < len(found) and found[at].upper in _SKIPPED:
         at += 1
     return at
-
-
-def _name_at(found: Sequence[Token], at: int) -> tuple[int, NameAt] | None:
-    """Return the index after the name at an index, and the name; None if there is no name."""
-    if at >= len(found) or found[at].kind not in NAMES or found[at].upper in ("SELECT", "PARTITION"):
-        return None
-    one = found[at]
-    if at + 2 < len(found) and found[at + 1].text == "." and found[at + 2].kind in NAMES:
-        two = found[at + 2]
-        return at + 3, NameAt(schema=one.name, table=two.name, start=one.start, end=two.end)
-    return at + 1, NameAt(schema="", table=one.name, start=one.start, end=one.end)
 
 
 _NOISE = frozenset(("RENAME", "TABLE", "ALTER", "TO", "AS", "IF", "EXISTS", ";", ","))

@@ -259,9 +259,11 @@ def _behind_verb(part: Sequence[Token]) -> int:
     """Return the index behind the words with which an action on columns begins; 0 for what begins otherwise."""
     if not part or part[0].upper not in _COLUMN_VERBS:
         return 0
-    at = 1 + has_words(part[1:2], "COLUMN")
-    conditions = (("IF", "EXISTS"), ("IF", "NOT", "EXISTS"))
-    return at + next((len(words) for words in conditions if has_words(part[at : at + len(words)], *words)), 0)
+    words = [token.upper for token in part[:5]]
+    at = 1 + (words[1:2] == ["COLUMN"])
+    if words[at : at + 2] == ["IF", "EXISTS"]:
+        return at + 2
+    return at + 3 if words[at : at + 3] == ["IF", "NOT", "EXISTS"] else at
 
 
 def is_name(found: Sequence[Token], at: int) -> bool:

@@ -26,7 +26,7 @@ from storage_consumer.errors import (
 from storage_consumer.model import TableName, folded_name
 from storage_consumer.plan.steps import key_of
 from storage_consumer.ports import ServerInfo
-from storage_consumer.rows.target_table import TargetColumn, TargetTable, UniqueKey
+from storage_consumer.rows.fitting import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.sql.tokens import Token, has_words, qualified, quote
 from storage_consumer.target.connection import Connection, connect, translating
 from storage_consumer.target.existing_names import (

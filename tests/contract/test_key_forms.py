@@ -19,11 +19,10 @@ from storage_consumer.decode.wire_format import encode_field
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, TableVersion, VersionKey
 from storage_consumer.plan.steps import RowStep
-from storage_consumer.rows.fitting import check
+from storage_consumer.rows.fitting import TargetTable, UniqueKey, check
 from storage_consumer.rows.match import table_work
 from storage_consumer.rows.row_keys import bucket_function, image_function, key_function
 from storage_consumer.rows.spec import Fold, TablePlan
-from storage_consumer.rows.target_table import TargetTable, UniqueKey
 from storage_consumer.target.connection import Connection, connect, escape
 from storage_consumer.target.database import TargetDatabase
 from storage_consumer.target.row_statements import delete_keys, literal

@@ -25,10 +25,10 @@ from storage_consumer.decode.values import CsvForm, csv_form
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableVersion, VersionKey
 from storage_consumer.plan.steps import RowStep
+from storage_consumer.rows.fitting import TargetTable
 from storage_consumer.rows.halves import read_files, write_bucket
 from storage_consumer.rows.match import table_work
 from storage_consumer.rows.spec import Fold, JobFile, TablePlan
-from storage_consumer.rows.target_table import TargetTable
 from storage_consumer.target.bucket_writer import TargetWriter
 from storage_consumer.target.connection import Connection, connect, escape
 from storage_consumer.target.database import TargetDatabase

@@ -16,10 +16,10 @@ from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
 from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import LeaseLost, RowRefused, TargetUnavailable
+from storage_consumer.rows.fitting import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.rows.halves import RowWriter
 from storage_consumer.rows.row_keys import Action, Run
 from storage_consumer.rows.spec import Fold, JobSpec, Mode, TablePlan, WireColumn
-from storage_consumer.rows.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.target import apply_rows as rows_module
 from storage_consumer.target.apply_rows import RowStatements
 from storage_consumer.target.bucket_writer import TargetWriter

@@ -26,11 +26,11 @@ from storage_consumer.plan.journal_entry import DdlAnswer
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.ports import DdlContext, TableProgress
+from storage_consumer.rows.fitting import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.rows.halves import PlaceOf
 from storage_consumer.rows.row_keys import Action, Run
 from storage_consumer.rows.row_order import Changes
 from storage_consumer.rows.spec import FileReport, JobFile, JobSpec, TablePlan, WriteReport, Written
-from storage_consumer.rows.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.summary import Progress, Silent
 from storage_consumer.target.ddl.runner import DdlRunner
 from tests.harness.corpora import METADATA, Corpus, Cut

@@ -8,8 +8,8 @@ from collections import defaultdict
 
 import pytest
 
+from storage_consumer.rows.fitting import TargetColumn
 from storage_consumer.rows.row_keys import coarse_image
-from storage_consumer.rows.target_table import TargetColumn
 from tests.harness.servers import DatabaseServer
 
 SIGNS = [

@@ -19,15 +19,15 @@ from storage_consumer.decode.canal_files import CanalJsonDecoder
 from storage_consumer.decode.csv_files import CsvDecoder
 from storage_consumer.driver.row_jobs import files_of
 from storage_consumer.model import TableDefinition, TableVersion
-from storage_consumer.plan.file_sequence import FileSequences
+from storage_consumer.plan.finished_files import FileSequences
 from storage_consumer.plan.steps import RowStep
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.rows import row_order as buffer
+from storage_consumer.rows.fitting import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.rows.halves import read_files, write_bucket
 from storage_consumer.rows.match import table_work
 from storage_consumer.rows.row_order import Place
 from storage_consumer.rows.spec import FileReport, JobFile, TablePlan, WriteReport, by_path, is_blocked
-from storage_consumer.rows.target_table import TargetColumn, TargetTable, UniqueKey
 from tests.harness.twins.storage import MemoryWriter
 from tests.property.histories import NAME, SHAPES, START, TABLE_DIR, WORDS, Shape, Sink, Source, same, sources
 from tests.unit.decode.encoders import OPTIONS, column

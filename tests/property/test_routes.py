@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from storage_consumer.config.settings import Route
 from storage_consumer.model import TableDefinition, TableName
-from storage_consumer.plan.routes import Routes, routed
+from storage_consumer.plan.selection import Routes, routed
 from storage_consumer.sql.parse import table_names
 from storage_consumer.sql.tokens import quote, tokens
 from tests.unit.building import definition

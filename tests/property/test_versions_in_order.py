@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_consumer.model import DataFile, DdlId, DdlKind, TableDefinition, VersionKey
-from storage_consumer.plan.barriers import MAKES_TABLE
-from storage_consumer.plan.file_sequence import FileSequences
+from storage_consumer.plan.finished_files import FileSequences
 from storage_consumer.plan.in_order import Numbers, Together
 from storage_consumer.plan.planner import PendingDdl, PendingDdls, Position, ready_ddls, standing_still
-from storage_consumer.plan.table_files import TableFiles
-from storage_consumer.plan.table_version import TableVersionConsumer
-from storage_consumer.plan.timeline import Timeline
+from storage_consumer.plan.steps import MAKES_TABLE
+from storage_consumer.plan.table import Timeline
+from storage_consumer.plan.table_files import TableFiles, TableVersionConsumer
 from storage_consumer.sql.parse import parsed
 from storage_consumer.tso import ddl_is_stored, may_hold_rows
 from tests.unit.building import ALTER, CREATE, DROP, RENAME, data_file, definition, key, step

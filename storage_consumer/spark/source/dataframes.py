@@ -41,7 +41,7 @@ from storage_consumer.model import (
     folded_name,
 )
 from storage_consumer.operating.opened_export import opened_export
-from storage_consumer.plan.copy_proof import gap_proof
+from storage_consumer.plan.copies import gap_proof
 from storage_consumer.plan.steps import key_of
 from storage_consumer.spark.executors import ship
 from storage_consumer.spark.source.opening import (

@@ -31,8 +31,7 @@ from storage_consumer.errors import (
     TargetUnavailable,
 )
 from storage_consumer.model import DdlKind, TableDefinition, TableName, folded_name
-from storage_consumer.plan.barriers import DROPS
-from storage_consumer.plan.early import SHOWS_EARLY, near_copy
+from storage_consumer.plan.covered import SHOWS_EARLY, near_copy
 from storage_consumer.plan.journal_entry import (
     DONE,
     FAILED,
@@ -44,11 +43,11 @@ from storage_consumer.plan.journal_entry import (
     JournalEntry,
     Sent,
 )
-from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.steps import DROPS, DdlStep
 from storage_consumer.plan.table_words import table_flag
 from storage_consumer.ports import DdlContext, Journal, TableProgress, Target
+from storage_consumer.rows.fitting import TargetTable
 from storage_consumer.rows.match import refuse_changes
-from storage_consumer.rows.target_table import TargetTable
 from storage_consumer.sql.gate import refuse_unsafe
 from storage_consumer.sql.parse import parsed, reads_all_columns
 from storage_consumer.sql.statement import copied_table

@@ -13,7 +13,7 @@ from storage_consumer.decode.values import is_known
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn, TableDefinition, TableName, folded_name
 from storage_consumer.plan.steps import DdlStep
-from storage_consumer.rows.target_table import TargetTable
+from storage_consumer.rows.fitting import TargetTable
 from storage_consumer.sql.gate import refuse_foreign
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.statement import statement_of

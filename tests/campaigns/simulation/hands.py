@@ -19,7 +19,7 @@ from storage_consumer.plan.table_decisions import TableDecision, Verb, shown_sta
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import Decision
 from storage_consumer.rows.comparison import TableResult, VerifyOutcome, counting
-from storage_consumer.rows.target_table import TargetColumn, TargetTable
+from storage_consumer.rows.fitting import TargetColumn, TargetTable
 from storage_consumer.tso import is_settled
 from storage_consumer.watch.health import Health
 from storage_consumer.watch.snapshot import Snapshot, Table

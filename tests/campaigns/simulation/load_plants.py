@@ -53,7 +53,7 @@ def _copied_statements_run(stack: ExitStack) -> None:
 
     def bad(self: DdlBacklog, step: DdlStep, table: TableConsumer) -> bool:
         if step.version <= table.copies.copied_at and step.identity not in self._ran and not step.ensure:
-            self._queue(step)
+            self.put_back(step)
             return False
         return good(self, step, table)
 

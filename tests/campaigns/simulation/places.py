@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from storage_consumer.config.settings import Route
 from storage_consumer.model import TableName
-from storage_consumer.rows.target_table import TargetTable
+from storage_consumer.rows.fitting import TargetTable
 from storage_consumer.sql.tokens import quote
 
 AWAY = {"shop": "store"}

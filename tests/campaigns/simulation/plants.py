@@ -20,15 +20,13 @@ from storage_consumer.driver import row_jobs as rows
 from storage_consumer.driver.ledger import RoundLedger, progress_of
 from storage_consumer.driver.row_jobs import RowJobs
 from storage_consumer.model import MAX_TSO, DataFile, TableName, is_ahead_of_clock
+from storage_consumer.plan.ddl_backlog import LeftOutViews
 from storage_consumer.plan.directories import Restart
-from storage_consumer.plan.file_sequence import FileSequences
-from storage_consumer.plan.finished_files import REWRITTEN, FileVerdict, Finished, digest_of
-from storage_consumer.plan.left_out_views import LeftOutViews
+from storage_consumer.plan.finished_files import REWRITTEN, FileSequences, FileVerdict, Finished, digest_of
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import DdlStep, RowStep
 from storage_consumer.plan.table import Checkpoints, TableConsumer, checkpoints
-from storage_consumer.plan.table_files import TableFiles
-from storage_consumer.plan.table_version import TableVersionConsumer
+from storage_consumer.plan.table_files import TableFiles, TableVersionConsumer
 from storage_consumer.rows import fitting as key_forms
 from storage_consumer.rows import halves as pipeline
 from storage_consumer.rows import row_keys as keys

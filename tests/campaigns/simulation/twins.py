@@ -22,11 +22,11 @@ from storage_consumer.decode.wire_format import LACKING, NULL
 from storage_consumer.errors import DdlFailed, TargetUnavailable, TransientError
 from storage_consumer.model import StoredObject, TableName
 from storage_consumer.plan.journal_entry import DdlAnswer
+from storage_consumer.rows.fitting import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.rows.halves import PlaceOf, RowWriter, file_blocks, read_files, write_bucket
 from storage_consumer.rows.row_keys import Run
 from storage_consumer.rows.row_order import Changes
 from storage_consumer.rows.spec import FileReport, JobFile, JobSpec, TablePlan, WriteReport, Written, by_path
-from storage_consumer.rows.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.summary import Progress
 from tests.campaigns.simulation.exports import Exports
 from tests.campaigns.simulation.places import Places

@@ -12,7 +12,7 @@ from storage_consumer.plan.loads import Load
 from storage_consumer.plan.table_decisions import Obeyed, TableDecision
 from storage_consumer.ports import Decision, TableProgress
 from storage_consumer.rows.comparison import TableResult
-from storage_consumer.rows.target_table import TargetTable
+from storage_consumer.rows.fitting import TargetTable
 
 Row = dict[str, str | None]
 """Column name → wire text."""

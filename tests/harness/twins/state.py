@@ -8,11 +8,11 @@ from dataclasses import replace
 from storage_consumer.clock import Clock
 from storage_consumer.errors import ConfigError, LeaseLost
 from storage_consumer.model import DdlId, TableDefinition, TableName
+from storage_consumer.plan.ddl_backlog import TableEntries, gone_by
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.journal_entry import DONE, FAILED, SKIPPED, STARTED, ExecutionOutcome, JournalEntry, Sent
 from storage_consumer.plan.loads import Load, LoadPhase
-from storage_consumer.plan.quarantined import TableEntries, gone_by
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table_decisions import Foreseen, Obeyed, TableDecision
 from storage_consumer.plan.table_state import TableState

@@ -11,7 +11,7 @@ from storage_consumer.errors import DdlFailed
 from storage_consumer.model import TableName
 from storage_consumer.plan.journal_entry import DdlAnswer
 from storage_consumer.ports import ServerInfo
-from storage_consumer.rows.target_table import TargetColumn, TargetTable, UniqueKey
+from storage_consumer.rows.fitting import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.sql.parse import table_names
 from storage_consumer.sql.tokens import Token, tokens
 from storage_consumer.target.existing_names import ForeignKey, PartNames

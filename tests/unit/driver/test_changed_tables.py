@@ -9,7 +9,7 @@ import pytest
 from storage_consumer.model import TableName
 from storage_consumer.ports import Decision
 from storage_consumer.rows.comparison import VerifyOutcome
-from storage_consumer.rows.target_table import UniqueKey
+from storage_consumer.rows.fitting import UniqueKey
 from tests.harness.small_bucket import row, ts
 from tests.unit.copying import names_in
 from tests.unit.deciding import decide

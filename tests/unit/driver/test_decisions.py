@@ -12,7 +12,7 @@ from storage_consumer.errors import TargetBusy
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.ports import Decision
-from storage_consumer.rows.target_table import TargetTable
+from storage_consumer.rows.fitting import TargetTable
 from tests.contract.state_rigs import statement
 from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.unit.driving import World, of, running

@@ -7,7 +7,7 @@ import pytest
 from storage_consumer.model import TableName
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_decisions import TableDecision
-from storage_consumer.rows.target_table import TargetColumn, TargetTable, UniqueKey
+from storage_consumer.rows.fitting import TargetColumn, TargetTable, UniqueKey
 from tests.harness.small_bucket import row, ts
 from tests.unit.copying import WithCopies, names_in
 from tests.unit.driver.test_loads import DROP_TABLE, ONE, shop

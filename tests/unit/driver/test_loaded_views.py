@@ -12,7 +12,7 @@ from storage_consumer.errors import ConfigError
 from storage_consumer.model import DdlKind, TableName
 from storage_consumer.plan.loads import LoadPhase
 from storage_consumer.plan.steps import key_of
-from storage_consumer.rows.target_table import TargetTable
+from storage_consumer.rows.fitting import TargetTable
 from tests.harness.small_bucket import ts
 from tests.unit.copying import MemoryCopy, WithCopies
 from tests.unit.driver.test_loads import ONE

@@ -15,7 +15,7 @@ from storage_consumer.operating.planning import Heard, PlanSources, planned
 from storage_consumer.plan.journal_entry import FAILED
 from storage_consumer.plan.table_decisions import Verb
 from storage_consumer.ports import Decision, ServerInfo
-from storage_consumer.rows.target_table import TargetTable
+from storage_consumer.rows.fitting import TargetTable
 from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.harness.twins.state import MemoryState
 from tests.harness.twins.target import FACTS, MemoryTarget

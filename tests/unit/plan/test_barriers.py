@@ -6,7 +6,8 @@ from itertools import permutations
 
 import pytest
 
-from storage_consumer.plan.barriers import KnownTables, in_dependency_order, touched_keys
+from storage_consumer.plan.planner import in_dependency_order
+from storage_consumer.plan.touches import KnownTables, touched_keys
 from storage_consumer.sql.parse import parsed
 from tests.unit.building import ALTER, CREATE, CREATE_DATABASE, DROP, RENAME, definition, named, place, step
 

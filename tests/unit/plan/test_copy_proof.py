@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.plan.copy_proof import gap_proof
+from storage_consumer.plan.copies import gap_proof
 
 COPY = 449660184420352001
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storage_consumer.model import DdlKind, TableDefinition, TableName, TableVersion
-from storage_consumer.plan.early import near_copy
+from storage_consumer.plan.covered import near_copy
 
 SECOND = 1000 << 18
 COPY = 469_237_760_524_288_000

@@ -9,10 +9,10 @@ from itertools import product
 import pytest
 
 from storage_consumer.model import DataFile, TableDefinition
-from storage_consumer.plan.arrivals import unreached
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.manager import ConsumerManager
+from storage_consumer.plan.planner import unreached
 from storage_consumer.plan.steps import DdlStep, RowStep
 from tests.unit.building import ALTER, CREATE, DROP, data_file, definition, key, named
 from tests.unit.counting import instructions

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from storage_consumer.model import DdlKind, TableColumn, TableDefinition, TableName, TableVersion
-from storage_consumer.plan.quarantined import QuarantinedTables, TableEntries, closed_by, may_run
+from storage_consumer.plan.ddl_backlog import QuarantinedTables, TableEntries, closed_by, may_run
 from storage_consumer.plan.steps import DdlStep
 
 ENTRIES = TableEntries(count=1, signatures=frozenset({json.dumps(["keyed", ["id", "text", "exact", None, "None"]])}))

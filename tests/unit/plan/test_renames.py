@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 
 from storage_consumer.model import TableName
-from storage_consumer.plan.renames import in_running_order, unfinished
+from storage_consumer.plan.planner import in_running_order, unfinished
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.sql.parse import parsed
 from tests.unit.building import CREATE, RENAME, definition, named, step

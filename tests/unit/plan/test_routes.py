@@ -6,7 +6,7 @@ import pytest
 
 from storage_consumer.config.settings import Route
 from storage_consumer.errors import NotReplicable
-from storage_consumer.plan.routes import Routes, routed
+from storage_consumer.plan.selection import Routes, routed
 from tests.unit.building import ALTER, CREATE, definition, named
 
 RENAME = 14

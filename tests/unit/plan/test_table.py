@@ -7,8 +7,7 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 
 from storage_consumer.model import CommitRange, TableDefinition
-from storage_consumer.plan.file_sequence import FileSequences
-from storage_consumer.plan.finished_files import Finished
+from storage_consumer.plan.finished_files import FileSequences, Finished
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.table_state import TableStanding, TableState
 from tests.unit.building import CREATE, DROP, RENAME, data_file, definition, named

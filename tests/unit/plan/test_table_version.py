@@ -8,10 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_consumer.plan.file_sequence import FileSequence, FileSequences
-from storage_consumer.plan.finished_files import EVERYTHING, FileVerdict, Finished, digest_of
-from storage_consumer.plan.table_files import TableFiles
-from storage_consumer.plan.table_version import TableVersionConsumer
+from storage_consumer.plan.finished_files import (
+    EVERYTHING,
+    FileSequence,
+    FileSequences,
+    FileVerdict,
+    Finished,
+    digest_of,
+)
+from storage_consumer.plan.table_files import TableFiles, TableVersionConsumer
 from tests.unit.building import changed, data_file
 
 ONE, TWO, THREE, FOUR = (data_file("s/t", 100, number) for number in range(1, 5))

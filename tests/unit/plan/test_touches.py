@@ -8,8 +8,7 @@ from storage_consumer.config.settings import Route
 from storage_consumer.model import DdlKind, TableDefinition, TableName
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.plan.routes import Routes
-from storage_consumer.plan.selection import Selection
+from storage_consumer.plan.selection import Routes, Selection
 from tests.unit.building import CREATE, definition, key, step
 
 

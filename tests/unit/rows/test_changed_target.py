@@ -9,8 +9,8 @@ import pytest
 from storage_consumer.config.settings import CsvOptions, Upstream
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn
+from storage_consumer.rows.fitting import TargetColumn
 from storage_consumer.rows.match import altered, table_work
-from storage_consumer.rows.target_table import TargetColumn
 from tests.unit.rows.test_match import col, source, step, table, there, unique
 
 UPSTREAM = Upstream(scheme="file", root="/b", protocol="csv", csv=CsvOptions(include_commit_ts=True), time_zone="UTC")

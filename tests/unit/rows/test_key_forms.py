@@ -10,11 +10,10 @@ from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.values import ValueForm
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn
-from storage_consumer.rows.fitting import KeyForms, key_forms, other_families
+from storage_consumer.rows.fitting import KeyForms, TargetColumn, key_forms, other_families
 from storage_consumer.rows.match import table_work
 from storage_consumer.rows.row_keys import is_integer
 from storage_consumer.rows.spec import Fold, TablePlan
-from storage_consumer.rows.target_table import TargetColumn
 from tests.unit.rows.test_match import source, step, table, there, unique, upstream
 
 OLD, NEW = (100, "s/t"), (150, "s/t")

@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
-from storage_consumer.rows.fitting import check, limits, narrowed, other_families, other_members
-from storage_consumer.rows.target_table import TargetColumn, TargetTable
+from storage_consumer.rows.fitting import (
+    TargetColumn,
+    TargetTable,
+    check,
+    limits,
+    narrowed,
+    other_families,
+    other_members,
+)
 
 NAME = TableName(schema="s", table="t")
 

@@ -13,9 +13,9 @@ from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, TableVersion
 from storage_consumer.plan.steps import RowStep
+from storage_consumer.rows.fitting import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.rows.match import table_work, unread_work
 from storage_consumer.rows.spec import Fold, Mode, TablePlan
-from storage_consumer.rows.target_table import TargetColumn, TargetTable, UniqueKey
 from tests.unit.building import data_file, definition
 
 

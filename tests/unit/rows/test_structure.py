@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.rows.compared_layout import ColumnShape, IndexShape, TableShape
-from storage_consumer.rows.compared_structure import StructureFound, compared
+from storage_consumer.rows.comparing import StructureFound, compared
 from tests.unit.rows.alike import EQUIVALENCES
 
 INT = ColumnShape(name="a", data_type="int", column_type="int")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from storage_consumer.model import TableName
-from storage_consumer.rows.target_table import TargetColumn, TargetTable, UniqueKey
+from storage_consumer.rows.fitting import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.target.structure import key_drift, keys_of
 
 ID = TargetColumn(name="Id", data_type="varchar", nullable=False, collation="utf8mb4_bin")
