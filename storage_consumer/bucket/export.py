@@ -30,8 +30,8 @@ from storage_consumer.bucket.export_names import (
     refuse_other_runs,
     statements,
 )
-from storage_consumer.bucket.export_structure import is_temporary, read_create_table
 from storage_consumer.bucket.storage import SCHEMA_FILE_BYTES, Storage, whole
+from storage_consumer.bucket.table_statements import is_temporary, read_create_table
 from storage_consumer.config.settings import Compression, DumpOptions, Upstream
 from storage_consumer.decode.compression import decompressed
 from storage_consumer.decode.decoder import FileRead, RowLayout

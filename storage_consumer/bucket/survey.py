@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from storage_consumer.bucket.column_history import known_virtual
 from storage_consumer.bucket.paths import (
     COPY,
     DataDirectory,
@@ -24,6 +23,7 @@ from storage_consumer.bucket.paths import (
 from storage_consumer.bucket.reader import DisplacedFolders
 from storage_consumer.bucket.schema_file import read_definition
 from storage_consumer.bucket.storage import Storage, read_up_to
+from storage_consumer.bucket.table_statements import known_virtual
 from storage_consumer.errors import FilesMissing, MalformedSchemaFile
 from storage_consumer.model import SchemaFile, StoredObject, TableDefinition
 from storage_consumer.sql.parse import parsed

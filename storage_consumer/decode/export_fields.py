@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from storage_consumer.config.settings import DumpOptions, Protocol
 from storage_consumer.decode.decoder import RowLayout, Values
-from storage_consumer.decode.time_zone import converted_zone, session_zone
-from storage_consumer.decode.values import BinaryEncoding, Converter, grammar, holds_bytes
+from storage_consumer.decode.values import BinaryEncoding, Converter, converted_zone, grammar, holds_bytes, session_zone
 from storage_consumer.model import TableColumn, folded_name
 
 NOT_UTF8 = "it is not UTF-8"
