@@ -285,7 +285,14 @@ def refuse_numbers(name: TableName, files: Sequence[Numbered]) -> None:
 
 def gaps_note(tables: Mapping[TableName, Sequence[Numbered]]) -> str:
     """Return a note if the numbers of Dumpling's files leave some out, which may be a loss; empty if they do not."""
-    found = {name: number for name, files in tables.items() if (number := _first_gap(files))}
+    found = dict[TableName, str]()
+    for table, files in tables.items():
+        # Thirteen digits are those of --rows, with which chunks may be missing.
+        if _DUMPLINGS_WIDTH <= files[0][0].width < _CHUNKED_WIDTH:
+            there = {file.number for file, _ in files}
+            lacking = next((number for number in range(max(there)) if number not in there), None)
+            if lacking is not None:
+                found[table] = f"{lacking:0{_DUMPLINGS_WIDTH}d}"
     if not found:
         return ""
     name = min(found)
@@ -294,15 +301,6 @@ def gaps_note(tables: Mapping[TableName, Sequence[Numbered]]) -> str:
         f"in the export the files of {name}{others} lack a number, {found[name]} first: after an export with --rows that is normal, since a chunk without "
         "rows has no file. After one with --filesize alone the file's rows are missing: `storage-consumer verify` with the source tells"
     )
-
-
-def _first_gap(files: Sequence[Numbered]) -> str:
-    # Thirteen digits are those of --rows, with which chunks may be missing.
-    if not _DUMPLINGS_WIDTH <= files[0][0].width < _CHUNKED_WIDTH:
-        return ""
-    there = {file.number for file, _ in files}
-    lacking = next((number for number in range(max(there)) if number not in there), None)
-    return "" if lacking is None else f"{lacking:0{_DUMPLINGS_WIDTH}d}"
 
 
 def _padded(number: int, file: ExportFile) -> str:
@@ -335,7 +333,8 @@ _SLACK = 60
 def refuse_other_runs(head: ExportMetadata, listed: Sequence[StoredObject]) -> None:
     """Raise `ExportRefused` for files of an older run, `ExportUnfinished` for those of a newer one that has no ``metadata`` yet."""
     try:
-        started, finished = map(_seconds, (head.started_at, head.finished_at))
+        times = map(datetime.fromisoformat, (head.started_at, head.finished_at))
+        started, finished = (local.replace(tzinfo=UTC).timestamp() for local in times)
     except ValueError:
         return
     end = next(stored.modified for stored in listed if stored.path == METADATA)
@@ -358,10 +357,6 @@ def refuse_other_runs(head: ExportMetadata, listed: Sequence[StoredObject]) -> N
             f"{_named(newer)}, after {METADATA}, which is written last: another export into the same folder has begun since, or failed; wait "
             f"for it, or {AGAIN}. If you changed the file yourself, make {METADATA} younger again (`touch`)"
         )
-
-
-def _seconds(local: str) -> float:
-    return datetime.fromisoformat(local).replace(tzinfo=UTC).timestamp()
 
 
 def _named(files: Sequence[StoredObject]) -> str:

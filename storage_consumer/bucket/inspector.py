@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from storage_consumer.amounts import some_of
-from storage_consumer.bucket.csv_options import CsvVerdict, infer_csv
+from storage_consumer.bucket.csv_options import infer_csv
 from storage_consumer.bucket.metadata import Metadata, parse_metadata
 from storage_consumer.bucket.reader import is_partitioned, may_be_lost, partitioning
 from storage_consumer.bucket.storage import METADATA_BYTES, Storage
@@ -153,8 +153,29 @@ _OBJECTS = 1_000
 
 def likely_places(upstream: Upstream, opened: Callable[[Upstream], Storage]) -> tuple[str, ...]:
     """Return the folders near `upstream` that have a ``metadata`` of TiCDC's, as URIs. Unreadable ones count as having none."""
-    found = [*_above(upstream), *_below(upstream, opened)]
-    return tuple(near.identity for near in found if _tells_checkpoint(opened(near)))
+    near, folder = list[Upstream](), upstream.root
+    for _ in range(_UP):
+        folder = folder.rpartition("/")[0]
+        if folder:
+            near.append(replace(upstream, root=folder))
+    storage, known = opened(upstream), set[str]()
+    with suppress(StorageConsumerError):
+        for _ in range(_DOWN):
+            # Each folder found is left out of the next listing, so a large first folder does not hide the others.
+            shown = islice(storage.listing(frozenset(known), {}), _OBJECTS)
+            folders = (stored.path.partition("/")[0] for stored in shown if "/" in stored.path)
+            below = next((name for name in folders if name not in known), None)
+            if below is None:
+                break
+            known.add(below)
+            near.append(replace(upstream, root=f"{upstream.root.rstrip('/')}/{below}"))
+    likely = []
+    for each in near:
+        storage = opened(each)
+        with suppress(StorageConsumerError, FileNotFoundError):
+            if parse_metadata(storage.read("metadata", METADATA_BYTES)) is not None:
+                likely.append(each.identity)
+    return tuple(likely)
 
 
 def missing_metadata(upstream: Upstream, opened: Callable[[Upstream], Storage]) -> str:
@@ -166,38 +187,6 @@ def missing_metadata(upstream: Upstream, opened: Callable[[Upstream], Storage]) 
         f"{said}: nothing is read or created before there is one. Is the upstream URI the changefeed's sink URI, "
         "and does it run?"
     )
-
-
-def _tells_checkpoint(storage: Storage) -> bool:
-    try:
-        return parse_metadata(storage.read("metadata", METADATA_BYTES)) is not None
-    except (StorageConsumerError, FileNotFoundError):
-        return False
-
-
-def _above(upstream: Upstream) -> Iterator[Upstream]:
-    folder = upstream.root
-    for _ in range(_UP):
-        folder = folder.rpartition("/")[0]
-        if not folder:
-            return
-        yield replace(upstream, root=folder)
-
-
-def _below(upstream: Upstream, opened: Callable[[Upstream], Storage]) -> Iterator[Upstream]:
-    storage, known = opened(upstream), set[str]()
-    try:
-        for _ in range(_DOWN):
-            # Each folder found is left out of the next listing, so a large first folder does not hide the others.
-            shown = islice(storage.listing(frozenset(known), {}), _OBJECTS)
-            folders = (stored.path.partition("/")[0] for stored in shown if "/" in stored.path)
-            folder = next((name for name in folders if name not in known), None)
-            if folder is None:
-                return
-            known.add(folder)
-            yield replace(upstream, root=f"{upstream.root.rstrip('/')}/{folder}")
-    except StorageConsumerError:
-        return
 
 
 _SHOWN = 10
@@ -314,43 +303,38 @@ class _Look:
         if self.upstream.csv.output_handle_key:
             given -= {"output_handle_key"}  # the new architecture accepts the setting but writes no such field
         verdict = infer_csv(files, self.upstream, given, self.newest)
+        found: list[InspectedSetting] = []
         if verdict.unnamed:
             self.samples.warnings.insert(0, verdict.unnamed)
         if verdict.survivors:
             self.commit_ts, self.set_aside = verdict.commit_ts, verdict.set_aside
-            return self._from_csv(verdict)
+            # What is decided is the same in all survivors.
+            options = verdict.survivors[0]
+            for keyword in CSV_KEYWORDS:
+                value = getattr(options, keyword)
+                if keyword in self.given or keyword in verdict.undecided:
+                    found.append(self._given_or(keyword, "not decidable", _SEVERAL))
+                elif keyword in verdict.unseen:
+                    found.append(InspectedSetting(keyword, "assumed", value, NO_NULL))
+                else:
+                    self.upstream = _with_csv(self.upstream, keyword, value)
+                    is_open = value == "" and keyword == "binary_encoding_method"
+                    origin = NO_BINARY if is_open else verdict.evidence.get(keyword, "")
+                    found.append(InspectedSetting(keyword, "inferred", value, origin))
+            return found
         # Once more without what was given: where that succeeds, it shows which option is the wrong one.
         free = infer_csv(files, self.upstream, frozenset(), self.newest) if given else verdict
-        return [self._against(keyword, verdict, free) for keyword in CSV_KEYWORDS]
-
-    def _from_csv(self, verdict: CsvVerdict) -> list[InspectedSetting]:
-        # What is decided is the same in all survivors.
-        options = verdict.survivors[0]
-        found: list[InspectedSetting] = []
         for keyword in CSV_KEYWORDS:
-            value = getattr(options, keyword)
-            if keyword in self.given or keyword in verdict.undecided:
-                found.append(self._given_or(keyword, "not decidable", _SEVERAL))
-            elif keyword in verdict.unseen:
-                found.append(InspectedSetting(keyword, "assumed", value, NO_NULL))
-            else:
-                self.upstream = _with_csv(self.upstream, keyword, value)
-                is_open = value == "" and keyword == "binary_encoding_method"
-                origin = NO_BINARY if is_open else verdict.evidence.get(keyword, "")
-                found.append(InspectedSetting(keyword, "inferred", value, origin))
+            shown = {getattr(options, keyword) for options in free.survivors}
+            known = getattr(self.upstream.csv, keyword)
+            # Another option is to blame, or the files do not show this one.
+            if keyword not in self.given or not shown or known in shown or shown == {""}:
+                found.append(self._given_or(keyword, "not decidable", verdict.reason))
+                continue
+            values = " or ".join(repr(value) for value in sorted(shown, key=repr))
+            origin = f"{free.evidence.get(keyword, 'the files')} shows {values}"
+            found.append(InspectedSetting(keyword, "contradicts", known, origin))
         return found
-
-    def _against(self, keyword: str, verdict: CsvVerdict, free: CsvVerdict) -> InspectedSetting:
-        """Return a CSV option where nothing fits: the files contradict what was given, or do not show it."""
-        shown = {getattr(options, keyword) for options in free.survivors}
-        known = getattr(self.upstream.csv, keyword)
-        # Another option is to blame, or the files do not show this one.
-        if keyword not in self.given or not shown or known in shown or shown == {""}:
-            return self._given_or(keyword, "not decidable", verdict.reason)
-        values = " or ".join(repr(value) for value in sorted(shown, key=repr))
-        return InspectedSetting(
-            keyword, "contradicts", known, f"{free.evidence.get(keyword, 'the files')} shows {values}"
-        )
 
     def _canal(self, files: list[Sample]) -> list[InspectedSetting]:
         """Return what messages show: they name their fields, so there is little to find out."""
@@ -438,17 +422,34 @@ class _Look:
         """Return all findings as one record."""
         seen = self.seen
         schemas = [
-            found for tables in (seen.schemas, seen.old_schemas) for each in tables.values() for found in each.items()
+            found for kind in (seen.schemas, seen.old_schemas) for each in kind.values() for found in each.items()
         ]
         versions = [version for version, _ in schemas]
+        tables = {}
+        for directory in {*seen.schemas, *seen.old_schemas}:
+            known = self.samples.definitions.get(directory)
+            name = max(known, key=lambda each: each.version).name if known else None
+            # Another one is of a database, not of a table.
+            if name is None or name.table:
+                tables[directory] = TableFacts(directory=directory, name=name, versions=len(seen.versions(directory)))
+        for folder in seen.placed():
+            if table := tables.get(folder.table_dir):
+                table.files += folder.files
+                table.size += folder.size
+        ids = [each for each in seen.schemas if each.isdecimal()]
+        layouts = {
+            "table ids as paths": ids,
+            "current (schema files in meta/)": len(seen.schemas) > len(ids),
+            "before TiCDC 6.5.3 and 7.1 (schema.json beside the data)": seen.old_schemas,
+        }
         return InspectedBucket(
             place=self.upstream.identity,
-            layouts=self._layouts(),
+            layouts=tuple(name for name, is_there in layouts.items() if is_there),
             architecture=self._architecture(),
             index_widths=tuple(sorted({width for folder in seen.folders.values() for width in folder.widths})),
             dispatchers=any(name for folder in seen.folders.values() for name, _ in folder.sequences),
             settings=settings,
-            tables=self._tables(),
+            tables=tuple(sorted(tables.values(), key=lambda each: (-each.size, each.directory))),
             objects=seen.objects,
             size=seen.size,
             data_files=sum(folder.files for folder in seen.folders.values()),
@@ -461,15 +462,6 @@ class _Look:
             likely=likely,
             upstream=self.upstream,
         )
-
-    def _layouts(self) -> tuple[str, ...]:
-        ids = [each for each in self.seen.schemas if each.isdecimal()]
-        found = {
-            "table ids as paths": ids,
-            "current (schema files in meta/)": len(self.seen.schemas) > len(ids),
-            "before TiCDC 6.5.3 and 7.1 (schema.json beside the data)": self.seen.old_schemas,
-        }
-        return tuple(name for name, is_there in found.items() if is_there)
 
     def _architecture(self) -> str:
         """Return the architecture if it shows: only the new one writes dispatchers, ids as paths, and members of ENUM and SET."""
@@ -485,24 +477,16 @@ class _Look:
             return "new"
         return "classic" if columns or self.seen.old_schemas else "not tellable"
 
-    def _tables(self) -> tuple[TableFacts, ...]:
-        found = {}
-        for directory in {*self.seen.schemas, *self.seen.old_schemas}:
-            known = self.samples.definitions.get(directory)
-            name = max(known, key=lambda each: each.version).name if known else None
-            # Another one is of a database, not of a table.
-            if name is None or name.table:
-                versions = len(self.seen.versions(directory))
-                found[directory] = TableFacts(directory=directory, name=name, versions=versions)
-        for folder in self.seen.placed():
-            if table := found.get(folder.table_dir):
-                table.files += folder.files
-                table.size += folder.size
-        return tuple(sorted(found.values(), key=lambda each: (-each.size, each.directory)))
-
     def _warnings(self, checkpoint: int) -> list[str]:
         found = [] if checkpoint else [f"{self._content()}, and no metadata with a checkpoint: {_NO_CHECKPOINT}"]
-        found += [may_be_lost(names)] if (names := _sharing(self)) else []
+        names: set[str] = set()
+        for table_dir, definitions in self.samples.definitions.items():
+            said = {each.version: value for each in definitions if (value := partitioning(each)) is not None}
+            plain = [each for each in self.seen.placed() if each.table_dir == table_dir and not each.partition]
+            shares = any(is_partitioned(said, TableVersion(each.version)) for each in plain)
+            if shares or (self.upstream.partition_separator is False and any(said.values())):
+                names.add(str(definitions[0].name))
+        found += [may_be_lost(names)] if names else []
         found += [f"{path} cannot be read with any settings: is it damaged?" for path in self.set_aside]
         gaps = [folder for folder in self.seen.folders.values() if folder.missing]
         if gaps:
@@ -537,15 +521,3 @@ class _Look:
 def _with_csv(upstream: Upstream, name: str, value: object) -> Upstream:
     changed: dict[str, Any] = {name: value}
     return replace(upstream, csv=replace(upstream.csv, **changed))
-
-
-def _sharing(look: _Look) -> set[str]:
-    """Return the partitioned tables of which files lie in no partition's folder; all of them if that is how the changefeed writes."""
-    names: set[str] = set()
-    for table_dir, definitions in look.samples.definitions.items():
-        said = {each.version: value for each in definitions if (value := partitioning(each)) is not None}
-        plain = [each for each in look.seen.placed() if each.table_dir == table_dir and not each.partition]
-        shares = any(is_partitioned(said, TableVersion(each.version)) for each in plain)
-        if shares or (look.upstream.partition_separator is False and any(said.values())):
-            names.add(str(definitions[0].name))
-    return names

@@ -205,7 +205,11 @@ class Inventory:
                 look.overflow[folder] += 1
         self._place(look)
         # All schema files are known by now, so a directory that was placed by its path alone may turn out to be another table's.
-        look.moved |= self._move() or look.overflown
+        for folder, directory in self._known.astray():
+            self._forget(folder, directory)
+            self._found = {path: file for path, file in self._found.items() if path.rpartition("/")[0] != folder}
+            look.moved = True
+        look.moved |= look.overflown
         # Only a full listing proves that a file is gone; any other may just have left it out.
         if full:
             look.vanished = self._sweep(look)
@@ -244,32 +248,29 @@ class Inventory:
             return
         parsed = parse_other(stored.path)
         if isinstance(parsed, SchemaPath):
-            self._see_schema(parsed, stored, look)
+            # The name alone shows that the version exists, so it counts here even while the file is still empty. If a version of the
+            # older layout turns out to be one of the present layout too, less may be left out.
+            look.moved |= self._known.add_schema_file(parsed)
+            if not stored.size:
+                look.ignored[EMPTY] += 1
+                return
+            look.schema_paths.add(stored.path)
+            if self._schema_tags.get(stored.path) == (stored.tag, stored.size):
+                return
+            self._schema_tags[stored.path] = (stored.tag, stored.size)
+            self._next.note_change(parsed.table_dir)
+            self._found_schema[stored.path] = SchemaFile(
+                stored=stored,
+                table_dir=parsed.table_dir,
+                version=TableVersion(parsed.version),
+                checksum=parsed.checksum,
+            )
         elif isinstance(parsed, Ignored) and parsed.contradicts:
             look.contradictions.append(f"{stored.path}: {parsed.reason}")
         elif isinstance(parsed, Ignored):
             if stored.path.endswith("/metadata"):
                 look.roots.add(stored.path.removesuffix("/metadata"))
             look.ignored[parsed.reason if stored.size else EMPTY] += 1
-
-    def _see_schema(self, parsed: SchemaPath, stored: StoredObject, look: Findings) -> None:
-        # The name alone shows that the version exists, so it counts here even while the file is still empty. If a version of the
-        # older layout turns out to be one of the present layout too, less may be left out.
-        look.moved |= self._known.add_schema_file(parsed)
-        if not stored.size:
-            look.ignored[EMPTY] += 1
-            return
-        look.schema_paths.add(stored.path)
-        if self._schema_tags.get(stored.path) == (stored.tag, stored.size):
-            return
-        self._schema_tags[stored.path] = (stored.tag, stored.size)
-        self._next.note_change(parsed.table_dir)
-        self._found_schema[stored.path] = SchemaFile(
-            stored=stored,
-            table_dir=parsed.table_dir,
-            version=TableVersion(parsed.version),
-            checksum=parsed.checksum,
-        )
 
     def _see_data(
         self, directory: Directory, folder: str, data: DataName, stored: StoredObject, look: Findings
@@ -293,11 +294,17 @@ class Inventory:
             # The first file of a sequence is handed on even if it is finished, so that the sequence itself is known.
             look.finished += 1
             return
+        may_be_unseen = False
         if verdict is FileVerdict.REWRITTEN:
             self._changed.add(stored.path)
             # Partitions may count for themselves in one directory here, so it has no mark from now on: see `known_files`.
             self._next.note_rewritten(directory.placed.table_dir)
-        if verdict is FileVerdict.REWRITTEN and self._was_unseen(stored.path, name, data.number, listed=bool(before)):
+            # It may have changed while listings left it out: those of this run, once one has shown it, else those of an earlier run.
+            if before:
+                may_be_unseen = self.left_out.hid(stored.path)
+            else:
+                may_be_unseen = self.earlier is not None and self.earlier.was_unseen(name, data.number)
+        if may_be_unseen:
             self._overwritten.add(stored.path)
         # New or rewritten, in a place that earlier listings left out because TiCDC was thought to be done there.
         elif look.late and self._next.could_hide(folder, stored.path):
@@ -306,12 +313,6 @@ class Inventory:
         file = _data_file(directory.placed, data.dispatcher, data.number, width, stored)
         finished = verdict in {FileVerdict.UNCHANGED, FileVerdict.UNSURE}
         self._found[stored.path] = replace(file, finished=True) if finished else file
-
-    def _was_unseen(self, path: str, sequence: str, number: int, *, listed: bool) -> bool:
-        """Return whether a file may have changed while listings left it out; `listed`: a listing of this run has shown it before."""
-        if listed:
-            return self.left_out.hid(path)
-        return self.earlier is not None and self.earlier.was_unseen(sequence, number)
 
     def _place(self, look: Findings) -> None:
         """Place data files of unknown directories, now that all schema files of the listing are known."""
@@ -330,15 +331,6 @@ class Inventory:
                 look.overflown = True
                 self._known.add(folder, placed)
         look.unplaced, look.overflow = [], Counter()
-
-    def _move(self) -> bool:
-        """Forget directories that belong to another table, now that its schema file was found; return whether there are any."""
-        moved = False
-        for folder, directory in self._known.astray():
-            self._forget(folder, directory)
-            self._found = {path: file for path, file in self._found.items() if path.rpartition("/")[0] != folder}
-            moved = True
-        return moved
 
     def _forget(self, folder: str, directory: Directory) -> None:
         self._known.forget(folder)

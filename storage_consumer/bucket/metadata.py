@@ -57,7 +57,19 @@ class Metadata:
         be another changefeed's: then everything known of the bucket has to be looked up again.
         """
         if content is None:
-            return self._absent()
+            if self.checkpoint:
+                raise StorageUnavailable(
+                    f"metadata is gone, though TiCDC never deletes it; its last value was {self.checkpoint} "
+                    f"({tso_time(self.checkpoint)}). Nothing more is read until it is back. Is the file system mounted, "
+                    "is the prefix still the same? If it was "
+                    "emptied for another changefeed, that one needs a state of its own (--state-schema)"
+                )
+            known, self._last = self._last, None
+            said = (
+                "there is no metadata file yet: nothing is applied until TiCDC writes its first checkpoint. If the "
+                "changefeed has been running for a while, the upstream URI names another folder than its sink URI"
+            )
+            return () if known is None else (said,)
         ts = parse_metadata(content)
         if ts is None:
             return self._refused(
@@ -68,13 +80,10 @@ class Metadata:
         # It is not believed, so neither `checkpoint` nor `latest` moves.
         if self.refused:
             known, self._last = self._last, ts
-            said = self._refused(
+            texts = self._refused(
                 f"metadata says checkpoint-ts {ts}, and the last good value {self.checkpoint} stays: {ahead_of_clock(ts, now)}"
             )
-            return said if ts != known else ()
-        return self._taken(ts)
-
-    def _taken(self, ts: int) -> tuple[str, ...]:
+            return texts if ts != known else ()
         known, self._last, before, self.latest = self._last, ts, self.latest, ts
         # Compared with the latest value, not with the highest one. `latest` has moved already, so this is raised once, and the next
         # poll goes on from the lower value.
@@ -96,23 +105,6 @@ class Metadata:
     def _refused(self, text: str) -> tuple[str, ...]:
         self.unreadable += 1
         return (text,)
-
-    def _absent(self) -> tuple[str, ...]:
-        if self.checkpoint:
-            raise StorageUnavailable(
-                f"metadata is gone, though TiCDC never deletes it; its last value was {self.checkpoint} "
-                f"({tso_time(self.checkpoint)}). Nothing more is read until it is back. Is the file system mounted, "
-                "is the prefix still the same? If it was "
-                "emptied for another changefeed, that one needs a state of its own (--state-schema)"
-            )
-        known, self._last = self._last, None
-        if known is None:
-            return ()
-        said = (
-            "there is no metadata file yet: nothing is applied until TiCDC writes its first checkpoint. If the "
-            "changefeed has been running for a while, the upstream URI names another folder than its sink URI"
-        )
-        return (said,)
 
 
 def ahead_of_clock(ts: int, now: float) -> str:

@@ -154,15 +154,16 @@ class SharedFolders:
             if file.partition is None:
                 touched.add(file.table_dir)
                 self._versions.setdefault(file.table_dir, set()).add(file.version)
-        if new := {each for each in touched & self._names.keys() - self._told if self._shares(each)}:
+        new = set[str]()
+        for each in touched & self._names.keys() - self._told:
+            said_of = self._said[each]
+            versions = self._versions.get(each, ())
+            partitioned = (is_partitioned(said_of, version) for version in versions)
+            if any(said_of.values() if self._separator is False else partitioned):
+                new.add(each)
+        if new:
             self._told |= new
             yield may_be_lost({self._names[each] for each in new})
-
-    def _shares(self, table_dir: str) -> bool:
-        said = self._said[table_dir]
-        if self._separator is False:
-            return any(said.values())
-        return any(is_partitioned(said, version) for version in self._versions.get(table_dir, ()))
 
 
 ODD_METADATA = "metadata without a checkpoint-ts that can be one"
@@ -440,35 +441,32 @@ class StorageReader:
         for file in sorted(newest, key=lambda file: file.table_dir.count("/")):
             if self._copies.holds(file.stored.path):
                 continue
+            path = file.stored.path
             try:
-                definition = self._definition(file)
+                content = b"".join(whole([read_schema_file(self._storage, path)], file.stored))
+                definition = parse_schema_file(content, path, file.version, file.checksum, table_dir=file.table_dir)
+            except FileNotFoundError:
+                gone = FilesMissing(
+                    f"schema file {path} was listed but is gone. Restore it from a copy of the bucket: without it the rows "
+                    f"in {file.table_dir}/{file.version} can't be read"
+                )
+                yield ReadSchemaFile(file=file, content=gone)
+                continue
             except TableError as fault:
                 yield ReadSchemaFile(file=file, content=fault)
                 continue
             except StorageUnavailable as fault:
                 yield ReadSchemaFile(file=file, content=fault)
                 return
+            # A table's directory of one segment: TiCDC writes that only where table ids are the paths.
+            if self._warns_of_ids and definition.name.table and "/" not in file.table_dir:
+                self._warns_of_ids = False
+                definition = replace(definition, warnings=(*definition.warnings, f"{path}: {_IDS_AS_PATH}"))
             if self._copies.is_one(file, definition.name, roots, self._inventory.tables()):
                 continue
             if parsed(definition).is_astray:
                 self.set_apart(file)
             yield ReadSchemaFile(file=file, content=definition)
-
-    def _definition(self, file: SchemaFile) -> TableDefinition:
-        path = file.stored.path
-        try:
-            content = b"".join(whole([read_schema_file(self._storage, path)], file.stored))
-        except FileNotFoundError:
-            raise FilesMissing(
-                f"schema file {path} was listed but is gone. Restore it from a copy of the bucket: without it the rows "
-                f"in {file.table_dir}/{file.version} can't be read"
-            ) from None
-        definition = parse_schema_file(content, path, file.version, file.checksum, table_dir=file.table_dir)
-        # A table's directory of one segment: TiCDC writes that only where table ids are the paths.
-        if self._warns_of_ids and definition.name.table and "/" not in file.table_dir:
-            self._warns_of_ids = False
-            return replace(definition, warnings=(*definition.warnings, f"{path}: {_IDS_AS_PATH}"))
-        return definition
 
     def doubts_of(self, before: Before) -> tuple[str, int]:
         """Return a warning, and where the files begin, on whether the bucket is the one that was read `before`, at any time after a poll; see `doubts`."""
@@ -538,16 +536,14 @@ class StorageReader:
 
     def _refuse_contradictions(self, look: Findings) -> None:
         """Raise `ConfigError` if a path shows that TiCDC wrote with other settings."""
+        upstream = self._upstream
+        settings = [f"protocol={upstream.protocol}"]
+        if upstream.date_separator is not None:
+            settings.append(f"date-separator={upstream.date_separator}")
+        if upstream.partition_separator is not None:
+            settings.append(f"enable-partition-separator={str(upstream.partition_separator).lower()}")
         if look.contradictions:
             raise ConfigError(
-                f"the paths contradict the settings {', '.join(self._path_settings())}: "
+                f"the paths contradict the settings {', '.join(settings)}: "
                 f"{'; '.join(shortened(look.contradictions))}. Give the values that the changefeed has"
             )
-
-    def _path_settings(self) -> Iterator[str]:
-        """Yield the settings by which paths are judged."""
-        yield f"protocol={self._upstream.protocol}"
-        if self._upstream.date_separator is not None:
-            yield f"date-separator={self._upstream.date_separator}"
-        if self._upstream.partition_separator is not None:
-            yield f"enable-partition-separator={str(self._upstream.partition_separator).lower()}"

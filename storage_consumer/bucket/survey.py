@@ -125,7 +125,25 @@ def survey(listing: Iterable[StoredObject]) -> Survey:
     for stored in listing:
         seen.objects += 1
         seen.size += stored.size
-        _see(seen, stored)
+        if stored.path == "metadata":
+            continue
+        parent, _, name = stored.path.rpartition("/")
+        # Data files first, by their name alone: whose they are shows when all schema files were seen.
+        data = parse_data_name(name)
+        parsed = None if data else parse_other(stored.path)
+        if name == "metadata":
+            seen.roots.add(parent)
+        if parsed == "index":
+            continue
+        if not stored.size:
+            seen.ignore(_EMPTY, stored.path)
+        elif data:
+            seen.folders.setdefault(parent, SurveyedFolder(path=parent)).take(stored, data)
+        elif isinstance(parsed, SchemaPath):
+            found = seen.old_schemas if parsed.checksum is None else seen.schemas
+            found.setdefault(parsed.table_dir, {}).setdefault(parsed.version, []).append(stored)
+        elif isinstance(parsed, Ignored):
+            seen.ignore(parsed.reason, stored.path)
     # Placing needs all schema files, and a listing shows a table's data directories (digits) before its meta/.
     nothing = frozenset[int | None]()
     tables = {each: dict.fromkeys(seen.versions(each), nothing) for each in {*seen.schemas, *seen.old_schemas}}
@@ -146,28 +164,6 @@ def ignore_unplaced(seen: Survey) -> None:
             reason = COPY if is_of_file_system(folder.path) else _UNPLACED
             seen.ignored[reason] += folder.files
             seen.examples.setdefault(reason, folder.path)
-
-
-def _see(seen: Survey, stored: StoredObject) -> None:
-    parent, _, name = stored.path.rpartition("/")
-    if stored.path == "metadata":
-        return
-    # Data files first, by their name alone: whose they are shows when all schema files were seen.
-    data = parse_data_name(name)
-    parsed = None if data else parse_other(stored.path)
-    if name == "metadata":
-        seen.roots.add(parent)
-    if parsed == "index":
-        return
-    if not stored.size:
-        seen.ignore(_EMPTY, stored.path)
-    elif data:
-        seen.folders.setdefault(parent, SurveyedFolder(path=parent)).take(stored, data)
-    elif isinstance(parsed, SchemaPath):
-        found = seen.old_schemas if parsed.checksum is None else seen.schemas
-        found.setdefault(parsed.table_dir, {}).setdefault(parsed.version, []).append(stored)
-    elif isinstance(parsed, Ignored):
-        seen.ignore(parsed.reason, stored.path)
 
 
 MOST_FILES = 40
@@ -226,6 +222,13 @@ class Samples:
             except FilesMissing as error:
                 self.warnings.append(str(error))
                 continue
+            # From the last rename on: before it the directory was another table's.
+            upto = sorted(
+                (each for each in definitions if each.version <= folder.version), key=lambda each: each.version
+            )
+            renames = [
+                place for place, each in enumerate(upto) if (pair := parsed(each).renamed) and pair[0] != pair[1]
+            ]
             newest |= {stored.path} if stored == folder.last else set()
             self.files.append(
                 Sample(
@@ -233,7 +236,7 @@ class Samples:
                     content=content,
                     complete=len(content) >= stored.size,
                     definition=current[0],
-                    virtual=known_virtual(current[0], _of_one_table(definitions, current[0].version)),
+                    virtual=known_virtual(current[0], upto[max(renames, default=0) :]),
                 )
             )
         self.files = _as_far_as_written(self.files, newest)
@@ -320,10 +323,3 @@ def _chosen(seen: Survey) -> list[tuple[SurveyedFolder, StoredObject]]:
         chosen += [files[rank] for files in turns if len(files) > rank]
         rank += 1
     return chosen[:MOST_FILES]
-
-
-def _of_one_table(definitions: Iterable[TableDefinition], version: int) -> list[TableDefinition]:
-    """Return those up to a version, from the last rename on: before it the directory was another table's."""
-    upto = sorted((each for each in definitions if each.version <= version), key=lambda each: each.version)
-    renames = [place for place, each in enumerate(upto) if (pair := parsed(each).renamed) and pair[0] != pair[1]]
-    return upto[max(renames, default=0) :]

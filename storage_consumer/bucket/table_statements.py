@@ -107,7 +107,13 @@ def unique_keys(statement: str) -> tuple[dict[str, int | None], ...]:
         for column in table.columns
         if has_words(column.options, "PRIMARY", "KEY") or has_words(column.options, "UNIQUE")
     ]
-    return *own, *(dict(_key_parts(part)) for part in table.elements if _is_unique(part))
+    for part in table.elements:
+        # A primary or unique key behind the columns.
+        words = part[: max(find_words(part, "("), 0)]
+        starts = any(has_words(words[:1], word) for word in ("PRIMARY", "UNIQUE", "CONSTRAINT"))
+        if starts and (has_words(words, "PRIMARY") or has_words(words, "UNIQUE")):
+            own.append(dict(_key_parts(part)))
+    return tuple(own)
 
 
 def index_count(statement: str) -> int:
@@ -136,26 +142,17 @@ def _collation(found: Sequence[Token]) -> str:
     return named[0].name.lower() if named else ""
 
 
-def _is_unique(part: Sequence[Token]) -> bool:
-    """Return whether a primary or unique key is defined behind the columns."""
-    words = part[: max(find_words(part, "("), 0)]
-    starts = any(has_words(words[:1], word) for word in ("PRIMARY", "UNIQUE", "CONSTRAINT"))
-    return starts and (has_words(words, "PRIMARY") or has_words(words, "UNIQUE"))
-
-
 def _key_parts(part: Sequence[Token]) -> Iterator[tuple[str, int | None]]:
     """Yield the parts of a key."""
     if (opening := find_words(part, "(")) < 0:
         raise ValueError("its primary key has no columns")
     for first, last in elements(part, opening, closing(part, opening)):
-        yield _key_part(part[first:last])
-
-
-def _key_part(part: Sequence[Token]) -> tuple[str, int | None]:
-    if not part or part[0].kind not in NAMES:
-        return "", None
-    length = part[2].text if has_words(part[1:2], "(") else ""
-    return folded_name(part[0].name), int(length) if length.isdecimal() else None
+        inside = part[first:last]
+        if not inside or inside[0].kind not in NAMES:
+            yield "", None
+            continue
+        length = inside[2].text if has_words(inside[1:2], "(") else ""
+        yield folded_name(inside[0].name), int(length) if length.isdecimal() else None
 
 
 def _column(statement: str, column: Column, key: frozenset[str]) -> TableColumn:
@@ -163,7 +160,12 @@ def _column(statement: str, column: Column, key: frozenset[str]) -> TableColumn:
     kind, options, given = column.type, column.options, column.arguments
     unsigned = has_words(options, "UNSIGNED") or kind in _ALWAYS_UNSIGNED
     numbers = [int(token.text) for token in given if token.text.isdecimal()]
-    precision, scale = _lengths(kind, numbers, unsigned=unsigned)
+    precision = numbers[0] if numbers else _WIDTHS.get(kind, (None, None))[unsigned]
+    scale = numbers[1] if len(numbers) > 1 else 0 if kind == "DECIMAL" else None
+    if kind in _MOMENTS:
+        precision, scale = None, (numbers[0] or None) if numbers else None
+    elif kind in _WITHOUT_LENGTH:
+        precision = scale = None
     is_pk = folded_name(column.name) in key or has_words(options, "PRIMARY", "KEY")
     return TableColumn(
         name=column.name,
@@ -176,18 +178,6 @@ def _column(statement: str, column: Column, key: frozenset[str]) -> TableColumn:
         default=_default(statement, column),
         elements=tuple(string_value(token.text) for token in given if token.kind == "string"),
     )
-
-
-def _lengths(kind: str, numbers: Sequence[int], *, unsigned: bool) -> tuple[int | None, int | None]:
-    """Return precision and scale as a schema file has them; `numbers`: those after the type."""
-    if kind in _MOMENTS:
-        return None, (numbers[0] or None) if numbers else None
-    if kind in _WITHOUT_LENGTH:
-        return None, None
-    usual = _WIDTHS.get(kind, (None, None))[unsigned]
-    precision = numbers[0] if numbers else usual
-    scale = numbers[1] if len(numbers) > 1 else 0 if kind == "DECIMAL" else None
-    return precision, scale
 
 
 def _default(statement: str, column: Column) -> str | None:

@@ -91,10 +91,7 @@ class AzureErrors(StoreErrors):
             return self.refused(
                 path, code, "check the key or token, and that it may list and read blobs (Storage Blob Data Reader)"
             )
-        return self._unasked(error, path, code)
-
-    def _unasked(self, error: Exception, path: str, code: str) -> Exception:
-        """Return the error for a request to which the store itself gave no answer."""
+        # The store itself gave no answer.
         name = type(error).__name__
         if name in {"ClientAuthenticationError", "CredentialUnavailableError"}:
             return ConfigError(
@@ -119,7 +116,15 @@ class AzureStorage(ReadInParts):
 
     def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
         """Yield all objects, except those below `closed` and those up to the names in `after`; ``meta`` folders come after all others."""
-        known = _known(closed, after)
+        parents = frozenset(directory.rpartition("/")[0] for directory in closed)
+        above: set[str] = set()
+        for parent in parents:
+            # Up to the root, or to a directory that is known to be above: then so are all above it.
+            folder = parent
+            while folder not in above:
+                above.add(folder)
+                folder = folder.rpartition("/")[0]
+        known = _KnownBlobs(closed=closed, after=after, parents=parents, above=frozenset(above))
         if "" not in known.above:
             for page in self._pages(""):
                 yield from known.fresh(page)
@@ -203,7 +208,12 @@ class AzureStorage(ReadInParts):
         )
 
     def _part(self, path: str, offset: int, length: int) -> Part:
-        how = _customer_key(self._secrets.encryption_key) | _CALL
+        how: dict[str, Any] = dict(_CALL)
+        if key := self._secrets.encryption_key:
+            from azure.storage.blob import CustomerProvidedEncryptionKey  # noqa: PLC0415 - optional, comes with adlfs
+
+            digest = base64.b64encode(hashlib.sha256(key.encode()).digest()).decode()
+            how["cpk"] = CustomerProvidedEncryptionKey(base64.b64encode(key.encode()).decode(), digest)
 
         async def ask(driver: Any) -> Part:
             blob = driver.service_client.get_blob_client(self._bucket, self._absolute(path))
@@ -263,27 +273,5 @@ def _first(environ: Mapping[str, str], *names: str) -> str:
     return next((environ[name] for name in names if environ.get(name)), "")
 
 
-def _customer_key(key: str) -> dict[str, Any]:
-    """Return the argument that opens objects encrypted with a customer-provided key."""
-    if not key:
-        return {}
-    from azure.storage.blob import CustomerProvidedEncryptionKey  # noqa: PLC0415 - optional, comes with adlfs
-
-    digest = base64.b64encode(hashlib.sha256(key.encode()).digest()).decode()
-    return {"cpk": CustomerProvidedEncryptionKey(base64.b64encode(key.encode()).decode(), digest)}
-
-
 def _is_meta(folder: str) -> bool:
     return folder.rpartition("/")[2] == "meta"
-
-
-def _known(closed: frozenset[str], after: Mapping[str, str]) -> _KnownBlobs:
-    parents = frozenset(directory.rpartition("/")[0] for directory in closed)
-    above: set[str] = set()
-    for parent in parents:
-        # Up to the root, or to a directory that is known to be above: then so are all above it.
-        folder = parent
-        while folder not in above:
-            above.add(folder)
-            folder = folder.rpartition("/")[0]
-    return _KnownBlobs(closed=closed, after=after, parents=parents, above=frozenset(above))

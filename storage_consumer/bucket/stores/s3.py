@@ -154,7 +154,12 @@ class S3Storage(OrderedBucket):
             # Every attempt asks for the same range; `skip` drops what was yielded before the break.
             answer = self._s3("get_object", path, Key=self._absolute(path), **where)
             found = answer.get("ETag", "").strip('"')
-            if fault := self._fault(path, found, seen, attempt):
+            # Something other than a store may answer here as well.
+            fault: Exception | None = None if found else self._errors.no_object(path, "ETag")
+            if found and seen not in {"", found}:
+                # The first answer shows that the listing is outdated; a later one, that the object changed during the download.
+                fault = self._errors.unlisted(path) if attempt == 1 else self._errors.replaced(path)
+            if fault:
                 self._close(answer["Body"])
                 raise fault
             seen = found
@@ -168,16 +173,6 @@ class S3Storage(OrderedBucket):
                     raise self._errors.translated(error, path) from None
             else:
                 return
-
-    def _fault(self, path: str, found: str, seen: str, attempt: int) -> Exception | None:
-        """Return the error for an answer with the tag `found` where `seen` was expected, if there was any; None for none."""
-        # Something other than a store may answer here as well.
-        if not found:
-            return self._errors.no_object(path, "ETag")
-        if seen in {"", found}:
-            return None
-        # The first answer shows that the listing is outdated; a later one, that the object changed during the download.
-        return self._errors.unlisted(path) if attempt == 1 else self._errors.replaced(path)
 
     def _close(self, body: Any) -> None:
         # The body belongs to the driver's event loop, which runs in another thread.
