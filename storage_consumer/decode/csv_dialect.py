@@ -164,7 +164,10 @@ class Dialect:
         """What a text field contains if its content differs from what is written."""
         self.null_is_ambiguous = not options.quote and options.null != "\\N"
         r"""Whether a text that equals the null marker is written like NULL: without a quote, any marker but ``\N``, whose backslash is doubled."""
-        self.overlap = None if options.quote else _overlap(options.delimiter)
+        delimiter = "" if options.quote else options.delimiter
+        steps = [step for step in range(1, len(delimiter)) if delimiter.startswith(delimiter[step:])]
+        overlaps = "|".join(re.escape(delimiter[:step] + delimiter) for step in steps)
+        self.overlap = re.compile(overlaps) if steps else None
         """Where the end of a text and the delimiter after it may be mistaken for one another; None if that cannot happen."""
         self.first_value = 3 + options.include_commit_ts + options.output_old_value
         """How many fields precede the handle key and the values."""
@@ -366,11 +369,6 @@ def _repeated(pattern: str) -> str:
     Not ``(?:…)*+``: Python 3.11.2, which Debian 12 has, does not backtrack to where a failed repetition began.
     """
     return f"(?>(?:{pattern})*)"
-
-
-def _overlap(delimiter: str) -> re.Pattern[str] | None:
-    steps = [step for step in range(1, len(delimiter)) if delimiter.startswith(delimiter[step:])]
-    return re.compile("|".join(re.escape(delimiter[:step] + delimiter) for step in steps)) if steps else None
 
 
 _ALWAYS = ("ticdc-meta$operation", "ticdc-meta$table", "ticdc-meta$schema")

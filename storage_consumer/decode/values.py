@@ -522,25 +522,19 @@ def converter(
     none, and for exports it is how the decoder gives the bytes. `moved`: moves a time to the zone of
     the target's session; `spelling`: see `RowLayout.spelling`.
     """
-    found = moved or _converter(column, protocol, binary_encoding)
+    rule, found = _rule(column), moved
+    if moved is None:
+        found = rule.canal if protocol == "canal-json" else rule.csv
+        # Only CSV and exports have a choice of encodings.
+        if rule is _BITS and protocol not in ("canal-json", "csv"):
+            found = _bits_of_base64 if binary_encoding == "base64" else _bits_of_hex
+        elif rule is _BINARY and protocol != "canal-json" and binary_encoding != "base64":
+            found = _bytes_of_hex if binary_encoding else _bytes_of_unknown
     # First the value as the target takes it, then its one spelling: a spelling knows wire texts only.
     if spelling is None or found is None:
         return found if spelling is None else spelling.spell
     convert = found
     return lambda text: spelling.spell(convert(text))
-
-
-def _converter(column: TableColumn, protocol: Protocol, binary_encoding: BinaryEncoding) -> Converter | None:
-    """Return `converter` without a zone and a spelling."""
-    rule = _rule(column)
-    if protocol == "canal-json":
-        return rule.canal
-    if rule is _BITS and protocol != "csv":
-        return _bits_of_base64 if binary_encoding == "base64" else _bits_of_hex
-    # canal-json was handled above: only CSV and exports have a choice of encodings.
-    if rule is _BINARY and binary_encoding != "base64":
-        return _bytes_of_hex if binary_encoding else _bytes_of_unknown
-    return rule.csv
 
 
 def grammar(column: TableColumn, protocol: Protocol) -> str:

@@ -446,14 +446,6 @@ def _values_end(text: Text, at: int, form: RowBytes, borders: Offsets) -> int:
     return at - 1
 
 
-@inlined
-def _begin(content: Bytes, at: int) -> int:
-    """Return where the first value of a row in parentheses begins, past white space from `at` on; -1 if there is none."""
-    while at < len(content) and (content[at] == LF or content[at] == _SPACE or content[at] == _CR):
-        at += 1
-    return at + 1 if at < len(content) and content[at] == _OPEN else -1
-
-
 @compiled
 def find_rows(text: Text, form: RowBytes, found: RowsFound) -> int:
     """Find the rows of this form, of an export, at the start of a text, up to the end of a statement; return how many there are.
@@ -462,7 +454,12 @@ def find_rows(text: Text, form: RowBytes, found: RowsFound) -> int:
     """
     at = 0
     for row in range(len(found.behind)):
-        begin = _begin(text.bytes, at) if form.marks.is_sql else at
+        content, begin = text.bytes, at
+        if form.marks.is_sql:
+            # The first value of a row in parentheses, past white space.
+            while at < len(content) and (content[at] == LF or content[at] == _SPACE or content[at] == _CR):
+                at += 1
+            begin = at + 1 if at < len(content) and content[at] == _OPEN else -1
         end = _values_end(text, begin, form, found.borders[row]) if begin >= 0 else -1
         at = _row_end(text.bytes, end, form.marks) if end >= 0 else -1
         # Where the next row begins is not known without reading this one.
