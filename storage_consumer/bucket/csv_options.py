@@ -384,8 +384,18 @@ class _Trial:
         # With uncertain virtual columns a row may be shorter than the schema file's columns, but never longer.
         if any(count > size or count < 0 or (exact and count != size) for count in counts):
             return False
-        begin_so = all(len(row) >= skip and self._begins(row, hypothesis) for row in rows)
-        return begin_so and not self._mistakes_commit_ts(hypothesis, sample, rows)
+        if not all(len(row) >= skip and self._begins(row, hypothesis) for row in rows):
+            return False
+        # The supposed handle keys may be commit-ts: each could be one, and is not the table's key.
+        if not hypothesis.handle_key or hypothesis.commit_ts:
+            return True
+        columns = _columns(sample)
+        keys = [place for place, column in enumerate(columns) if column.is_pk]
+        # The handle key of any other table cannot be compared with one of its columns.
+        if sample.virtual is None or len(keys) != 1 or columns[keys[0]].type not in INTEGER_TYPES:
+            return True
+        at, key = int(hypothesis.old_value), keys[0] + skip
+        return not all(self._is_like_ts(row[at]) for row in rows) or all(row[at].text == row[key].text for row in rows)
 
     def _begins(self, row: _Row, hypothesis: _Hypothesis) -> bool:
         """Return whether the fields before the values have the form of the hypothesis."""
@@ -402,18 +412,6 @@ class _Trial:
         # A column of large numbers may look like one: more is asked for before that is decided.
         digits = not token.quoted and _DIGITS.fullmatch(token.text)
         return bool(digits) and _EARLIEST_TS <= int(token.text) <= self.newest
-
-    def _mistakes_commit_ts(self, hypothesis: _Hypothesis, sample: Sample, rows: list[_Row]) -> bool:
-        """Return whether the supposed handle keys are commit-ts: each could be one, and is not the table's key."""
-        if not hypothesis.handle_key or hypothesis.commit_ts:
-            return False
-        columns = _columns(sample)
-        keys = [place for place, column in enumerate(columns) if column.is_pk]
-        # The handle key of any other table cannot be compared with one of its columns.
-        if sample.virtual is None or len(keys) != 1 or columns[keys[0]].type not in INTEGER_TYPES:
-            return False
-        at, key = int(hypothesis.old_value), keys[0] + hypothesis.skip
-        return all(self._is_like_ts(row[at]) for row in rows) and any(row[at].text != row[key].text for row in rows)
 
     def nulls(self, used: list[Sample], hypothesis: _Hypothesis) -> dict[bytes, list[str]]:
         """Return what means NULL → the files and rows where it does: unquoted texts that are not a value of their column."""

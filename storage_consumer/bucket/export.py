@@ -318,8 +318,12 @@ class _Reading:
         """Return a CREATE VIEW; the file that holds its place among the tables is not read."""
         stored = self.files[Kind.VIEW][name]
         content, query = self.statement(stored, "VIEW")
-        query = _by_current_user(query)
         found = tokens(query)
+        # TiCDC writes the account that runs the statement: the source's definer is none of the target's accounts.
+        definer, end = find_words(found, "DEFINER", "="), find_words(found, "SQL", "SECURITY")
+        if 0 <= definer < end:
+            query = replace_spans(query, [(found[definer + 2].start, found[end - 1].end, "CURRENT_USER")])
+            found = tokens(query)
         at = find_words(found, "VIEW", depth=0) + 1
         _check_name(stored, name.table, found[at].name if 0 < at < len(found) else "")
         listed = elements(found, at + 1, closing(found, at + 1)) if has_words(found[at + 1 : at + 2], "(") else []
@@ -458,15 +462,6 @@ def _zone_in(head: bytes) -> list[str]:
 
 def _refuse_file(stored: StoredObject, why: str) -> NoReturn:
     raise ExportRefused(f"{stored.path} cannot be read: {why}; copy it again, or {AGAIN}")
-
-
-def _by_current_user(query: str) -> str:
-    """Return a CREATE VIEW whose definer is the account that runs it, as TiCDC writes it: the source's account is none of the target's."""
-    found = tokens(query)
-    definer, end = find_words(found, "DEFINER", "="), find_words(found, "SQL", "SECURITY")
-    if not 0 <= definer < end:
-        return query
-    return replace_spans(query, [(found[definer + 2].start, found[end - 1].end, "CURRENT_USER")])
 
 
 def _check_name(stored: StoredObject, said: str, found: str) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from storage_consumer.bucket.known_files import Directory, KnownDirectories, NextListing
 from storage_consumer.bucket.paths import (
+    EMPTY,
     DataDirectory,
     DataName,
     Ignored,
@@ -119,7 +120,6 @@ class Earlier:
         return known is not None and known.was_unseen(number)
 
 
-EMPTY = "empty object"
 CONTRADICTS_PROTOCOL = "contradicts protocol"
 MOST_UNPLACED = 100_000
 """Number of files in unknown directories that one listing holds until it ends; beyond it the directories' names are enough."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from storage_consumer.bucket.paths import (
     COPY,
+    EMPTY,
     DataDirectory,
     DataName,
     Ignored,
@@ -31,7 +32,6 @@ from storage_consumer.sql.parse import parsed
 _DATES = {0: "none", 4: "year", 7: "month", 10: "day"}
 """Letters of a date → the kind of date directory."""
 _YEARS = range(1_000, 10_000)
-_EMPTY = "empty object"
 _UNPLACED = "data file without a schema file"
 
 
@@ -136,7 +136,7 @@ def survey(listing: Iterable[StoredObject]) -> Survey:
         if parsed == "index":
             continue
         if not stored.size:
-            seen.ignore(_EMPTY, stored.path)
+            seen.ignore(EMPTY, stored.path)
         elif data:
             seen.folders.setdefault(parent, SurveyedFolder(path=parent)).take(stored, data)
         elif isinstance(parsed, SchemaPath):

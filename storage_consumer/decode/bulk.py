@@ -101,9 +101,9 @@ class BulkRows(ABC):
     def wire_texts(self, column: int, values: Iterable[bytes]) -> list[str | None]:
         """Return the texts of some values of a column, given by its index among the rows' own, before they are converted."""
 
-    @abstractmethod
-    def packed(self, place: int, chosen: Places) -> Packed | None:
-        """See `decoder.Batch`."""
+    def packed(self, place: int, chosen: Places) -> Packed | None:  # noqa: ARG002 - of rows that can
+        """See `decoder.Batch`; exports have too many ways of writing a value."""
+        return None
 
     def size(self, rows: Places) -> int:
         """Return at least how many bytes the values of these rows have."""
@@ -623,10 +623,6 @@ class ExportRows(BulkRows):
 
     __slots__ = ()
     write_lines = staticmethod(delimited_rows.write_lines)
-
-    def packed(self, place: int, chosen: Places) -> Packed | None:  # noqa: ARG002 - as in the others
-        """See `decoder.Batch`; exports have too many ways of writing a value."""
-        return None
 
     def wire_texts(self, column: int, values: Iterable[bytes]) -> list[str | None]:
         """See `BulkRows`; a reader converts as well."""

@@ -74,8 +74,9 @@ class LocalStorage:
             files, folders = self._shown(folder, after, ignore_known=not (closed or after))
             yield from files
             # Taken from the end: what comes first here, `meta`, is listed after all of its siblings and what they hold.
-            names = (f"{folder}/{name}" if folder else name for name in sorted(folders, key=_meta_last, reverse=True))
-            pending.extend(path for path in names if path not in closed)
+            names = sorted(sorted(folders, reverse=True), key="meta".__ne__)
+            paths = (f"{folder}/{name}" if folder else name for name in names)
+            pending.extend(path for path in paths if path not in closed)
 
     def read(self, path: str, most: int = SCHEMA_FILE_BYTES) -> bytes:
         """Return the content of a file; for one over `most` bytes, a beginning longer than `most`."""
@@ -281,10 +282,6 @@ def _open_at_once(path: str, flags: int) -> int:
 def _tag(status: os.stat_result) -> str:
     """Return a text that changes with a file's content."""
     return f"{status.st_mtime_ns}-{status.st_size}"
-
-
-def _meta_last(name: str) -> tuple[bool, str]:
-    return name == "meta", name
 
 
 SETTLED = 5.0

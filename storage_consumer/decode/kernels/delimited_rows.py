@@ -393,19 +393,6 @@ def _unquoted_end(text: Text, at: int, value: int, form: RowBytes) -> int:
 
 
 @inlined
-def _quoted_end(text: Text, at: int, code: int, marks: Marks) -> int:
-    """Return where the quoted value whose content begins at `at` ends, closing quote included; -1 if it is not of this form."""
-    if code == HEX_FIELD:
-        return _hex_end(text.bytes, at, marks.quote)
-    if code == BASE64_FIELD:
-        return base64_end(text.bytes, at, marks.quote)
-    end = _escaped_end(text, at, marks) if marks.escapes else free_end(text, at, marks.quote)
-    if code == TEXT_FIELD and marks.has_bytes and end >= 0 and not utf8_between(text, at, end - 1):
-        return -1
-    return end
-
-
-@inlined
 def _value_end(text: Text, at: int, value: int, form: RowBytes) -> int:
     """Return where the value at `at` ends; -1 if it is neither NULL nor of the form of the value at this index."""
     content, marks, code = text.bytes, form.marks, form.values[value]
@@ -417,7 +404,14 @@ def _value_end(text: Text, at: int, value: int, form: RowBytes) -> int:
             return end
         return end + 1 if content[end] == marks.quote else -1
     if is_quoted:
-        return _quoted_end(text, at + 1, code, marks)
+        if code == HEX_FIELD:
+            return _hex_end(content, at + 1, marks.quote)
+        if code == BASE64_FIELD:
+            return base64_end(content, at + 1, marks.quote)
+        end = _escaped_end(text, at + 1, marks) if marks.escapes else free_end(text, at + 1, marks.quote)
+        if code == TEXT_FIELD and marks.has_bytes and end >= 0 and not utf8_between(text, at + 1, end - 1):
+            return -1
+        return end
     if marks.quote == NO_QUOTE:
         return _unquoted_end(text, at, value, form)
     if marks.is_sql and code == BYTES_FIELD and content[at] == _X and content[at + 1] == marks.quote:
