@@ -77,7 +77,7 @@ _SQL_KEY = re.compile(rb"VALUES\s*\('?(-?\d+)'?[,)]")
 _OF_NUMBERS = frozenset("-0123456789")
 _CSV_KEY = re.compile(rb"\"?(-?\d+)\"?(?:[^\d\w.]|\Z)")
 _TAIL_BYTES = 64
-"""How much of a data file is looked at, at its end."""
+"""Bytes to read at the end of a data file."""
 _Value = TypeVar("_Value", bound=str)
 
 
@@ -499,7 +499,7 @@ def refuse_unsaid(storage: Storage, export: Export, origin: Upstream, said: Coll
     """Raise `ExportRefused` if an export needs an option that nobody gave, with the option.
 
     `origin`: its files, and how they are written as far as that is known. `said`: the parameters of its URI. The zone is needed wherever
-    there is a TIMESTAMP; for the other options the beginnings of some files are looked at, and what shows there only later is refused
+    there is a TIMESTAMP; for the other options the beginnings of some files are read, and what shows there only later is refused
     where it is read.
     """
     for table in () if origin.time_zone else export.tables:

@@ -255,7 +255,7 @@ _CHUNKED_WIDTH = 13
 """Digits of a number that is a chunk's and, in the last four, a file's within it (``--rows`` with ``--filesize``)."""
 _FILES = 10_000
 _HEAD_BYTES = 64 << 10
-"""How much of a data file is looked at, at its beginning."""
+"""Bytes to read at the beginning of a data file."""
 
 
 def is_mydumpers(files: Iterable[Numbered]) -> bool:

@@ -1,4 +1,4 @@
-"""Look at a bucket: one listing, a bounded sample of its files, and the settings that these leave of all possible ones.
+"""Inspect a bucket: one listing, a bounded sample of its files, and the settings that these leave of all possible ones.
 
 A run that was given too few settings takes the inferred ones from here, or learns which it has to be given.
 
@@ -148,7 +148,7 @@ _UP = 3
 _DOWN = 20
 """Upper limit of the folders below that are checked, each found by a listing of its own."""
 _OBJECTS = 1_000
-"""Objects to look at in one listing."""
+"""Objects to read of one listing."""
 
 
 def likely_places(upstream: Upstream, opened: Callable[[Upstream], Storage]) -> tuple[str, ...]:
@@ -210,7 +210,7 @@ def inspect(
 ) -> InspectedBucket:
     """Return how the bucket was written. `given`: keyword of an option → who gave the value in `upstream`; `now` in seconds since 1970.
 
-    `opened`: opens a folder nearby that it may be instead, if it has no checkpoint; None: none is looked for.
+    `opened`: opens a folder nearby that it may be instead, if it has no checkpoint; None: no such folder is searched for.
 
     Reads ``metadata``, lists once, and reads some hundred files at most. Raises `StorageUnavailable` and `ConfigError` as
     the storage does.
@@ -227,10 +227,12 @@ def inspect(
     # A day beyond both clocks: neither the machine's nor the source's has to be right to the minute.
     newest = max(checkpoint >> TSO_PHYSICAL_SHIFT, int(now * 1000)) + DAY_MS
     samples.warnings[:0] = odd
-    look = _Look(upstream=upstream, given=given, seen=seen, samples=samples, newest=newest << TSO_PHYSICAL_SHIFT)
-    settings = (*look.format_settings(), *look.path_settings(), *look.zone_settings())
+    inspection = _Inspection(
+        upstream=upstream, given=given, seen=seen, samples=samples, newest=newest << TSO_PHYSICAL_SHIFT
+    )
+    settings = (*inspection.format_settings(), *inspection.path_settings(), *inspection.zone_settings())
     likely = likely_places(upstream, opened) if opened and not checkpoint else ()
-    return look.bucket(checkpoint, settings, likely)
+    return inspection.bucket(checkpoint, settings, likely)
 
 
 def completed(loaded: Loaded, bucket: InspectedBucket) -> Loaded:
@@ -258,7 +260,7 @@ def completed(loaded: Loaded, bucket: InspectedBucket) -> Loaded:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Look:
+class _Inspection:
     """What was read, and what follows from it."""
 
     upstream: Upstream

@@ -312,7 +312,7 @@ class KnownDirectories:
         """By table directory, the versions of which it has schema files."""
         self.above: set[str] = set()
         """Table directories and everything above them: none of these may be left out as a whole, since tables lie below."""
-        # Found since the last look for directories that lie astray.
+        # Found since `astray` was called last.
         self._new_tables: set[str] = set()
         self.directories: dict[str, Directory] = {}
         """The data directories by folder."""

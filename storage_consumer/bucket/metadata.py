@@ -26,7 +26,7 @@ from storage_consumer.model import CLOCK_MARGIN_MS, MAX_TSO, folder_of, is_ahead
 from storage_consumer.telemetry import tso_time
 
 RESTART_MS = 600_000
-"""How far, in milliseconds, ``metadata`` may go back while one process watches before everything is looked up again. A new owner of TiCDC
+"""How far, in milliseconds, ``metadata`` may go back while one process watches before everything is listed again. A new owner of TiCDC
 continues from what the former one left in etcd, which is a moment old; a changefeed resumed from an older point goes back further.
 """
 _SHOWN = 60
@@ -54,7 +54,7 @@ class Metadata:
         """Process the file's content (None: the file is absent); return warnings for an operator. Each value is reported once.
 
         `now`: seconds since 1970-01-01 UTC. Raises `StorageUnavailable` if the file is gone, or has gone so far back that it may
-        be another changefeed's: then everything known of the bucket has to be looked up again.
+        be another changefeed's: then everything known of the bucket has to be listed again.
         """
         if content is None:
             if self.checkpoint:
@@ -108,7 +108,7 @@ class Metadata:
 
 
 def ahead_of_clock(ts: int, now: float) -> str:
-    """Return why a TSO can't be valid, and what to look at."""
+    """Return why a TSO can't be valid, and what to check."""
     hours = CLOCK_MARGIN_MS // 3_600_000
     return (
         f"its time, {tso_time(ts)}, lies more than {hours} hours ahead of the clock of this machine, which shows "

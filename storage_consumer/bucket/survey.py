@@ -292,7 +292,7 @@ def _as_far_as_written(samples: list[Sample], newest: Collection[str]) -> list[S
 def leave_out_copies(storage: Storage, seen: Survey) -> None:
     """Leave out of a survey what lies below folders that hold copies of a changefeed's files; see `DisplacedFolders`.
 
-    A table's directory has one slash. Only those with more, or with the name of a filer's folder, are looked into.
+    A table's directory has one slash. Only those with more, or with the name of a filer's folder, are read.
     """
     copies, tables = DisplacedFolders(), {*seen.schemas, *seen.old_schemas}
     flat = [table_dir for table_dir in tables if table_dir.count("/") == 1]

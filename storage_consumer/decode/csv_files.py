@@ -338,7 +338,7 @@ class Scan:
                 ts = int(fields[1])
                 if ts > tally.max_ts:  # noqa: PLR1730 - a call for each row would cost time
                     tally.max_ts = ts
-                # Outside the commit range no value is looked at: such rows may be of another table version.
+                # Outside the commit range no value is read: such rows may be of another table version.
                 if not low < ts <= high:
                     self.pass_over(ts, match.start(), match.end())
                     continue

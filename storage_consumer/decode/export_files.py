@@ -64,7 +64,7 @@ class _ExportScan(ABC):
     """One file while it is read. Its rows have no numbers and no commit-ts of their own: their place in the file gives both."""
 
     hint: ClassVar[str] = ""
-    """What to look at where a row is not understood."""
+    """What to check where a row is not understood."""
     file: FileRead
     options: DumpOptions
     readers: tuple[Reader, ...]
@@ -99,7 +99,7 @@ class _ExportScan(ABC):
             if len(self.pending) < enough:
                 continue
             yield from self.whole_rows()
-            # A long row is looked at again only when twice as much is there.
+            # A long row is read again only when twice as much is there.
             enough = min(2 * len(self.pending), MAX_ROW_BYTES + 1)
             if len(self.pending) > MAX_ROW_BYTES:
                 raise self.error(self.trouble(final=False))

@@ -137,11 +137,11 @@ class AzureStorage(ReadInParts):
                 wave = waiting if len(waiting) == len(folders) else [each for each in folders if not _is_meta(each)]
                 folders = waiting if wave is not waiting else []
                 # A wave is complete before the next begins: no meta folder is listed while a sibling still is.
-                for objects, below in list(pool.map(lambda folder: self._look(folder, known), wave)):
+                for objects, below in list(pool.map(lambda folder: self._listed(folder, known), wave)):
                     yield from objects
                     folders += below
 
-    def _look(self, folder: str, known: _KnownBlobs) -> tuple[list[StoredObject], list[str]]:
+    def _listed(self, folder: str, known: _KnownBlobs) -> tuple[list[StoredObject], list[str]]:
         """Return the new objects of a folder, and the folders below it that still have to be listed."""
         # A folder that fits on one flat page needs no further call. A larger one is split only above closed directories:
         # elsewhere no directory can be skipped, and a flat listing needs fewer calls.

@@ -8,9 +8,9 @@ So a folder whose time is unchanged has the same entries, provided that
 
 * its file system keeps that promise and shows the change immediately: those of this machine do, and NFS without an attribute
   cache. A cache, or a program that only looks like a file system, may show an old time for a while;
-* the time was the same in two looks at least `SETTLED` apart, and the entries were read at the second one or later. File systems
-  count time in ticks, some as long as two seconds: two changes within one tick leave the same time, and the first look may
-  lie between them.
+* the time was the same when read twice, at least `SETTLED` apart, and the entries were read the second time or later. File systems
+  count time in ticks, some as long as two seconds: two changes within one tick leave the same time, and the first reading
+  may lie between them.
 
 Nothing here compares the clocks of two machines. Files in a folder may still grow, so the status of each is checked.
 """
@@ -43,7 +43,7 @@ class LocalStorage:
     """
 
     def __init__(self, root: str, monotonic: Callable[[], float] = time.monotonic) -> None:
-        """Prepare for the folder `root`, without looking at it. `monotonic`: seconds of a clock that never goes back."""
+        """Prepare for the folder `root`, without reading it. `monotonic`: seconds of a clock that never goes back."""
         self._root = root
         self._monotonic = monotonic
         self._known = KnownFolders()
@@ -173,7 +173,7 @@ class LocalStorage:
                 files += unusable
             elif entry.is_dir(follow_symlinks=False):
                 folders.append(entry.name)
-            # Without a look at its status, which costs more than its name.
+            # Without reading its status, which costs more than its name.
             elif entry.name <= (mark := after.get(sequence := sequence_of(prefix + entry.name), "")):
                 marks[sequence] = mark
             elif found := _stored(entry, prefix):
@@ -342,7 +342,7 @@ class KnownFolders:
         """
         known = self._known.get(folder)
         if known is None or known.state != _state(status):
-            # The first look only notes the state; entries are kept from a look at least `SETTLED` later.
+            # The first reading only notes the state; entries are kept from one at least `SETTLED` later.
             self._known[folder] = _KnownFolder(state=_state(status), since=now)
         elif now - known.since >= SETTLED and entries is not None:
             device = status.st_dev
