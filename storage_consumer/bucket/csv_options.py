@@ -96,11 +96,11 @@ def _frames(sample: Sample) -> Iterator[_Frame]:
     else:
         # Without a header the first byte is the quote, or the letter of the operation if there is none.
         candidates = []
-        for quote, begin in ((b"", 1), (text[:1], 3)):
+        for quote, size in ((b"", 1), (text[:1], 3)):
             # A quote is the same byte before and after the letter.
             is_quote = text[:1] == text[2:3] and text[:1] not in {b"", b"\r", b"\n"}
-            if (begin == 1 or is_quote) and text[begin // 2 : begin // 2 + 1] in {b"I", b"U", b"D"}:
-                candidates += [(quote, text[begin : begin + size]) for size in range(1, _LONGEST_DELIMITER + 1)]
+            if (size == 1 or is_quote) and text[size // 2 : size // 2 + 1] in {b"I", b"U", b"D"}:
+                candidates += [(quote, text[size : size + longest]) for longest in range(1, _LONGEST_DELIMITER + 1)]
     for quote, delimiter in candidates:
         frame = _Frame(quote, delimiter, header)
         if quote and quote in delimiter:

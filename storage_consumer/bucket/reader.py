@@ -321,12 +321,11 @@ class StorageReader:
         findings, copies = self._findings, self._copies
         odd = self._metadata.unreadable
         others = judged.ignored.get(COPY, 0) + len(copies.folders)
-        data_files = tuple(
-            file for found in findings for file in found.data_files if not copies.holds(file.stored.path)
-        )
-        read = [
-            (each.file.table_dir, each.content) for each in schema_files if isinstance(each.content, TableDefinition)
-        ]
+        ignored = {**judged.ignored, ODD_METADATA: odd, COPY: others}
+        files = (file for found in findings for file in found.data_files)
+        data_files = tuple(file for file in files if not copies.holds(file.stored.path))
+        contents = ((each.file.table_dir, each.content) for each in schema_files)
+        read = [(table_dir, content) for table_dir, content in contents if isinstance(content, TableDefinition)]
         poll = Poll(
             checkpoint=checkpoint,
             checkpoint_is_new=checkpoint > self._returned,
@@ -335,11 +334,7 @@ class StorageReader:
             vanished=tuple(file for found in findings for file in found.vanished),
             changed=sum(found.changed for found in findings),
             overwritten=tuple(file for found in findings for file in found.overwritten),
-            ignored={
-                reason: count
-                for reason, count in (*judged.ignored.items(), (ODD_METADATA, odd), (COPY, others))
-                if count
-            },
+            ignored={reason: count for reason, count in ignored.items() if count},
             warnings=(
                 *warnings,
                 *filter(None, [said]),
@@ -355,15 +350,16 @@ class StorageReader:
             refused_checkpoint=self._metadata.refused,
         )
         # The findings stay as they are: the next poll returns all of this again, with the schema file that could not be read now.
-        if any(isinstance(read.content, StorageUnavailable) for read in poll.schema_files):
+        if any(isinstance(each.content, StorageUnavailable) for each in schema_files):
             return poll
         # Only now: whatever raised above is to find the same again in the next poll.
         self._findings = []
         # An empty prefix may still be given to another changefeed.
         if self._before and self._inventory.versions():
             self._before = None
-        self._versions |= {(read.file.table_dir, read.file.version) for read in poll.schema_files}
-        marks = sorted({*self._landmarks, *((read.file.version, read.file.stored.path) for read in poll.schema_files)})
+        self._versions |= {(each.file.table_dir, each.file.version) for each in schema_files}
+        fresh = {(each.file.version, each.file.stored.path) for each in schema_files}
+        marks = sorted(fresh.union(self._landmarks))
         self._landmarks = marks[max(0, sum(version <= checkpoint for version, _ in marks) - 1) :]
         self._inventory.earlier = None
         self._returned = checkpoint

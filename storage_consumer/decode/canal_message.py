@@ -85,19 +85,7 @@ class MessageShape:
                     self._check(texts)
             except TypeError:  # a NULL among them
                 self._check(texts)
-        if not self.conversions:
-            values = tuple(texts)
-        else:
-            converted = list(texts)
-            index = 0
-            try:
-                for index, convert in self.conversions:
-                    text = converted[index]
-                    if text is not None:
-                        converted[index] = convert(text)
-            except ValueError as error:
-                raise ValueError(f"column {self.names[index]}: {error}") from error
-            values = tuple(converted)
+        values = self._converted(texts) if self.conversions else tuple(texts)
         if len(values) == len(self.place_of):
             return values
         return tuple([values[place] if place >= 0 else ABSENT for place in self.place_of])
@@ -115,6 +103,18 @@ class MessageShape:
         """Return why an image that leaves out columns is not enough."""
         missing = ", ".join(name for name, text in zip(self.names, texts, strict=True) if text is UNSET)
         return self._mismatch(f"lacks the column {missing}")
+
+    def _converted(self, texts: Texts) -> Values:
+        values = list(texts)
+        index = 0
+        try:
+            for index, convert in self.conversions:
+                text = values[index]
+                if text is not None:
+                    values[index] = convert(text)
+        except ValueError as error:
+            raise ValueError(f"column {self.names[index]}: {error}") from error
+        return tuple(values)
 
     def texts(self, image: Any) -> Texts:
         """Return the texts of an image, in layout order. Raise `ValueError` for a column that the layout lacks."""

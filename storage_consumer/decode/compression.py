@@ -115,12 +115,13 @@ def _unsnapped(blocks: Iterator[bytes]) -> Iterator[bytes]:
             if len(_DATA_CHUNKS) <= kind < _SKIPPED_CHUNKS:
                 raise _Broken("it is not snappy in frames")
             is_begun = True
-            if kind in _DATA_CHUNKS:
-                try:
-                    # Alone behind a head of its own, so that its size is bounded and its checksum compared.
-                    yield bytes(cramjam.snappy.decompress(_SNAPPY_HEAD + chunk))
-                except cramjam.DecompressionError as error:
-                    raise _Broken(f"a piece of it is not snappy ({error})") from error
+            if kind not in _DATA_CHUNKS:
+                continue
+            try:
+                # Alone behind a head of its own, so that its size is bounded and its checksum compared.
+                yield bytes(cramjam.snappy.decompress(_SNAPPY_HEAD + chunk))
+            except cramjam.DecompressionError as error:
+                raise _Broken(f"a piece of it is not snappy ({error})") from error
     if pending or not is_begun:
         raise _Broken("the snappy stream has no end")
 

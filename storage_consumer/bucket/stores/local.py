@@ -22,6 +22,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from io import RawIOBase
 from pathlib import Path
 
 from storage_consumer.bucket.paths import SchemaPath, is_of_file_system, parse_data_name, parse_other, sequence_of
@@ -94,14 +95,7 @@ class LocalStorage:
             # Unbuffered: a buffer would hold bytes from before the check of the tag.
             with open(place, "rb", buffering=0, opener=_open_at_once) as file:
                 file.seek(start)
-                while True:
-                    piece = file.read(size) or b""
-                    # Checked after the read: a file that was replaced or appended to before now has another tag.
-                    if tag not in {"", _tag(os.fstat(file.fileno()))}:
-                        raise FileNotFoundError
-                    if not piece:
-                        return
-                    yield piece
+                yield from iter(lambda: _piece(file, size, tag), b"")
         except OSError as error:
             raise self._translated(error, path) from error
 
@@ -277,6 +271,15 @@ def _is_there(entry: os.DirEntry[str]) -> bool:
 def _open_at_once(path: str, flags: int) -> int:
     """Open a file without blocking: if it has become a pipe, opening it would wait for the other end."""
     return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _piece(file: RawIOBase, size: int, tag: str) -> bytes:
+    """Return the next bytes of a file; raise `FileNotFoundError` unless `tag` is empty or still the file's."""
+    piece = file.read(size) or b""
+    # Checked after the read: a file that was replaced or appended to before now has another tag.
+    if tag not in {"", _tag(os.fstat(file.fileno()))}:
+        raise FileNotFoundError
+    return piece
 
 
 def _tag(status: os.stat_result) -> str:
