@@ -94,7 +94,7 @@ def _frames(sample: Sample) -> Iterator[_Frame]:
         quotes = [b"", *(bytes([byte]) for byte in sorted(set(text) - set(b"\r\n")))]
         candidates = [(quote, delimiter) for quote in quotes]
     else:
-        # Without a header the first byte is the quote, or the letter of the operation if there is none.
+        # Without a header the first byte is the quote, or the letter of the operation.
         candidates = []
         for quote, size in ((b"", 1), (text[:1], 3)):
             # A quote is the same byte before and after the letter.
@@ -209,7 +209,7 @@ class CsvVerdict:
     commit_ts: tuple[int, ...] = ()
     """Lowest and highest commit-ts of the sampled rows (both inclusive), if they carry one."""
     unnamed: str = ""
-    """Why rows halt their table that have these options, but do not say which columns they have; empty: there are none."""
+    """Why rows with these options that do not say which columns they have halt their table; empty: there are no such rows."""
 
 
 def infer_csv(samples: list[Sample], upstream: Upstream, given: frozenset[str], newest: int) -> CsvVerdict:

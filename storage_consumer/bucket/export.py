@@ -1,6 +1,6 @@
 """Read an export: its metadata, its schema files, and which files hold the rows of each table.
 
-What no file says has to be told where the files could else be read as something that they are not: `refuse_unsaid`.
+Where files can be read in several ways and none says which is meant, the user has to: `refuse_unsaid`.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Export:
     """Local time of the machine that wrote it, without a zone; `finished_at` likewise."""
     finished_at: str
     file_format: Literal["sql", "csv"]
-    """Form of the data files; ``sql`` if there is none."""
+    """Form of the data files; ``sql`` if there are no data files."""
     compression: Compression
     time_zone: str
     """Zone of TIMESTAMP values as the first SQL file with rows states it, else a schema file, such as ``+00:00``; empty: none does."""
@@ -283,7 +283,7 @@ class _Reading:
         stored = self.files[Kind.DATABASE][name]
         content, query = self.statement(stored, "DATABASE")
         found = tokens(query)
-        at = 2 + 3 * (find_words(found[:5], "IF", "NOT", "EXISTS") == 2)  # noqa: PLR2004 - behind CREATE DATABASE
+        at = 2 + 3 * (find_words(found[:5], "IF", "NOT", "EXISTS") == 2)  # noqa: PLR2004 - after CREATE DATABASE
         _check_name(stored, name.schema, found[at].name if at < len(found) else "")
         return self.definition(name, stored, content, query, DdlKind.CREATE_SCHEMA)
 
@@ -427,7 +427,7 @@ class _Reading:
                 if self.file_format == "sql":
                     found = _SQL_KEY.search(content)
                 else:
-                    # Behind the names of the columns, if the file has them.
+                    # After the names of the columns, if the file has them.
                     line, _, rest = content.partition(b"\n")
                     found = _CSV_KEY.match(line) or _CSV_KEY.match(rest)
                 if found is None:
@@ -444,7 +444,7 @@ class _Reading:
 def _is_in_order(definition: TableDefinition) -> bool:
     """Return whether Dumpling gives a table's rows in the order of the first column, a whole number of which each is there once.
 
-    It orders by a clustered primary key; by the hidden row id where there is none, and by partition where there are any.
+    It orders by a clustered primary key; without one by the hidden row id, and in a partitioned table by partition.
     """
     keys = [column for column in definition.columns if column.is_pk]
     first = definition.columns[0] if definition.columns else None
@@ -542,7 +542,7 @@ def _refuse_by_head(storage: Storage, table: ExportTable, origin: Upstream, said
     options, part = origin.dump, table.parts[0]
     head = head_of(storage, part, options.compression)
     if options.file_format == "sql":
-        # Behind the settings at its beginning; the last text may be cut.
+        # After the settings at its beginning; the last text may be cut.
         texts_of = _SQL_TEXT.finditer(head, max(head.find(b"INSERT INTO"), 0))
         is_unsaid = options.escape_backslash and "escape-backslash" not in said
         if is_unsaid and any(_RAW_IN_SQL.search(found[1] or b"") for found in texts_of):

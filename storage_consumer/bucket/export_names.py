@@ -1,7 +1,7 @@
 """Names of an export's files ⇄ what they hold; its ``metadata``, and the statements of its schema files.
 
 Dumpling writes ``{db}-schema-create.sql``, ``{db}.{table}-schema.sql``, ``{db}.{table}.{number}.sql|.csv`` and a few others, each with
-``.gz``, ``.snappy`` or ``.zst`` behind it if it is compressed. It escapes in names whatever could be mistaken for another part: the
+``.gz``, ``.snappy`` or ``.zst`` appended if it is compressed. It escapes in names whatever could be mistaken for another part: the
 first raw dot ends the database, and ``-schema`` at the end is never a part of the name. mydumper writes the same names with numbers of
 five digits, or none.
 
@@ -74,7 +74,7 @@ class ExportFile:
     file_format: Literal["sql", "csv"] = "sql"
     number: int = 0
     width: int = 0
-    """Digits that the number was written with; 0 if there is none."""
+    """Digits that the number was written with; 0 without a number."""
 
 
 _NOBODY = TableName(schema="", table="")
@@ -148,7 +148,7 @@ class ExportMetadata:
 
 
 def read_metadata(content: bytes, where: str) -> ExportMetadata:
-    """Return what ``metadata`` says; `where`: its path, for messages. Raise `ExportRefused` if it is none of a finished export."""
+    """Return what ``metadata`` says; `where`: its path, for messages. Raise `ExportRefused` unless it is that of a finished export."""
     text = content.decode("utf-8", "replace")
     if re.search(r"^\[", text, re.MULTILINE) or text.startswith("# Started dump at"):
         raise ExportRefused(
@@ -173,8 +173,8 @@ def read_metadata(content: bytes, where: str) -> ExportMetadata:
 
 
 def _snapshot(text: str, where: str) -> tuple[int, str]:
-    """Return the TSO of the snapshot, or 0 and why there is none."""
-    # What a source replicates from is none of its own positions.
+    """Return the TSO of the snapshot, or 0 and the reason."""
+    # Positions in what the source itself replicates from do not count.
     own = text.split("SHOW SLAVE STATUS:", maxsplit=1)[0]
     fields = [(match[1], match[2].strip()) for match in _FIELD.finditer(own)]
     positions = {value for name, value in fields if name == "Pos"}
@@ -215,7 +215,7 @@ def statements(text: str) -> list[str]:
 
     Raises `ValueError` if the last one has no semicolon: then the file was cut. Names in double quotes, which a server writes under
     ANSI_QUOTES, are put into backquotes, so that a statement means the same to every server. What a comment holds that servers from a
-    version on read, such as ``/*!40100 DEFAULT CHARACTER SET utf8mb4 */``, stands as it is: every target reads it.
+    version on read, such as ``/*!40100 DEFAULT CHARACTER SET utf8mb4 */``, is kept as it is: every target reads it.
     """
     text = with_backquotes(text)
     found: list[str] = []
@@ -250,7 +250,7 @@ AGAIN = "export again into an empty folder"
 Numbered = tuple[ExportFile, StoredObject]
 """A data file: what its name says, and where it is."""
 _DUMPLINGS_WIDTH = 9
-"""Digits that the numbers of Dumpling's files have at least; mydumper's have five, or there is none."""
+"""Digits that the numbers of Dumpling's files have at least; mydumper's have five, or no number."""
 _CHUNKED_WIDTH = 13
 """Digits of a number that is a chunk's and, in the last four, a file's within it (``--rows`` with ``--filesize``)."""
 _FILES = 10_000

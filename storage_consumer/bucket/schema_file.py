@@ -148,7 +148,7 @@ def schema_checksum(text: str) -> int | None:
     wanted = [heads.get(f'"{field}"') for field in ("Table", "Schema", "TableColumnsTotal")]
     found: list[tuple[bytes, str]] = []
     start = None
-    # TiCDC indents by four spaces, so the objects of the array stand at eight.
+    # TiCDC indents by four spaces, so the objects of the array begin at eight.
     for number, line in enumerate(lines):
         if line == "        {":
             start = number

@@ -302,7 +302,7 @@ def leave_out_copies(storage: Storage, seen: Survey) -> None:
         if (table_dir.count("/") > 1 or is_of_file_system(table_dir)) and not copies.holds(f"{table_dir}/"):
             versions = seen.versions(table_dir)
             stored = versions[max(versions)][0]
-            # Its oddities are told where it is read for the table.
+            # Its oddities are reported where it is read for the table.
             for found in Samples(storage, seen).read([[stored]]):
                 file = SchemaFile(stored=stored, table_dir=table_dir, version=found.version, checksum=found.checksum)
                 copies.is_one(file, found.name, roots, tables)

@@ -65,7 +65,7 @@ def is_temporary(statement: str) -> bool:
 
 
 def read_create_table(statement: str) -> CreatedTable:
-    """Return what a statement as SHOW CREATE TABLE gives it says. Raise `ValueError` if it is none."""
+    """Return what a statement as SHOW CREATE TABLE gives it says. Raise `ValueError` for any other."""
     found = statement_of(statement).tokens
     # mydumper writes IF NOT EXISTS for some.
     at = 2 + 3 * has_words(found[2:5], "IF", "NOT", "EXISTS")
@@ -108,7 +108,7 @@ def unique_keys(statement: str) -> tuple[dict[str, int | None], ...]:
         if has_words(column.options, "PRIMARY", "KEY") or has_words(column.options, "UNIQUE")
     ]
     for part in table.elements:
-        # A primary or unique key behind the columns.
+        # A primary or unique key after the columns.
         words = part[: max(find_words(part, "("), 0)]
         starts = any(has_words(words[:1], word) for word in ("PRIMARY", "UNIQUE", "CONSTRAINT"))
         if starts and (has_words(words, "PRIMARY") or has_words(words, "UNIQUE")):
@@ -280,7 +280,7 @@ def members(query: str) -> dict[str, tuple[str, ...]]:
 def known_members(history: Iterable[TableDefinition]) -> Members:
     """Return the members as the last of a table's statements leave them; a column that they do not show is missing.
 
-    `history`: what was read of the table in order, behind what was read of one that it was made LIKE.
+    `history`: what was read of the table in order, after what was read of the table that it was made LIKE.
     """
     known: dict[str, tuple[str, ...]] = {}
     for each in history:

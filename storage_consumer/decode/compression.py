@@ -118,7 +118,7 @@ def _unsnapped(blocks: Iterator[bytes]) -> Iterator[bytes]:
             if kind not in _DATA_CHUNKS:
                 continue
             try:
-                # Alone behind a head of its own, so that its size is bounded and its checksum compared.
+                # Alone after a head of its own, so that its size is bounded and its checksum compared.
                 yield bytes(cramjam.snappy.decompress(_SNAPPY_HEAD + chunk))
             except cramjam.DecompressionError as error:
                 raise _Broken(f"a piece of it is not snappy ({error})") from error

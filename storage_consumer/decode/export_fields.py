@@ -32,7 +32,7 @@ class Reader:
 
     @property
     def is_number(self) -> bool:
-        """Whether values are numbers, which may stand without quotes."""
+        """Whether values are numbers, which may be written without quotes."""
         return self.grammar is not None
 
     def of_bytes(self, content: bytes) -> str:
@@ -109,7 +109,7 @@ _STOPS = {
 """Quote, and whether backslashes escape → what may end a string. A single quote ends it; a longer match is content."""
 _ESCAPE = re.compile(rb"\\(.)|''|\"\"", re.DOTALL)
 _MEANINGS = {b"0": b"\0", b"n": b"\n", b"r": b"\r", b"Z": b"\x1a", b"\\": b"\\", b"'": b"'", b'"': b'"'}
-"""All that Dumpling and mydumper write behind a backslash: a server would take more."""
+"""All that Dumpling and mydumper write after a backslash: a server would take more."""
 NO_ESCAPE = (
     "a backslash before {!r} is no escape of Dumpling or mydumper: if the export was made with --escape-backslash=false, "
     "say so in its URI: --dump 'URI?escape-backslash=false'"
@@ -148,7 +148,7 @@ def literal_at(content: bytearray, at: int, *, escape: bool) -> Literal:
     first = bytes(content[at : at + 1])
     if first in (b"'", b'"'):
         return _string_at(content, at, first, LiteralKind.STRING, escape=escape)
-    # Digits may go on behind what is there.
+    # More digits may follow what is there.
     if _SO_FAR.match(content, at):
         raise Unfinished(_NO_END)
     if found := _HEX.match(content, at):
@@ -260,7 +260,7 @@ class ExportDialect:
     """What ends a field without delimiters; its group is set if it is not content."""
 
     def field_at(self, content: bytearray, at: int) -> CsvField:
-        """Return the field at `at`. Raise `Unfinished`, or `ValueError` for what is none."""
+        """Return the field at `at`. Raise `Unfinished`, or `ValueError` for what is not a field."""
         if self.delimiter and content.startswith(self.delimiter, at):
             size = len(self.delimiter)
             for found in self.inside.finditer(content, at + size):

@@ -115,7 +115,7 @@ class _ExportScan(ABC):
 
     @abstractmethod
     def begins_row(self) -> bool:
-        """Return whether a row comes next; else go on behind what does."""
+        """Return whether a row comes next; else skip what does."""
 
     @abstractmethod
     def row(self) -> tuple[Sequence[_Value], int]:
@@ -148,7 +148,7 @@ class _ExportScan(ABC):
         self.at = 0
 
     def next_changes(self) -> Iterator[Any]:
-        """Go on behind the next row, the next rows in bulk, or what is no row; yield what is inside the commit range."""
+        """Consume the next row, the next rows in bulk, or what is no row; yield what is inside the commit range."""
         if not self.begins_row():
             return
         if self.at_once and (batch := self.batch()):
@@ -169,7 +169,7 @@ class _ExportScan(ABC):
         self.number += 1
 
     def batch(self) -> Batch | None:
-        """Return the rows that come next as a batch, and go on behind them; None if the next row has to be read by itself."""
+        """Return the rows that come next as a batch, and consume them; None if the next row has to be read by itself."""
         if len(self.pending) - self.at < AT_ONCE_BYTES or self.offset + self.at < self.plain_until:
             return None
         from storage_consumer.decode.bulk import read_export  # noqa: PLC0415 - late, see `jit`

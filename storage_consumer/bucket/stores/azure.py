@@ -219,7 +219,7 @@ class AzureStorage(ReadInParts):
             blob = driver.service_client.get_blob_client(self._bucket, self._absolute(path))
             stream = await blob.download_blob(offset, length, max_concurrency=1, **how)
             content = await stream.readall()
-            # The answer names the whole blob's size behind the range; without a range all of it was sent.
+            # The answer names the whole blob's size after the range; without a range all of it was sent.
             total = (stream.properties.content_range or "").rpartition("/")[2]
             return Part(
                 content=content, tag=stream.properties.etag.strip('"'), size=int(total) if total else len(content)

@@ -106,7 +106,7 @@ class GcsStorage(ReadInParts, OrderedBucket):
             "alt": "media",
         }
         headers, content = self._ask(path, lambda driver: self._download(driver, path, arguments))
-        # The answer for a range behind the end of an empty object has no headers here.
+        # The answer for a range beyond the end of an empty object has no headers here.
         if headers and not headers.get("X-Goog-Generation"):
             raise self._errors.no_object(path, "X-Goog-Generation")
         # An answer with the whole object has no range: then its length is the size.

@@ -58,11 +58,11 @@ _IS_HEX[list(b"0123456789abcdefABCDEF")] = True
 _IS_ESCAPED = np.zeros((2, 256), np.bool_)
 _IS_ESCAPED[0, list(b"0nr\\")] = True
 _IS_ESCAPED[1, list(b"0nrZ\\'\"")] = True
-"""What Dumpling and mydumper write behind a backslash, in CSV besides the mark, and in SQL: all else shows that backslashes are content."""
+"""What Dumpling and mydumper write after a backslash, in CSV besides the mark, and in SQL: all else shows that backslashes are content."""
 _PERCENT, _UNDERLINE, _SMALL_A, _SMALL_F = b"%_af"
 _TO_CAPITAL = 32
 _SQL_MEANS = np.arange(256, dtype=np.uint8)
-"""The byte that each letter behind a backslash stands for, in SQL; in CSV there are fewer."""
+"""The byte that each letter after a backslash stands for, in SQL; in CSV there are fewer."""
 _SQL_MEANS[list(b"0bnrtZ")] = list(b"\0\b\n\r\t\x1a")
 _CSV_MEANS = np.arange(256, dtype=np.uint8)
 _CSV_MEANS[list(b"0nr")] = list(b"\0\n\r")
@@ -100,7 +100,7 @@ class Marks(NamedTuple):
     has_cr: bool
     """CR precedes the LF of each row."""
     escapes: bool
-    """A backslash escapes the byte behind it; else a quote inside a text is doubled."""
+    """A backslash escapes the byte after it; else a quote inside a text is doubled."""
     has_bytes: bool
     """Some values are bytes, so the content is not UTF-8 throughout and each text is checked."""
     paired: bool = False
@@ -311,7 +311,7 @@ def write_base64(content: Bytes, start: int, end: int, out: Bytes, at: int) -> i
 
 @inlined
 def _is_escaped(byte: int, mark: int, marks: Marks) -> bool:
-    """Return whether a byte may stand behind a backslash; `mark`: the byte of a CSV file that needs one."""
+    """Return whether a byte may follow a backslash; `mark`: the byte of a CSV file that needs one."""
     return bool(_IS_ESCAPED[int(marks.is_sql), byte]) or byte == mark
 
 
@@ -427,7 +427,7 @@ def _values_end(text: Text, at: int, form: RowBytes, borders: Offsets) -> int:
         if at >= size:
             return -1
         begin = at + len(_CONVERT)
-        # LF ends the content, so there is a byte behind what `begins` has found.
+        # LF ends the content, so there is a byte after what `begins` has found.
         is_converted = form.values[value] == TEXT_FIELD and form.marks.is_sql and begins(text.bytes, at, _CONVERT)
         start = begin if is_converted and text.bytes[begin] == form.marks.quote else at
         end = _value_end(text, start, value, form)
@@ -467,7 +467,7 @@ def find_rows(text: Text, form: RowBytes, found: RowsFound) -> int:
 
 @inlined
 def _meaning(byte: int, marks: Marks) -> int:
-    """Return the byte that one behind a backslash stands for."""
+    """Return the byte that one after a backslash stands for."""
     meaning: int = _SQL_MEANS[byte] if marks.is_sql else _CSV_MEANS[byte]
     return meaning
 
@@ -503,7 +503,7 @@ def _write_unescaped(text: Text, start: int, end: int, marks: Marks, out: Text, 
 
 @inlined
 def _write_bytes(content: Bytes, start: int, end: int, marks: Marks, out: Bytes, at: int) -> int:
-    """Write bytes that stand as they are, with escapes or doubled quotes, as hexadecimal digits; return where they end."""
+    """Write bytes that are written as they are, with escapes or doubled quotes, as hexadecimal digits; return where they end."""
     while start < end:
         byte = content[start]
         if marks.escapes and byte == ESCAPE:
