@@ -74,19 +74,8 @@ class AzureErrors(StoreErrors):
             return self.no_bucket(code, "check the container's name, the account and the endpoint in the upstream URI")
         if code in _ARCHIVED:
             container, _, name = self.where(path).partition("://")[2].partition("/")
-            words = [
-                "az",
-                "storage",
-                "blob",
-                "set-tier",
-                "--tier",
-                "Hot",
-                "--container-name",
-                container,
-                "--name",
-                name,
-            ]
-            return self.archived(path, code, shlex.join(words))
+            named = f"--container-name {shlex.quote(container)} --name {shlex.quote(name)}"
+            return self.archived(path, code, f"az storage blob set-tier --tier Hot {named}")
         if status in _REFUSED:
             return self.refused(
                 path, code, "check the key or token, and that it may list and read blobs (Storage Blob Data Reader)"

@@ -55,10 +55,9 @@ class S3Errors(StoreErrors):
             bucket, _, key = self.where(path).partition("://")[2].partition("/")
             # S3 refuses a number of days for the class whose objects return to where they were.
             request = "{}" if answer["Error"].get("StorageClass", "") == "INTELLIGENT_TIERING" else "Days=7"
-            words = ["aws", "s3api", "restore-object", "--bucket", bucket, "--key", key, "--restore-request", request]
-            return self.archived(
-                path, code, shlex.join(words if self.server == self.cloud else [*words, "--endpoint-url", self.server])
-            )
+            named = f"--bucket {shlex.quote(bucket)} --key {shlex.quote(key)} --restore-request {shlex.quote(request)}"
+            where = "" if self.server == self.cloud else f" --endpoint-url {shlex.quote(self.server)}"
+            return self.archived(path, code, f"aws s3api restore-object {named}{where}")
         if code in _EXPIRED:
             remedy = "renew the session token in the upstream URI, or what AWS's tools find, and start again"
             return CredentialsExpired(str(self.refused(path, code, remedy)))
