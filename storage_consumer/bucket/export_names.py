@@ -438,7 +438,7 @@ def _stem(name: TableName) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a name without anything that could be mistaken for another part of a file's name; see `names.unescaped`."""
+    """Return a name without anything that could be mistaken for another part of a file's name; see `unescaped`."""
     return _PLAIN.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 

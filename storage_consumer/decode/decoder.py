@@ -79,7 +79,7 @@ class RowLayout:
     session: str = UTC
     """Zone of the target's session, as an offset."""
     spelled: tuple[Spelling | None, ...] = ()
-    """Per column, the spelling of its texts during decoding (see `job.fitting`); empty: all stay as they are."""
+    """Per column, the spelling of its texts during decoding (see `rows.fitting`); empty: all stay as they are."""
     telling: frozenset[int] = frozenset()
     """Indexes of the columns by which rows are told apart: a TIMESTAMP among them that may be two moments of `zone` is an error."""
 

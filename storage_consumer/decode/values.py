@@ -10,8 +10,8 @@ the file has them.
 
 A `Spelling` is one text for all spellings of a value, for keys whose rows are written in several ways:
 ``3.5`` and ``3.500`` are one number, ``2024-01-31`` and ``2024-01-31 00:00:00.000`` one timestamp.
-`job.fitting` decides which form a column needs, if any. A spelling never changes what the target stores.
-A text whose value the target would change stays as it is, and `job.fitting` refuses it.
+`rows.fitting` decides which form a column needs, if any. A spelling never changes what the target stores.
+A text whose value the target would change stays as it is, and `rows.fitting` refuses it.
 
 TiCDC rendered TIMESTAMP values in some zone. A fixed offset is left to the target's session, which reads the values in it. Servers need not
 know zones by name, so values in such a zone become UTC during decoding, and the session's zone is UTC.
@@ -423,7 +423,7 @@ class _TypeRule:
 
     form: CsvForm
     family: str = "number"
-    """What it is a value of: within one family a server refuses what its column cannot hold, or `job.fitting` checks it."""
+    """What it is a value of: within one family a server refuses what its column cannot hold, or `rows.fitting` checks it."""
     csv_grammar: str = ""
     canal_grammar: str = ""
     csv_kind: WireKind = WireKind.TEXT

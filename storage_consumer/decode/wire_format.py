@@ -14,7 +14,7 @@ from storage_consumer.decode.decoder import ABSENT, RowLayout, Values
 
 NULL = b"\\N"
 LACKING = b"\\D"
-"""The field of a value that the row does not have; such lines go to no server (see `apply.rows`)."""
+"""The field of a value that the row does not have; such lines go to no server (see `target.apply_rows`)."""
 _CODING = ("utf-8", "surrogatepass")
 """Invalid text passes through: refusing it is up to the target."""
 _ESCAPES = {b"\\\\": b"\\", b"\\t": b"\t", b"\\n": b"\n"}

@@ -1,7 +1,7 @@
 """Adapters: object stores and folders as a `Storage`.
 
 Takes: settings and secrets. Gives: listings, small files, and the blocks of large ones.
-Touches the outside: the stores, each through its own driver.
+Touches the outside: the stores, each through its own driver, which is loaded when its storage is first used.
 """
 
 from __future__ import annotations
