@@ -410,7 +410,17 @@ def data_file(
     opening = f"INSERT INTO {quote(name.table)} ({names}) VALUES\n".encode()
     content, left = bytearray(_HEAD.encode()), 0
     for row in rows:
-        text = b"(" + b",".join(_literal(value, kind) for value, kind in zip(row, kinds, strict=True)) + b")"
+        literals = []
+        for value, kind in zip(row, kinds, strict=True):
+            if value is None:
+                literals.append(b"NULL")
+            elif kind == "number":
+                literals.append(value)
+            elif kind == "bytes":
+                literals.append(b"x'" + value.hex().encode() + b"'")
+            else:
+                literals.append(b"'" + _SPECIAL.sub(lambda found: _ESCAPES[found[0]], value) + b"'")
+        text = b"(" + b",".join(literals) + b")"
         content += (b",\n" if left > 0 else opening) + text
         left = (left if left > 0 else _STATEMENT_BYTES) - len(text)
         if left <= 0:
@@ -440,14 +450,3 @@ def _stem(name: TableName) -> str:
 def _escaped(text: str) -> str:
     """Return a name without anything that could be mistaken for another part of a file's name; see `unescaped`."""
     return _PLAIN.sub(lambda found: f"%{ord(found[0]):02X}", text)
-
-
-def _literal(value: bytes | None, kind: str) -> bytes:
-    if value is None:
-        return b"NULL"
-    match kind:
-        case "number":
-            return value
-        case "bytes":
-            return b"x'" + value.hex().encode() + b"'"
-    return b"'" + _SPECIAL.sub(lambda found: _ESCAPES[found[0]], value) + b"'"

@@ -274,7 +274,19 @@ class _Inspection:
 
     def format_settings(self) -> list[InspectedSetting]:
         """Return the protocol, and what the data files of that protocol show."""
-        protocol = self._protocol()
+        names = {"csv": "csv", "json": "canal-json"}
+        found = {names[ext]: folder for folder in self.seen.folders.values() for ext in folder.extensions}
+        known, is_given = self.upstream.protocol, "protocol" in self.given
+        if is_given and found and known not in found:
+            origin = f"{next(iter(found.values())).path} holds no {known}"
+            protocol = InspectedSetting("protocol", "contradicts", known, origin)
+        elif len(found) == 1 and not is_given:
+            ((value, folder),) = found.items()
+            protocol = InspectedSetting("protocol", "inferred", value, (folder.last or folder).path)
+        elif found:
+            protocol = self._given_or("protocol", "not decidable", "there are .csv and .json files")
+        else:
+            protocol = self._given_or("protocol", "unknown", NO_DATA)
         if protocol.is_missing:
             keywords = [*CSV_KEYWORDS, "enable_tidb_extension"]
             return [protocol, *(self._given_or(keyword, "unknown", NO_DATA) for keyword in keywords)]
@@ -283,20 +295,6 @@ class _Inspection:
         wanted = "csv" if protocol.value == "csv" else "json"
         files = [sample for sample in self.samples.files if sample.extension == wanted]
         return [protocol, *(self._csv(files) if wanted == "csv" else self._canal(files))]
-
-    def _protocol(self) -> InspectedSetting:
-        names = {"csv": "csv", "json": "canal-json"}
-        found = {names[ext]: folder for folder in self.seen.folders.values() for ext in folder.extensions}
-        known = self.upstream.protocol
-        if "protocol" in self.given and found and known not in found:
-            return InspectedSetting(
-                "protocol", "contradicts", known, f"{next(iter(found.values())).path} holds no {known}"
-            )
-        if len(found) == 1 and "protocol" not in self.given:
-            ((value, folder),) = found.items()
-            return InspectedSetting("protocol", "inferred", value, folder.last.path if folder.last else folder.path)
-        origin = "there are .csv and .json files" if found else NO_DATA
-        return self._given_or("protocol", "not decidable" if found else "unknown", origin)
 
     def _csv(self, files: list[Sample]) -> list[InspectedSetting]:
         if not files:
