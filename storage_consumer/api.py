@@ -14,7 +14,7 @@ from weakref import finalize
 from storage_consumer import __version__
 from storage_consumer.bucket.inspector import InspectedBucket, completed, inspect
 from storage_consumer.bucket.reader import StorageReader
-from storage_consumer.bucket.stores.open import open_storage
+from storage_consumer.bucket.stores import open_storage
 from storage_consumer.checkpoint.store import StateStore, operated
 from storage_consumer.clock import Clock, SystemClock
 from storage_consumer.config.export_uris import with_time_zone
@@ -25,7 +25,7 @@ from storage_consumer.config.settings import Server
 from storage_consumer.config.table_filter import CarriedColumns
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.csv_dialect import caveat
-from storage_consumer.decode.time_zone import zone_caveat
+from storage_consumer.decode.values import zone_caveat
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_workers import WORKERS, DdlWorkers
 from storage_consumer.driver.first_look import wait_for_metadata

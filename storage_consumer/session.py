@@ -67,7 +67,7 @@ class Session:
 
     def storage(self, upstream: Upstream, secrets: Secrets) -> Storage:
         """Return the store of a bucket, or of what lies near it."""
-        from storage_consumer.bucket.stores.open import open_storage  # noqa: PLC0415 - see above
+        from storage_consumer.bucket.stores import open_storage  # noqa: PLC0415 - see above
 
         return (self._open_storage or open_storage)(upstream, secrets)
 

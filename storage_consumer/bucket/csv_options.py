@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import pairwise, product
+from itertools import product
 from typing import NamedTuple
 
 from storage_consumer.bucket.survey import Sample
@@ -94,8 +94,13 @@ def _frames(sample: Sample) -> Iterator[_Frame]:
         quotes = [b"", *(bytes([byte]) for byte in sorted(set(text) - set(b"\r\n")))]
         candidates = [(quote, delimiter) for quote in quotes]
     else:
-        # Without a header the first byte is the quote, or the letter of the operation if there is none.
-        candidates = [(quote, d) for quote, size in ((b"", 1), (text[:1], 3)) for d in _delimiters(text, size)]
+        # Without a header the first byte is the quote, or the letter of the operation.
+        candidates = []
+        for quote, size in ((b"", 1), (text[:1], 3)):
+            # A quote is the same byte before and after the letter.
+            is_quote = text[:1] == text[2:3] and text[:1] not in {b"", b"\r", b"\n"}
+            if (size == 1 or is_quote) and text[size // 2 : size // 2 + 1] in {b"I", b"U", b"D"}:
+                candidates += [(quote, text[size : size + longest]) for longest in range(1, _LONGEST_DELIMITER + 1)]
     for quote, delimiter in candidates:
         frame = _Frame(quote, delimiter, header)
         if quote and quote in delimiter:
@@ -106,46 +111,22 @@ def _frames(sample: Sample) -> Iterator[_Frame]:
             yield frame
 
 
-def _delimiters(text: bytes, begin: int) -> list[bytes]:
-    # A quote is the same byte before and after the letter.
-    if begin > 1 and (text[:1] != text[2:3] or text[:1] in {b"", b"\r", b"\n"}):
-        return []
-    if text[begin // 2 : begin // 2 + 1] not in {b"I", b"U", b"D"}:
-        return []
-    return [text[begin : begin + size] for size in range(1, _LONGEST_DELIMITER + 1)]
-
-
 @lru_cache(maxsize=256)
 def _row_start(frame: _Frame, sample: Sample) -> re.Pattern[bytes]:
     name = sample.definition.name
     quote, delimiter = re.escape(frame.quote), re.escape(frame.delimiter)
-    parts = [quote + _name(text, frame) + quote + delimiter for text in (name.table, name.schema)]
-    return re.compile(quote + b"[IUD]" + quote + delimiter + b"".join(parts), re.DOTALL)
-
-
-def _name(text: str, frame: _Frame) -> bytes:
-    """Return a name as written in a row, in upper or lower case."""
-    raw = text.encode()
-    if frame.quote:
-        raw = raw.replace(frame.quote, frame.quote * 2)
-    else:
-        escaped = b"".join(b"\\" + bytes([byte]) for byte in frame.delimiter)
-        raw = raw.replace(b"\\", b"\\\\").replace(b"\r", b"\\r").replace(b"\n", b"\\n")
-        raw = raw.replace(frame.delimiter, escaped)
-    # TiDB ignores case in names, and classic TiCDC writes a database in lower case after a rename.
-    return b"(?i:" + re.escape(raw) + b")"
-
-
-def _found(sample: Sample, frame: _Frame) -> _SampleRows | None:
-    """Return the sample's whole rows under a frame; None if not one is whole."""
-    matches = list(_row_start(frame, sample).finditer(sample.content))
-    # A row ends where the next begins, so an incomplete sample's last row is cut off and dropped.
-    borders = [match.start() for match in matches] + [len(sample.content)] * sample.complete
-    if len(borders) < 2:  # noqa: PLR2004 - a row lies between two borders
-        return None
-    ends = [after for _, after in pairwise(borders)]
-    rows = tuple(sample.content[match.end() : end] for match, end in zip(matches, ends, strict=False))
-    return _SampleRows(rows, sample.content[: borders[-1]])
+    pattern = quote + b"[IUD]" + quote + delimiter
+    for text in (name.table, name.schema):
+        raw = text.encode()
+        if frame.quote:
+            raw = raw.replace(frame.quote, frame.quote * 2)
+        else:
+            escaped = b"".join(b"\\" + bytes([byte]) for byte in frame.delimiter)
+            raw = raw.replace(b"\\", b"\\\\").replace(b"\r", b"\\r").replace(b"\n", b"\\n")
+            raw = raw.replace(frame.delimiter, escaped)
+        # TiDB ignores case in names, and classic TiCDC writes a database in lower case after a rename.
+        pattern += quote + b"(?i:" + re.escape(raw) + b")" + quote + delimiter
+    return re.compile(pattern, re.DOTALL)
 
 
 def _terminators(frame: _Frame, rows: Iterable[bytes]) -> list[bytes]:
@@ -228,7 +209,7 @@ class CsvVerdict:
     commit_ts: tuple[int, ...] = ()
     """Lowest and highest commit-ts of the sampled rows (both inclusive), if they carry one."""
     unnamed: str = ""
-    """Why rows halt their table that have these options, but do not say which columns they have; empty: there are none."""
+    """Why rows with these options that do not say which columns they have halt their table; empty: there are no such rows."""
 
 
 def infer_csv(samples: list[Sample], upstream: Upstream, given: frozenset[str], newest: int) -> CsvVerdict:
@@ -254,10 +235,18 @@ class _Trial:
         self._split: dict[tuple[str, _Frame, bytes], list[_Row] | None] = {}
 
     def rows(self, sample: Sample, frame: _Frame) -> _SampleRows | None:
-        """Return the sample's rows under a frame."""
+        """Return the sample's whole rows under a frame; None if not one is whole."""
         key = (sample.path, frame)
         if key not in self._rows:
-            self._rows[key] = _found(sample, frame)
+            matches = list(_row_start(frame, sample).finditer(sample.content))
+            # A row ends where the next begins, so an incomplete sample's last row is cut off and dropped.
+            borders = [match.start() for match in matches] + [len(sample.content)] * sample.complete
+            found = None
+            if len(borders) > 1:
+                ends = zip(matches, borders[1:], strict=False)
+                rows = tuple(sample.content[match.end() : end] for match, end in ends)
+                found = _SampleRows(rows, sample.content[: borders[-1]])
+            self._rows[key] = found
         return self._rows[key]
 
     def tokens(self, hypothesis: _Hypothesis, sample: Sample) -> list[_Row] | None:
@@ -357,8 +346,11 @@ class _Trial:
             aside |= damaged if encodings else set()
         if not survivors:
             return CsvVerdict(reason="no set of options fits the values")
-        if any(self._may_hide_commit_ts(used, hypothesis) for hypothesis, _ in survivors):
-            undecided.add("include_commit_ts")
+        for hypothesis, _ in survivors:
+            # Its rows are read without a commit-ts although each of them begins with a possible one.
+            rows = (row for sample in used for row in self.tokens(hypothesis, sample) or ())
+            if not hypothesis.commit_ts and all(row and self._is_like_ts(row[0]) for row in rows):
+                undecided.add("include_commit_ts")
         left = tuple(options for _, options in survivors)
         undecided |= {name for name in CsvOptions.__slots__ if len({getattr(each, name) for each in left}) > 1}
         first = survivors[0][0]
@@ -380,7 +372,10 @@ class _Trial:
             return False
         size, skip = len(_columns(sample)), hypothesis.skip
         # Rows lack virtual columns, so they are as long as the layout only if these are known, and no selector leaves out others.
-        exact = sample.virtual is not None and not _is_selected(sample, self.upstream)
+        name, names = sample.definition.name, [column.name for column in sample.definition.columns]
+        selectors, table = self.upstream.column_selectors, (name.schema, name.table)
+        is_selected = bool(unselected(selectors, table, names, case=self.upstream.case_sensitive))
+        exact = sample.virtual is not None and not is_selected
         counts = {len(row) - skip for row in rows}
         # The sample may hold rows of an older structure, with another number of columns: they committed no later than its DDL.
         has_ts = hypothesis.commit_ts and all(row and _DIGITS.fullmatch(row[0].text) for row in rows)
@@ -389,8 +384,18 @@ class _Trial:
         # With uncertain virtual columns a row may be shorter than the schema file's columns, but never longer.
         if any(count > size or count < 0 or (exact and count != size) for count in counts):
             return False
-        begin_so = all(len(row) >= skip and self._begins(row, hypothesis) for row in rows)
-        return begin_so and not self._mistakes_commit_ts(hypothesis, sample, rows)
+        if not all(len(row) >= skip and self._begins(row, hypothesis) for row in rows):
+            return False
+        # The supposed handle keys may be commit-ts: each could be one, and is not the table's key.
+        if not hypothesis.handle_key or hypothesis.commit_ts:
+            return True
+        columns = _columns(sample)
+        keys = [place for place, column in enumerate(columns) if column.is_pk]
+        # The handle key of any other table cannot be compared with one of its columns.
+        if sample.virtual is None or len(keys) != 1 or columns[keys[0]].type not in INTEGER_TYPES:
+            return True
+        at, key = int(hypothesis.old_value), keys[0] + skip
+        return not all(self._is_like_ts(row[at]) for row in rows) or all(row[at].text == row[key].text for row in rows)
 
     def _begins(self, row: _Row, hypothesis: _Hypothesis) -> bool:
         """Return whether the fields before the values have the form of the hypothesis."""
@@ -407,23 +412,6 @@ class _Trial:
         # A column of large numbers may look like one: more is asked for before that is decided.
         digits = not token.quoted and _DIGITS.fullmatch(token.text)
         return bool(digits) and _EARLIEST_TS <= int(token.text) <= self.newest
-
-    def _mistakes_commit_ts(self, hypothesis: _Hypothesis, sample: Sample, rows: list[_Row]) -> bool:
-        """Return whether the supposed handle keys are commit-ts: each could be one, and is not the table's key."""
-        if not hypothesis.handle_key or hypothesis.commit_ts:
-            return False
-        columns = _columns(sample)
-        keys = [place for place, column in enumerate(columns) if column.is_pk]
-        # The handle key of any other table cannot be compared with one of its columns.
-        if sample.virtual is None or len(keys) != 1 or columns[keys[0]].type not in INTEGER_TYPES:
-            return False
-        at, key = int(hypothesis.old_value), keys[0] + hypothesis.skip
-        return all(self._is_like_ts(row[at]) for row in rows) and any(row[at].text != row[key].text for row in rows)
-
-    def _may_hide_commit_ts(self, used: list[Sample], hypothesis: _Hypothesis) -> bool:
-        """Return whether rows are read without a commit-ts although each of them begins with a possible one."""
-        rows = (row for sample in used for row in self.tokens(hypothesis, sample) or ())
-        return not hypothesis.commit_ts and all(row and self._is_like_ts(row[0]) for row in rows)
 
     def nulls(self, used: list[Sample], hypothesis: _Hypothesis) -> dict[bytes, list[str]]:
         """Return what means NULL → the files and rows where it does: unquoted texts that are not a value of their column."""
@@ -510,9 +498,3 @@ class _Trial:
                 if any(values[place].text not in nothing for place in kinds):
                     return True
         return False
-
-
-def _is_selected(sample: Sample, upstream: Upstream) -> bool:
-    """Return whether column selectors may leave out columns of a sample's table."""
-    name, names = sample.definition.name, [column.name for column in sample.definition.columns]
-    return bool(unselected(upstream.column_selectors, (name.schema, name.table), names, case=upstream.case_sensitive))

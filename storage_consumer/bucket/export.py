@@ -1,6 +1,6 @@
 """Read an export: its metadata, its schema files, and which files hold the rows of each table.
 
-What no file says has to be told where the files could else be read as something that they are not: `refuse_unsaid`.
+Where files can be read in several ways and none says which is meant, the user has to: `refuse_unsaid`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import hashlib
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -30,8 +30,8 @@ from storage_consumer.bucket.export_names import (
     refuse_other_runs,
     statements,
 )
-from storage_consumer.bucket.export_structure import is_temporary, read_create_table
 from storage_consumer.bucket.storage import SCHEMA_FILE_BYTES, Storage, whole
+from storage_consumer.bucket.table_statements import is_temporary, read_create_table
 from storage_consumer.config.settings import Compression, DumpOptions, Upstream
 from storage_consumer.decode.compression import decompressed
 from storage_consumer.decode.decoder import FileRead, RowLayout
@@ -77,7 +77,7 @@ _SQL_KEY = re.compile(rb"VALUES\s*\('?(-?\d+)'?[,)]")
 _OF_NUMBERS = frozenset("-0123456789")
 _CSV_KEY = re.compile(rb"\"?(-?\d+)\"?(?:[^\d\w.]|\Z)")
 _TAIL_BYTES = 64
-"""How much of a data file is looked at, at its end."""
+"""Bytes to read at the end of a data file."""
 _Value = TypeVar("_Value", bound=str)
 
 
@@ -108,7 +108,7 @@ class Export:
     """Local time of the machine that wrote it, without a zone; `finished_at` likewise."""
     finished_at: str
     file_format: Literal["sql", "csv"]
-    """Form of the data files; ``sql`` if there is none."""
+    """Form of the data files; ``sql`` if there are no data files."""
     compression: Compression
     time_zone: str
     """Zone of TIMESTAMP values as the first SQL file with rows states it, else a schema file, such as ``+00:00``; empty: none does."""
@@ -132,7 +132,21 @@ def read_export(storage: Storage, *, wanted: Callable[[TableName], bool] = lambd
         stored for stored in storage.listing(frozenset(), {}) if stored.path and not stored.path.endswith("/")
     )
     listed = sorted(found_there, key=lambda stored: stored.path)
-    metadata = _metadata_of(storage, listed)
+    paths = {stored.path for stored in listed}
+    if not paths:
+        raise ExportRefused(
+            "the folder of the export is empty or does not exist: give the folder that the export was written to"
+        )
+    if METADATA not in paths or paths & UNFINISHED:
+        below = sorted(path for path in paths if path.endswith(f"/{METADATA}"))
+        raise ExportUnfinished(
+            f"the export has no {METADATA}, which is written last: it is still running, or it failed; wait for it, or {AGAIN}"
+            + (f". There is one at {below[0]}: if that is the export, give its folder" if below else "")
+        )
+    metadata = storage.read(METADATA)
+    identity = hashlib.sha256(metadata)
+    for stored in listed:
+        identity.update(repr((stored.path, stored.size, stored.tag)).encode("utf-8", "surrogatepass"))
     head = read_metadata(metadata, METADATA)
     reading = _Reading(storage=storage, version=TableVersion(head.snapshot))
     reading.sort_out(listed)
@@ -146,7 +160,7 @@ def read_export(storage: Storage, *, wanted: Callable[[TableName], bool] = lambd
     views = [reading.view(name) for name in sorted(reading.files[Kind.VIEW]) if wanted(name)]
     found = [table for table in read if table is not None]
     return Export(
-        identity=_identity(metadata, listed),
+        identity=identity.hexdigest(),
         snapshot=head.snapshot,
         snapshot_hint=head.snapshot_hint,
         started_at=head.started_at,
@@ -159,28 +173,6 @@ def read_export(storage: Storage, *, wanted: Callable[[TableName], bool] = lambd
         views=tuple(_in_order(views)),
         notes=tuple(reading.notes),
     )
-
-
-def _metadata_of(storage: Storage, listed: Sequence[StoredObject]) -> bytes:
-    paths = {stored.path for stored in listed}
-    if METADATA in paths and not paths & UNFINISHED:
-        return storage.read(METADATA)
-    if not paths:
-        raise ExportRefused(
-            "the folder of the export is empty or does not exist: give the folder that the export was written to"
-        )
-    below = sorted(path for path in paths if path.endswith(f"/{METADATA}"))
-    raise ExportUnfinished(
-        f"the export has no {METADATA}, which is written last: it is still running, or it failed; wait for it, or {AGAIN}"
-        + (f". There is one at {below[0]}: if that is the export, give its folder" if below else "")
-    )
-
-
-def _identity(metadata: bytes, listed: Iterable[StoredObject]) -> str:
-    digest = hashlib.sha256(metadata)
-    for stored in listed:
-        digest.update(repr((stored.path, stored.size, stored.tag)).encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()
 
 
 # names
@@ -291,7 +283,7 @@ class _Reading:
         stored = self.files[Kind.DATABASE][name]
         content, query = self.statement(stored, "DATABASE")
         found = tokens(query)
-        at = 2 + 3 * (find_words(found[:5], "IF", "NOT", "EXISTS") == 2)  # noqa: PLR2004 - behind CREATE DATABASE
+        at = 2 + 3 * (find_words(found[:5], "IF", "NOT", "EXISTS") == 2)  # noqa: PLR2004 - after CREATE DATABASE
         _check_name(stored, name.schema, found[at].name if at < len(found) else "")
         return self.definition(name, stored, content, query, DdlKind.CREATE_SCHEMA)
 
@@ -326,8 +318,12 @@ class _Reading:
         """Return a CREATE VIEW; the file that holds its place among the tables is not read."""
         stored = self.files[Kind.VIEW][name]
         content, query = self.statement(stored, "VIEW")
-        query = _by_current_user(query)
         found = tokens(query)
+        # TiCDC writes the account that runs the statement: the source's definer is none of the target's accounts.
+        definer, end = find_words(found, "DEFINER", "="), find_words(found, "SQL", "SECURITY")
+        if 0 <= definer < end:
+            query = replace_spans(query, [(found[definer + 2].start, found[end - 1].end, "CURRENT_USER")])
+            found = tokens(query)
         at = find_words(found, "VIEW", depth=0) + 1
         _check_name(stored, name.table, found[at].name if 0 < at < len(found) else "")
         listed = elements(found, at + 1, closing(found, at + 1)) if has_words(found[at + 1 : at + 2], "(") else []
@@ -365,7 +361,11 @@ class _Reading:
             _refuse_file(stored, str(error))
         created = [statement for statement in found if _HEADS["CREATE"].match(statement)]
         others = [statement for statement in found if not any(head.match(statement) for head in _HEADS.values())]
-        if others or len(created) != 1 or not _creates(created[0], what):
+        begin = tokens(created[0]) if created else []
+        # Between CREATE and TABLE or VIEW there may be options, but no parenthesis.
+        end = next((at for at, token in enumerate(begin) if token.text == "("), len(begin))
+        thing = next((token.upper for token in begin[:end] if token.upper in _THINGS), "")
+        if others or len(created) != 1 or thing != what:
             _refuse_file(stored, f"it is not one CREATE {what}, but {(others or created or ['nothing'])[0][:80]!r}")
         return content, created[0]
 
@@ -398,73 +398,53 @@ class _Reading:
         `carried`: the columns of its rows, which lack the generated ones.
         """
         objects = [stored for _, stored in files]
-        for stored in objects:
-            self._check_end(stored)
-        if not _begins_with_key(definition.columns, carried):
+        # What is compressed shows that it was cut when it is read.
+        for stored in objects if self.file_format == "sql" and not self.compression else ():
+            start = max(stored.size - _TAIL_BYTES, 0)
+            tail = b"".join(whole(self.storage.blocks(stored.path, _TAIL_BYTES, start), stored, start))
+            if not tail.rstrip().endswith(b";"):
+                raise ExportRefused(
+                    f"{stored.path} cannot be read: its last statement has no semicolon: it was cut; copy it again, or {AGAIN}"
+                )
+        key = [column for column in definition.columns if column.is_pk]
+        # A text could hold what looks like the end of the row, and two rows be alike up to there.
+        has_texts = any(column.type in TEXT_TYPES | BINARY_TYPES for column in key)
+        if not key or list(carried[: len(key)]) != key or has_texts:
             return
         heads = ((stored, head_of(self.storage, stored, self.compression)) for stored in objects)
         first = tuple(islice(heads, 2))
-        self._check_beginnings(definition.name, first)
-        if len(files) > 1 and _is_in_order(definition) and not is_mydumpers(files):
-            before: tuple[int, StoredObject] | None = None
-            for part, key in self._keys(chain(first, heads)):
-                if before is not None and key <= before[0]:
-                    raise ExportRefused(
-                        f"{part.path} begins with key {key}, not after the {before[0]} with which {before[1].path} begins: files of two exports lie "
-                        f"in one folder, or this one was made with --order-by-primary-key=false, which looks the same; {AGAIN}, without that option"
-                    )
-                before = key, part
-
-    def _check_end(self, stored: StoredObject) -> None:
-        """Refuse a file that ends inside a statement; what is compressed shows that when it is read."""
-        if self.file_format != "sql" or self.compression:
-            return
-        start = max(stored.size - _TAIL_BYTES, 0)
-        tail = b"".join(whole(self.storage.blocks(stored.path, _TAIL_BYTES, start), stored, start))
-        if not tail.rstrip().endswith(b";"):
+        pattern = _FIRST_ROW if self.file_format == "sql" else _TWO_LINES
+        # Up to the end of the first row, if that is a short one.
+        rows = [found[0] for _, content in first if (found := pattern.match(content))]
+        if len(rows) > 1 and rows[0] == rows[1]:
             raise ExportRefused(
-                f"{stored.path} cannot be read: its last statement has no semicolon: it was cut; copy it again, or {AGAIN}"
-            )
-
-    def _check_beginnings(self, name: TableName, first: Sequence[_Beginning]) -> None:
-        """Refuse the first two files of a table whose rows begin with the primary key if they have the same first row."""
-        rows = [self._first_row(head) for _, head in first]
-        if len(rows) > 1 and rows[0] is not None and rows[0] == rows[1]:
-            raise ExportRefused(
-                f"{first[0][0].path} and {first[1][0].path} begin with the same row, although {name} has a primary key: files of "
+                f"{first[0][0].path} and {first[1][0].path} begin with the same row, although {definition.name} has a primary key: files of "
                 f"two exports lie in one folder; {AGAIN}"
             )
-
-    def _first_row(self, head: bytes) -> bytes | None:
-        """Return a data file up to the end of its first row, if that is a short one."""
-        pattern = _FIRST_ROW if self.file_format == "sql" else _TWO_LINES
-        found = pattern.match(head)
-        return found[0] if found else None
-
-    def _keys(self, beginnings: Iterable[_Beginning]) -> Iterator[tuple[StoredObject, int]]:
-        """Yield the first keys of the files in which they can be told."""
-        for part, head in beginnings:
-            if self.file_format == "sql":
-                found = _SQL_KEY.search(head)
-            else:
-                # Behind the names of the columns, if the file has them.
-                first, _, rest = head.partition(b"\n")
-                found = _CSV_KEY.match(first) or _CSV_KEY.match(rest)
-            if found is not None:
-                yield part, int(found[1])
-
-
-def _begins_with_key(columns: Sequence[TableColumn], carried: Sequence[TableColumn]) -> bool:
-    """Return whether the first values of a row are its primary key, and hold no ends of lines."""
-    key = [column for column in columns if column.is_pk]
-    # A text could hold what looks like the end of the row, and two rows be alike up to there.
-    return bool(key) and list(carried[: len(key)]) == key and not any(c.type in TEXT_TYPES | BINARY_TYPES for c in key)
+        if len(files) > 1 and _is_in_order(definition) and not is_mydumpers(files):
+            before: tuple[int, StoredObject] | None = None
+            for part, content in chain(first, heads):
+                if self.file_format == "sql":
+                    found = _SQL_KEY.search(content)
+                else:
+                    # After the names of the columns, if the file has them.
+                    line, _, rest = content.partition(b"\n")
+                    found = _CSV_KEY.match(line) or _CSV_KEY.match(rest)
+                if found is None:
+                    continue
+                begin = int(found[1])
+                if before is not None and begin <= before[0]:
+                    raise ExportRefused(
+                        f"{part.path} begins with key {begin}, not after the {before[0]} with which {before[1].path} begins: files of two exports lie "
+                        f"in one folder, or this one was made with --order-by-primary-key=false, which looks the same; {AGAIN}, without that option"
+                    )
+                before = begin, part
 
 
 def _is_in_order(definition: TableDefinition) -> bool:
     """Return whether Dumpling gives a table's rows in the order of the first column, a whole number of which each is there once.
 
-    It orders by a clustered primary key; by the hidden row id where there is none, and by partition where there are any.
+    It orders by a clustered primary key; without one by the hidden row id, and in a partitioned table by partition.
     """
     keys = [column for column in definition.columns if column.is_pk]
     first = definition.columns[0] if definition.columns else None
@@ -482,23 +462,6 @@ def _zone_in(head: bytes) -> list[str]:
 
 def _refuse_file(stored: StoredObject, why: str) -> NoReturn:
     raise ExportRefused(f"{stored.path} cannot be read: {why}; copy it again, or {AGAIN}")
-
-
-def _creates(statement: str, what: str) -> bool:
-    """Return whether a statement creates this kind of thing."""
-    found = tokens(statement)
-    # Between CREATE and TABLE or VIEW there may be options, but no parenthesis.
-    end = next((at for at, token in enumerate(found) if token.text == "("), len(found))
-    return next((token.upper for token in found[:end] if token.upper in _THINGS), "") == what
-
-
-def _by_current_user(query: str) -> str:
-    """Return a CREATE VIEW whose definer is the account that runs it, as TiCDC writes it: the source's account is none of the target's."""
-    found = tokens(query)
-    definer, end = find_words(found, "DEFINER", "="), find_words(found, "SQL", "SECURITY")
-    if not 0 <= definer < end:
-        return query
-    return replace_spans(query, [(found[definer + 2].start, found[end - 1].end, "CURRENT_USER")])
 
 
 def _check_name(stored: StoredObject, said: str, found: str) -> None:
@@ -536,37 +499,24 @@ def refuse_unsaid(storage: Storage, export: Export, origin: Upstream, said: Coll
     """Raise `ExportRefused` if an export needs an option that nobody gave, with the option.
 
     `origin`: its files, and how they are written as far as that is known. `said`: the parameters of its URI. The zone is needed wherever
-    there is a TIMESTAMP; for the other options the beginnings of some files are looked at, and what shows there only later is refused
+    there is a TIMESTAMP; for the other options the beginnings of some files are read, and what shows there only later is refused
     where it is read.
     """
-    _refuse_zone(export, origin)
-    _refuse_ambiguous(export, origin)
-    largest = sorted(export.tables, key=lambda table: -sum(part.size for part in table.parts))[:_LOOKED_AT]
-    for table in largest:
-        if table.parts:
-            _look_at(storage, table, origin, said)
-
-
-def _refuse_zone(export: Export, origin: Upstream) -> None:
-    if origin.time_zone:
-        return
-    for table in export.tables:
+    for table in () if origin.time_zone else export.tables:
         for column in table.definition.columns:
             if column.type == "TIMESTAMP" and (table.parts or column.default):
                 raise ExportRefused(
                     f"no file of the export says in which time zone its TIMESTAMP values are, such as those of {table.name}.{column.name}: "
                     "give it in the export's URI, ?time-zone=ZONE, or by --dump-tz ZONE. It is the `time_zone` of the server's session that Dumpling had, by default the server's own"
                 )
-
-
-def _refuse_ambiguous(export: Export, origin: Upstream) -> None:
-    """Raise `ExportRefused` if options of a CSV export let two values look alike in one of its tables."""
-    if origin.dump.file_format != "csv":
-        return
-    for table in export.tables:
+    for table in export.tables if origin.dump.file_format == "csv" else ():
         for column in table.carried if table.parts else ():
             if why := _alike(column, origin.dump, f"{table.name}.{column.name}"):
                 raise ExportRefused(why)
+    largest = sorted(export.tables, key=lambda table: -sum(part.size for part in table.parts))[:_LOOKED_AT]
+    for table in largest:
+        if table.parts:
+            _refuse_by_head(storage, table, origin, said)
 
 
 def _alike(column: TableColumn, options: DumpOptions, where: str) -> str:
@@ -588,51 +538,38 @@ def _alike(column: TableColumn, options: DumpOptions, where: str) -> str:
     return ""
 
 
-def _look_at(storage: Storage, table: ExportTable, origin: Upstream, said: Collection[str]) -> None:
+def _refuse_by_head(storage: Storage, table: ExportTable, origin: Upstream, said: Collection[str]) -> None:
     options, part = origin.dump, table.parts[0]
     head = head_of(storage, part, options.compression)
     if options.file_format == "sql":
-        if options.escape_backslash and "escape-backslash" not in said and _has_raw_texts(head):
+        # After the settings at its beginning; the last text may be cut.
+        texts_of = _SQL_TEXT.finditer(head, max(head.find(b"INSERT INTO"), 0))
+        is_unsaid = options.escape_backslash and "escape-backslash" not in said
+        if is_unsaid and any(_RAW_IN_SQL.search(found[1] or b"") for found in texts_of):
             raise ExportRefused(
                 f"{part.path} holds texts that Dumpling writes only with --escape-backslash=false: if that is how it ran, say so in the URI: "
                 "--dump 'URI?escape-backslash=false'; if not, escape-backslash=true"
             )
         return
-    _refuse_header(head, table.carried, origin, part.path)
+    quote, columns = options.delimiter.encode(), table.carried
+    names = options.separator.encode().join(b"%b%b%b" % (quote, column.name.encode(), quote) for column in columns)
+    if columns and not options.header and head.startswith(names + options.terminator.encode()):
+        raise ExportRefused(
+            f"{part.path} begins with the names of its columns, so it was not written with --no-header: leave `no-header` out of the URI"
+        )
     if "csv-output-dialect" not in said and any(map(holds_bytes, table.carried)):
         places = [place for place, column in enumerate(table.carried) if holds_bytes(column) and column.type != "BIT"]
-        found = [bytes.fromhex(row[place] or "") for row in _rows(head, table, origin) for place in places]
+        layout = RowLayout(table=table.name, columns=columns)
+        file = FileRead(blocks=[head], source=part.path, layout=layout, commit_range=_ALL)
+        found: list[bytes] = []
+        # Up to a row that is cut or cannot be read.
+        with suppress(UndecodableRow):
+            for _, _, _, values, _ in ExportDecoder(options).rows(file):
+                found += [bytes.fromhex(values[place] or "") for place in places]
         texts = [value.decode("latin-1") for value in found if value]
         for form, dialect in ((_HEX, "redshift (or snowflake)"), (_BASE64, "bigquery")):
             if texts and all(form.fullmatch(text) for text in texts):
                 raise ExportRefused(
-                    f"the bytes in {table.parts[0].path} look as Dumpling writes them with --csv-output-dialect={dialect}. Say what it was in the "
+                    f"the bytes in {part.path} look as Dumpling writes them with --csv-output-dialect={dialect}. Say what it was in the "
                     f"URI: --dump 'URI?csv-output-dialect={dialect.partition(' ')[0]}', or csv-output-dialect=default if they are as they are"
                 )
-
-
-def _has_raw_texts(head: bytes) -> bool:
-    """Return whether a text is there that has no such form where backslashes escape."""
-    # Behind the settings at its beginning; the last text may be cut.
-    rows = head[max(head.find(b"INSERT INTO"), 0) :]
-    return any(_RAW_IN_SQL.search(found[1] or b"") for found in _SQL_TEXT.finditer(rows))
-
-
-def _refuse_header(head: bytes, columns: tuple[TableColumn, ...], origin: Upstream, path: str) -> None:
-    """Raise `ExportRefused` if a file begins with the names of its columns, although it should not."""
-    options = origin.dump
-    quote = options.delimiter.encode()
-    names = options.separator.encode().join(b"%b%b%b" % (quote, column.name.encode(), quote) for column in columns)
-    if columns and not options.header and head.startswith(names + options.terminator.encode()):
-        raise ExportRefused(
-            f"{path} begins with the names of its columns, so it was not written with --no-header: leave `no-header` out of the URI"
-        )
-
-
-def _rows(head: bytes, table: ExportTable, origin: Upstream) -> Iterator[tuple[str | None, ...]]:
-    """Yield the values of the rows that a file begins with, up to one that is cut or cannot be read."""
-    layout = RowLayout(table=table.name, columns=table.carried)
-    file = FileRead(blocks=[head], source=table.parts[0].path, layout=layout, commit_range=_ALL)
-    with suppress(UndecodableRow):
-        for _, _, _, values, _ in ExportDecoder(origin.dump).rows(file):
-            yield values or ()

@@ -1,7 +1,7 @@
 """Names of an export's files ⇄ what they hold; its ``metadata``, and the statements of its schema files.
 
 Dumpling writes ``{db}-schema-create.sql``, ``{db}.{table}-schema.sql``, ``{db}.{table}.{number}.sql|.csv`` and a few others, each with
-``.gz``, ``.snappy`` or ``.zst`` behind it if it is compressed. It escapes in names whatever could be mistaken for another part: the
+``.gz``, ``.snappy`` or ``.zst`` appended if it is compressed. It escapes in names whatever could be mistaken for another part: the
 first raw dot ends the database, and ``-schema`` at the end is never a part of the name. mydumper writes the same names with numbers of
 five digits, or none.
 
@@ -17,6 +17,9 @@ older run, whoever copied what. How exactly the beginning is known depends on th
 * rows of a snapshot were not written before it, and its TSO has a time in UTC, by the source's clock;
 * ``metadata`` is written last. If its own time is the one that it says, in some zone, and the run began with the snapshot, then the files have
   their times from the run itself: the beginning is known by the store's own clock, and nothing of the run is younger than ``metadata``.
+
+A written export has the same files: INSERT statements, which say everything of themselves (the columns, the time zone, which values are bytes).
+Format: dumpling v7 and v8, `v4/export/writer_util.go` and `metadata.go`.
 """
 
 from __future__ import annotations
@@ -32,8 +35,9 @@ from typing import Literal
 from storage_consumer.bucket.storage import Storage
 from storage_consumer.config.settings import Compression
 from storage_consumer.decode.compression import decompressed
+from storage_consumer.decode.values import grammar, holds_bytes
 from storage_consumer.errors import ExportRefused, ExportUnfinished, UndecodableRow
-from storage_consumer.model import MAX_TSO, StoredObject, TableName, physical_ms, tso_of
+from storage_consumer.model import MAX_TSO, StoredObject, TableColumn, TableName, physical_ms, tso_of
 from storage_consumer.sql.tokens import pieces, quote, replace_spans
 
 METADATA = "metadata"
@@ -70,7 +74,7 @@ class ExportFile:
     file_format: Literal["sql", "csv"] = "sql"
     number: int = 0
     width: int = 0
-    """Digits that the number was written with; 0 if there is none."""
+    """Digits that the number was written with; 0 without a number."""
 
 
 _NOBODY = TableName(schema="", table="")
@@ -144,7 +148,7 @@ class ExportMetadata:
 
 
 def read_metadata(content: bytes, where: str) -> ExportMetadata:
-    """Return what ``metadata`` says; `where`: its path, for messages. Raise `ExportRefused` if it is none of a finished export."""
+    """Return what ``metadata`` says; `where`: its path, for messages. Raise `ExportRefused` unless it is that of a finished export."""
     text = content.decode("utf-8", "replace")
     if re.search(r"^\[", text, re.MULTILINE) or text.startswith("# Started dump at"):
         raise ExportRefused(
@@ -169,8 +173,8 @@ def read_metadata(content: bytes, where: str) -> ExportMetadata:
 
 
 def _snapshot(text: str, where: str) -> tuple[int, str]:
-    """Return the TSO of the snapshot, or 0 and why there is none."""
-    # What a source replicates from is none of its own positions.
+    """Return the TSO of the snapshot, or 0 and the reason."""
+    # Positions in what the source itself replicates from do not count.
     own = text.split("SHOW SLAVE STATUS:", maxsplit=1)[0]
     fields = [(match[1], match[2].strip()) for match in _FIELD.finditer(own)]
     positions = {value for name, value in fields if name == "Pos"}
@@ -211,7 +215,7 @@ def statements(text: str) -> list[str]:
 
     Raises `ValueError` if the last one has no semicolon: then the file was cut. Names in double quotes, which a server writes under
     ANSI_QUOTES, are put into backquotes, so that a statement means the same to every server. What a comment holds that servers from a
-    version on read, such as ``/*!40100 DEFAULT CHARACTER SET utf8mb4 */``, stands as it is: every target reads it.
+    version on read, such as ``/*!40100 DEFAULT CHARACTER SET utf8mb4 */``, is kept as it is: every target reads it.
     """
     text = with_backquotes(text)
     found: list[str] = []
@@ -246,12 +250,12 @@ AGAIN = "export again into an empty folder"
 Numbered = tuple[ExportFile, StoredObject]
 """A data file: what its name says, and where it is."""
 _DUMPLINGS_WIDTH = 9
-"""Digits that the numbers of Dumpling's files have at least; mydumper's have five, or there is none."""
+"""Digits that the numbers of Dumpling's files have at least; mydumper's have five, or no number."""
 _CHUNKED_WIDTH = 13
 """Digits of a number that is a chunk's and, in the last four, a file's within it (``--rows`` with ``--filesize``)."""
 _FILES = 10_000
 _HEAD_BYTES = 64 << 10
-"""How much of a data file is looked at, at its beginning."""
+"""Bytes to read at the beginning of a data file."""
 
 
 def is_mydumpers(files: Iterable[Numbered]) -> bool:
@@ -281,7 +285,14 @@ def refuse_numbers(name: TableName, files: Sequence[Numbered]) -> None:
 
 def gaps_note(tables: Mapping[TableName, Sequence[Numbered]]) -> str:
     """Return a note if the numbers of Dumpling's files leave some out, which may be a loss; empty if they do not."""
-    found = {name: number for name, files in tables.items() if (number := _first_gap(files))}
+    found = dict[TableName, str]()
+    for table, files in tables.items():
+        # Thirteen digits are those of --rows, with which chunks may be missing.
+        if _DUMPLINGS_WIDTH <= files[0][0].width < _CHUNKED_WIDTH:
+            there = {file.number for file, _ in files}
+            lacking = next((number for number in range(max(there)) if number not in there), None)
+            if lacking is not None:
+                found[table] = f"{lacking:0{_DUMPLINGS_WIDTH}d}"
     if not found:
         return ""
     name = min(found)
@@ -290,15 +301,6 @@ def gaps_note(tables: Mapping[TableName, Sequence[Numbered]]) -> str:
         f"in the export the files of {name}{others} lack a number, {found[name]} first: after an export with --rows that is normal, since a chunk without "
         "rows has no file. After one with --filesize alone the file's rows are missing: `storage-consumer verify` with the source tells"
     )
-
-
-def _first_gap(files: Sequence[Numbered]) -> str:
-    # Thirteen digits are those of --rows, with which chunks may be missing.
-    if not _DUMPLINGS_WIDTH <= files[0][0].width < _CHUNKED_WIDTH:
-        return ""
-    there = {file.number for file, _ in files}
-    lacking = next((number for number in range(max(there)) if number not in there), None)
-    return "" if lacking is None else f"{lacking:0{_DUMPLINGS_WIDTH}d}"
 
 
 def _padded(number: int, file: ExportFile) -> str:
@@ -331,7 +333,8 @@ _SLACK = 60
 def refuse_other_runs(head: ExportMetadata, listed: Sequence[StoredObject]) -> None:
     """Raise `ExportRefused` for files of an older run, `ExportUnfinished` for those of a newer one that has no ``metadata`` yet."""
     try:
-        started, finished = map(_seconds, (head.started_at, head.finished_at))
+        times = map(datetime.fromisoformat, (head.started_at, head.finished_at))
+        started, finished = (local.replace(tzinfo=UTC).timestamp() for local in times)
     except ValueError:
         return
     end = next(stored.modified for stored in listed if stored.path == METADATA)
@@ -356,10 +359,6 @@ def refuse_other_runs(head: ExportMetadata, listed: Sequence[StoredObject]) -> N
         )
 
 
-def _seconds(local: str) -> float:
-    return datetime.fromisoformat(local).replace(tzinfo=UTC).timestamp()
-
-
 def _named(files: Sequence[StoredObject]) -> str:
     shown = min(files, key=lambda stored: stored.path)
     more = f" (and {len(files) - 1} more)" if len(files) > 1 else ""
@@ -368,3 +367,86 @@ def _named(files: Sequence[StoredObject]) -> str:
 
 def _time(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+_HEAD = "/*!40014 SET FOREIGN_KEY_CHECKS=0*/;\n/*!40101 SET NAMES binary*/;\n/*!40103 SET TIME_ZONE='+00:00' */;\n"
+"""What every file begins with; values of TIMESTAMP columns are in this zone."""
+_PLAIN = re.compile(r"[^A-Za-z0-9_\x80-\U0010ffff]")
+_SPECIAL = re.compile(rb"[\\'\"\0\n\r\x1a]")
+_ESCAPES = {b"\\": b"\\\\", b"'": b"\\'", b'"': b'\\"', b"\0": b"\\0", b"\n": b"\\n", b"\r": b"\\r", b"\x1a": b"\\Z"}
+_STATEMENT_BYTES = 1 << 20
+"""Bytes of rows after which a statement ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFile:
+    """One file of an export."""
+
+    path: str
+    content: bytes
+
+
+def database_file(schema: str, statement: str) -> WrittenFile:
+    """Return the file of a CREATE DATABASE."""
+    return _statement_file(f"{_escaped(schema)}-schema-create.sql", statement)
+
+
+def table_file(name: TableName, statement: str) -> WrittenFile:
+    """Return the file of a CREATE TABLE."""
+    return _statement_file(f"{_stem(name)}-schema.sql", statement)
+
+
+def view_file(name: TableName, statement: str) -> WrittenFile:
+    """Return the file of a CREATE VIEW."""
+    return _statement_file(f"{_stem(name)}-schema-view.sql", statement)
+
+
+def data_file(
+    name: TableName, number: int, columns: Sequence[TableColumn], rows: Iterable[Sequence[bytes | None]]
+) -> WrittenFile:
+    """Return a data file of a table. `number`: from 0; `rows`: the values of `columns` as the server sends them in texts, None for NULL."""
+    kinds = ["bytes" if holds_bytes(c) else "number" if grammar(c, "dump-sql") else "text" for c in columns]
+    names = ",".join(quote(column.name) for column in columns)
+    opening = f"INSERT INTO {quote(name.table)} ({names}) VALUES\n".encode()
+    content, left = bytearray(_HEAD.encode()), 0
+    for row in rows:
+        literals = []
+        for value, kind in zip(row, kinds, strict=True):
+            if value is None:
+                literals.append(b"NULL")
+            elif kind == "number":
+                literals.append(value)
+            elif kind == "bytes":
+                literals.append(b"x'" + value.hex().encode() + b"'")
+            else:
+                literals.append(b"'" + _SPECIAL.sub(lambda found: _ESCAPES[found[0]], value) + b"'")
+        text = b"(" + b",".join(literals) + b")"
+        content += (b",\n" if left > 0 else opening) + text
+        left = (left if left > 0 else _STATEMENT_BYTES) - len(text)
+        if left <= 0:
+            content += b";\n"
+    if left > 0:
+        content += b";\n"
+    return WrittenFile(path=f"{_stem(name)}.{number:09}.sql", content=bytes(content))
+
+
+def metadata_file(snapshot: int, started_at: str, finished_at: str) -> WrittenFile:
+    """Return the file that says that an export is finished. `snapshot`: its TSO; both times are local."""
+    text = (
+        f"Started dump at: {started_at}\nSHOW MASTER STATUS:\n\tLog: tidb-binlog\n\tPos: {snapshot}\n\tGTID:\n\n"
+        f"Finished dump at: {finished_at}\n"
+    )
+    return WrittenFile(path=METADATA, content=text.encode())
+
+
+def _statement_file(path: str, statement: str) -> WrittenFile:
+    return WrittenFile(path=path, content=f"{_HEAD}{statement};\n".encode())
+
+
+def _stem(name: TableName) -> str:
+    return f"{_escaped(name.schema)}.{_escaped(name.table)}"
+
+
+def _escaped(text: str) -> str:
+    """Return a name without anything that could be mistaken for another part of a file's name; see `unescaped`."""
+    return _PLAIN.sub(lambda found: f"%{ord(found[0]):02X}", text)

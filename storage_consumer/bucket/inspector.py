@@ -1,4 +1,4 @@
-"""Look at a bucket: one listing, a bounded sample of its files, and the settings that these leave of all possible ones.
+"""Inspect a bucket: one listing, a bounded sample of its files, and the settings that these leave of all possible ones.
 
 A run that was given too few settings takes the inferred ones from here, or learns which it has to be given.
 
@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from storage_consumer.amounts import some_of
-from storage_consumer.bucket.csv_options import CsvVerdict, infer_csv
+from storage_consumer.bucket.csv_options import infer_csv
 from storage_consumer.bucket.metadata import Metadata, parse_metadata
 from storage_consumer.bucket.reader import is_partitioned, may_be_lost, partitioning
 from storage_consumer.bucket.storage import METADATA_BYTES, Storage
@@ -149,13 +149,34 @@ _UP = 3
 _DOWN = 20
 """Upper limit of the folders below that are checked, each found by a listing of its own."""
 _OBJECTS = 1_000
-"""Objects to look at in one listing."""
+"""Objects to read of one listing."""
 
 
 def likely_places(upstream: Upstream, opened: Callable[[Upstream], Storage]) -> tuple[str, ...]:
     """Return the folders near `upstream` that have a ``metadata`` of TiCDC's, as URIs. Unreadable ones count as having none."""
-    found = [*_above(upstream), *_below(upstream, opened)]
-    return tuple(near.identity for near in found if _tells_checkpoint(opened(near)))
+    near, folder = list[Upstream](), upstream.root
+    for _ in range(_UP):
+        folder = folder.rpartition("/")[0]
+        if folder:
+            near.append(replace(upstream, root=folder))
+    storage, known = opened(upstream), set[str]()
+    with suppress(StorageConsumerError):
+        for _ in range(_DOWN):
+            # Each folder found is left out of the next listing, so a large first folder does not hide the others.
+            shown = islice(storage.listing(frozenset(known), {}), _OBJECTS)
+            folders = (stored.path.partition("/")[0] for stored in shown if "/" in stored.path)
+            below = next((name for name in folders if name not in known), None)
+            if below is None:
+                break
+            known.add(below)
+            near.append(replace(upstream, root=f"{upstream.root.rstrip('/')}/{below}"))
+    likely = []
+    for each in near:
+        storage = opened(each)
+        with suppress(StorageConsumerError, FileNotFoundError):
+            if parse_metadata(storage.read("metadata", METADATA_BYTES)) is not None:
+                likely.append(each.identity)
+    return tuple(likely)
 
 
 def missing_metadata(upstream: Upstream, opened: Callable[[Upstream], Storage]) -> str:
@@ -167,38 +188,6 @@ def missing_metadata(upstream: Upstream, opened: Callable[[Upstream], Storage]) 
         f"{said}: nothing is read or created before there is one. Is the upstream URI the changefeed's sink URI, "
         "and does it run?"
     )
-
-
-def _tells_checkpoint(storage: Storage) -> bool:
-    try:
-        return parse_metadata(storage.read("metadata", METADATA_BYTES)) is not None
-    except (StorageConsumerError, FileNotFoundError):
-        return False
-
-
-def _above(upstream: Upstream) -> Iterator[Upstream]:
-    folder = upstream.root
-    for _ in range(_UP):
-        folder = folder.rpartition("/")[0]
-        if not folder:
-            return
-        yield replace(upstream, root=folder)
-
-
-def _below(upstream: Upstream, opened: Callable[[Upstream], Storage]) -> Iterator[Upstream]:
-    storage, known = opened(upstream), set[str]()
-    try:
-        for _ in range(_DOWN):
-            # Each folder found is left out of the next listing, so a large first folder does not hide the others.
-            shown = islice(storage.listing(frozenset(known), {}), _OBJECTS)
-            folders = (stored.path.partition("/")[0] for stored in shown if "/" in stored.path)
-            folder = next((name for name in folders if name not in known), None)
-            if folder is None:
-                return
-            known.add(folder)
-            yield replace(upstream, root=f"{upstream.root.rstrip('/')}/{folder}")
-    except StorageConsumerError:
-        return
 
 
 _SHOWN = 10
@@ -222,7 +211,7 @@ def inspect(
 ) -> InspectedBucket:
     """Return how the bucket was written. `given`: keyword of an option → who gave the value in `upstream`; `now` in seconds since 1970.
 
-    `opened`: opens a folder nearby that it may be instead, if it has no checkpoint; None: none is looked for.
+    `opened`: opens a folder nearby that it may be instead, if it has no checkpoint; None: no such folder is searched for.
 
     Reads ``metadata``, lists once, and reads some hundred files at most. Raises `StorageUnavailable` and `ConfigError` as
     the storage does.
@@ -239,10 +228,12 @@ def inspect(
     # A day beyond both clocks: neither the machine's nor the source's has to be right to the minute.
     newest = max(checkpoint >> TSO_PHYSICAL_SHIFT, int(now * 1000)) + DAY_MS
     samples.warnings[:0] = odd
-    look = _Look(upstream=upstream, given=given, seen=seen, samples=samples, newest=newest << TSO_PHYSICAL_SHIFT)
-    settings = (*look.format_settings(), *look.path_settings(), *look.zone_settings())
+    inspection = _Inspection(
+        upstream=upstream, given=given, seen=seen, samples=samples, newest=newest << TSO_PHYSICAL_SHIFT
+    )
+    settings = (*inspection.format_settings(), *inspection.path_settings(), *inspection.zone_settings())
     likely = likely_places(upstream, opened) if opened and not checkpoint else ()
-    return look.bucket(checkpoint, settings, likely)
+    return inspection.bucket(checkpoint, settings, likely)
 
 
 def completed(loaded: Loaded, bucket: InspectedBucket) -> Loaded:
@@ -272,7 +263,7 @@ def completed(loaded: Loaded, bucket: InspectedBucket) -> Loaded:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Look:
+class _Inspection:
     """What was read, and what follows from it."""
 
     upstream: Upstream
@@ -286,7 +277,19 @@ class _Look:
 
     def format_settings(self) -> list[InspectedSetting]:
         """Return the protocol, and what the data files of that protocol show."""
-        protocol = self._protocol()
+        names = {"csv": "csv", "json": "canal-json"}
+        found = {names[ext]: folder for folder in self.seen.folders.values() for ext in folder.extensions}
+        known, is_given = self.upstream.protocol, "protocol" in self.given
+        if is_given and found and known not in found:
+            origin = f"{next(iter(found.values())).path} holds no {known}"
+            protocol = InspectedSetting("protocol", "contradicts", known, origin)
+        elif len(found) == 1 and not is_given:
+            ((value, folder),) = found.items()
+            protocol = InspectedSetting("protocol", "inferred", value, (folder.last or folder).path)
+        elif found:
+            protocol = self._given_or("protocol", "not decidable", "there are .csv and .json files")
+        else:
+            protocol = self._given_or("protocol", "unknown", NO_DATA)
         if protocol.is_missing:
             keywords = [*CSV_KEYWORDS, "enable_tidb_extension"]
             return [protocol, *(self._given_or(keyword, "unknown", NO_DATA) for keyword in keywords)]
@@ -296,20 +299,6 @@ class _Look:
         files = [sample for sample in self.samples.files if sample.extension == wanted]
         return [protocol, *(self._csv(files) if wanted == "csv" else self._canal(files))]
 
-    def _protocol(self) -> InspectedSetting:
-        names = {"csv": "csv", "json": "canal-json"}
-        found = {names[ext]: folder for folder in self.seen.folders.values() for ext in folder.extensions}
-        known = self.upstream.protocol
-        if "protocol" in self.given and found and known not in found:
-            return InspectedSetting(
-                "protocol", "contradicts", known, f"{next(iter(found.values())).path} holds no {known}"
-            )
-        if len(found) == 1 and "protocol" not in self.given:
-            ((value, folder),) = found.items()
-            return InspectedSetting("protocol", "inferred", value, folder.last.path if folder.last else folder.path)
-        origin = "there are .csv and .json files" if found else NO_DATA
-        return self._given_or("protocol", "not decidable" if found else "unknown", origin)
-
     def _csv(self, files: list[Sample]) -> list[InspectedSetting]:
         if not files:
             return [self._given_or(keyword, "unknown", NO_DATA) for keyword in CSV_KEYWORDS]
@@ -317,43 +306,38 @@ class _Look:
         if self.upstream.csv.output_handle_key:
             given -= {"output_handle_key"}  # the new architecture accepts the setting but writes no such field
         verdict = infer_csv(files, self.upstream, given, self.newest)
+        found: list[InspectedSetting] = []
         if verdict.unnamed:
             self.samples.warnings.insert(0, verdict.unnamed)
         if verdict.survivors:
             self.commit_ts, self.set_aside = verdict.commit_ts, verdict.set_aside
-            return self._from_csv(verdict)
+            # What is decided is the same in all survivors.
+            options = verdict.survivors[0]
+            for keyword in CSV_KEYWORDS:
+                value = getattr(options, keyword)
+                if keyword in self.given or keyword in verdict.undecided:
+                    found.append(self._given_or(keyword, "not decidable", _SEVERAL))
+                elif keyword in verdict.unseen:
+                    found.append(InspectedSetting(keyword, "assumed", value, NO_NULL))
+                else:
+                    self.upstream = _with_csv(self.upstream, keyword, value)
+                    is_open = value == "" and keyword == "binary_encoding_method"
+                    origin = NO_BINARY if is_open else verdict.evidence.get(keyword, "")
+                    found.append(InspectedSetting(keyword, "inferred", value, origin))
+            return found
         # Once more without what was given: where that succeeds, it shows which option is the wrong one.
         free = infer_csv(files, self.upstream, frozenset(), self.newest) if given else verdict
-        return [self._against(keyword, verdict, free) for keyword in CSV_KEYWORDS]
-
-    def _from_csv(self, verdict: CsvVerdict) -> list[InspectedSetting]:
-        # What is decided is the same in all survivors.
-        options = verdict.survivors[0]
-        found: list[InspectedSetting] = []
         for keyword in CSV_KEYWORDS:
-            value = getattr(options, keyword)
-            if keyword in self.given or keyword in verdict.undecided:
-                found.append(self._given_or(keyword, "not decidable", _SEVERAL))
-            elif keyword in verdict.unseen:
-                found.append(InspectedSetting(keyword, "assumed", value, NO_NULL))
-            else:
-                self.upstream = _with_csv(self.upstream, keyword, value)
-                is_open = value == "" and keyword == "binary_encoding_method"
-                origin = NO_BINARY if is_open else verdict.evidence.get(keyword, "")
-                found.append(InspectedSetting(keyword, "inferred", value, origin))
+            shown = {getattr(options, keyword) for options in free.survivors}
+            known = getattr(self.upstream.csv, keyword)
+            # Another option is to blame, or the files do not show this one.
+            if keyword not in self.given or not shown or known in shown or shown == {""}:
+                found.append(self._given_or(keyword, "not decidable", verdict.reason))
+                continue
+            values = " or ".join(repr(value) for value in sorted(shown, key=repr))
+            origin = f"{free.evidence.get(keyword, 'the files')} shows {values}"
+            found.append(InspectedSetting(keyword, "contradicts", known, origin))
         return found
-
-    def _against(self, keyword: str, verdict: CsvVerdict, free: CsvVerdict) -> InspectedSetting:
-        """Return a CSV option where nothing fits: the files contradict what was given, or do not show it."""
-        shown = {getattr(options, keyword) for options in free.survivors}
-        known = getattr(self.upstream.csv, keyword)
-        # Another option is to blame, or the files do not show this one.
-        if keyword not in self.given or not shown or known in shown or shown == {""}:
-            return self._given_or(keyword, "not decidable", verdict.reason)
-        values = " or ".join(repr(value) for value in sorted(shown, key=repr))
-        return InspectedSetting(
-            keyword, "contradicts", known, f"{free.evidence.get(keyword, 'the files')} shows {values}"
-        )
 
     def _canal(self, files: list[Sample]) -> list[InspectedSetting]:
         """Return what messages show: they name their fields, so there is little to find out."""
@@ -441,17 +425,34 @@ class _Look:
         """Return all findings as one record."""
         seen = self.seen
         schemas = [
-            found for tables in (seen.schemas, seen.old_schemas) for each in tables.values() for found in each.items()
+            found for kind in (seen.schemas, seen.old_schemas) for each in kind.values() for found in each.items()
         ]
         versions = [version for version, _ in schemas]
+        tables = {}
+        for directory in {*seen.schemas, *seen.old_schemas}:
+            known = self.samples.definitions.get(directory)
+            name = max(known, key=lambda each: each.version).name if known else None
+            # Another one is of a database, not of a table.
+            if name is None or name.table:
+                tables[directory] = TableFacts(directory=directory, name=name, versions=len(seen.versions(directory)))
+        for folder in seen.placed():
+            if table := tables.get(folder.table_dir):
+                table.files += folder.files
+                table.size += folder.size
+        ids = [each for each in seen.schemas if each.isdecimal()]
+        layouts = {
+            "table ids as paths": ids,
+            "current (schema files in meta/)": len(seen.schemas) > len(ids),
+            "before TiCDC 6.5.3 and 7.1 (schema.json beside the data)": seen.old_schemas,
+        }
         return InspectedBucket(
             place=self.upstream.identity,
-            layouts=self._layouts(),
+            layouts=tuple(name for name, is_there in layouts.items() if is_there),
             architecture=self._architecture(),
             index_widths=tuple(sorted({width for folder in seen.folders.values() for width in folder.widths})),
             dispatchers=any(name for folder in seen.folders.values() for name, _ in folder.sequences),
             settings=settings,
-            tables=self._tables(),
+            tables=tuple(sorted(tables.values(), key=lambda each: (-each.size, each.directory))),
             objects=seen.objects,
             size=seen.size,
             data_files=sum(folder.files for folder in seen.folders.values()),
@@ -464,15 +465,6 @@ class _Look:
             likely=likely,
             upstream=self.upstream,
         )
-
-    def _layouts(self) -> tuple[str, ...]:
-        ids = [each for each in self.seen.schemas if each.isdecimal()]
-        found = {
-            "table ids as paths": ids,
-            "current (schema files in meta/)": len(self.seen.schemas) > len(ids),
-            "before TiCDC 6.5.3 and 7.1 (schema.json beside the data)": self.seen.old_schemas,
-        }
-        return tuple(name for name, is_there in found.items() if is_there)
 
     def _architecture(self) -> str:
         """Return the architecture if it shows: only the new one writes dispatchers, ids as paths, and members of ENUM and SET."""
@@ -488,24 +480,16 @@ class _Look:
             return "new"
         return "classic" if columns or self.seen.old_schemas else "not tellable"
 
-    def _tables(self) -> tuple[TableFacts, ...]:
-        found = {}
-        for directory in {*self.seen.schemas, *self.seen.old_schemas}:
-            known = self.samples.definitions.get(directory)
-            name = max(known, key=lambda each: each.version).name if known else None
-            # Another one is of a database, not of a table.
-            if name is None or name.table:
-                versions = len(self.seen.versions(directory))
-                found[directory] = TableFacts(directory=directory, name=name, versions=versions)
-        for folder in self.seen.placed():
-            if table := found.get(folder.table_dir):
-                table.files += folder.files
-                table.size += folder.size
-        return tuple(sorted(found.values(), key=lambda each: (-each.size, each.directory)))
-
     def _warnings(self, checkpoint: int) -> list[str]:
         found = [] if checkpoint else [f"{self._content()}, and no metadata with a checkpoint: {_NO_CHECKPOINT}"]
-        found += [may_be_lost(names)] if (names := _sharing(self)) else []
+        names: set[str] = set()
+        for table_dir, definitions in self.samples.definitions.items():
+            said = {each.version: value for each in definitions if (value := partitioning(each)) is not None}
+            plain = [each for each in self.seen.placed() if each.table_dir == table_dir and not each.partition]
+            shares = any(is_partitioned(said, TableVersion(each.version)) for each in plain)
+            if shares or (self.upstream.partition_separator is False and any(said.values())):
+                names.add(str(definitions[0].name))
+        found += [may_be_lost(names)] if names else []
         found += [f"{path} cannot be read with any settings: is it damaged?" for path in self.set_aside]
         found += [text] if (text := caveat(self.upstream)) else []
         gaps = [folder for folder in self.seen.folders.values() if folder.missing]
@@ -541,15 +525,3 @@ class _Look:
 def _with_csv(upstream: Upstream, name: str, value: object) -> Upstream:
     changed: dict[str, Any] = {name: value}
     return replace(upstream, csv=replace(upstream.csv, **changed))
-
-
-def _sharing(look: _Look) -> set[str]:
-    """Return the partitioned tables of which files lie in no partition's folder; all of them if that is how the changefeed writes."""
-    names: set[str] = set()
-    for table_dir, definitions in look.samples.definitions.items():
-        said = {each.version: value for each in definitions if (value := partitioning(each)) is not None}
-        plain = [each for each in look.seen.placed() if each.table_dir == table_dir and not each.partition]
-        shares = any(is_partitioned(said, TableVersion(each.version)) for each in plain)
-        if shares or (look.upstream.partition_separator is False and any(said.values())):
-            names.add(str(definitions[0].name))
-    return names

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from storage_consumer.bucket.known_files import Directory, KnownDirectories, NextListing
 from storage_consumer.bucket.paths import (
+    EMPTY,
     DataDirectory,
     DataName,
     Ignored,
@@ -119,7 +120,6 @@ class Earlier:
         return known is not None and known.was_unseen(number)
 
 
-EMPTY = "empty object"
 CONTRADICTS_PROTOCOL = "contradicts protocol"
 MOST_UNPLACED = 100_000
 """Number of files in unknown directories that one listing holds until it ends; beyond it the directories' names are enough."""
@@ -182,7 +182,7 @@ class Inventory:
         `full`: nothing was left out of it, so what it lacks is gone. If `listing` raises, what it had shown is not lost: a later
         call returns it.
         """
-        look = Findings(late=full and self._generation > 0 and self.earlier is None)
+        findings = Findings(late=full and self._generation > 0 and self.earlier is None)
         # Taken before the listing: `judge` below replaces both, and they have to say what this very listing left out and shows again.
         after, lowered = {} if full else self.after, self.left_out.lowering()
         # A generation marks what a full listing shows, so that the sweep after it finds what it lacks.
@@ -192,34 +192,38 @@ class Inventory:
             folder, _, name = stored.path.rpartition("/")
             data = parse_data_name(name)
             if data is None:
-                self._see_other(stored, look)
+                self._see_other(stored, findings)
             # Classic TiCDC uses the number of an empty file again after a restart: such a file is only the beginning of one.
             elif not stored.size:
-                look.ignored[EMPTY] += 1
+                findings.ignored[EMPTY] += 1
             elif directory := self._known.directories.get(folder):
-                self._see_data(directory, folder, data, stored, look)
+                self._see_data(directory, folder, data, stored, findings)
             # Whose directory this is can depend on schema files that come later in the listing.
-            elif len(look.unplaced) < MOST_UNPLACED:
-                look.unplaced.append((folder, data, stored))
+            elif len(findings.unplaced) < MOST_UNPLACED:
+                findings.unplaced.append((folder, data, stored))
             else:
-                look.overflow[folder] += 1
-        self._place(look)
+                findings.overflow[folder] += 1
+        self._place(findings)
         # All schema files are known by now, so a directory that was placed by its path alone may turn out to be another table's.
-        look.moved |= self._move() or look.overflown
+        for folder, directory in self._known.astray():
+            self._forget(folder, directory)
+            self._found = {path: file for path, file in self._found.items() if path.rpartition("/")[0] != folder}
+            findings.moved = True
+        findings.moved |= findings.overflown
         # Only a full listing proves that a file is gone; any other may just have left it out.
         if full:
-            look.vanished = self._sweep(look)
-            self._ignored = look.ignored
+            findings.vanished = self._sweep(findings)
+            self._ignored = findings.ignored
         # Files that were too many to hold are still unknown, so no directory can be judged complete.
-        if not look.overflown:
+        if not findings.overflown:
             self._next.judge(checkpoint)
         self.left_out.listed(after, lowered)
-        look.ignored = self._ignored
-        look.schema_files, look.data_files = tuple(self._found_schema.values()), tuple(self._found.values())
-        look.changed = len(self._changed & self._found.keys())
-        look.overwritten = tuple(self._found[path] for path in sorted(self._overwritten & self._found.keys()))
+        findings.ignored = self._ignored
+        findings.schema_files, findings.data_files = tuple(self._found_schema.values()), tuple(self._found.values())
+        findings.changed = len(self._changed & self._found.keys())
+        findings.overwritten = tuple(self._found[path] for path in sorted(self._overwritten & self._found.keys()))
         self._found_schema, self._found, self._changed, self._overwritten = {}, {}, set(), set()
-        return look
+        return findings
 
     def set_apart(self, file: SchemaFile) -> None:
         """Note that a schema file belongs to another table than the one it lies with: no rows go by it, so it closes nothing."""
@@ -239,43 +243,38 @@ class Inventory:
         """Return the table directories of which schema files were found."""
         return self._known.versions.keys()
 
-    def _see_other(self, stored: StoredObject, look: Findings) -> None:
+    def _see_other(self, stored: StoredObject, findings: Findings) -> None:
         if stored.path == "metadata":
             return
         parsed = parse_other(stored.path)
         if isinstance(parsed, SchemaPath):
-            self._see_schema(parsed, stored, look)
-        elif isinstance(parsed, Ignored) and parsed.contradicts:
-            look.contradictions.append(f"{stored.path}: {parsed.reason}")
+            # The name alone shows that the version exists, so it counts here even while the file is still empty. If a version of the
+            # older layout turns out to be one of the present layout too, less may be left out.
+            findings.moved |= self._known.add_schema_file(parsed)
+            if not stored.size:
+                findings.ignored[EMPTY] += 1
+                return
+            findings.schema_paths.add(stored.path)
+            if self._schema_tags.get(stored.path) == (stored.tag, stored.size):
+                return
+            self._schema_tags[stored.path] = (stored.tag, stored.size)
+            self._next.note_change(parsed.table_dir)
+            self._found_schema[stored.path] = SchemaFile(
+                stored=stored,
+                table_dir=parsed.table_dir,
+                version=TableVersion(parsed.version),
+                checksum=parsed.checksum,
+            )
         elif isinstance(parsed, Ignored):
             if stored.path.endswith("/metadata"):
-                look.roots.add(stored.path.removesuffix("/metadata"))
-            look.ignored[parsed.reason if stored.size else EMPTY] += 1
-
-    def _see_schema(self, parsed: SchemaPath, stored: StoredObject, look: Findings) -> None:
-        # The name alone shows that the version exists, so it counts here even while the file is still empty. If a version of the
-        # older layout turns out to be one of the present layout too, less may be left out.
-        look.moved |= self._known.add_schema_file(parsed)
-        if not stored.size:
-            look.ignored[EMPTY] += 1
-            return
-        look.schema_paths.add(stored.path)
-        if self._schema_tags.get(stored.path) == (stored.tag, stored.size):
-            return
-        self._schema_tags[stored.path] = (stored.tag, stored.size)
-        self._next.note_change(parsed.table_dir)
-        self._found_schema[stored.path] = SchemaFile(
-            stored=stored,
-            table_dir=parsed.table_dir,
-            version=TableVersion(parsed.version),
-            checksum=parsed.checksum,
-        )
+                findings.roots.add(stored.path.removesuffix("/metadata"))
+            findings.ignored[parsed.reason if stored.size else EMPTY] += 1
 
     def _see_data(
-        self, directory: Directory, folder: str, data: DataName, stored: StoredObject, look: Findings
+        self, directory: Directory, folder: str, data: DataName, stored: StoredObject, findings: Findings
     ) -> None:
         if data.extension != self._extension:
-            look.contradictions.append(f"{stored.path}: {CONTRADICTS_PROTOCOL}")
+            findings.contradictions.append(f"{stored.path}: {CONTRADICTS_PROTOCOL}")
             return
         width = directory.width(data)
         sequence = directory.sequence(data.dispatcher, width)
@@ -291,60 +290,51 @@ class Inventory:
         verdict = FileVerdict.REWRITTEN if before else first
         if verdict is FileVerdict.UNCHANGED and sequence.count > 1:
             # The first file of a sequence is handed on even if it is finished, so that the sequence itself is known.
-            look.finished += 1
+            findings.finished += 1
             return
+        may_be_unseen = False
         if verdict is FileVerdict.REWRITTEN:
             self._changed.add(stored.path)
             # Partitions may count for themselves in one directory here, so it has no mark from now on: see `known_files`.
             self._next.note_rewritten(directory.placed.table_dir)
-        if verdict is FileVerdict.REWRITTEN and self._was_unseen(stored.path, name, data.number, listed=bool(before)):
+            # It may have changed while listings left it out: those of this run, once one has shown it, else those of an earlier run.
+            if before:
+                may_be_unseen = self.left_out.hid(stored.path)
+            else:
+                may_be_unseen = self.earlier is not None and self.earlier.was_unseen(name, data.number)
+        if may_be_unseen:
             self._overwritten.add(stored.path)
         # New or rewritten, in a place that earlier listings left out because TiCDC was thought to be done there.
-        elif look.late and self._next.could_hide(folder, stored.path):
-            look.came_late.append(stored.path)
+        elif findings.late and self._next.could_hide(folder, stored.path):
+            findings.came_late.append(stored.path)
         self._next.note_change(directory.placed.table_dir)
         file = _data_file(directory.placed, data.dispatcher, data.number, width, stored)
         finished = verdict in {FileVerdict.UNCHANGED, FileVerdict.UNSURE}
         self._found[stored.path] = replace(file, finished=True) if finished else file
 
-    def _was_unseen(self, path: str, sequence: str, number: int, *, listed: bool) -> bool:
-        """Return whether a file may have changed while listings left it out; `listed`: a listing of this run has shown it before."""
-        if listed:
-            return self.left_out.hid(path)
-        return self.earlier is not None and self.earlier.was_unseen(sequence, number)
-
-    def _place(self, look: Findings) -> None:
+    def _place(self, findings: Findings) -> None:
         """Place data files of unknown directories, now that all schema files of the listing are known."""
         places: dict[str, DataDirectory | Ignored] = {}
-        for folder, data, stored in look.unplaced:
+        for folder, data, stored in findings.unplaced:
             placed = places.get(folder) or places.setdefault(folder, self._known.place(folder))
             if isinstance(placed, Ignored):
-                look.ignore(stored.path, placed)
+                findings.ignore(stored.path, placed)
             else:
-                self._see_data(self._known.add(folder, placed), folder, data, stored, look)
-        for folder, files in look.overflow.items():
+                self._see_data(self._known.add(folder, placed), folder, data, stored, findings)
+        for folder, files in findings.overflow.items():
             placed = self._known.place(folder)
             if isinstance(placed, Ignored):
-                look.ignore(folder, placed, files)
+                findings.ignore(folder, placed, files)
             else:
-                look.overflown = True
+                findings.overflown = True
                 self._known.add(folder, placed)
-        look.unplaced, look.overflow = [], Counter()
-
-    def _move(self) -> bool:
-        """Forget directories that belong to another table, now that its schema file was found; return whether there are any."""
-        moved = False
-        for folder, directory in self._known.astray():
-            self._forget(folder, directory)
-            self._found = {path: file for path, file in self._found.items() if path.rpartition("/")[0] != folder}
-            moved = True
-        return moved
+        findings.unplaced, findings.overflow = [], Counter()
 
     def _forget(self, folder: str, directory: Directory) -> None:
         self._known.forget(folder)
         self._next.note_change(directory.placed.table_dir)
 
-    def _sweep(self, look: Findings) -> tuple[DataFile, ...]:
+    def _sweep(self, findings: Findings) -> tuple[DataFile, ...]:
         """Forget what a full listing did not show; return its data files, except those about to be handed out."""
         gone: list[DataFile] = []
         for folder, directory in list(self._known.directories.items()):
@@ -355,10 +345,10 @@ class Inventory:
                 self._next.note_change(directory.placed.table_dir)
                 gone.append(_data_file(directory.placed, dispatcher, number, width, stored))
             # A directory that has no files may be one whose files were too many to hold: the next listing is to show them.
-            if not (directory.sequences or look.overflown):
+            if not (directory.sequences or findings.overflown):
                 self._forget(folder, directory)
-        look.schemas_gone.extend(path for path in self._schema_tags if path not in look.schema_paths)
-        for path in look.schemas_gone:
+        findings.schemas_gone.extend(path for path in self._schema_tags if path not in findings.schema_paths)
+        for path in findings.schemas_gone:
             del self._schema_tags[path]
         # A file that was found but not handed out yet stays: whoever reads it will report that it is gone.
         return tuple(file for file in gone if file.stored.path not in self._found)

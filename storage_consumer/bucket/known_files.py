@@ -90,11 +90,18 @@ class ListedSequence:
         if generation != self._generation:
             self._generation, self._seen = generation, bytearray(len(self._tags))
         # What was once kept apart stays there, however far the array grows since.
-        before = (
-            self._put_apart(number, tag)
-            if (number in self._apart or number >= len(self._tags) + _MAX_HOLE)
-            else self._put_dense(number, tag)
-        )
+        if number in self._apart or number >= len(self._tags) + _MAX_HOLE:
+            before, _ = self._apart.get(number, (0, 0))
+            self._apart[number] = (tag, self._generation)
+        else:
+            missing = number + 1 - len(self._tags)
+            if missing > 0:
+                self._tags.extend([0] * missing)
+                if self._seen:
+                    self._seen.extend(bytes(missing))
+            before, self._tags[number] = self._tags[number], tag
+            if self._seen:
+                self._seen[number] = 1
         if not before:
             self.count += 1
             self.highest = max(self.highest, number)
@@ -129,22 +136,6 @@ class ListedSequence:
         while self._run + 1 < len(tags) and tags[self._run + 1]:
             self._run += 1
         return self._run
-
-    def _put_apart(self, number: int, tag: int) -> int:
-        before, _ = self._apart.get(number, (0, 0))
-        self._apart[number] = (tag, self._generation)
-        return before
-
-    def _put_dense(self, number: int, tag: int) -> int:
-        missing = number + 1 - len(self._tags)
-        if missing > 0:
-            self._tags.extend([0] * missing)
-            if self._seen:
-                self._seen.extend(bytes(missing))
-        before, self._tags[number] = self._tags[number], tag
-        if self._seen:
-            self._seen[number] = 1
-        return before
 
 
 class Directory:
@@ -243,10 +234,17 @@ def closing(
     done = _superseded(versions, checkpoint)
     # Versions that only the older layout wrote; one that was upgraded has a checksum as well.
     old = {version for version, checksums in versions.items() if checksums == {None}}
-    newest, floor = _newest_dates(directories), oldest_open_date(checkpoint)
+    floor = oldest_open_date(checkpoint)
+    folders_of: dict[int, list[str]] = defaultdict(list)
+    dates: dict[tuple[int, int | None, int], set[str]] = defaultdict(set)
+    for folder, directory in directories.items():
+        folders_of[directory.placed.version].append(folder)
+        dates[_sequence(directory)].add(directory.placed.date)
+    # The dates that may still grow, for each sequence of date directories: those of one length sort as texts in the order of time.
+    newest = {sequence: set(sorted(found)[-OPEN_DATES:]) for sequence, found in dates.items()}
     closed: set[str] = set()
     after: dict[str, str] = {}
-    for version, folders in _by_version(directories).items():
+    for version, folders in folders_of.items():
         # Closed as a whole: not even a new partition or a new date can appear below a finished version.
         if version in done and all(directories[folder].complete for folder in folders):
             closed.add(f"{table_dir}/{version}")
@@ -297,22 +295,6 @@ def _superseded(versions: Versions, checkpoint: int) -> set[int]:
     }
 
 
-def _by_version(directories: Mapping[str, Directory]) -> dict[int, list[str]]:
-    folders: dict[int, list[str]] = defaultdict(list)
-    for folder, directory in directories.items():
-        folders[directory.placed.version].append(folder)
-    return folders
-
-
-def _newest_dates(directories: Mapping[str, Directory]) -> dict[tuple[int, int | None, int], set[str]]:
-    """Return the dates that may still grow, for each sequence of date directories."""
-    dates: dict[tuple[int, int | None, int], set[str]] = defaultdict(set)
-    for directory in directories.values():
-        dates[_sequence(directory)].add(directory.placed.date)
-    # Dates of one length sort as texts in the order of time.
-    return {sequence: set(sorted(found)[-OPEN_DATES:]) for sequence, found in dates.items()}
-
-
 def _sequence(directory: Directory) -> tuple[int, int | None, int]:
     """Return version, partition and length of the date: what consecutive date directories have in common."""
     placed = directory.placed
@@ -330,7 +312,7 @@ class KnownDirectories:
         """By table directory, the versions of which it has schema files."""
         self.above: set[str] = set()
         """Table directories and everything above them: none of these may be left out as a whole, since tables lie below."""
-        # Found since the last look for directories that lie astray.
+        # Found since `astray` was called last.
         self._new_tables: set[str] = set()
         self.directories: dict[str, Directory] = {}
         """The data directories by folder."""
@@ -505,10 +487,8 @@ class LeftOutFiles:
         What the next listing shows again counts as left out until it has been shown.
         """
         marks = {} if before is None else before.after
-        raised = {
-            _sequence_name(name, mark): _number_of(mark) for name, mark in now.after.items() if marks.get(name) != mark
-        }
-        shown = {_sequence_name(name, mark): 0 for name, mark in marks.items() if name not in now.after}
+        raised = dict(_marked(name, mark) for name, mark in now.after.items() if marks.get(name) != mark)
+        shown = {_marked(name, mark)[0]: 0 for name, mark in marks.items() if name not in now.after}
         # Both ways: directories that are newly closed, and those that are open again.
         changed = now.closed ^ (frozenset() if before is None else before.closed)
         for folder, directory in directories.items() if changed else ():
@@ -542,14 +522,9 @@ class LeftOutFiles:
         return reported
 
 
-def _sequence_name(numbering: str, mark: str) -> str:
-    """Return the sequence that a mark belongs to."""
+def _marked(numbering: str, mark: str) -> tuple[str, int]:
+    """Return the sequence that a mark belongs to, and its number."""
     data = parse_data_name(mark)
     assert data is not None, mark
-    return sequence_name(numbering.rpartition("/")[0] if data.dispatcher else numbering, data.dispatcher, data.width)
-
-
-def _number_of(mark: str) -> int:
-    data = parse_data_name(mark)
-    assert data is not None, mark
-    return data.number
+    folder = numbering.rpartition("/")[0] if data.dispatcher else numbering
+    return sequence_name(folder, data.dispatcher, data.width), data.number

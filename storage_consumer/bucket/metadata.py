@@ -26,7 +26,7 @@ from storage_consumer.model import CLOCK_MARGIN_MS, MAX_TSO, folder_of, is_ahead
 from storage_consumer.telemetry import tso_time
 
 RESTART_MS = 600_000
-"""How far, in milliseconds, ``metadata`` may go back while one process watches before everything is looked up again. A new owner of TiCDC
+"""How far, in milliseconds, ``metadata`` may go back while one process watches before everything is listed again. A new owner of TiCDC
 continues from what the former one left in etcd, which is a moment old; a changefeed resumed from an older point goes back further.
 """
 _SHOWN = 60
@@ -54,10 +54,22 @@ class Metadata:
         """Process the file's content (None: the file is absent); return warnings for an operator. Each value is reported once.
 
         `now`: seconds since 1970-01-01 UTC. Raises `StorageUnavailable` if the file is gone, or has gone so far back that it may
-        be another changefeed's: then everything known of the bucket has to be looked up again.
+        be another changefeed's: then everything known of the bucket has to be listed again.
         """
         if content is None:
-            return self._absent()
+            if self.checkpoint:
+                raise StorageUnavailable(
+                    f"metadata is gone, though TiCDC never deletes it; its last value was {self.checkpoint} "
+                    f"({tso_time(self.checkpoint)}). Nothing more is read until it is back. Is the file system mounted, "
+                    "is the prefix still the same? If it was "
+                    "emptied for another changefeed, that one needs a state of its own (--state-schema)"
+                )
+            known, self._last = self._last, None
+            said = (
+                "there is no metadata file yet: nothing is applied until TiCDC writes its first checkpoint. If the "
+                "changefeed has been running for a while, the upstream URI names another folder than its sink URI"
+            )
+            return () if known is None else (said,)
         ts = parse_metadata(content)
         if ts is None:
             return self._refused(
@@ -68,13 +80,10 @@ class Metadata:
         # It is not believed, so neither `checkpoint` nor `latest` moves.
         if self.refused:
             known, self._last = self._last, ts
-            said = self._refused(
+            texts = self._refused(
                 f"metadata says checkpoint-ts {ts}, and the last good value {self.checkpoint} stays: {ahead_of_clock(ts, now)}"
             )
-            return said if ts != known else ()
-        return self._taken(ts)
-
-    def _taken(self, ts: int) -> tuple[str, ...]:
+            return texts if ts != known else ()
         known, self._last, before, self.latest = self._last, ts, self.latest, ts
         # Compared with the latest value, not with the highest one. `latest` has moved already, so this is raised once, and the next
         # poll goes on from the lower value.
@@ -97,26 +106,9 @@ class Metadata:
         self.unreadable += 1
         return (text,)
 
-    def _absent(self) -> tuple[str, ...]:
-        if self.checkpoint:
-            raise StorageUnavailable(
-                f"metadata is gone, though TiCDC never deletes it; its last value was {self.checkpoint} "
-                f"({tso_time(self.checkpoint)}). Nothing more is read until it is back. Is the file system mounted, "
-                "is the prefix still the same? If it was "
-                "emptied for another changefeed, that one needs a state of its own (--state-schema)"
-            )
-        known, self._last = self._last, None
-        if known is None:
-            return ()
-        said = (
-            "there is no metadata file yet: nothing is applied until TiCDC writes its first checkpoint. If the "
-            "changefeed has been running for a while, the upstream URI names another folder than its sink URI"
-        )
-        return (said,)
-
 
 def ahead_of_clock(ts: int, now: float) -> str:
-    """Return why a TSO can't be valid, and what to look at."""
+    """Return why a TSO can't be valid, and what to check."""
     hours = CLOCK_MARGIN_MS // 3_600_000
     return (
         f"its time, {tso_time(ts)}, lies more than {hours} hours ahead of the clock of this machine, which shows "

@@ -38,6 +38,7 @@ from storage_consumer.config.settings import DateSeparator
 TMP = "unfinished upload (.tmp)"
 UNKNOWN = "unknown path"
 COPY = "copy of a changefeed's files"
+EMPTY = "empty object"
 CONTRADICTS_DATE = "contradicts date-separator"
 CONTRADICTS_PARTITION = "contradicts enable-partition-separator"
 
@@ -162,11 +163,17 @@ def place_directory(
     splits = [
         ("/".join(segments[:-length]), tuple(segments[-length:])) for length in (1, 2, 3) if length < len(segments)
     ]
-    fitting = [
-        placed
-        for table_dir, rest in splits
-        if (placed := _fit(table_dir, rest, tables, date_separator, partition_separator=partition_separator))
-    ]
+    fitting = []
+    for table_dir, rest in splits:
+        version = _number(rest[0], _MAX_UINT64)
+        # A version of the older layout: the changefeed may have had other settings.
+        is_old = version is not None and None in tables.get(table_dir, {}).get(version, ())
+        middles = () if version is None else _middles(rest[1:], None if is_old else date_separator)
+        for partition, date in middles:
+            if version is not None and (partition is None or is_old or partition_separator is not False):
+                placed = DataDirectory(table_dir=table_dir, version=version, partition=partition, date=date)
+                fitting.append(placed)
+                break
     for placed in fitting:
         if placed.version in tables.get(placed.table_dir, ()):
             return placed
@@ -226,27 +233,6 @@ def _number(text: str, limit: int) -> int | None:
     """Return the number whose shortest form is `text`; None if it is not a number or exceeds `limit`."""
     if _NUMBER.fullmatch(text) and (number := int(text)) <= limit:
         return number
-    return None
-
-
-def _fit(
-    table_dir: str,
-    rest: tuple[str, ...],
-    tables: Tables,
-    date_separator: DateSeparator | None,
-    *,
-    partition_separator: bool | None,
-) -> DataDirectory | None:
-    """Return `rest` read as version[/partition][/date] under the settings; None where it does not fit."""
-    version = _number(rest[0], _MAX_UINT64)
-    if version is None:
-        return None
-    # A version of the older layout: the changefeed may have had other settings.
-    if None in tables.get(table_dir, {}).get(version, ()):
-        date_separator = partition_separator = None
-    for partition, date in _middles(rest[1:], date_separator):
-        if partition is None or partition_separator is not False:
-            return DataDirectory(table_dir=table_dir, version=version, partition=partition, date=date)
     return None
 
 

@@ -154,15 +154,16 @@ class SharedFolders:
             if file.partition is None:
                 touched.add(file.table_dir)
                 self._versions.setdefault(file.table_dir, set()).add(file.version)
-        if new := {each for each in touched & self._names.keys() - self._told if self._shares(each)}:
+        new = set[str]()
+        for each in touched & self._names.keys() - self._told:
+            said_of = self._said[each]
+            versions = self._versions.get(each, ())
+            partitioned = (is_partitioned(said_of, version) for version in versions)
+            if any(said_of.values() if self._separator is False else partitioned):
+                new.add(each)
+        if new:
             self._told |= new
             yield may_be_lost({self._names[each] for each in new})
-
-    def _shares(self, table_dir: str) -> bool:
-        said = self._said[table_dir]
-        if self._separator is False:
-            return any(said.values())
-        return any(is_partitioned(said, version) for version in self._versions.get(table_dir, ()))
 
 
 ODD_METADATA = "metadata without a checkpoint-ts that can be one"
@@ -279,7 +280,7 @@ class StorageReader:
         )
         self._shared = SharedFolders(partition_separator=upstream.partition_separator)
         self._holding = None if upstream.tells_time else Holding()
-        self._looks: list[Findings] = []
+        self._findings: list[Findings] = []
         self._last_full: float | None = None
         self._returned = 0
         self._warns_of_ids = True
@@ -310,57 +311,55 @@ class StorageReader:
             self._last_full = None
             judged, full = self._read_files(checkpoint)
             self._before = Before(checkpoint=self._returned, sequences=(), schema_files=self._versions)
-        schema_files = tuple(self._read_schema_files(self._looks))
+        schema_files = tuple(self._read_schema_files())
         if self._inventory.forget(self._copies.folders):
             # Judged once more without them: what the paths of other files say means nothing here.
             again = self.poll()
             return replace(again, warnings=(*warnings, *again.warnings))
         said, begin = ("", 0) if self._before is None else self.doubts_of(self._before)
         self._refuse_contradictions(judged)
-        looks, copies = self._looks, self._copies
+        findings, copies = self._findings, self._copies
         odd = self._metadata.unreadable
         others = judged.ignored.get(COPY, 0) + len(copies.folders)
-        data_files = tuple(file for look in looks for file in look.data_files if not copies.holds(file.stored.path))
-        read = [
-            (each.file.table_dir, each.content) for each in schema_files if isinstance(each.content, TableDefinition)
-        ]
+        ignored = {**judged.ignored, ODD_METADATA: odd, COPY: others}
+        files = (file for found in findings for file in found.data_files)
+        data_files = tuple(file for file in files if not copies.holds(file.stored.path))
+        contents = ((each.file.table_dir, each.content) for each in schema_files)
+        read = [(table_dir, content) for table_dir, content in contents if isinstance(content, TableDefinition)]
         poll = Poll(
             checkpoint=checkpoint,
             checkpoint_is_new=checkpoint > self._returned,
             schema_files=schema_files,
             data_files=data_files,
-            vanished=tuple(file for look in looks for file in look.vanished),
-            changed=sum(look.changed for look in looks),
-            overwritten=tuple(file for look in looks for file in look.overwritten),
-            ignored={
-                reason: count
-                for reason, count in (*judged.ignored.items(), (ODD_METADATA, odd), (COPY, others))
-                if count
-            },
+            vanished=tuple(file for found in findings for file in found.vanished),
+            changed=sum(found.changed for found in findings),
+            overwritten=tuple(file for found in findings for file in found.overwritten),
+            ignored={reason: count for reason, count in ignored.items() if count},
             warnings=(
                 *warnings,
                 *filter(None, [said]),
                 *copies.warnings(),
-                *(text for look in looks for text in look.warnings),
-                *self._too_new(looks, now),
+                *(text for found in findings for text in found.warnings),
+                *self._too_new(now),
                 *self._shared.warnings(read, data_files),
             ),
             continues_from=begin,
             full=full,
-            finished=sum(look.finished for look in looks),
+            finished=sum(found.finished for found in findings),
             unreadable_metadata=odd,
             refused_checkpoint=self._metadata.refused,
         )
-        # The looks stay as they are: the next poll returns all of this again, with the schema file that could not be read now.
-        if any(isinstance(read.content, StorageUnavailable) for read in poll.schema_files):
+        # The findings stay as they are: the next poll returns all of this again, with the schema file that could not be read now.
+        if any(isinstance(each.content, StorageUnavailable) for each in schema_files):
             return poll
         # Only now: whatever raised above is to find the same again in the next poll.
-        self._looks = []
+        self._findings = []
         # An empty prefix may still be given to another changefeed.
         if self._before and self._inventory.versions():
             self._before = None
-        self._versions |= {(read.file.table_dir, read.file.version) for read in poll.schema_files}
-        marks = sorted({*self._landmarks, *((read.file.version, read.file.stored.path) for read in poll.schema_files)})
+        self._versions |= {(each.file.table_dir, each.file.version) for each in schema_files}
+        fresh = {(each.file.version, each.file.stored.path) for each in schema_files}
+        marks = sorted(fresh.union(self._landmarks))
         self._landmarks = marks[max(0, sum(version <= checkpoint for version, _ in marks) - 1) :]
         self._inventory.earlier = None
         self._returned = checkpoint
@@ -372,7 +371,7 @@ class StorageReader:
         return self._metadata.went_back
 
     def checkpoint_now(self) -> int:
-        """Return the checkpoint-ts that ``metadata`` has now, 0 if there is none; the next poll looks at it anew."""
+        """Return the checkpoint-ts that ``metadata`` has now, 0 if there is none; the next poll reads it anew."""
         content = self._read_metadata()
         return (parse_metadata(content) or 0) if content is not None else 0
 
@@ -397,7 +396,7 @@ class StorageReader:
 
     def _is_suspect(self, *, full: bool) -> bool:
         """Return whether new schema files may be those of another changefeed, which was given the prefix while this process runs."""
-        if self._before is not None or not any(look.schema_files for look in self._looks):
+        if self._before is not None or not any(found.schema_files for found in self._findings):
             return False
         if not self._landmarks or self._landmarks[0][0] > self._returned:
             return False
@@ -431,56 +430,54 @@ class StorageReader:
         """
         self._inventory.set_apart(schema_file)
 
-    def _read_schema_files(self, looks: Iterable[Findings]) -> Iterator[ReadSchemaFile]:
+    def _read_schema_files(self) -> Iterator[ReadSchemaFile]:
         """Yield the new schema files with their content, up to the first for which the store does not answer."""
         # By path, since a file may have been replaced between two listings: then its former size and tag no longer count.
-        roots = frozenset[str]().union(*(look.roots for look in self._looks))
-        newest = {file.stored.path: file for look in looks for file in look.schema_files}.values()
+        roots = frozenset[str]().union(*(found.roots for found in self._findings))
+        newest = {file.stored.path: file for found in self._findings for file in found.schema_files}.values()
         # What lies deep may be a copy, which shows best beside what is in its place.
         for file in sorted(newest, key=lambda file: file.table_dir.count("/")):
             if self._copies.holds(file.stored.path):
                 continue
+            path = file.stored.path
             try:
-                definition = self._definition(file)
+                content = b"".join(whole([read_schema_file(self._storage, path)], file.stored))
+                definition = parse_schema_file(content, path, file.version, file.checksum, table_dir=file.table_dir)
+            except FileNotFoundError:
+                gone = FilesMissing(
+                    f"schema file {path} was listed but is gone. Restore it from a copy of the bucket: without it the rows "
+                    f"in {file.table_dir}/{file.version} can't be read"
+                )
+                yield ReadSchemaFile(file=file, content=gone)
+                continue
             except TableError as fault:
                 yield ReadSchemaFile(file=file, content=fault)
                 continue
             except StorageUnavailable as fault:
                 yield ReadSchemaFile(file=file, content=fault)
                 return
+            # A table's directory of one segment: TiCDC writes that only where table ids are the paths.
+            if self._warns_of_ids and definition.name.table and "/" not in file.table_dir:
+                self._warns_of_ids = False
+                definition = replace(definition, warnings=(*definition.warnings, f"{path}: {_IDS_AS_PATH}"))
             if self._copies.is_one(file, definition.name, roots, self._inventory.tables()):
                 continue
             if parsed(definition).is_astray:
                 self.set_apart(file)
             yield ReadSchemaFile(file=file, content=definition)
 
-    def _definition(self, file: SchemaFile) -> TableDefinition:
-        path = file.stored.path
-        try:
-            content = b"".join(whole([read_schema_file(self._storage, path)], file.stored))
-        except FileNotFoundError:
-            raise FilesMissing(
-                f"schema file {path} was listed but is gone. Restore it from a copy of the bucket: without it the rows "
-                f"in {file.table_dir}/{file.version} can't be read"
-            ) from None
-        definition = parse_schema_file(content, path, file.version, file.checksum, table_dir=file.table_dir)
-        # A table's directory of one segment: TiCDC writes that only where table ids are the paths.
-        if self._warns_of_ids and definition.name.table and "/" not in file.table_dir:
-            self._warns_of_ids = False
-            return replace(definition, warnings=(*definition.warnings, f"{path}: {_IDS_AS_PATH}"))
-        return definition
-
     def doubts_of(self, before: Before) -> tuple[str, int]:
         """Return a warning, and where the files begin, on whether the bucket is the one that was read `before`, at any time after a poll; see `doubts`."""
         there, latest = self._inventory.versions(), self._metadata.latest
         return doubts(before, there, latest, self._upstream.identity, self.way_on)
 
-    def _too_new(self, looks: Iterable[Findings], now: float) -> Iterator[str]:
+    def _too_new(self, now: float) -> Iterator[str]:
         """Yield warnings on schema files whose version no source can have issued yet, unless it is the clock that must be wrong."""
         # If `metadata` is ahead too, the clock is the likelier culprit, and that has been reported already.
         if self._metadata.refused:
             return
-        for file in (file for look in looks for file in look.schema_files if is_ahead_of_clock(file.version, now)):
+        files = (file for found in self._findings for file in found.schema_files)
+        for file in (file for file in files if is_ahead_of_clock(file.version, now)):
             yield f"{file.stored.path} waits for the checkpoint to reach its version: {ahead_of_clock(file.version, now)}"
 
     def _read_metadata(self) -> bytes | None:
@@ -493,22 +490,22 @@ class StorageReader:
         """List until every file is under its table and no file is held back that the checkpoint may cover.
 
         One listing is enough unless a schema file moved files, or order matters in a new directory. Returns what the last listing
-        by all rules showed, and whether it was full; `_looks` holds what all of them found.
+        by all rules showed, and whether it was full; `_findings` holds what all of them found.
         """
         began = self._clock.monotonic()
         full = self._last_full is None or began - self._last_full >= self._interval
-        judged = self._look(checkpoint, full=full)
+        judged = self._list(checkpoint, full=full)
         for _ in range(_LISTINGS - 1):
-            judged = self._look(checkpoint, full=full) if judged.moved else judged
+            judged = self._list(checkpoint, full=full) if judged.moved else judged
         # The second listing releases what the first one held back.
         if self._holding:
-            self._look(checkpoint, full=False)
+            self._list(checkpoint, full=False)
         # Only now, so that a full listing that failed is made again. It counts from its beginning: later files may be missing from it.
         if full:
             self._last_full = began
         return judged, full
 
-    def _look(self, checkpoint: int, *, full: bool) -> Findings:
+    def _list(self, checkpoint: int, *, full: bool) -> Findings:
         """List once; the findings are kept until a poll succeeds."""
         inventory, holding = self._inventory, self._holding
         closed, after = (frozenset[str](), {}) if full else (inventory.closed, inventory.after)
@@ -517,11 +514,11 @@ class StorageReader:
         shown = self._not_empty(listing, full=full)
         if self._copies.folders:  # a store may show more than it has to
             shown = (stored for stored in shown if not self._copies.holds(stored.path))
-        look = inventory.observe(shown, full=full, checkpoint=checkpoint)
+        found = inventory.observe(shown, full=full, checkpoint=checkpoint)
         if holding is not None:
-            look.data_files = holding.take(look.data_files, moved=look.moved)
-        self._looks.append(look)
-        return look
+            found.data_files = holding.take(found.data_files, moved=found.moved)
+        self._findings.append(found)
+        return found
 
     def _not_empty(self, listing: Iterator[StoredObject], *, full: bool) -> Iterator[StoredObject]:
         """Yield the listing; a storage without any object where there were files counts as absent, not as emptied."""
@@ -536,18 +533,16 @@ class StorageReader:
                 "data files. Is the file system mounted, is the prefix still the same?"
             )
 
-    def _refuse_contradictions(self, look: Findings) -> None:
+    def _refuse_contradictions(self, found: Findings) -> None:
         """Raise `ConfigError` if a path shows that TiCDC wrote with other settings."""
-        if look.contradictions:
+        upstream = self._upstream
+        settings = [f"protocol={upstream.protocol}"]
+        if upstream.date_separator is not None:
+            settings.append(f"date-separator={upstream.date_separator}")
+        if upstream.partition_separator is not None:
+            settings.append(f"enable-partition-separator={str(upstream.partition_separator).lower()}")
+        if found.contradictions:
             raise ConfigError(
-                f"the paths contradict the settings {', '.join(self._path_settings())}: "
-                f"{'; '.join(shortened(look.contradictions))}. Give the values that the changefeed has"
+                f"the paths contradict the settings {', '.join(settings)}: "
+                f"{'; '.join(shortened(found.contradictions))}. Give the values that the changefeed has"
             )
-
-    def _path_settings(self) -> Iterator[str]:
-        """Yield the settings by which paths are judged."""
-        yield f"protocol={self._upstream.protocol}"
-        if self._upstream.date_separator is not None:
-            yield f"date-separator={self._upstream.date_separator}"
-        if self._upstream.partition_separator is not None:
-            yield f"enable-partition-separator={str(self._upstream.partition_separator).lower()}"

@@ -91,8 +91,12 @@ def parse_schema_file(content: bytes, path: str, version: int, checksum: int | N
     columns = tuple(map(_column, document.table_columns or ()))
     if document.table_columns_total != len(columns):
         fail(f"TableColumnsTotal is {document.table_columns_total}, but TableColumns has {len(columns)} entries")
-    if twice := _repeated(column.name for column in columns):
-        fail(f"column {twice!r} is listed twice")
+    seen: set[str] = set()
+    for column in columns:
+        # TiDB finds names of columns equal whatever their case.
+        if (folded := folded_name(column.name)) in seen:
+            fail(f"column {column.name!r} is listed twice")
+        seen.add(folded)
     name, name_warnings = _identity(document.schema, document.table, table_dir)
     # Here one table halts for it; the state, which cannot keep it, would refuse it for all.
     # Their key is as long as both together, and longer where they hold backquotes.
@@ -102,7 +106,11 @@ def parse_schema_file(content: bytes, path: str, version: int, checksum: int | N
         fail(f"its directory has more than {LONGEST_DIRECTORY} characters, or its path more than {LONGEST_PATH}")
     query = document.query
     computed = schema_checksum(content.decode())
-    verified = () if checksum is None else _checksum_warnings(computed, checksum)
+    verified = ""
+    if checksum is not None and computed is None:
+        verified = "the checksum can't be verified: the file is not laid out as TiCDC writes it"
+    elif checksum not in (None, computed):
+        verified = f"checksum of the columns is {computed:010d}, but the file's name says {checksum:010d}"
     # A plain integer, since the state stores it by a driver that knows no other.
     return TableDefinition(
         name=name,
@@ -115,7 +123,7 @@ def parse_schema_file(content: bytes, path: str, version: int, checksum: int | N
         path=path,
         # The one in the name stays the identity of the file, even where the content has another.
         checksum=(computed or 0) if checksum is None else checksum,
-        warnings=(*_oddities(document.version, fields), *name_warnings, *verified),
+        warnings=(*_oddities(document.version, fields), *name_warnings, *filter(None, [verified])),
     )
 
 
@@ -138,9 +146,24 @@ def schema_checksum(text: str) -> int | None:
     lines = text.split("\n")
     heads = {line.split(":", 1)[0].strip(): line.rstrip(",") for line in lines if line.startswith('    "')}
     wanted = [heads.get(f'"{field}"') for field in ("Table", "Schema", "TableColumnsTotal")]
-    blocks = _column_blocks(lines)
-    if None in wanted or blocks is None:
+    found: list[tuple[bytes, str]] = []
+    start = None
+    # TiCDC indents by four spaces, so the objects of the array begin at eight.
+    for number, line in enumerate(lines):
+        if line == "        {":
+            start = number
+        elif start is not None and line.rstrip(",") == "        }":
+            # Without the comma: sorting may move a block to the end or away from it.
+            block = "\n".join(lines[start:number]) + "\n        }"
+            try:
+                name = str(_JSON.decode(block).get("ColumnName"))
+            except msgspec.DecodeError:
+                return None
+            found.append((name.encode("utf-8", "surrogatepass"), block))
+            start = None
+    if None in wanted:
         return None
+    blocks = [block for _, block in sorted(found, key=lambda entry: entry[0])]
     table, schema, total = (line or "" for line in wanted)
     joined = "[\n" + ",\n".join(blocks) + "\n    ]" if blocks else "[]"
     hashed = f'{{\n{table},\n{schema},\n    "Version": 0,\n    "TableColumns": {joined},\n{total}\n}}'
@@ -193,40 +216,3 @@ def _oddities(version: int, fields: dict[str, Any]) -> Iterator[str]:
 
 def _unknown(names: Iterable[str], kind: type[msgspec.Struct]) -> list[str]:
     return sorted({*names} - {field.encode_name for field in msgspec.structs.fields(kind)})
-
-
-def _checksum_warnings(computed: int | None, checksum: int) -> Iterator[str]:
-    if computed is None:
-        yield "the checksum can't be verified: the file is not laid out as TiCDC writes it"
-    elif computed != checksum:
-        yield f"checksum of the columns is {computed:010d}, but the file's name says {checksum:010d}"
-
-
-def _column_blocks(lines: list[str]) -> list[str] | None:
-    """Return the texts of the column objects, sorted by name; None where brackets and indentation are not TiCDC's."""
-    blocks: list[tuple[bytes, str]] = []
-    start = None
-    # TiCDC indents by four spaces, so the objects of the array stand at eight.
-    for number, line in enumerate(lines):
-        if line == "        {":
-            start = number
-        elif start is not None and line.rstrip(",") == "        }":
-            # Without the comma: sorting may move a block to the end or away from it.
-            block = "\n".join(lines[start:number]) + "\n        }"
-            try:
-                name = str(_JSON.decode(block).get("ColumnName"))
-            except msgspec.DecodeError:
-                return None
-            blocks.append((name.encode("utf-8", "surrogatepass"), block))
-            start = None
-    return [block for _, block in sorted(blocks, key=lambda entry: entry[0])]
-
-
-def _repeated(names: Iterator[str]) -> str:
-    seen: set[str] = set()
-    for name in names:
-        # TiDB finds names of columns equal whatever their case.
-        if (folded := folded_name(name)) in seen:
-            return name
-        seen.add(folded)
-    return ""

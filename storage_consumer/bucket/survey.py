@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from storage_consumer.bucket.column_history import known_virtual
 from storage_consumer.bucket.paths import (
     COPY,
+    EMPTY,
     DataDirectory,
     DataName,
     Ignored,
@@ -24,6 +24,7 @@ from storage_consumer.bucket.paths import (
 from storage_consumer.bucket.reader import DisplacedFolders
 from storage_consumer.bucket.schema_file import read_definition
 from storage_consumer.bucket.storage import Storage, read_up_to
+from storage_consumer.bucket.table_statements import known_virtual
 from storage_consumer.errors import FilesMissing, MalformedSchemaFile
 from storage_consumer.model import SchemaFile, StoredObject, TableDefinition
 from storage_consumer.sql.parse import parsed
@@ -31,7 +32,6 @@ from storage_consumer.sql.parse import parsed
 _DATES = {0: "none", 4: "year", 7: "month", 10: "day"}
 """Letters of a date → the kind of date directory."""
 _YEARS = range(1_000, 10_000)
-_EMPTY = "empty object"
 _UNPLACED = "data file without a schema file"
 
 
@@ -125,7 +125,25 @@ def survey(listing: Iterable[StoredObject]) -> Survey:
     for stored in listing:
         seen.objects += 1
         seen.size += stored.size
-        _see(seen, stored)
+        if stored.path == "metadata":
+            continue
+        parent, _, name = stored.path.rpartition("/")
+        # Data files first, by their name alone: whose they are shows when all schema files were seen.
+        data = parse_data_name(name)
+        parsed = None if data else parse_other(stored.path)
+        if name == "metadata":
+            seen.roots.add(parent)
+        if parsed == "index":
+            continue
+        if not stored.size:
+            seen.ignore(EMPTY, stored.path)
+        elif data:
+            seen.folders.setdefault(parent, SurveyedFolder(path=parent)).take(stored, data)
+        elif isinstance(parsed, SchemaPath):
+            found = seen.old_schemas if parsed.checksum is None else seen.schemas
+            found.setdefault(parsed.table_dir, {}).setdefault(parsed.version, []).append(stored)
+        elif isinstance(parsed, Ignored):
+            seen.ignore(parsed.reason, stored.path)
     # Placing needs all schema files, and a listing shows a table's data directories (digits) before its meta/.
     nothing = frozenset[int | None]()
     tables = {each: dict.fromkeys(seen.versions(each), nothing) for each in {*seen.schemas, *seen.old_schemas}}
@@ -146,28 +164,6 @@ def ignore_unplaced(seen: Survey) -> None:
             reason = COPY if is_of_file_system(folder.path) else _UNPLACED
             seen.ignored[reason] += folder.files
             seen.examples.setdefault(reason, folder.path)
-
-
-def _see(seen: Survey, stored: StoredObject) -> None:
-    parent, _, name = stored.path.rpartition("/")
-    if stored.path == "metadata":
-        return
-    # Data files first, by their name alone: whose they are shows when all schema files were seen.
-    data = parse_data_name(name)
-    parsed = None if data else parse_other(stored.path)
-    if name == "metadata":
-        seen.roots.add(parent)
-    if parsed == "index":
-        return
-    if not stored.size:
-        seen.ignore(_EMPTY, stored.path)
-    elif data:
-        seen.folders.setdefault(parent, SurveyedFolder(path=parent)).take(stored, data)
-    elif isinstance(parsed, SchemaPath):
-        found = seen.old_schemas if parsed.checksum is None else seen.schemas
-        found.setdefault(parsed.table_dir, {}).setdefault(parsed.version, []).append(stored)
-    elif isinstance(parsed, Ignored):
-        seen.ignore(parsed.reason, stored.path)
 
 
 MOST_FILES = 40
@@ -226,6 +222,13 @@ class Samples:
             except FilesMissing as error:
                 self.warnings.append(str(error))
                 continue
+            # From the last rename on: before it the directory was another table's.
+            upto = sorted(
+                (each for each in definitions if each.version <= folder.version), key=lambda each: each.version
+            )
+            renames = [
+                place for place, each in enumerate(upto) if (pair := parsed(each).renamed) and pair[0] != pair[1]
+            ]
             newest |= {stored.path} if stored == folder.last else set()
             self.files.append(
                 Sample(
@@ -233,7 +236,7 @@ class Samples:
                     content=content,
                     complete=len(content) >= stored.size,
                     definition=current[0],
-                    virtual=known_virtual(current[0], _of_one_table(definitions, current[0].version)),
+                    virtual=known_virtual(current[0], upto[max(renames, default=0) :]),
                 )
             )
         self.files = _as_far_as_written(self.files, newest)
@@ -289,7 +292,7 @@ def _as_far_as_written(samples: list[Sample], newest: Collection[str]) -> list[S
 def leave_out_copies(storage: Storage, seen: Survey) -> None:
     """Leave out of a survey what lies below folders that hold copies of a changefeed's files; see `DisplacedFolders`.
 
-    A table's directory has one slash. Only those with more, or with the name of a filer's folder, are looked into.
+    A table's directory has one slash. Only those with more, or with the name of a filer's folder, are read.
     """
     copies, tables = DisplacedFolders(), {*seen.schemas, *seen.old_schemas}
     flat = [table_dir for table_dir in tables if table_dir.count("/") == 1]
@@ -299,7 +302,7 @@ def leave_out_copies(storage: Storage, seen: Survey) -> None:
         if (table_dir.count("/") > 1 or is_of_file_system(table_dir)) and not copies.holds(f"{table_dir}/"):
             versions = seen.versions(table_dir)
             stored = versions[max(versions)][0]
-            # Its oddities are told where it is read for the table.
+            # Its oddities are reported where it is read for the table.
             for found in Samples(storage, seen).read([[stored]]):
                 file = SchemaFile(stored=stored, table_dir=table_dir, version=found.version, checksum=found.checksum)
                 copies.is_one(file, found.name, roots, tables)
@@ -320,10 +323,3 @@ def _chosen(seen: Survey) -> list[tuple[SurveyedFolder, StoredObject]]:
         chosen += [files[rank] for files in turns if len(files) > rank]
         rank += 1
     return chosen[:MOST_FILES]
-
-
-def _of_one_table(definitions: Iterable[TableDefinition], version: int) -> list[TableDefinition]:
-    """Return those up to a version, from the last rename on: before it the directory was another table's."""
-    upto = sorted((each for each in definitions if each.version <= version), key=lambda each: each.version)
-    renames = [place for place, each in enumerate(upto) if (pair := parsed(each).renamed) and pair[0] != pair[1]]
-    return upto[max(renames, default=0) :]

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Literal, NamedTuple
 
-from storage_consumer.bucket.column_history import generated_columns
-from storage_consumer.bucket.export_structure import string_value
+from storage_consumer.bucket.table_statements import generated_columns, string_value
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import DdlKind, ParsedDdl, TableColumn, TableDefinition, TableName, folded_name
 from storage_consumer.sql.parse import parsed

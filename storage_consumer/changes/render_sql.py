@@ -10,8 +10,7 @@ from storage_consumer.changes.window import Change, Event, FeedStatement, Struct
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.decoder import Values
 from storage_consumer.decode.kernels.arrays import INSERT, PARTIAL_DELETE, UPDATE
-from storage_consumer.decode.time_zone import offset_at
-from storage_consumer.decode.values import wire_kind
+from storage_consumer.decode.values import offset_at, wire_kind
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import DdlKind, TableColumn, TableDefinition, TableName, physical_ms
 from storage_consumer.rows.spec import WireColumn

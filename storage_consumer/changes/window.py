@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple
 
-from storage_consumer.bucket.column_history import known_members, known_stored, known_virtual
 from storage_consumer.bucket.known_files import oldest_open_date
 from storage_consumer.bucket.paths import SchemaPath, parse_other
 from storage_consumer.bucket.reader import Poll, StorageReader
 from storage_consumer.bucket.storage import Storage
+from storage_consumer.bucket.table_statements import known_members, known_stored, known_virtual
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Upstream
 from storage_consumer.decode.decoder import ABSENT, RowLayout, Values, row_layout
 from storage_consumer.decode.kernels.arrays import PARTIAL_DELETE
-from storage_consumer.decode.time_zone import is_utc
+from storage_consumer.decode.values import is_utc
 from storage_consumer.errors import ConfigError, FilesMissing, NoMetadata, NotReplicable, StorageUnavailable, TableError
 from storage_consumer.model import (
     MAX_TSO,

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -101,9 +101,9 @@ class BulkRows(ABC):
     def wire_texts(self, column: int, values: Iterable[bytes]) -> list[str | None]:
         """Return the texts of some values of a column, given by its index among the rows' own, before they are converted."""
 
-    @abstractmethod
-    def packed(self, place: int, chosen: Places) -> Packed | None:
-        """See `decoder.Batch`."""
+    def packed(self, place: int, chosen: Places) -> Packed | None:  # noqa: ARG002 - of rows that can
+        """See `decoder.Batch`; exports have too many ways of writing a value."""
+        return None
 
     def size(self, rows: Places) -> int:
         """Return at least how many bytes the values of these rows have."""
@@ -148,10 +148,7 @@ class BulkRows(ABC):
         return Lines.side_by_side(lines.text.bytes[:end].copy(), lines.ends)
 
 
-Rows = TypeVar("Rows", bound=BulkRows)
-
-
-def _inside(commit_range: CommitRange, rows: Rows, numbers: Offsets) -> tuple[Rows, Flags, Flags]:
+def _inside(commit_range: CommitRange, rows: BulkRows, numbers: Offsets) -> tuple[BulkRows, Flags, Flags]:
     """Return the rows inside the commit range, which of all rows they are, and which rows are later.
 
     `numbers`: the number in the file of each row. Raises `ValueError` if a text of `BulkForm.converted` is not a value of its column's type.
@@ -171,10 +168,12 @@ def _inside(commit_range: CommitRange, rows: Rows, numbers: Offsets) -> tuple[Ro
     return batch, within, later
 
 
-def _counted(commit_range: CommitRange, rows: Rows, tally: Tally, lines: int, firsts: Any = slice(None)) -> Rows | None:
+def _counted(
+    commit_range: CommitRange, rows: BulkRows, tally: Tally, lines: int, firsts: Any = slice(None)
+) -> BulkRows | None:
     """Return the rows inside the commit range, and count so many lines; None if a value is not one of its column's type.
 
-    The rows' numbers begin with 0 behind the lines that were counted before. `firsts`: which rows count.
+    The rows' numbers begin with 0 after the lines that were counted before. `firsts`: which rows count.
     """
     try:
         batch, within, later = _inside(commit_range, rows, rows.numbers + (tally.rows + 1))
@@ -477,7 +476,7 @@ def _read_rows(form: BulkForm, content: bytes) -> tuple[CsvRows, Offsets] | None
     count = delimited_rows.find_changes(text, form.bytes, found)
     operations = _OPERATIONS[found.operations[:count]]
     if not (operations >= 0).all():
-        # Up to the first row that is none of I, U and D.
+        # Up to the first row that is not I, U or D.
         count = int((operations < 0).argmax())
     seconds = found.updates[:count]
     if form.bytes.marks.paired:
@@ -509,7 +508,7 @@ def _seconds(ts: Offsets, operations: Operations, is_update: Flags) -> Flags:
     return found
 
 
-def read_csv(form: BulkForm, content: bytes, commit_range: CommitRange, tally: Tally) -> tuple[CsvRows, int] | None:
+def read_csv(form: BulkForm, content: bytes, commit_range: CommitRange, tally: Tally) -> tuple[BulkRows, int] | None:
     """Return the changes of the rows that `content` begins with, and where the last of these rows ends; count them in `tally`.
 
     Returns None if the first row is not of this form, or if a value is not one of its column's type: both are for the
@@ -624,10 +623,6 @@ class ExportRows(BulkRows):
     __slots__ = ()
     write_lines = staticmethod(delimited_rows.write_lines)
 
-    def packed(self, place: int, chosen: Places) -> Packed | None:  # noqa: ARG002 - as in the others
-        """See `decoder.Batch`; exports have too many ways of writing a value."""
-        return None
-
     def wire_texts(self, column: int, values: Iterable[bytes]) -> list[str | None]:
         """See `BulkRows`; a reader converts as well."""
         form, reader, quote = self.form, self.form.readers[column], self.form.quote
@@ -652,7 +647,7 @@ class ExportRows(BulkRows):
         return found
 
 
-def read_export(form: BulkForm, content: bytes, file: FileRead) -> tuple[ExportRows, int] | None:
+def read_export(form: BulkForm, content: bytes, file: FileRead) -> tuple[BulkRows, int] | None:
     """Return the changes of the rows that `content` begins with, up to the end of a statement, and where what follows begins.
 
     `content` ends with LF. The rows are counted. Returns None if the first row is not of this form, or if a value is not one of its

@@ -242,7 +242,7 @@ class _MessageScan:
             # The row is later if its lowest commit-ts is, and a duplicate only if its highest one is.
             ts, latest = self.times(message, row)
         tally.max_ts = max(tally.max_ts, ts)
-        # Values are not looked at before it is known that the row counts: it may be of another table version.
+        # Values are not read before it is known that the row counts: it may be of another table version.
         if ts > high:
             tally.later += 1
             tally.next_ts = min(ts, tally.next_ts or ts)

@@ -85,7 +85,8 @@ def _unzstd(blocks: Iterator[bytes]) -> Iterator[bytes]:
     zstandard = _library("zstandard")
     frames = zstandard.ZstdDecompressor()
     frame, is_whole = frames.decompressobj(), False
-    for small in _small(blocks, _ZSTD_PIECE):
+    pieces = (block[start : start + _ZSTD_PIECE] for block in blocks for start in range(0, len(block), _ZSTD_PIECE))
+    for small in pieces:
         rest = small
         while rest:
             if is_whole:
@@ -102,12 +103,6 @@ def _unzstd(blocks: Iterator[bytes]) -> Iterator[bytes]:
         raise _Broken("the zstd stream has no end")
 
 
-def _small(blocks: Iterator[bytes], size: int) -> Iterator[bytes]:
-    for block in blocks:
-        for start in range(0, len(block), size):
-            yield block[start : start + size]
-
-
 def _unsnapped(blocks: Iterator[bytes]) -> Iterator[bytes]:
     cramjam = _library("cramjam")
     pending = bytearray()
@@ -120,18 +115,15 @@ def _unsnapped(blocks: Iterator[bytes]) -> Iterator[bytes]:
             if len(_DATA_CHUNKS) <= kind < _SKIPPED_CHUNKS:
                 raise _Broken("it is not snappy in frames")
             is_begun = True
-            if kind in _DATA_CHUNKS:
-                yield _snappy_chunk(cramjam, chunk)
+            if kind not in _DATA_CHUNKS:
+                continue
+            try:
+                # Alone after a head of its own, so that its size is bounded and its checksum compared.
+                yield bytes(cramjam.snappy.decompress(_SNAPPY_HEAD + chunk))
+            except cramjam.DecompressionError as error:
+                raise _Broken(f"a piece of it is not snappy ({error})") from error
     if pending or not is_begun:
         raise _Broken("the snappy stream has no end")
-
-
-def _snappy_chunk(cramjam: Any, chunk: bytes) -> bytes:
-    try:
-        # Alone behind a head of its own, so that its size is bounded and its checksum compared.
-        return bytes(cramjam.snappy.decompress(_SNAPPY_HEAD + chunk))
-    except cramjam.DecompressionError as error:
-        raise _Broken(f"a piece of it is not snappy ({error})") from error
 
 
 def _chunks(pending: bytearray) -> Iterator[tuple[int, bytes]]:

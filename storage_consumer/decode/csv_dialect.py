@@ -34,6 +34,7 @@ def check_options(options: CsvOptions) -> None:
     quote, delimiter, terminator, null = options.quote, options.delimiter, options.terminator, options.null
     of_delimiter, of_terminator = f"[sink.csv] delimiter = {delimiter!r}", f"[sink] terminator = {terminator!r}"
     of_null = f"[sink.csv] null = {null!r}"
+    unquoted, alike = f"{of_delimiter} with quote = ''", "cannot be distinguished from"
     runs_on = any(delimiter.startswith(delimiter[step:]) for step in range(1, len(delimiter)))
     for is_bad, problem in (
         (
@@ -47,25 +48,22 @@ def check_options(options: CsvOptions) -> None:
         (quote and quote in delimiter, f"{of_delimiter} contains the quote {quote!r}"),
         (
             _GOES_ON_A_NUMBER.match(delimiter) or delimiter in ("+", "-"),
-            f"{of_delimiter} cannot be distinguished from a number",
+            f"{of_delimiter} {alike} a number",
         ),
         (
             not quote and not delimiter.isascii(),
-            f"{of_delimiter} with quote = '': TiCDC corrupts texts that hold such a delimiter; use an ASCII one",
+            f"{unquoted}: TiCDC corrupts texts that hold such a delimiter; use an ASCII one",
         ),
         (
             not quote and set(delimiter) & set("\\rn"),
-            f"{of_delimiter} with quote = '' cannot be distinguished from the escapes \\\\, \\r and \\n",
+            f"{unquoted} {alike} the escapes \\\\, \\r and \\n",
         ),
-        (_GOES_ON_A_NUMBER.match(terminator), f"{of_terminator} cannot be distinguished from a number"),
+        (_GOES_ON_A_NUMBER.match(terminator), f"{of_terminator} {alike} a number"),
         (
             delimiter == terminator or (quote and quote in terminator),
-            f"{of_terminator} cannot be distinguished from a delimiter or a quote",
+            f"{of_terminator} {alike} a delimiter or a quote",
         ),
-        (
-            not quote and "\\" in terminator,
-            f"{of_terminator} with quote = '' cannot be distinguished from an escape",
-        ),
+        (not quote and "\\" in terminator, f"{of_terminator} with quote = '' {alike} an escape"),
         (
             not (terminator or quote) and options.output_handle_key,
             f"{of_terminator} with quote = '' and output-handle-key: which fields belong to a row cannot be determined",
@@ -78,14 +76,11 @@ def check_options(options: CsvOptions) -> None:
             not (terminator or quote) and runs_on,
             f"{of_terminator} with delimiter = {delimiter!r} and quote = '': where a row begins cannot be determined",
         ),
-        (
-            re.fullmatch(FLOAT, null),
-            f"{of_null} cannot be distinguished from a number; use one such as '\\N'",
-        ),
+        (re.fullmatch(FLOAT, null), f"{of_null} {alike} a number; use one such as '\\N'"),
         (quote and quote in null, f"{of_null} contains the quote"),
         (
             not quote and null.endswith("\\"),
-            f"{of_null} with quote = '' cannot be distinguished from the escape of what follows; use one such as '\\N'",
+            f"{of_null} with quote = '' {alike} the escape of what follows; use one such as '\\N'",
         ),
         *(
             (
@@ -170,7 +165,10 @@ class Dialect:
         """What a text field contains if its content differs from what is written."""
         self.null_is_ambiguous = not options.quote and options.null != "\\N"
         r"""Whether a text that equals the null marker is written like NULL: without a quote, any marker but ``\N``, whose backslash is doubled."""
-        self.overlap = None if options.quote else _overlap(options.delimiter)
+        delimiter = "" if options.quote else options.delimiter
+        steps = [step for step in range(1, len(delimiter)) if delimiter.startswith(delimiter[step:])]
+        overlaps = "|".join(re.escape(delimiter[:step] + delimiter) for step in steps)
+        self.overlap = re.compile(overlaps) if steps else None
         """Where the end of a text and the delimiter after it may be mistaken for one another; None if that cannot happen."""
         self.first_value = 3 + options.include_commit_ts + options.output_old_value
         """How many fields precede the handle key and the values."""
@@ -372,11 +370,6 @@ def _repeated(pattern: str) -> str:
     Not ``(?:…)*+``: Python 3.11.2, which Debian 12 has, does not backtrack to where a failed repetition began.
     """
     return f"(?>(?:{pattern})*)"
-
-
-def _overlap(delimiter: str) -> re.Pattern[str] | None:
-    steps = [step for step in range(1, len(delimiter)) if delimiter.startswith(delimiter[step:])]
-    return re.compile("|".join(re.escape(delimiter[:step] + delimiter) for step in steps)) if steps else None
 
 
 _ALWAYS = ("ticdc-meta$operation", "ticdc-meta$table", "ticdc-meta$schema")

@@ -81,7 +81,7 @@ def never_written(layout: RowLayout, source: str) -> bool:
 def is_ambiguous(shape: Shape, row: str) -> bool:
     """Return whether the row also parses with the handle-key setting reversed."""
     texts = _values(shape.dialect, row)
-    # A handle key is written as a text, so a bare first value is none.
+    # A handle key is written as a text, so a bare first value is no handle key.
     first = texts[0]
     if not shape.dialect.is_text(first):
         return False
@@ -228,7 +228,7 @@ class Scan:
         # In bytes of the file: `text` is in characters, and may hold surrogates.
         taken = size - len(_bytes(rest))
         self.take_out(taken)
-        # What is left is the beginning of a row, unless its first fields already show that it is none.
+        # What is left is the beginning of a row, unless its first fields already show that it is not.
         trouble = self.shape.dialect.trouble(rest, final=final) if rest and self.header else ""
         if trouble:
             self.tally.rows += 1
@@ -278,7 +278,7 @@ class Scan:
         self.offset += size
 
     def read_text(self, *, final: bool, most: int = sys.maxsize) -> int:
-        """Set `text` to `pending` up to its last terminator, or to all of it if there is none; return its size in bytes.
+        """Set `text` to `pending` up to its last terminator, or to all of it without one; return its size in bytes.
 
         Examines about `most` bytes at most. Bytes that are not UTF-8 become surrogates: the handle key may hold any
         bytes, and in other fields they are detected.
@@ -338,7 +338,7 @@ class Scan:
                 ts = int(fields[1])
                 if ts > tally.max_ts:  # noqa: PLR1730 - a call for each row would cost time
                     tally.max_ts = ts
-                # Outside the commit range no value is looked at: such rows may be of another table version.
+                # Outside the commit range no value is read: such rows may be of another table version.
                 if not low < ts <= high:
                     self.pass_over(ts, match.start(), match.end())
                     continue
@@ -379,7 +379,7 @@ class Scan:
         dialect, start = self.shape.dialect, self.position
         head = dialect.head.match(self.text, start)
         end = dialect.row_end(self.text, head.end()) if head else None
-        # Not all of the row is there yet, or it is none: `whole_rows` decides which.
+        # Not all of the row is there yet, or it is no row: `whole_rows` decides which.
         if head is None or (end is None and dialect.options.terminator):
             return False
         has_commit_ts = dialect.options.include_commit_ts

@@ -12,8 +12,17 @@ from storage_consumer.config.settings import Upstream
 from storage_consumer.config.table_filter import unselected, vouching
 from storage_consumer.decode.kernels.arrays import Flags, Offsets, Operations, Packed, Places, Stamps
 from storage_consumer.decode.kernels.row_lines import Lines
-from storage_consumer.decode.time_zone import UTC, converted_zone, session_zone, to_session
-from storage_consumer.decode.values import BinaryEncoding, Converter, Spelling, converter, is_known
+from storage_consumer.decode.values import (
+    UTC,
+    BinaryEncoding,
+    Converter,
+    Spelling,
+    converted_zone,
+    converter,
+    is_known,
+    session_zone,
+    to_session,
+)
 from storage_consumer.errors import NotReplicable, UndecodableRow
 from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, folded_name
 
@@ -70,7 +79,7 @@ class RowLayout:
     session: str = UTC
     """Zone of the target's session, as an offset."""
     spelled: tuple[Spelling | None, ...] = ()
-    """Per column, the spelling of its texts during decoding (see `job.fitting`); empty: all stay as they are."""
+    """Per column, the spelling of its texts during decoding (see `rows.fitting`); empty: all stay as they are."""
     telling: frozenset[int] = frozenset()
     """Indexes of the columns by which rows are told apart: a TIMESTAMP among them that may be two moments of `zone` is an error."""
 

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from storage_consumer.config.settings import DumpOptions, Protocol
 from storage_consumer.decode.decoder import RowLayout, Values
-from storage_consumer.decode.time_zone import converted_zone, session_zone
-from storage_consumer.decode.values import BinaryEncoding, Converter, grammar, holds_bytes
+from storage_consumer.decode.values import BinaryEncoding, Converter, converted_zone, grammar, holds_bytes, session_zone
 from storage_consumer.model import TableColumn, folded_name
 
 NOT_UTF8 = "it is not UTF-8"
@@ -33,7 +32,7 @@ class Reader:
 
     @property
     def is_number(self) -> bool:
-        """Whether values are numbers, which may stand without quotes."""
+        """Whether values are numbers, which may be written without quotes."""
         return self.grammar is not None
 
     def of_bytes(self, content: bytes) -> str:
@@ -110,7 +109,7 @@ _STOPS = {
 """Quote, and whether backslashes escape → what may end a string. A single quote ends it; a longer match is content."""
 _ESCAPE = re.compile(rb"\\(.)|''|\"\"", re.DOTALL)
 _MEANINGS = {b"0": b"\0", b"n": b"\n", b"r": b"\r", b"Z": b"\x1a", b"\\": b"\\", b"'": b"'", b'"': b'"'}
-"""All that Dumpling and mydumper write behind a backslash: a server would take more."""
+"""All that Dumpling and mydumper write after a backslash: a server would take more."""
 NO_ESCAPE = (
     "a backslash before {!r} is no escape of Dumpling or mydumper: if the export was made with --escape-backslash=false, "
     "say so in its URI: --dump 'URI?escape-backslash=false'"
@@ -149,7 +148,7 @@ def literal_at(content: bytearray, at: int, *, escape: bool) -> Literal:
     first = bytes(content[at : at + 1])
     if first in (b"'", b'"'):
         return _string_at(content, at, first, LiteralKind.STRING, escape=escape)
-    # Digits may go on behind what is there.
+    # More digits may follow what is there.
     if _SO_FAR.match(content, at):
         raise Unfinished(_NO_END)
     if found := _HEX.match(content, at):
@@ -219,18 +218,16 @@ def value_of(content: bytearray, literal: Literal, reader: Reader, *, escape: bo
         return reader.of_text("0" * (len(digits) % 2) + digits)
     if kind is LiteralKind.NUMBER and (reader.is_number or reader.column.type == "BIT"):
         text = content[literal.start : literal.end].decode()
-        return reader.of_text(text.removeprefix("+")) if reader.is_number else _bits(reader, text)
+        if reader.is_number:
+            return reader.of_text(text.removeprefix("+"))
+        if not text.isdecimal():
+            raise ValueError(f"{text[:40]!r} is no value of the type BIT")
+        digits = f"{int(text):x}"
+        return reader.of_text("0" * (len(digits) % 2) + digits)
     if kind is LiteralKind.STRING or (kind is LiteralKind.BYTES and reader.holds_bytes):
         mean = escaped_content if escape else doubled_content
         return reader.of_bytes(mean(bytes(content[literal.start : literal.end]), literal.quote))
     raise ValueError(f"{kind.value} is no value of the type {reader.column.type}")
-
-
-def _bits(reader: Reader, text: str) -> str:
-    if not text.isdecimal():
-        raise ValueError(f"{text[:40]!r} is no value of the type BIT")
-    digits = f"{int(text):x}"
-    return reader.of_text("0" * (len(digits) % 2) + digits)
 
 
 _CSV_ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
@@ -263,7 +260,7 @@ class ExportDialect:
     """What ends a field without delimiters; its group is set if it is not content."""
 
     def field_at(self, content: bytearray, at: int) -> CsvField:
-        """Return the field at `at`. Raise `Unfinished`, or `ValueError` for what is none."""
+        """Return the field at `at`. Raise `Unfinished`, or `ValueError` for what is not a field."""
         if self.delimiter and content.startswith(self.delimiter, at):
             size = len(self.delimiter)
             for found in self.inside.finditer(content, at + size):
@@ -385,21 +382,14 @@ class Heads:
             at = found.end() if found else at
             if at == len(content):
                 return -1, None
-            passed = self._passed(content, at)
-            if passed < 0:
+            if found := _COMMENT.match(content, at):
+                if found["heeded"] is not None:
+                    self._check(found["text"] + b";")
+            elif found := _SET.match(content, at):
+                self._check(found[0])
+            else:
                 return self._head(content, at)
-            at = passed
-
-    def _passed(self, content: bytearray, at: int) -> int:
-        """Return where the comment or setting at `at` ends, or -1 if there is none."""
-        if found := _COMMENT.match(content, at):
-            if found["heeded"] is not None:
-                self._check(found["text"] + b";")
-            return found.end()
-        if found := _SET.match(content, at):
-            self._check(found[0])
-            return found.end()
-        return -1
+            at = found.end()
 
     def _check(self, text: bytes) -> None:
         """Raise `ValueError` if a server would do anything else than to set what does not matter here."""
@@ -440,7 +430,15 @@ class Heads:
         if not (values := _VALUES.match(content, place)):
             if not (listed := _LIST.match(content, place)):
                 raise self._missing(content, at, "a list of columns or VALUES was expected")
-            order = self._order(listed["names"])
+            names: list[str] = []
+            at_name, found = 0, listed["names"]
+            while at_name < len(found):
+                column = _COLUMN.match(found, at_name)
+                if column is None:
+                    raise ValueError(f"{found[at_name : at_name + 60]!r} is not the name of a column")
+                names.append(_named(column[1], fold=False))
+                at_name = column.end()
+            order = order_of(names, self.layout)
             values = _VALUES.match(content, listed.end())
         if values is None:
             raise self._missing(content, at, "VALUES was expected")
@@ -464,18 +462,6 @@ class Heads:
             if content.startswith(listed, begin.end()):
                 return begin.end() + len(listed)
         return at
-
-    def _order(self, listed: bytes) -> tuple[int, ...]:
-        """Return the places of the columns that a list names."""
-        found: list[str] = []
-        at = 0
-        while at < len(listed):
-            column = _COLUMN.match(listed, at)
-            if column is None:
-                raise ValueError(f"{listed[at : at + 60]!r} is not the name of a column")
-            found.append(_named(column[1], fold=False))
-            at = column.end()
-        return order_of(found, self.layout)
 
     @staticmethod
     def _missing(content: bytearray, at: int, what: str) -> Exception:

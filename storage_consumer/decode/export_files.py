@@ -64,7 +64,7 @@ class _ExportScan(ABC):
     """One file while it is read. Its rows have no numbers and no commit-ts of their own: their place in the file gives both."""
 
     hint: ClassVar[str] = ""
-    """What to look at where a row is not understood."""
+    """What to check where a row is not understood."""
     file: FileRead
     options: DumpOptions
     readers: tuple[Reader, ...]
@@ -99,7 +99,7 @@ class _ExportScan(ABC):
             if len(self.pending) < enough:
                 continue
             yield from self.whole_rows()
-            # A long row is looked at again only when twice as much is there.
+            # A long row is read again only when twice as much is there.
             enough = min(2 * len(self.pending), MAX_ROW_BYTES + 1)
             if len(self.pending) > MAX_ROW_BYTES:
                 raise self.error(self.trouble(final=False))
@@ -115,7 +115,7 @@ class _ExportScan(ABC):
 
     @abstractmethod
     def begins_row(self) -> bool:
-        """Return whether a row comes next; else go on behind what does."""
+        """Return whether a row comes next; else skip what does."""
 
     @abstractmethod
     def row(self) -> tuple[Sequence[_Value], int]:
@@ -148,7 +148,7 @@ class _ExportScan(ABC):
         self.at = 0
 
     def next_changes(self) -> Iterator[Any]:
-        """Go on behind the next row, the next rows in bulk, or what is no row; yield what is inside the commit range."""
+        """Consume the next row, the next rows in bulk, or what is no row; yield what is inside the commit range."""
         if not self.begins_row():
             return
         if self.at_once and (batch := self.batch()):
@@ -169,7 +169,7 @@ class _ExportScan(ABC):
         self.number += 1
 
     def batch(self) -> Batch | None:
-        """Return the rows that come next as a batch, and go on behind them; None if the next row has to be read by itself."""
+        """Return the rows that come next as a batch, and consume them; None if the next row has to be read by itself."""
         if len(self.pending) - self.at < AT_ONCE_BYTES or self.offset + self.at < self.plain_until:
             return None
         from storage_consumer.decode.bulk import read_export  # noqa: PLC0415 - late, see `jit`

@@ -14,7 +14,7 @@ from storage_consumer.decode.decoder import ABSENT, RowLayout, Values
 
 NULL = b"\\N"
 LACKING = b"\\D"
-"""The field of a value that the row does not have; such lines go to no server (see `apply.rows`)."""
+"""The field of a value that the row does not have; such lines go to no server (see `target.apply_rows`)."""
 _CODING = ("utf-8", "surrogatepass")
 """Invalid text passes through: refusing it is up to the target."""
 _ESCAPES = {b"\\\\": b"\\", b"\\t": b"\t", b"\\n": b"\n"}
@@ -32,13 +32,10 @@ class LineEncoder:
         """Initialize; `written`: indexes of the layout's columns that the target takes, at least one, in the order of the line."""
         if not written or not 0 <= min(written) <= max(written) < len(layout.columns):
             raise ValueError(f"{layout.table}: columns {list(written)} are not some of its {len(layout.columns)}")
-        # With one index `itemgetter` returns no tuple.
-        self._pick: Callable[[Values], Values] = itemgetter(*written) if len(written) > 1 else self._first
-        self._place = written[0]
+        # With one index `itemgetter` returns no tuple, with a slice it does.
+        picked = written if len(written) > 1 else [slice(written[0], written[0] + 1)]
+        self._pick: Callable[[Values], Values] = itemgetter(*picked)
         self._separators = len(written) - 1
-
-    def _first(self, values: Values) -> Values:
-        return (values[self._place],)
 
     def encode_line(self, values: Values) -> bytes:
         """Return the line of one row, without its LF."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from storage_consumer.bucket.export import Export, ExportTable
 from storage_consumer.config.settings import Upstream
-from storage_consumer.decode.time_zone import utc_of, zone_caveat
+from storage_consumer.decode.values import utc_of, zone_caveat
 from storage_consumer.driver.open_copies import CopiedTable, OpenCopy
 from storage_consumer.errors import ExportRefused
 from storage_consumer.model import TableColumn, folded_name

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from storage_consumer.bucket.export_structure import binary_columns, index_count, unique_keys
+from storage_consumer.bucket.table_statements import binary_columns, index_count, unique_keys
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_prepare import described, prepared
 from storage_consumer.driver.ledger import RoundLedger

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from storage_consumer.amounts import some_of
 from storage_consumer.clock import span
 from storage_consumer.config.options import BY_KEYWORD
-from storage_consumer.decode.time_zone import converted_zone
+from storage_consumer.decode.values import converted_zone
 from storage_consumer.operating.doctor_facts import DoctorInput, Facts, Unread
 from storage_consumer.surroundings import JAVA, PYSPARK
 from storage_consumer.target.existing_names import Query

@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 
 from storage_consumer.bucket.inspector import InspectedBucket, inspect
 from storage_consumer.bucket.storage import Storage
-from storage_consumer.bucket.stores.open import open_storage
+from storage_consumer.bucket.stores import open_storage
 from storage_consumer.checkpoint.store import StateStore, operated
 from storage_consumer.config.settings import Config, Downstream, Secrets, Upstream
 from storage_consumer.errors import StorageConsumerError

@@ -16,8 +16,7 @@ from itertools import chain
 from queue import SimpleQueue
 
 from storage_consumer.amounts import some_of
-from storage_consumer.bucket.export_structure import is_temporary, read_create_table
-from storage_consumer.bucket.export_writing import (
+from storage_consumer.bucket.export_names import (
     WrittenFile,
     data_file,
     database_file,
@@ -26,7 +25,8 @@ from storage_consumer.bucket.export_writing import (
     view_file,
 )
 from storage_consumer.bucket.storage import Folder
-from storage_consumer.bucket.stores.open import open_folder
+from storage_consumer.bucket.stores import open_folder
+from storage_consumer.bucket.table_statements import is_temporary, read_create_table
 from storage_consumer.config.export_uris import below, export_origin, refuse_inside
 from storage_consumer.config.load import Loaded
 from storage_consumer.config.reserved import is_system

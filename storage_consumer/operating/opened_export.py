@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from storage_consumer.bucket.export import read_export, refuse_unsaid
 from storage_consumer.bucket.storage import Storage
-from storage_consumer.bucket.stores.open import open_storage
+from storage_consumer.bucket.stores import open_storage
 from storage_consumer.config.export_uris import export_origin, parse_export
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.driver.export_copies import copy_of, with_form

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
-from storage_consumer.bucket.column_history import generated_after
 from storage_consumer.bucket.reader import StorageReader
 from storage_consumer.bucket.storage import Storage
+from storage_consumer.bucket.table_statements import generated_after
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config

@@ -721,7 +721,7 @@ def bulk_types(work: TablePlan) -> bytes:
 
 def bulk_values(work: TablePlan, lines: Lines) -> memoryview | None:
     """Return the values of all rows, or None if a field does not fit its column's kind."""
-    from storage_consumer.decode.kernels.bulk_values import HEX_VALUE, NUMBER_VALUE, TEXT_VALUE, bulk_rows  # noqa: PLC0415 - late, see `jit`
+    from storage_consumer.decode.kernels.packed import HEX_VALUE, NUMBER_VALUE, TEXT_VALUE, bulk_rows  # noqa: PLC0415 - late, see `jit`
 
     made = {WireKind.TEXT: TEXT_VALUE, WireKind.HEX: HEX_VALUE, WireKind.UNSIGNED: NUMBER_VALUE}
     return bulk_rows(lines, np.array([made[column.kind] for column in work.written], np.int64))

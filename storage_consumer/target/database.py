@@ -16,7 +16,7 @@ from typing import Any
 import pymysql.err
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.decode.time_zone import converted_zone, offset_at
+from storage_consumer.decode.values import converted_zone, offset_at
 from storage_consumer.errors import (
     DdlFailed,
     TableError,

@@ -23,7 +23,7 @@ import pymysql.err
 from pymysql.connections import Connection
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.decode.time_zone import session_zone
+from storage_consumer.decode.values import session_zone
 from storage_consumer.errors import StorageConsumerError
 from storage_consumer.target.existing_names import text_of
 from storage_consumer.target.mysql_errors import number_of

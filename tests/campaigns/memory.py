@@ -20,7 +20,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Literal
 
-from storage_consumer.bucket.export_writing import database_file, metadata_file, table_file
+from storage_consumer.bucket.export_names import database_file, metadata_file, table_file
 from storage_consumer.model import TableName
 from tests.benchmarks.bucket import FinalTable, Order, write_bucket
 from tests.benchmarks.limit import WrongResult, check

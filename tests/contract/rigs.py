@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Protocol
 
 from storage_consumer.bucket.storage import Folder, Storage
+from storage_consumer.bucket.stores import open_folder
 from storage_consumer.bucket.stores.azure import AzureStorage
 from storage_consumer.bucket.stores.gcs import GcsStorage
 from storage_consumer.bucket.stores.object_store import Bucket
-from storage_consumer.bucket.stores.open import open_folder
 from storage_consumer.bucket.stores.s3 import S3Storage
 from storage_consumer.config.settings import Secrets, Upstream
 from tests.harness.azure_server import ACCOUNT, AzureServer

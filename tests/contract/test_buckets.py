@@ -12,8 +12,8 @@ import pytest
 
 from storage_consumer.bucket.inventory import Inventory
 from storage_consumer.bucket.stores import object_store as bucket_module
+from storage_consumer.bucket.stores import open_storage
 from storage_consumer.bucket.stores.object_store import Bucket, Page, ReadInParts
-from storage_consumer.bucket.stores.open import open_storage
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable
 from tests.contract.rigs import BucketRig, GcsRig, S3Rig

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.bucket.stores import azure, gcs
+from storage_consumer.bucket.stores import azure, gcs, open_storage
 from storage_consumer.bucket.stores.azure import AzureStorage
-from storage_consumer.bucket.stores.open import open_storage
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError
 from tests.contract.rigs import AzureRig, listed

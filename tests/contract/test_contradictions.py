@@ -11,8 +11,8 @@ from xml.sax.saxutils import escape
 
 import pytest
 
+from storage_consumer.bucket.stores import open_storage
 from storage_consumer.bucket.stores.azure import AzureStorage
-from storage_consumer.bucket.stores.open import open_storage
 from storage_consumer.bucket.stores.s3 import S3Storage
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable

@@ -12,7 +12,7 @@ import pytest
 
 from storage_consumer.bucket.schema_file import parse_schema_file
 from storage_consumer.bucket.storage import Storage
-from storage_consumer.bucket.stores.open import open_storage
+from storage_consumer.bucket.stores import open_storage
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.cli import main
 from storage_consumer.cli.answer import answered

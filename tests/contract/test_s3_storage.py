@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import pytest
 
 from storage_consumer.bucket.inventory import Inventory
-from storage_consumer.bucket.stores.open import open_storage
+from storage_consumer.bucket.stores import open_storage
 from storage_consumer.bucket.stores.s3 import S3Storage
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable

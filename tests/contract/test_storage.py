@@ -11,7 +11,7 @@ import pytest
 from storage_consumer.bucket.inventory import Findings, Inventory
 from storage_consumer.bucket.reader import StorageReader
 from storage_consumer.bucket.storage import Storage
-from storage_consumer.bucket.stores.open import open_storage
+from storage_consumer.bucket.stores import open_storage
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable
 from tests.contract.rigs import LocalRig, MemoryRig, Rig, S3Rig, listed

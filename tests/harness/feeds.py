@@ -9,7 +9,7 @@ from typing import Any
 import pymysql
 
 from storage_consumer.bucket.inspector import completed, inspect
-from storage_consumer.bucket.stores.open import open_storage
+from storage_consumer.bucket.stores import open_storage
 from storage_consumer.changes.reading import Feed
 from storage_consumer.changes.render_sql import HEAD, statements
 from storage_consumer.changes.window import Event, FeedStatement

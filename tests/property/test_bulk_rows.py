@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_consumer.decode.kernels.bulk_values import HEX_VALUE, NUMBER_VALUE, TEXT_VALUE, bulk_rows
+from storage_consumer.decode.kernels.packed import HEX_VALUE, NUMBER_VALUE, TEXT_VALUE, bulk_rows
 from storage_consumer.decode.kernels.row_lines import Lines
 from storage_consumer.decode.wire_format import encode_field
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_consumer.bucket import export_writing as writing
+from storage_consumer.bucket import export_names as writing
 from storage_consumer.bucket.export_names import ExportFile, Kind, read_name
 from storage_consumer.config.settings import DumpOptions
 from storage_consumer.decode import export_files as exported_rows

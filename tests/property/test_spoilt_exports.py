@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from storage_consumer.bucket.export import read_export
 from storage_consumer.bucket.export_names import read_name
-from storage_consumer.bucket.export_structure import binary_columns, read_create_table, unique_keys
+from storage_consumer.bucket.table_statements import binary_columns, read_create_table, unique_keys
 from storage_consumer.errors import ExportRefused
 from storage_consumer.model import folded_name
 from tests.harness.twins.storage import MemoryStorage

@@ -74,27 +74,13 @@ class AzureErrors(StoreErrors):
             return self.no_bucket(code, "check the container's name, the account and the endpoint in the upstream URI")
         if code in _ARCHIVED:
             container, _, name = self.where(path).partition("://")[2].partition("/")
-            words = [
-                "az",
-                "storage",
-                "blob",
-                "set-tier",
-                "--tier",
-                "Hot",
-                "--container-name",
-                container,
-                "--name",
-                name,
-            ]
-            return self.archived(path, code, shlex.join(words))
+            named = f"--container-name {shlex.quote(container)} --name {shlex.quote(name)}"
+            return self.archived(path, code, f"az storage blob set-tier --tier Hot {named}")
         if status in _REFUSED:
             return self.refused(
                 path, code, "check the key or token, and that it may list and read blobs (Storage Blob Data Reader)"
             )
-        return self._unasked(error, path, code)
-
-    def _unasked(self, error: Exception, path: str, code: str) -> Exception:
-        """Return the error for a request to which the store itself gave no answer."""
+        # The store itself gave no answer.
         name = type(error).__name__
         if name in {"ClientAuthenticationError", "CredentialUnavailableError"}:
             return ConfigError(
@@ -119,7 +105,15 @@ class AzureStorage(ReadInParts):
 
     def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
         """Yield all objects, except those below `closed` and those up to the names in `after`; ``meta`` folders come after all others."""
-        known = _known(closed, after)
+        parents = frozenset(directory.rpartition("/")[0] for directory in closed)
+        above: set[str] = set()
+        for parent in parents:
+            # Up to the root, or to a directory that is known to be above: then so are all above it.
+            folder = parent
+            while folder not in above:
+                above.add(folder)
+                folder = folder.rpartition("/")[0]
+        known = _KnownBlobs(closed=closed, after=after, parents=parents, above=frozenset(above))
         if "" not in known.above:
             for page in self._pages(""):
                 yield from known.fresh(page)
@@ -132,11 +126,11 @@ class AzureStorage(ReadInParts):
                 wave = waiting if len(waiting) == len(folders) else [each for each in folders if not _is_meta(each)]
                 folders = waiting if wave is not waiting else []
                 # A wave is complete before the next begins: no meta folder is listed while a sibling still is.
-                for objects, below in list(pool.map(lambda folder: self._look(folder, known), wave)):
+                for objects, below in list(pool.map(lambda folder: self._listed(folder, known), wave)):
                     yield from objects
                     folders += below
 
-    def _look(self, folder: str, known: _KnownBlobs) -> tuple[list[StoredObject], list[str]]:
+    def _listed(self, folder: str, known: _KnownBlobs) -> tuple[list[StoredObject], list[str]]:
         """Return the new objects of a folder, and the folders below it that still have to be listed."""
         # A folder that fits on one flat page needs no further call. A larger one is split only above closed directories:
         # elsewhere no directory can be skipped, and a flat listing needs fewer calls.
@@ -203,13 +197,18 @@ class AzureStorage(ReadInParts):
         )
 
     def _part(self, path: str, offset: int, length: int) -> Part:
-        how = _customer_key(self._secrets.encryption_key) | _CALL
+        how: dict[str, Any] = dict(_CALL)
+        if key := self._secrets.encryption_key:
+            from azure.storage.blob import CustomerProvidedEncryptionKey  # noqa: PLC0415 - optional, comes with adlfs
+
+            digest = base64.b64encode(hashlib.sha256(key.encode()).digest()).decode()
+            how["cpk"] = CustomerProvidedEncryptionKey(base64.b64encode(key.encode()).decode(), digest)
 
         async def ask(driver: Any) -> Part:
             blob = driver.service_client.get_blob_client(self._bucket, self._absolute(path))
             stream = await blob.download_blob(offset, length, max_concurrency=1, **how)
             content = await stream.readall()
-            # The answer names the whole blob's size behind the range; without a range all of it was sent.
+            # The answer names the whole blob's size after the range; without a range all of it was sent.
             total = (stream.properties.content_range or "").rpartition("/")[2]
             return Part(
                 content=content, tag=stream.properties.etag.strip('"'), size=int(total) if total else len(content)
@@ -263,27 +262,5 @@ def _first(environ: Mapping[str, str], *names: str) -> str:
     return next((environ[name] for name in names if environ.get(name)), "")
 
 
-def _customer_key(key: str) -> dict[str, Any]:
-    """Return the argument that opens objects encrypted with a customer-provided key."""
-    if not key:
-        return {}
-    from azure.storage.blob import CustomerProvidedEncryptionKey  # noqa: PLC0415 - optional, comes with adlfs
-
-    digest = base64.b64encode(hashlib.sha256(key.encode()).digest()).decode()
-    return {"cpk": CustomerProvidedEncryptionKey(base64.b64encode(key.encode()).decode(), digest)}
-
-
 def _is_meta(folder: str) -> bool:
     return folder.rpartition("/")[2] == "meta"
-
-
-def _known(closed: frozenset[str], after: Mapping[str, str]) -> _KnownBlobs:
-    parents = frozenset(directory.rpartition("/")[0] for directory in closed)
-    above: set[str] = set()
-    for parent in parents:
-        # Up to the root, or to a directory that is known to be above: then so are all above it.
-        folder = parent
-        while folder not in above:
-            above.add(folder)
-            folder = folder.rpartition("/")[0]
-    return _KnownBlobs(closed=closed, after=after, parents=parents, above=frozenset(above))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -101,12 +100,20 @@ class GcsStorage(ReadInParts, OrderedBucket):
         )
 
     def _part(self, path: str, offset: int, length: int) -> Part:
-        arguments: dict[str, Any] = {
-            "headers": {"Range": f"bytes={offset}-{offset + length - 1}"},
-            "alt": "media",
-        }
-        headers, content = self._ask(path, lambda driver: self._download(driver, path, arguments))
-        # The answer for a range behind the end of an empty object has no headers here.
+        where, span = self._absolute(path), {"Range": f"bytes={offset}-{offset + length - 1}"}
+
+        async def ask(driver: Any) -> Any:
+            try:
+                return await driver._call(  # noqa: SLF001 - its public methods do not return the generation
+                    "GET", "b/{}/o/{}", self._bucket, where, headers=span, alt="media"
+                )
+            except Exception as error:  # an empty object has no valid range
+                if getattr(error, "code", 0) != _BEHIND_THE_END:
+                    raise
+                return {}, b""
+
+        headers, content = self._ask(path, ask)
+        # The answer for a range beyond the end of an empty object has no headers here.
         if headers and not headers.get("X-Goog-Generation"):
             raise self._errors.no_object(path, "X-Goog-Generation")
         # An answer with the whole object has no range: then its length is the size.
@@ -117,17 +124,6 @@ class GcsStorage(ReadInParts, OrderedBucket):
             tag=headers.get("X-Goog-Generation", ""),
             size=int(total) if total.isdecimal() else len(content),
         )
-
-    async def _download(self, driver: Any, path: str, arguments: dict[str, Any]) -> tuple[Mapping[str, str], bytes]:
-        try:
-            found: tuple[Mapping[str, str], bytes] = await driver._call(  # noqa: SLF001 - its public methods do not return the generation
-                "GET", "b/{}/o/{}", self._bucket, self._absolute(path), **arguments
-            )
-        except Exception as error:  # an empty object has no valid range
-            if getattr(error, "code", 0) != _BEHIND_THE_END:
-                raise
-            return {}, b""
-        return found
 
     def _open(self) -> Any:
         from gcsfs.core import GCSFileSystem  # noqa: PLC0415 - optional

@@ -8,9 +8,9 @@ So a folder whose time is unchanged has the same entries, provided that
 
 * its file system keeps that promise and shows the change immediately: those of this machine do, and NFS without an attribute
   cache. A cache, or a program that only looks like a file system, may show an old time for a while;
-* the time was the same in two looks at least `SETTLED` apart, and the entries were read at the second one or later. File systems
-  count time in ticks, some as long as two seconds: two changes within one tick leave the same time, and the first look may
-  lie between them.
+* the time was the same when read twice, at least `SETTLED` apart, and the entries were read the second time or later. File systems
+  count time in ticks, some as long as two seconds: two changes within one tick leave the same time, and the first reading
+  may lie between them.
 
 Nothing here compares the clocks of two machines. Files in a folder may still grow, so the status of each is checked.
 """
@@ -44,7 +44,7 @@ class LocalStorage:
     """
 
     def __init__(self, root: str, monotonic: Callable[[], float] = time.monotonic) -> None:
-        """Prepare for the folder `root`, without looking at it. `monotonic`: seconds of a clock that never goes back."""
+        """Prepare for the folder `root`, without reading it. `monotonic`: seconds of a clock that never goes back."""
         self._root = root
         self._monotonic = monotonic
         self._known = KnownFolders()
@@ -75,8 +75,9 @@ class LocalStorage:
             files, folders = self._shown(folder, after, ignore_known=not (closed or after))
             yield from files
             # Taken from the end: what comes first here, `meta`, is listed after all of its siblings and what they hold.
-            names = (f"{folder}/{name}" if folder else name for name in sorted(folders, key=_meta_last, reverse=True))
-            pending.extend(path for path in names if path not in closed)
+            names = sorted(sorted(folders, reverse=True), key="meta".__ne__)
+            paths = (f"{folder}/{name}" if folder else name for name in names)
+            pending.extend(path for path in paths if path not in closed)
 
     def read(self, path: str, most: int = SCHEMA_FILE_BYTES) -> bytes:
         """Return the content of a file; for one over `most` bytes, a beginning longer than `most`."""
@@ -87,8 +88,12 @@ class LocalStorage:
         if Path(self._root, path).is_symlink() and not self._is_within(path):
             raise FileNotFoundError(f"{path} is a link that leads out of {self._root}")
         try:
+            place = f"{self._root}/{path}"
+            # Anything but a regular file, such as a pipe or a device, could block or never end.
+            if not stat.S_ISREG(os.stat(place).st_mode):  # noqa: PTH116 - as in `_shown`
+                raise FileNotFoundError
             # Unbuffered: a buffer would hold bytes from before the check of the tag.
-            with open(self._regular(path), "rb", buffering=0, opener=_open_at_once) as file:
+            with open(place, "rb", buffering=0, opener=_open_at_once) as file:
                 file.seek(start)
                 yield from iter(lambda: _piece(file, size, tag), b"")
         except OSError as error:
@@ -118,13 +123,6 @@ class LocalStorage:
         except OSError as error:
             raise self._translated(error, path) from error
 
-    def _regular(self, path: str) -> str:
-        """Return the full path of a regular file; raise `FileNotFoundError` for anything else: a pipe or device could block or never end."""
-        place = f"{self._root}/{path}"
-        if not stat.S_ISREG(os.stat(place).st_mode):  # noqa: PTH116 - as in `_shown`
-            raise FileNotFoundError
-        return place
-
     def _shown(
         self, folder: str, after: Mapping[str, str], *, ignore_known: bool
     ) -> tuple[list[StoredObject], Iterable[str]]:
@@ -136,7 +134,12 @@ class LocalStorage:
             # The status comes before the entries: any later change of the entries changes it.
             status = os.stat(f"{self._root}/{folder}")  # noqa: PTH116 - a Path takes longer than the call
             known = None if ignore_known else self._known.entries(folder, status, after)
-            return self._scan(folder, status, after) if known is None else (self._again(folder, known), known.folders)
+            if known is None:
+                return self._scan(folder, status, after)
+            # Nothing was added or removed, but a file may have grown or been rewritten in place.
+            prefix = f"{folder}/" if folder else ""
+            found = (_stored(Path(self._root, folder, name), prefix) for name in known.files)
+            return [file for file in found if file is not None], known.folders
         except (FileNotFoundError, NotADirectoryError) as error:
             self._known.forget(folder)
             if not folder:
@@ -149,13 +152,6 @@ class LocalStorage:
         except OSError as error:
             raise self._translated(error, folder) from error
         return [], ()
-
-    def _again(self, folder: str, known: Entries) -> list[StoredObject]:
-        """Return the current files of a folder whose entries are known."""
-        # Nothing was added or removed, but a file may have grown or been rewritten in place.
-        prefix = f"{folder}/" if folder else ""
-        found = (_stored(Path(self._root, folder, name), prefix) for name in known.files)
-        return [file for file in found if file is not None]
 
     def _scan(
         self, folder: str, status: os.stat_result, after: Mapping[str, str]
@@ -171,7 +167,7 @@ class LocalStorage:
                 files += unusable
             elif entry.is_dir(follow_symlinks=False):
                 folders.append(entry.name)
-            # Without a look at its status, which costs more than its name.
+            # Without reading its status, which costs more than its name.
             elif entry.name <= (mark := after.get(sequence := sequence_of(prefix + entry.name), "")):
                 marks[sequence] = mark
             elif found := _stored(entry, prefix):
@@ -192,7 +188,9 @@ class LocalStorage:
         and `StorageUnavailable` at one that may be such a link.
         """
         path = prefix + entry.name
-        if not _is_text(entry.name):
+        try:
+            entry.name.encode("utf-8")
+        except UnicodeEncodeError:  # Python decodes other bytes to lone surrogates
             return [self._warn(path, "its name is not UTF-8 text")]
         if entry.is_symlink() and entry.is_dir():
             raise ConfigError(
@@ -201,25 +199,18 @@ class LocalStorage:
                 "files of the changefeed are there"
             )
         if entry.is_symlink() and not _is_there(entry):
-            return [self._leads_nowhere(entry.name, path)]
+            # Nothing tells a link to a lost file from one to a folder of a file system that is not mounted just now.
+            if path == "metadata" or _is_of_ticdc(path) or entry.name.startswith(_EDITORS_LOCK):
+                return [self._warn(path, "it is a link that leads nowhere")]
+            raise StorageUnavailable(
+                f"{path} below {self._root} is a link that leads nowhere. Tables may lie behind it: mount the file system that it "
+                "leads to, or remove the link if no files of the changefeed are there"
+            )
         if entry.is_symlink() and not self._is_within(path):
             return [self._warn(path, "it is a link out of the storage")]
         if not (entry.is_file() or entry.is_dir()) and _is_there(entry):
             return [self._warn(path, "it is not a file, but a pipe, a socket or a device")]
         return []
-
-    def _leads_nowhere(self, name: str, path: str) -> StoredObject:
-        """Return what is shown in place of a link without an aim. Raise `StorageUnavailable` if the aim may be a folder.
-
-        Nothing tells a link to a lost file from one to a folder of a file system that is not mounted just now.
-        """
-        reason = "it is a link that leads nowhere"
-        if path == "metadata" or _is_of_ticdc(path) or name.startswith(_EDITORS_LOCK):
-            return self._warn(path, reason)
-        raise StorageUnavailable(
-            f"{path} below {self._root} is a link that leads nowhere. Tables may lie behind it: mount the file system that it "
-            "leads to, or remove the link if no files of the changefeed are there"
-        )
 
     def _warn(self, path: str, reason: str) -> StoredObject:
         # A name that is not UTF-8 has lone surrogates, which no log or error takes.
@@ -296,19 +287,6 @@ def _tag(status: os.stat_result) -> str:
     return f"{status.st_mtime_ns}-{status.st_size}"
 
 
-def _is_text(name: str) -> bool:
-    """Return whether a name from the file system is UTF-8; Python decodes other bytes to lone surrogates."""
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _meta_last(name: str) -> tuple[bool, str]:
-    return name == "meta", name
-
-
 SETTLED = 5.0
 """Seconds."""
 MOST_FILES = 1_000
@@ -367,19 +345,18 @@ class KnownFolders:
         """
         known = self._known.get(folder)
         if known is None or known.state != _state(status):
-            # The first look only notes the state; entries are kept from a look at least `SETTLED` later.
+            # The first reading only notes the state; entries are kept from one at least `SETTLED` later.
             self._known[folder] = _KnownFolder(state=_state(status), since=now)
-        elif now - known.since >= SETTLED and entries is not None and self._is_kept(entries, status.st_dev):
-            self._known[folder] = _KnownFolder(state=known.state, since=known.since, entries=entries)
+        elif now - known.since >= SETTLED and entries is not None:
+            device = status.st_dev
+            if device not in self._devices:
+                self._devices[device] = keeps_time(device)
+            if self._devices[device] and len(entries.files) <= MOST_FILES:
+                self._known[folder] = _KnownFolder(state=known.state, since=known.since, entries=entries)
 
     def forget(self, folder: str) -> None:
         """Forget a folder that is gone."""
         self._known.pop(folder, None)
-
-    def _is_kept(self, entries: Entries, device: int) -> bool:
-        if device not in self._devices:
-            self._devices[device] = keeps_time(device)
-        return self._devices[device] and len(entries.files) <= MOST_FILES
 
 
 def _state(status: os.stat_result) -> tuple[int, int, int]:
@@ -396,11 +373,10 @@ def keeps_time(device: int, mounts: Path = Path("/proc/self/mountinfo")) -> bool
     wanted = f"{os.major(device)}:{os.minor(device)}"
     found = [line.partition(" - ") for line in lines if line.split(" ", 3)[2:3] == [wanted]]
     # One device may be mounted several times, and a path does not say by which: all mounts must be prompt.
-    return bool(found) and all(_is_prompt(tail.split(" ")) for _, _, tail in found)
-
-
-def _is_prompt(mount: list[str]) -> bool:
-    """Return whether a mount shows changes immediately, judged by its type, source and options."""
-    # The last field holds the options of the file system itself, those of NFS among them.
-    kind, options = mount[0], set(mount[-1].split(","))
-    return kind in _LOCAL or (kind in _NFS and ("noac" in options or options >= _UNCACHED))
+    for _, _, tail in found:
+        # The last field holds the options of the file system itself, those of NFS among them.
+        mount = tail.split(" ")
+        kind, options = mount[0], set(mount[-1].split(","))
+        if kind not in _LOCAL and not (kind in _NFS and ("noac" in options or options >= _UNCACHED)):
+            return False
+    return bool(found)

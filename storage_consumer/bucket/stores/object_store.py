@@ -417,19 +417,15 @@ class OrderedBucket(Bucket):
         before = self._stretches if closed or after else {}
         known = _KnownPrefix(closed=closed, ordered=self._sorted[1], after=after, before=before, stretches={})
         if place := (yield from self._lane("", "", known, most=_ALONE)):
-            yield from self._rest(place, known)
+            # Each border is the end of one lane and the beginning of the next; the last lane has no end.
+            lanes = pairwise([place, *_borders(known.ordered[bisect_right(known.ordered, place) :], place), ""])
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                # A list, so that a lane is read by its own thread; a generator would be read by this one.
+                for found in pool.map(lambda lane: list(self._lane(lane[0], lane[1], known)), lanes):
+                    yield from found
         # A listing of everything jumps over nothing, so it leaves what is remembered as it is.
         if closed or after:
             self._stretches = known.stretches
-
-    def _rest(self, place: str, known: _KnownPrefix) -> Iterator[StoredObject]:
-        """Yield objects with names above `place`; several parts of the order are listed concurrently."""
-        # Each border is the end of one lane and the beginning of the next; the last lane has no end.
-        lanes = pairwise([place, *_borders(known.ordered[bisect_right(known.ordered, place) :], place), ""])
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            # A list, so that a lane is read by its own thread; a generator would be read by this one.
-            for found in pool.map(lambda lane: list(self._lane(lane[0], lane[1], known)), lanes):
-                yield from found
 
     @abstractmethod
     def _page(self, folder: str, *, delimited: bool = False, after: str = "", token: str = "", limit: int = 0) -> Page:
@@ -451,7 +447,13 @@ class OrderedBucket(Bucket):
                 # A server that treats `after` as inclusive repeats the last name.
                 if stored.path <= last:
                     continue
-                stretch = self._onward(stretch, last, stored.path, known)
+                region = known.region(stored.path)
+                # A run ended at `last` that the next listing should jump over.
+                if region != stretch.region and self._worth(stretch):
+                    known.remember(stretch)
+                    directory = folder_above(last, known.closed)
+                    stretch = known.stretch(_behind(directory) if directory else up_to_mark(last, known.after))
+                stretch.add(stored.path, region)
                 if not stretch.region:
                     yield stored
                 last = stored.path
@@ -488,16 +490,6 @@ class OrderedBucket(Bucket):
         if page.token and page.token in {token, *empty}:
             raise self._errors.contradiction("the pages of a listing lead back to an earlier one")
         return frozenset() if page.objects else empty | {token}
-
-    def _onward(self, stretch: _Stretch, last: str, path: str, known: _KnownPrefix) -> _Stretch:
-        """Return the stretch that holds the next name: a new one if a run ended at `last` that the next listing should jump over."""
-        region = known.region(path)
-        if region != stretch.region and self._worth(stretch):
-            known.remember(stretch)
-            directory = folder_above(last, known.closed)
-            stretch = known.stretch(_behind(directory) if directory else up_to_mark(last, known.after))
-        stretch.add(path, region)
-        return stretch
 
     def _worth(self, stretch: _Stretch) -> bool:
         """Return whether the current run is long enough to jump over, even if no earlier listing has seen its end."""
@@ -539,17 +531,13 @@ def _borders(ordered: list[str], above: str) -> list[str]:
     """
     # More lanes than threads, since some turn out to be short.
     lanes = min(len(ordered), 4 * _AT_ONCE)
-    tables = {_table_of(ordered[len(ordered) * lane // lanes]) for lane in range(1, lanes)}
+    tables = set[str]()
+    for lane in range(1, lanes):
+        parts = ordered[len(ordered) * lane // lanes].split("/")
+        versions = [place for place, part in enumerate(parts) if len(part) >= _VERSION_DIGITS and part.isdecimal()]
+        # The table that the closed directory belongs to, if it has a version.
+        tables.add("/".join(parts[: max(versions, default=0)]))
     return sorted(border for border in (f"{table}/meta0" for table in tables if table) if border > above)
-
-
-def _table_of(directory: str) -> str:
-    """Return the table that a closed directory belongs to, or the empty text."""
-    parts = directory.split("/")
-    for place in range(len(parts) - 1, 0, -1):
-        if len(parts[place]) >= _VERSION_DIGITS and parts[place].isdecimal():
-            return "/".join(parts[:place])
-    return ""
 
 
 def up_to_mark(path: str, after: Mapping[str, str]) -> str:

@@ -55,10 +55,9 @@ class S3Errors(StoreErrors):
             bucket, _, key = self.where(path).partition("://")[2].partition("/")
             # S3 refuses a number of days for the class whose objects return to where they were.
             request = "{}" if answer["Error"].get("StorageClass", "") == "INTELLIGENT_TIERING" else "Days=7"
-            words = ["aws", "s3api", "restore-object", "--bucket", bucket, "--key", key, "--restore-request", request]
-            return self.archived(
-                path, code, shlex.join(words if self.server == self.cloud else [*words, "--endpoint-url", self.server])
-            )
+            named = f"--bucket {shlex.quote(bucket)} --key {shlex.quote(key)} --restore-request {shlex.quote(request)}"
+            where = "" if self.server == self.cloud else f" --endpoint-url {shlex.quote(self.server)}"
+            return self.archived(path, code, f"aws s3api restore-object {named}{where}")
         if code in _EXPIRED:
             remedy = "renew the session token in the upstream URI, or what AWS's tools find, and start again"
             return CredentialsExpired(str(self.refused(path, code, remedy)))
@@ -154,7 +153,12 @@ class S3Storage(OrderedBucket):
             # Every attempt asks for the same range; `skip` drops what was yielded before the break.
             answer = self._s3("get_object", path, Key=self._absolute(path), **where)
             found = answer.get("ETag", "").strip('"')
-            if fault := self._fault(path, found, seen, attempt):
+            # Something other than a store may answer here as well.
+            fault: Exception | None = None if found else self._errors.no_object(path, "ETag")
+            if found and seen not in {"", found}:
+                # The first answer shows that the listing is outdated; a later one, that the object changed during the download.
+                fault = self._errors.unlisted(path) if attempt == 1 else self._errors.replaced(path)
+            if fault:
                 self._close(answer["Body"])
                 raise fault
             seen = found
@@ -168,16 +172,6 @@ class S3Storage(OrderedBucket):
                     raise self._errors.translated(error, path) from None
             else:
                 return
-
-    def _fault(self, path: str, found: str, seen: str, attempt: int) -> Exception | None:
-        """Return the error for an answer with the tag `found` where `seen` was expected, if there was any; None for none."""
-        # Something other than a store may answer here as well.
-        if not found:
-            return self._errors.no_object(path, "ETag")
-        if seen in {"", found}:
-            return None
-        # The first answer shows that the listing is outdated; a later one, that the object changed during the download.
-        return self._errors.unlisted(path) if attempt == 1 else self._errors.replaced(path)
 
     def _close(self, body: Any) -> None:
         # The body belongs to the driver's event loop, which runs in another thread.

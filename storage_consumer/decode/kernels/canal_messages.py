@@ -347,20 +347,16 @@ def _types_end(content: Bytes, at: int) -> int:
 
 
 @inlined
-def _operation(content: Bytes, at: int) -> int:
-    """Return the operation whose name is at `at`; -1 if there is none, or if `at` is negative."""
-    if _past(content, at, _INSERT) >= 0:
-        return INSERT
-    if _past(content, at, _UPDATE) >= 0:
-        return UPDATE
-    return DELETE if _past(content, at, _DELETE) >= 0 else -1
-
-
-@inlined
 def _head_end(content: Bytes, at: int, form: MessageBytes, found: MessagesFound, row: int) -> int:
     """Read a message from its start to the images; return where they begin, or -1 for another form."""
     at = _past(content, at, form.head)
-    operation = _operation(content, at)
+    operation = -1
+    if _past(content, at, _INSERT) >= 0:
+        operation = INSERT
+    elif _past(content, at, _UPDATE) >= 0:
+        operation = UPDATE
+    elif _past(content, at, _DELETE) >= 0:
+        operation = DELETE
     if operation < 0:
         return -1
     # Written even if the rest is refused: the next message overwrites it.
@@ -421,27 +417,6 @@ def _moves(content: Bytes, form: MessageBytes, old: Offsets, new: Offsets) -> in
     return found
 
 
-@inlined
-def _make_rows(content: Bytes, form: MessageBytes, found: MessagesFound, row: int, has_old: bool) -> int:  # noqa: FBT001 - Numba takes no names
-    """Turn the message just read into rows; return how many, or 0 to leave it to the plain reader.
-
-    With an old image (`has_old`), that image was read as row `row` and the data as the next one; otherwise the data is
-    row `row`.
-    """
-    if not has_old:
-        return 1
-    old, new = found.borders[row], found.borders[row + 1]
-    # Only an update may have an old image: another operation with one is left to the plain reader (-1 + 1 = 0).
-    moves = _moves(content, form, old, new) if found.operations[row] == UPDATE else -1
-    # The key stays, so one upsert of the new image is enough: it takes the old one's place in `found`.
-    for place in range(len(old) if moves == 0 else 0):
-        old[place] = new[place]
-    if moves > 0:
-        found.operations[row], found.operations[row + 1] = DELETE, INSERT
-        found.ts[row + 1] = found.ts[row]
-    return moves + 1
-
-
 @compiled
 def find_messages(text: Text, form: MessageBytes, found: MessagesFound) -> tuple[int, int, int]:
     """Read the lines of a text; return the number of rows, of lines in another form, and of lines.
@@ -462,7 +437,19 @@ def find_messages(text: Text, form: MessageBytes, found: MessagesFound) -> tuple
         at = _data_end(content, _past(content, at, _DATA), form, found.borders[row + has_old])
         at = _tail_end(content, at, found, row)
         # Whatever failed above left `at` negative: the next message then overwrites the rows of this one.
-        rows = _make_rows(content, form, found, row, has_old) if at >= 0 else 0
+        rows = 1 if at >= 0 else 0
+        # With an old image, that was read as this row, and the data as the next one.
+        if rows > 0 and has_old:
+            old, new = found.borders[row], found.borders[row + 1]
+            # Only an update may have an old image: another operation with one is left to the plain reader (-1 + 1 = 0).
+            moves = _moves(content, form, old, new) if found.operations[row] == UPDATE else -1
+            # The key stays, so one upsert of the new image is enough: it takes the old one's place in `found`.
+            for place in range(len(old) if moves == 0 else 0):
+                old[place] = new[place]
+            if moves > 0:
+                found.operations[row], found.operations[row + 1] = DELETE, INSERT
+                found.ts[row + 1] = found.ts[row]
+            rows = moves + 1
         found.numbers[row : row + rows] = line
         row += rows
         if rows == 0:

@@ -58,11 +58,11 @@ _IS_HEX[list(b"0123456789abcdefABCDEF")] = True
 _IS_ESCAPED = np.zeros((2, 256), np.bool_)
 _IS_ESCAPED[0, list(b"0nr\\")] = True
 _IS_ESCAPED[1, list(b"0nrZ\\'\"")] = True
-"""What Dumpling and mydumper write behind a backslash, in CSV besides the mark, and in SQL: all else shows that backslashes are content."""
+"""What Dumpling and mydumper write after a backslash, in CSV besides the mark, and in SQL: all else shows that backslashes are content."""
 _PERCENT, _UNDERLINE, _SMALL_A, _SMALL_F = b"%_af"
 _TO_CAPITAL = 32
 _SQL_MEANS = np.arange(256, dtype=np.uint8)
-"""The byte that each letter behind a backslash stands for, in SQL; in CSV there are fewer."""
+"""The byte that each letter after a backslash stands for, in SQL; in CSV there are fewer."""
 _SQL_MEANS[list(b"0bnrtZ")] = list(b"\0\b\n\r\t\x1a")
 _CSV_MEANS = np.arange(256, dtype=np.uint8)
 _CSV_MEANS[list(b"0nr")] = list(b"\0\n\r")
@@ -100,7 +100,7 @@ class Marks(NamedTuple):
     has_cr: bool
     """CR precedes the LF of each row."""
     escapes: bool
-    """A backslash escapes the byte behind it; else a quote inside a text is doubled."""
+    """A backslash escapes the byte after it; else a quote inside a text is doubled."""
     has_bytes: bool
     """Some values are bytes, so the content is not UTF-8 throughout and each text is checked."""
     paired: bool = False
@@ -311,7 +311,7 @@ def write_base64(content: Bytes, start: int, end: int, out: Bytes, at: int) -> i
 
 @inlined
 def _is_escaped(byte: int, mark: int, marks: Marks) -> bool:
-    """Return whether a byte may stand behind a backslash; `mark`: the byte of a CSV file that needs one."""
+    """Return whether a byte may follow a backslash; `mark`: the byte of a CSV file that needs one."""
     return bool(_IS_ESCAPED[int(marks.is_sql), byte]) or byte == mark
 
 
@@ -393,19 +393,6 @@ def _unquoted_end(text: Text, at: int, value: int, form: RowBytes) -> int:
 
 
 @inlined
-def _quoted_end(text: Text, at: int, code: int, marks: Marks) -> int:
-    """Return where the quoted value whose content begins at `at` ends, closing quote included; -1 if it is not of this form."""
-    if code == HEX_FIELD:
-        return _hex_end(text.bytes, at, marks.quote)
-    if code == BASE64_FIELD:
-        return base64_end(text.bytes, at, marks.quote)
-    end = _escaped_end(text, at, marks) if marks.escapes else free_end(text, at, marks.quote)
-    if code == TEXT_FIELD and marks.has_bytes and end >= 0 and not utf8_between(text, at, end - 1):
-        return -1
-    return end
-
-
-@inlined
 def _value_end(text: Text, at: int, value: int, form: RowBytes) -> int:
     """Return where the value at `at` ends; -1 if it is neither NULL nor of the form of the value at this index."""
     content, marks, code = text.bytes, form.marks, form.values[value]
@@ -417,7 +404,14 @@ def _value_end(text: Text, at: int, value: int, form: RowBytes) -> int:
             return end
         return end + 1 if content[end] == marks.quote else -1
     if is_quoted:
-        return _quoted_end(text, at + 1, code, marks)
+        if code == HEX_FIELD:
+            return _hex_end(content, at + 1, marks.quote)
+        if code == BASE64_FIELD:
+            return base64_end(content, at + 1, marks.quote)
+        end = _escaped_end(text, at + 1, marks) if marks.escapes else free_end(text, at + 1, marks.quote)
+        if code == TEXT_FIELD and marks.has_bytes and end >= 0 and not utf8_between(text, at + 1, end - 1):
+            return -1
+        return end
     if marks.quote == NO_QUOTE:
         return _unquoted_end(text, at, value, form)
     if marks.is_sql and code == BYTES_FIELD and content[at] == _X and content[at + 1] == marks.quote:
@@ -433,7 +427,7 @@ def _values_end(text: Text, at: int, form: RowBytes, borders: Offsets) -> int:
         if at >= size:
             return -1
         begin = at + len(_CONVERT)
-        # LF ends the content, so there is a byte behind what `begins` has found.
+        # LF ends the content, so there is a byte after what `begins` has found.
         is_converted = form.values[value] == TEXT_FIELD and form.marks.is_sql and begins(text.bytes, at, _CONVERT)
         start = begin if is_converted and text.bytes[begin] == form.marks.quote else at
         end = _value_end(text, start, value, form)
@@ -446,14 +440,6 @@ def _values_end(text: Text, at: int, form: RowBytes, borders: Offsets) -> int:
     return at - 1
 
 
-@inlined
-def _begin(content: Bytes, at: int) -> int:
-    """Return where the first value of a row in parentheses begins, past white space from `at` on; -1 if there is none."""
-    while at < len(content) and (content[at] == LF or content[at] == _SPACE or content[at] == _CR):
-        at += 1
-    return at + 1 if at < len(content) and content[at] == _OPEN else -1
-
-
 @compiled
 def find_rows(text: Text, form: RowBytes, found: RowsFound) -> int:
     """Find the rows of this form, of an export, at the start of a text, up to the end of a statement; return how many there are.
@@ -462,7 +448,12 @@ def find_rows(text: Text, form: RowBytes, found: RowsFound) -> int:
     """
     at = 0
     for row in range(len(found.behind)):
-        begin = _begin(text.bytes, at) if form.marks.is_sql else at
+        content, begin = text.bytes, at
+        if form.marks.is_sql:
+            # The first value of a row in parentheses, past white space.
+            while at < len(content) and (content[at] == LF or content[at] == _SPACE or content[at] == _CR):
+                at += 1
+            begin = at + 1 if at < len(content) and content[at] == _OPEN else -1
         end = _values_end(text, begin, form, found.borders[row]) if begin >= 0 else -1
         at = _row_end(text.bytes, end, form.marks) if end >= 0 else -1
         # Where the next row begins is not known without reading this one.
@@ -476,7 +467,7 @@ def find_rows(text: Text, form: RowBytes, found: RowsFound) -> int:
 
 @inlined
 def _meaning(byte: int, marks: Marks) -> int:
-    """Return the byte that one behind a backslash stands for."""
+    """Return the byte that one after a backslash stands for."""
     meaning: int = _SQL_MEANS[byte] if marks.is_sql else _CSV_MEANS[byte]
     return meaning
 
@@ -512,7 +503,7 @@ def _write_unescaped(text: Text, start: int, end: int, marks: Marks, out: Text, 
 
 @inlined
 def _write_bytes(content: Bytes, start: int, end: int, marks: Marks, out: Bytes, at: int) -> int:
-    """Write bytes that stand as they are, with escapes or doubled quotes, as hexadecimal digits; return where they end."""
+    """Write bytes that are written as they are, with escapes or doubled quotes, as hexadecimal digits; return where they end."""
     while start < end:
         byte = content[start]
         if marks.escapes and byte == ESCAPE:

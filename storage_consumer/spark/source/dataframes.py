@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F  # noqa: N812 - as all who use Spark call it
 
-from storage_consumer.bucket.export_structure import read_create_table
+from storage_consumer.bucket.table_statements import read_create_table
 from storage_consumer.changes.alterations import Origin, TableHistory, history_at, origins
 from storage_consumer.changes.pieces import META, Piece, WantedColumns, array_of, arrow_type, digits_of, pieces
 from storage_consumer.changes.reading import Feed, Ordered, ordered_in

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from storage_consumer.decode.time_zone import from_utc, occurs_twice
-from storage_consumer.decode.values import INTEGER_TYPES, TEXT_TYPES
+from storage_consumer.decode.values import INTEGER_TYPES, TEXT_TYPES, from_utc, occurs_twice
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn, folded_name
 from storage_consumer.sql.statement import Column, Edit, Statement, column_at, statement_of

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from storage_consumer.decode.time_zone import zone_caveat
-from storage_consumer.decode.values import is_known
+from storage_consumer.decode.values import is_known, zone_caveat
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn, TableDefinition, TableName, folded_name
 from storage_consumer.plan.steps import DdlStep

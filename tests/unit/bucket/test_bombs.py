@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from storage_consumer.bucket.reader import StorageReader
-from storage_consumer.bucket.stores.open import open_storage
+from storage_consumer.bucket.stores import open_storage
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import MalformedSchemaFile, UndecodableRow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storage_consumer.bucket.export_names import statements
-from storage_consumer.bucket.export_structure import (
+from storage_consumer.bucket.table_statements import (
     binary_columns,
     is_temporary,
     read_create_table,

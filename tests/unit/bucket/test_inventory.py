@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage_consumer.bucket.inventory import EMPTY, Earlier, shortened
+from storage_consumer.bucket.inventory import Earlier, shortened
+from storage_consumer.bucket.paths import EMPTY
 from storage_consumer.config.settings import DateSeparator
 from storage_consumer.errors import StorageUnavailable
 from storage_consumer.model import StoredObject, sequence_name

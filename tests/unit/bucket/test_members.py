@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage_consumer.bucket.column_history import known_members, members
+from storage_consumer.bucket.table_statements import known_members, members
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
 
 

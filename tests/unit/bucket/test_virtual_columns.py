@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.bucket.column_history import generated_columns, known_stored, known_virtual
+from storage_consumer.bucket.table_statements import generated_columns, known_stored, known_virtual
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
 
 

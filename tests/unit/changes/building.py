@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from storage_consumer.bucket.stores.open import open_storage
+from storage_consumer.bucket.stores import open_storage
 from storage_consumer.changes.reading import Feed, Wanted
 from storage_consumer.changes.render_sql import undone
 from storage_consumer.changes.window import Change, Event, FeedStatement

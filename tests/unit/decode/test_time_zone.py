@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from storage_consumer.config.settings import DumpOptions, Upstream
 from storage_consumer.decode.decoder import RowLayout, zones
-from storage_consumer.decode.time_zone import converted_zone, offset_at, session_zone, to_session, utc_of, zone_caveat
+from storage_consumer.decode.values import converted_zone, offset_at, session_zone, to_session, utc_of, zone_caveat
 from storage_consumer.model import TableColumn, TableName
 from tests.unit.decode.encoders import TS, Row, canal_line, canal_message, csv_row, from_canal, from_csv
 

@@ -12,7 +12,7 @@ import pytest
 
 from storage_consumer.bucket.inspector import likely_places
 from storage_consumer.bucket.storage import Storage
-from storage_consumer.bucket.stores.open import open_storage
+from storage_consumer.bucket.stores import open_storage
 from storage_consumer.cli.answer import answered
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.config.settings import Secrets, Tuning, Upstream

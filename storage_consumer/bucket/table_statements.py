@@ -1,13 +1,16 @@
-"""What SHOW CREATE TABLE shows → columns, as TiCDC's schema files describe them."""
+"""What a table's statements say of its columns: SHOW CREATE TABLE → columns as TiCDC's schema files describe them, and what no schema file says.
+
+Schema files list virtual generated columns, and rows do not have them; those of classic TiCDC list no members of ENUM and SET.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from storage_consumer.model import TableColumn, folded_name
-from storage_consumer.sql.statement import INDEX_WORDS, Column, Statement, statement_of
+from storage_consumer.model import TableColumn, TableDefinition, folded_name
+from storage_consumer.sql.statement import INDEX_WORDS, Column, Statement, creates_as_listed, statement_of
 from storage_consumer.sql.tokens import NAMES, Token, closing, elements, find_words, has_words, tokens
 
 _WIDTHS: Mapping[str, tuple[int, int]] = {
@@ -62,7 +65,7 @@ def is_temporary(statement: str) -> bool:
 
 
 def read_create_table(statement: str) -> CreatedTable:
-    """Return what a statement as SHOW CREATE TABLE gives it says. Raise `ValueError` if it is none."""
+    """Return what a statement as SHOW CREATE TABLE gives it says. Raise `ValueError` for any other."""
     found = statement_of(statement).tokens
     # mydumper writes IF NOT EXISTS for some.
     at = 2 + 3 * has_words(found[2:5], "IF", "NOT", "EXISTS")
@@ -104,7 +107,13 @@ def unique_keys(statement: str) -> tuple[dict[str, int | None], ...]:
         for column in table.columns
         if has_words(column.options, "PRIMARY", "KEY") or has_words(column.options, "UNIQUE")
     ]
-    return *own, *(dict(_key_parts(part)) for part in table.elements if _is_unique(part))
+    for part in table.elements:
+        # A primary or unique key after the columns.
+        words = part[: max(find_words(part, "("), 0)]
+        starts = any(has_words(words[:1], word) for word in ("PRIMARY", "UNIQUE", "CONSTRAINT"))
+        if starts and (has_words(words, "PRIMARY") or has_words(words, "UNIQUE")):
+            own.append(dict(_key_parts(part)))
+    return tuple(own)
 
 
 def index_count(statement: str) -> int:
@@ -133,26 +142,17 @@ def _collation(found: Sequence[Token]) -> str:
     return named[0].name.lower() if named else ""
 
 
-def _is_unique(part: Sequence[Token]) -> bool:
-    """Return whether a primary or unique key is defined behind the columns."""
-    words = part[: max(find_words(part, "("), 0)]
-    starts = any(has_words(words[:1], word) for word in ("PRIMARY", "UNIQUE", "CONSTRAINT"))
-    return starts and (has_words(words, "PRIMARY") or has_words(words, "UNIQUE"))
-
-
 def _key_parts(part: Sequence[Token]) -> Iterator[tuple[str, int | None]]:
     """Yield the parts of a key."""
     if (opening := find_words(part, "(")) < 0:
         raise ValueError("its primary key has no columns")
     for first, last in elements(part, opening, closing(part, opening)):
-        yield _key_part(part[first:last])
-
-
-def _key_part(part: Sequence[Token]) -> tuple[str, int | None]:
-    if not part or part[0].kind not in NAMES:
-        return "", None
-    length = part[2].text if has_words(part[1:2], "(") else ""
-    return folded_name(part[0].name), int(length) if length.isdecimal() else None
+        inside = part[first:last]
+        if not inside or inside[0].kind not in NAMES:
+            yield "", None
+            continue
+        length = inside[2].text if has_words(inside[1:2], "(") else ""
+        yield folded_name(inside[0].name), int(length) if length.isdecimal() else None
 
 
 def _column(statement: str, column: Column, key: frozenset[str]) -> TableColumn:
@@ -160,7 +160,12 @@ def _column(statement: str, column: Column, key: frozenset[str]) -> TableColumn:
     kind, options, given = column.type, column.options, column.arguments
     unsigned = has_words(options, "UNSIGNED") or kind in _ALWAYS_UNSIGNED
     numbers = [int(token.text) for token in given if token.text.isdecimal()]
-    precision, scale = _lengths(kind, numbers, unsigned=unsigned)
+    precision = numbers[0] if numbers else _WIDTHS.get(kind, (None, None))[unsigned]
+    scale = numbers[1] if len(numbers) > 1 else 0 if kind == "DECIMAL" else None
+    if kind in _MOMENTS:
+        precision, scale = None, (numbers[0] or None) if numbers else None
+    elif kind in _WITHOUT_LENGTH:
+        precision = scale = None
     is_pk = folded_name(column.name) in key or has_words(options, "PRIMARY", "KEY")
     return TableColumn(
         name=column.name,
@@ -173,18 +178,6 @@ def _column(statement: str, column: Column, key: frozenset[str]) -> TableColumn:
         default=_default(statement, column),
         elements=tuple(string_value(token.text) for token in given if token.kind == "string"),
     )
-
-
-def _lengths(kind: str, numbers: Sequence[int], *, unsigned: bool) -> tuple[int | None, int | None]:
-    """Return precision and scale as a schema file has them; `numbers`: those after the type."""
-    if kind in _MOMENTS:
-        return None, (numbers[0] or None) if numbers else None
-    if kind in _WITHOUT_LENGTH:
-        return None, None
-    usual = _WIDTHS.get(kind, (None, None))[unsigned]
-    precision = numbers[0] if numbers else usual
-    scale = numbers[1] if len(numbers) > 1 else 0 if kind == "DECIMAL" else None
-    return precision, scale
 
 
 def _default(statement: str, column: Column) -> str | None:
@@ -209,3 +202,95 @@ def _default(statement: str, column: Column) -> str | None:
 def string_value(literal: str) -> str:
     """Return the value of a string literal in single quotes."""
     return _ESCAPE.sub(lambda match: "'" if match[1] is None else _ESCAPED.get(match[1], match[1]), literal[1:-1])
+
+
+_LISTED = ("ENUM", "SET")
+Members = Mapping[str, tuple[str, ...]]
+"""By folded name of the column."""
+
+
+def generated_columns(query: str, *, stored: bool | None = None) -> frozenset[str]:
+    """Return the folded names of the columns that a CREATE TABLE or ALTER TABLE defines as generated ones.
+
+    `stored`: only stored ones, or only virtual ones; None: both.
+    """
+    return frozenset(
+        folded_name(column.name)
+        for column in statement_of(query).columns
+        if column.generated[0] > 0 and stored in (None, column.is_stored)
+    )
+
+
+def known_virtual(definition: TableDefinition, history: Iterable[TableDefinition]) -> frozenset[str] | None:
+    """Return the virtual generated columns of a table's version; None if its history does not show them for certain.
+
+    `history`: what was read of the table's schema files. It suffices if it has the table's CREATE TABLE with its columns.
+    """
+    # Later statements do not count: they changed rows of later directories only.
+    past = sorted((each for each in history if each.version <= definition.version), key=lambda each: each.version)
+    begin = max((place for place, each in enumerate(past) if creates_as_listed(each)), default=None)
+    if begin is None:
+        return None
+    return _followed(past[begin:], stored=False)
+
+
+def known_stored(history: Iterable[TableDefinition]) -> frozenset[str]:
+    """Return the stored generated columns of a table after the last of its schema files, as far as their statements show them."""
+    return _followed(history, stored=True)
+
+
+def _followed(steps: Iterable[TableDefinition], *, stored: bool) -> frozenset[str]:
+    """Return which columns are generated ones after these steps, if none was before them."""
+    generated: frozenset[str] = frozenset()
+    for each in steps:
+        generated = generated_after(generated, each, stored=stored)
+    return generated
+
+
+def generated_after(before: frozenset[str], step: TableDefinition, *, stored: bool) -> frozenset[str]:
+    """Return the folded names of a table's stored or virtual generated columns after a statement, `before` being those before it."""
+    statement = statement_of(step.query)
+    renamed = statement.renamed
+    moved = {new for new, old in renamed.items() if old in before}
+    kept = frozenset[str]() if creates_as_listed(step) else before - {*renamed, *renamed.values()}
+    # Who is defined anew is an ordinary column, unless the statement says more.
+    anew = {folded_name(column.name) for column in statement.columns if column.verb in ("MODIFY", "CHANGE")}
+    found = ((kept | moved) - anew) | generated_columns(step.query, stored=stored)
+    # A column that is no longer listed was dropped; its name may come back as an ordinary one.
+    return found & {folded_name(column.name) for column in step.columns} if step.columns else found
+
+
+def members(query: str) -> dict[str, tuple[str, ...]]:
+    """Return the members of the ENUM and SET columns that a statement defines; empty for those that it gives in another way than texts do."""
+    found = tokens(query)
+    result = {}
+    for at in range(1, len(found) - 1):
+        if found[at].upper in _LISTED and found[at + 1].text == "(" and found[at - 1].kind in NAMES:
+            inside = found[at + 2 : closing(found, at + 1)]
+            texts = [token.text for token in inside if token.kind == "string"]
+            is_plain = all(text.startswith("'") for text in texts) and all(
+                token.kind == "string" or token.text == "," for token in inside
+            )
+            # TiDB keeps members without blanks at their end.
+            named = tuple(string_value(text).rstrip(" ") for text in texts)
+            result[folded_name(found[at - 1].name)] = named if is_plain else ()
+    return result
+
+
+def known_members(history: Iterable[TableDefinition]) -> Members:
+    """Return the members as the last of a table's statements leave them; a column that they do not show is missing.
+
+    `history`: what was read of the table in order, after what was read of the table that it was made LIKE.
+    """
+    known: dict[str, tuple[str, ...]] = {}
+    for each in history:
+        if creates_as_listed(each):
+            known.clear()
+        renamed = statement_of(each.query).renamed
+        there = {folded_name(column.name) for column in each.columns}
+        moved = {new: known[old] for new, old in renamed.items() if old in known}
+        known = {name: found for name, found in known.items() if name not in renamed.values()} | moved
+        known |= members(each.query)
+        # Its name may come back as a column of another kind.
+        known = {name: found for name, found in known.items() if name in there or not each.columns}
+    return known
