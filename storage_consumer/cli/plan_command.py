@@ -10,9 +10,8 @@ import msgspec
 
 from storage_consumer.amounts import data_size
 from storage_consumer.api import Consumer
-from storage_consumer.cli.answer import Answer, told
-from storage_consumer.cli.exit_codes import ExitCode
-from storage_consumer.cli.screen_layout import facts, message, wrapped
+from storage_consumer.cli.endings import Answer, ExitCode, told
+from storage_consumer.cli.screen import facts, message, wrapped
 from storage_consumer.cli.verbs import PlanFlags
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError, NoMetadata
@@ -29,7 +28,7 @@ _ACTION = 9
 """Columns of what is done with a table, or a statement, before its name."""
 
 
-def answer(own: PlanFlags, session: Session) -> Answer:
+def answer_plan(own: PlanFlags, session: Session) -> Answer:
     """Return what the next round would do; `TABLES_STOPPED` if a table would halt.
 
     Raises `ConfigError` for wrong arguments, another bucket's state, and a bucket without ``metadata``; `TransientError` if bucket or
@@ -73,7 +72,10 @@ def _of_table(plan: Plan, name: str) -> Plan:
 
 def _lines(plan: Plan, most: int | None) -> Iterator[str]:
     """Yield the plan; of each kind at most `most` entries, None for all."""
-    yield from wrapped(_headline(plan), further="  ")
+    runs, skips = (sum(each.outcome is kind for each in plan.statements) for kind in (Outcome.RUN, Outcome.SKIP))
+    words = f"{_count(runs, 'statement')} to run, {skips:,} to skip, {_sum_of(plan.rows, end='')}"
+    halts = f"; {_count(len(plan.halts), 'table')} would halt" if plan.halts else ""
+    yield from wrapped(f"the next round: {words}{halts}", further="  ")
     yield from _facts(plan)
     stops = {
         "would halt; the other tables go on:": plan.halts,
@@ -103,17 +105,6 @@ def _lines(plan: Plan, most: int | None) -> Iterator[str]:
 
 def _rest(most: int | None, shown: int) -> int | None:
     return None if most is None else max(0, most - shown)
-
-
-def _headline(plan: Plan) -> str:
-    counts = {kind: sum(each.outcome is kind for each in plan.statements) for kind in Outcome}
-    words = [
-        f"{_count(counts[Outcome.RUN], 'statement')} to run",
-        f"{counts[Outcome.SKIP]:,} to skip",
-        _sum_of(plan.rows, end=""),
-    ]
-    halts = f"; {_count(len(plan.halts), 'table')} would halt" if plan.halts else ""
-    return f"the next round: {', '.join(words)}{halts}"
 
 
 def _facts(plan: Plan) -> Iterator[str]:

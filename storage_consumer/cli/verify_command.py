@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from storage_consumer.cli.answer import Answer, told
-from storage_consumer.cli.exit_codes import ExitCode
-from storage_consumer.cli.screen_layout import wrapped
+from storage_consumer.cli.endings import Answer, ExitCode, told
+from storage_consumer.cli.screen import wrapped
 from storage_consumer.cli.verbs import VerifyFlags
 from storage_consumer.clock import span
 from storage_consumer.config.load import load_carried, load_source
@@ -23,7 +22,7 @@ _LONGEST = 60
 """Characters of a value that are shown."""
 
 
-def answer(own: VerifyFlags, session: Session) -> Answer:
+def answer_verify(own: VerifyFlags, session: Session) -> Answer:
     """Return what a comparison found.
 
     Raises `ConfigError`, and `TransientError` where source or target do not answer.
