@@ -268,16 +268,16 @@ def _fill(parser: _Parser, verb: Verb) -> None:
             continue
         group = parser.add_argument_group(name)
         for option in options:
-            if option.flag:
-                how = {"nargs": "?", "const": "true"} if option.switch else {}
-                if option.repeatable:
-                    how = {"action": "append"}
-                # argparse formats its help by %.
-                text, placeholder = help_text(option).replace("%", "%%"), option.metavar
-                group.add_argument(*flags_of(option), dest=option.keyword, metavar=placeholder, help=text, **how)
-            else:
-                # An option without a flag is explained with its group: it comes from the environment alone.
+            if not option.flag:
+                # It is explained with its group, since it comes from the environment alone.
                 group.description = f"{option.environment}: {option.help}"
+                continue
+            how = {"nargs": "?", "const": "true"} if option.switch else {}
+            if option.repeatable:
+                how = {"action": "append"}
+            # argparse formats its help by %.
+            text, placeholder = help_text(option).replace("%", "%%"), option.metavar
+            group.add_argument(*flags_of(option), dest=option.keyword, metavar=placeholder, help=text, **how)
 
 
 def _one_of(words: Sequence[str]) -> Callable[[str], str]:

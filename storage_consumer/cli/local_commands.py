@@ -58,7 +58,14 @@ _FIRST_MS = 946_684_800_000
 
 def answer_tso(own: TsoFlags, _session: Session) -> Answer:
     """Return the instants of the words; raise `ConfigError` for one that is neither a TSO nor a time."""
-    zone = _zone(own.tz) if own.tz else None
+    zone: tzinfo | None = None
+    if own.tz == "System":
+        raise ConfigError("--tz: name the zone, such as Asia/Shanghai or +08:00")
+    if own.tz and own.tz[0] in "+-":
+        hours, minutes = (int(part) for part in own.tz[1:].split(":"))
+        zone = timezone((-1 if own.tz[0] == "-" else 1) * timedelta(hours=hours, minutes=minutes))
+    elif own.tz:
+        zone = ZoneInfo(own.tz)
     # Several words `now` are one instant.
     now, found, lines = time.time(), [], []
     for word in own.words or [_NOW]:
@@ -77,12 +84,3 @@ def answer_tso(own: TsoFlags, _session: Session) -> Answer:
                 "2026-11-23T10:00:00Z"
             )
     return told(own, {"instants": found}, lines)
-
-
-def _zone(known: str) -> tzinfo:
-    if known == "System":
-        raise ConfigError("--tz: name the zone, such as Asia/Shanghai or +08:00")
-    if known[0] in "+-":
-        hours, minutes = (int(part) for part in known[1:].split(":"))
-        return timezone((-1 if known[0] == "-" else 1) * timedelta(hours=hours, minutes=minutes))
-    return ZoneInfo(known)

@@ -76,7 +76,20 @@ def _lines(plan: Plan, most: int | None) -> Iterator[str]:
     words = f"{_count(runs, 'statement')} to run, {skips:,} to skip, {_sum_of(plan.rows, end='')}"
     halts = f"; {_count(len(plan.halts), 'table')} would halt" if plan.halts else ""
     yield from wrapped(f"the next round: {words}{halts}", further="  ")
-    yield from _facts(plan)
+    first = f"first run: creates the state schema {plan.state_schema}" if plan.first_run else f"in {plan.state_schema}"
+    known = {
+        "bucket": plan.upstream,
+        "target": plan.server,
+        "state": first,
+        "writer": f"{plan.writer} runs now; this is what a start would have before it now" if plan.writer else "",
+        "from": _moment(plan.checkpoint),
+        "to": f"{_moment(plan.reached)}{'' if plan.reached >= plan.storage_checkpoint else ', held back by tables that halt or wait'}",
+        "at source": _moment(plan.storage_checkpoint) if plan.reached != plan.storage_checkpoint else "",
+        "databases": f"creates {', '.join(plan.databases)}" if plan.databases else "",
+        "rows": "" if plan.counted else "not counted: the files are large in sum; --rows reads them all",
+        "skipped": ", ".join(f"{count:,} {reason}" for reason, count in sorted(plan.skipped.items())),
+    }
+    yield from facts(known)
     stops = {
         "would halt; the other tables go on:": plan.halts,
         "would wait:": plan.waits,
@@ -105,23 +118,6 @@ def _lines(plan: Plan, most: int | None) -> Iterator[str]:
 
 def _rest(most: int | None, shown: int) -> int | None:
     return None if most is None else max(0, most - shown)
-
-
-def _facts(plan: Plan) -> Iterator[str]:
-    first = f"first run: creates the state schema {plan.state_schema}" if plan.first_run else f"in {plan.state_schema}"
-    known = {
-        "bucket": plan.upstream,
-        "target": plan.server,
-        "state": first,
-        "writer": f"{plan.writer} runs now; this is what a start would have before it now" if plan.writer else "",
-        "from": _moment(plan.checkpoint),
-        "to": f"{_moment(plan.reached)}{'' if plan.reached >= plan.storage_checkpoint else ', held back by tables that halt or wait'}",
-        "at source": _moment(plan.storage_checkpoint) if plan.reached != plan.storage_checkpoint else "",
-        "databases": f"creates {', '.join(plan.databases)}" if plan.databases else "",
-        "rows": "" if plan.counted else "not counted: the files are large in sum; --rows reads them all",
-        "skipped": ", ".join(f"{count:,} {reason}" for reason, count in sorted(plan.skipped.items())),
-    }
-    yield from facts(known)
 
 
 def _sum_of(rows: Sequence[PlannedRows], end: str = ", ") -> str:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -237,7 +237,20 @@ def answer_rebind(own: RebindFlags, session: Session) -> Answer:
             raise LeaseHeld(busy(feed.holder))
         storage = opened(upstream)
         storage.check()
-        _check_metadata(storage, feed, upstream, opened)
+        metadata = Metadata()
+        try:
+            odd = metadata.update(storage.read("metadata", METADATA_BYTES), SystemClock().now())
+        except FileNotFoundError:
+            raise ConfigError(missing_metadata(upstream, opened)) from None
+        if odd:
+            raise ConfigError(f"nothing was changed: {odd[0]}")
+        # An older copy may lack files that were listed at the former place.
+        if metadata.checkpoint < feed.storage_checkpoint:
+            raise ConfigError(
+                f"metadata in {upstream.identity} says {metadata.checkpoint} ({tso_time(metadata.checkpoint)}), and {feed.storage_checkpoint} "
+                f"({tso_time(feed.storage_checkpoint)}) was read in {feed.upstream}: the copy is older than the state. Copy everything "
+                "that came since, metadata last; nothing was changed"
+            )
         # None where it is the same place, or in a store of which nothing is known here.
         former, (scheme, _, root) = None, feed.upstream.partition("://")
         if feed.upstream != upstream.identity and scheme in ("file", upstream.scheme):
@@ -247,24 +260,6 @@ def answer_rebind(own: RebindFlags, session: Session) -> Answer:
         _check(found, feed, upstream.identity, may_miss=own.allow_missing, may_differ=own.allow_rewritten)
         desk.feed.rebind(feed, upstream.identity, found.sizes.other, process_is_gone)
     return _report(own, feed, upstream.identity, found)
-
-
-def _check_metadata(storage: Storage, feed: FeedRow, upstream: Upstream, opened: Callable[[Upstream], Storage]) -> None:
-    """Raise `ConfigError` if there is no metadata, or it is older than what was read: files that it covered may be missing."""
-    metadata = Metadata()
-    try:
-        odd = metadata.update(storage.read("metadata", METADATA_BYTES), SystemClock().now())
-    except FileNotFoundError:
-        raise ConfigError(missing_metadata(upstream, opened)) from None
-    if odd:
-        raise ConfigError(f"nothing was changed: {odd[0]}")
-    # An older copy may lack files that were listed at the former place.
-    if metadata.checkpoint < feed.storage_checkpoint:
-        raise ConfigError(
-            f"metadata in {upstream.identity} says {metadata.checkpoint} ({tso_time(metadata.checkpoint)}), and {feed.storage_checkpoint} "
-            f"({tso_time(feed.storage_checkpoint)}) was read in {feed.upstream}: the copy is older than the state. Copy everything "
-            "that came since, metadata last; nothing was changed"
-        )
 
 
 def _check(found: PlaceComparison, feed: FeedRow, place: str, *, may_miss: bool, may_differ: bool) -> None:

@@ -324,23 +324,18 @@ def _complaint_azure(parameters: Mapping[str, str]) -> str:
     if name and not _ACCOUNT.fullmatch(name):
         return "`account-name` is the storage account's name alone: letters and digits"
     for key in ("account-key", "encryption-key"):
-        if not _is_key(key, parameters.get(key, "")):
+        value = parameters.get(key, "")
+        try:
+            # TiCDC takes an encryption key's bytes as they are, so all 32 count.
+            is_bytes = key == "encryption-key"
+            is_key = len(value.encode()) == _AES_KEY_BYTES if is_bytes else bool(base64.b64decode(value, validate=True))
+        except ValueError:  # also raised for characters outside ASCII
+            is_key = False
+        if value and not is_key:
             return f"`{key}` is not a key as Azure issues it: check that no `+` became a space and no `=` was lost"
     if ";" in parameters.get("sas-token", ""):
         return "`sas-token` contains a `;`, which no such token has"
     return ""
-
-
-def _is_key(parameter: str, value: str) -> bool:
-    """Return whether a key could be valid; TiCDC takes an encryption key's bytes as they are, so all 32 count."""
-    if not value:
-        return True
-    if parameter == "encryption-key":
-        return len(value.encode()) == _AES_KEY_BYTES
-    try:
-        return bool(base64.b64decode(value, validate=True))
-    except ValueError:  # also raised for characters outside ASCII
-        return False
 
 
 def place_of(uri: Uri) -> dict[str, Any]:

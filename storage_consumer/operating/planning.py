@@ -680,13 +680,7 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
             clock=clock,
             secrets_file="",
         )
-        # Its lease is nobody's, so the renewal only has to be there.
-        renewal = Renewal(state.lease, _NO_RENEWAL, clock)
-        try:
-            ledger = RoundLedger(context=context, stop=StopWish(), renewal=renewal, storage_checkpoint=floor)
-            summary = run_round(context, ledger, take_last_ddl=True, stable_checkpoint=-1)
-        finally:
-            renewal.stop()
+        summary = _round(context, floor)
     return Plan(
         upstream=config.upstream.identity,
         server=f"{server.server_type} {server.version}",
@@ -709,6 +703,16 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
         databases=tuple(dict.fromkeys(structure.created)),
         warnings=(*_warnings(sources, manager, restart, dump, foreseen), *sources.heard.texts),
     )
+
+
+def _round(context: RoundContext, floor: int) -> RoundSummary:
+    # Its lease is nobody's, so the renewal only has to be there.
+    renewal = Renewal(context.state.lease, _NO_RENEWAL, context.clock)
+    try:
+        ledger = RoundLedger(context=context, stop=StopWish(), renewal=renewal, storage_checkpoint=floor)
+        return run_round(context, ledger, take_last_ddl=True, stable_checkpoint=-1)
+    finally:
+        renewal.stop()
 
 
 def _warnings(
