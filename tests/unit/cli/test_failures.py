@@ -122,7 +122,7 @@ def test_mistake_of_ours(
         raise error
 
     telemetry.register_secret(HUSH)
-    monkeypatch.setattr(importlib.import_module(f"storage_consumer.cli.{VERBS[verb].module}"), "answer", fails)
+    monkeypatch.setattr(importlib.import_module(f"storage_consumer.cli.{VERBS[verb].module}"), f"answer_{verb}", fails)
     words = ["bash"] if verb == "completion" else []
     assert main.main([verb, *words]) == code
     check(code, tmp_path, capfd)
