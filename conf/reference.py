@@ -18,7 +18,7 @@ sys.path.insert(
     0, str(Path(__file__).resolve().parents[1])
 )  # these are the pages of this tree, whichever version is installed
 
-from storage_consumer.cli.exit_codes import ENDINGS, ExitCode, code_of
+from storage_consumer.cli.endings import ENDINGS, ExitCode, code_of
 from storage_consumer.cli.verbs import RUN, VERBS
 from storage_consumer.config.options import ENVIRONMENT_PREFIX, GROUPS, OPTIONS, OWN_TABLE, PRECEDENCE, Option
 from storage_consumer.errors import Abandoned, StorageConsumerError
@@ -182,7 +182,7 @@ def checks() -> Iterator[str]:
 
 def errors_and_codes() -> Iterator[str]:
     """Yield the blocks of the page about exit codes and error classes."""
-    yield _title("Errors and exit codes", "storage_consumer/cli/exit_codes.py and storage_consumer/errors.py")
+    yield _title("Errors and exit codes", "storage_consumer/cli/endings.py and storage_consumer/errors.py")
     yield "## Exit codes of `run`"
     rows = ENDINGS["run"].items()
     yield _table(

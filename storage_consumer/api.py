@@ -20,7 +20,7 @@ from storage_consumer.clock import Clock, SystemClock
 from storage_consumer.config.export_uris import with_time_zone
 from storage_consumer.config.load import Loaded, load, load_source
 from storage_consumer.config.options import Options
-from storage_consumer.config.secrets import remove_secrets, write_secrets
+from storage_consumer.config.private_files import remove_secrets, write_secrets
 from storage_consumer.config.settings import Server
 from storage_consumer.config.table_filter import CarriedColumns
 from storage_consumer.decode import decoder_for
@@ -35,13 +35,11 @@ from storage_consumer.driver.service import ConsumerService
 from storage_consumer.errors import TransientError
 from storage_consumer.model import TableName
 from storage_consumer.operating.checks import warn_at_start
-from storage_consumer.operating.exporting import export_of_feed
-from storage_consumer.operating.looking import status_now, status_site
-from storage_consumer.operating.opened_export import opened_export
+from storage_consumer.operating.exporting import export_of_feed, opened_export
 from storage_consumer.operating.planned import Plan
 from storage_consumer.operating.planning import Heard, PlanSources, planned
-from storage_consumer.operating.requested_load import request_load
 from storage_consumer.operating.retries import QuarantineRetries
+from storage_consumer.operating.state_questions import request_load, status_now, status_site
 from storage_consumer.operating.verification import VerifyOptions, VerifyReport, Wishes, verified
 from storage_consumer.plan.loads import Load
 from storage_consumer.plan.manager import ConsumerManager

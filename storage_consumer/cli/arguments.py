@@ -14,9 +14,8 @@ from itertools import pairwise
 from typing import Any, NoReturn
 
 from storage_consumer import __version__
-from storage_consumer.cli.exit_codes import listed
-from storage_consumer.cli.screen import write
-from storage_consumer.cli.screen_layout import columns
+from storage_consumer.cli.endings import listed
+from storage_consumer.cli.screen import columns, write
 from storage_consumer.cli.verb import Verb
 from storage_consumer.cli.verbs import PROGRAM, RUN, VERBS, verb_named
 from storage_consumer.config.options import GROUPS, OPTIONS, OWN_TABLE, PRECEDENCE, Option, words_of
@@ -269,11 +268,16 @@ def _fill(parser: _Parser, verb: Verb) -> None:
             continue
         group = parser.add_argument_group(name)
         for option in options:
-            if option.flag:
-                _add(group, option)
-            else:
-                # An option without a flag is explained with its group: it comes from the environment alone.
+            if not option.flag:
+                # It is explained with its group, since it comes from the environment alone.
                 group.description = f"{option.environment}: {option.help}"
+                continue
+            how = {"nargs": "?", "const": "true"} if option.switch else {}
+            if option.repeatable:
+                how = {"action": "append"}
+            # argparse formats its help by %.
+            text, placeholder = help_text(option).replace("%", "%%"), option.metavar
+            group.add_argument(*flags_of(option), dest=option.keyword, metavar=placeholder, help=text, **how)
 
 
 def _one_of(words: Sequence[str]) -> Callable[[str], str]:
@@ -305,15 +309,6 @@ class _Once(argparse.Action):
         if getattr(namespace, self.dest, None) is not None:
             parser.error(f"{option_string} may be given only once")
         setattr(namespace, self.dest, values)
-
-
-def _add(group: argparse._ActionsContainer, option: Option) -> None:
-    # argparse formats its help by %.
-    flags, text = flags_of(option), help_text(option).replace("%", "%%")
-    how: dict[str, Any] = {"nargs": "?", "const": "true"} if option.switch else {}
-    if option.repeatable:
-        how = {"action": "append"}
-    group.add_argument(*flags, dest=option.keyword, metavar=option.metavar, help=text, **how)
 
 
 def help_text(option: Option) -> str:

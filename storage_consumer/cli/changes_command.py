@@ -13,8 +13,7 @@ from storage_consumer.changes.render_sql import undone
 from storage_consumer.changes.rendering import debezium_envelopes, flat_messages, json_lines
 from storage_consumer.changes.window import Contents, Event, refuse_none
 from storage_consumer.cli import screen
-from storage_consumer.cli.answer import Answer
-from storage_consumer.cli.failures import print_error
+from storage_consumer.cli.endings import Answer, print_error
 from storage_consumer.cli.verbs import ChangesFlags
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.settings import Tuning, Upstream
@@ -37,12 +36,22 @@ _TOGETHER = 500
 """Lines that are written at once."""
 
 
-def answer(own: ChangesFlags, session: Session) -> Answer:
+def answer_changes(own: ChangesFlags, session: Session) -> Answer:
     """Print the changes of a bucket; the answer itself is empty.
 
     Raises `ConfigError` for wrong arguments, before anything is written, and what `Feed` raises; all lines before it have been written.
     """
-    low, high, form = _checked(own)
+    form, high = own.format or "json", own.to
+    if own.follow and (high is not None or form == "undo-sql"):
+        raise ConfigError("--follow goes on for ever: give neither --to nor --format undo-sql with it")
+    if own.key and not own.table:
+        raise ConfigError("--key is the primary key of a row of --table: give that too")
+    if form == "undo-sql" and own.from_ is None:
+        raise ConfigError("--format undo-sql takes back what happened in a window: say with --from where that begins")
+    if high is not None and high < (own.from_ or 1):
+        raise ConfigError(f"--to {high} is before --from {own.from_}")
+    # Both are inclusive on the command line.
+    low = max(0, (own.from_ or 1) - 1)
     loaded, storage = session.open_bucket()
     upstream = loaded.config.upstream
     rules = loaded.config.selecting.rules
@@ -92,21 +101,6 @@ def _framed(form: str, lines: Iterable[str | None]) -> Iterator[str | None]:
     yield first
     yield from rest
     yield foot.rstrip("\n") or None
-
-
-def _checked(own: ChangesFlags) -> tuple[int, int | None, str]:
-    """Return the borders, the first exclusive and the last inclusive or None, and the format."""
-    form, low, high = own.format or "json", own.from_, own.to
-    if own.follow and (high is not None or form == "undo-sql"):
-        raise ConfigError("--follow goes on for ever: give neither --to nor --format undo-sql with it")
-    if own.key and not own.table:
-        raise ConfigError("--key is the primary key of a row of --table: give that too")
-    if form == "undo-sql" and low is None:
-        raise ConfigError("--format undo-sql takes back what happened in a window: say with --from where that begins")
-    if high is not None and high < (low or 1):
-        raise ConfigError(f"--to {high} is before --from {low}")
-    # Both are inclusive on the command line.
-    return max(0, (low or 1) - 1), high, form
 
 
 def _notes(contents: Contents, table: str | None, low: int) -> Iterator[str | None]:

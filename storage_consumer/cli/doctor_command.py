@@ -9,9 +9,8 @@ from typing import Any
 
 import msgspec
 
-from storage_consumer.cli.answer import Answer, told
-from storage_consumer.cli.exit_codes import ExitCode
-from storage_consumer.cli.screen_layout import columns, wrapped
+from storage_consumer.cli.endings import Answer, ExitCode, told
+from storage_consumer.cli.screen import columns, wrapped
 from storage_consumer.cli.verbs import DoctorFlags
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.config.sources import is_given
@@ -27,7 +26,7 @@ _LEAST = 40
 _MARKS = {Verdict.OK: "ok", Verdict.WARN: "WARN", Verdict.FAIL: "FAIL", Verdict.NOT_LOOKED_AT: "-"}
 
 
-def answer(own: DoctorFlags, session: Session) -> Answer:
+def answer_doctor(own: DoctorFlags, session: Session) -> Answer:
     """Return what every check found; `TABLES_STOPPED` if one failed.
 
     Raises `ConfigError` if the arguments are wrong. Whatever does not answer is a finding.
@@ -63,29 +62,24 @@ def doctor_input(session: Session) -> DoctorInput:
 
 def _lines(findings: tuple[Finding, ...]) -> Iterator[str]:
     """Yield one line a check, with its remedy below."""
-    wide = max(len(each.check) for each in findings)
+    wide, width = max(len(each.check) for each in findings), columns()
     for number, (group, members) in enumerate(groupby(findings, lambda each: group_of(each.check))):
         yield from [""] * (number > 0)
         yield group
         for each in members:
-            yield from _of(each, wide)
+            first = f"  {_MARKS[each.verdict]:<5} {each.check:<{wide}}  "
+            indent = " " * len(first)
+            if width is not None and width < len(first) + _LEAST:
+                yield first.rstrip()
+                first = indent = " " * len("  ok    ")
+            yield from wrapped(each.text, first, indent)
+            if each.remedy:
+                yield from wrapped(each.remedy, f"{indent}→ ", f"{indent}  ")
+            # Never wrapped: they are to be pasted.
+            yield from (f"{indent}  {statement};" for statement in each.statements)
     yield ""
     counts = Counter(each.verdict for each in findings)
     yield ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict])
-
-
-def _of(finding: Finding, wide: int) -> Iterator[str]:
-    width = columns()
-    first = f"  {_MARKS[finding.verdict]:<5} {finding.check:<{wide}}  "
-    indent = " " * len(first)
-    if width is not None and width < len(first) + _LEAST:
-        yield first.rstrip()
-        first = indent = " " * len("  ok    ")
-    yield from wrapped(finding.text, first, indent)
-    if finding.remedy:
-        yield from wrapped(finding.remedy, f"{indent}→ ", f"{indent}  ")
-    # Never wrapped: they are to be pasted.
-    yield from (f"{indent}  {statement};" for statement in finding.statements)
 
 
 def document(findings: tuple[Finding, ...], given: DoctorInput) -> dict[str, Any]:

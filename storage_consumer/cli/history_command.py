@@ -7,9 +7,9 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from storage_consumer.checkpoint.journal import JournalRow, KeptTable, KeptVersion, StoredHistory
-from storage_consumer.cli.answer import Answer, told
-from storage_consumer.cli.screen_layout import cut, wrapped
-from storage_consumer.cli.screen_layout import table as laid_out
+from storage_consumer.cli.endings import Answer, told
+from storage_consumer.cli.screen import cut, wrapped
+from storage_consumer.cli.screen import table as laid_out
 from storage_consumer.cli.verbs import HistoryFlags
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableColumn, TableDefinition, folded_name
@@ -27,7 +27,7 @@ _HIDDEN = "_V$_"
 """Prefix of the columns that TiDB adds for expression indexes."""
 
 
-def answer(own: HistoryFlags, session: Session) -> Answer:
+def answer_history(own: HistoryFlags, session: Session) -> Answer:
     """Return what is kept. Raise `ConfigError` for an unknown table, with the nearest names, and `TargetUnavailable`."""
     if own.at is not None and not own.table:
         raise ConfigError("--at needs --table")
@@ -37,7 +37,17 @@ def answer(own: HistoryFlags, session: Session) -> Answer:
             return _all_tables(own, tables, desk.journal.unresolved())
         keys = [each.key for each in known(own.table, tables, lambda each: each.name)]
         if own.at is not None:
-            return _structure(own, own.table, own.at, desk.history.structure_at(keys[0], own.at))
+            found = desk.history.structure_at(keys[0], own.at)
+            if found is None or (definition := found.definition) is None:
+                raise ConfigError(
+                    found.damage if found else f"no structure of {own.table} from before {own.at} is kept"
+                )
+            shown, time = [described(column) for column in definition.columns], tso_time(found.version)
+            document = {"table": own.table, "version": found.version, "time": time, "columns": shown}
+            document |= {"path": definition.path, "statement": definition.query}
+            head = f"{own.table} at {own.at}: version {found.version} ({time}), {definition.path}"
+            texts = (line for column in shown for line in wrapped(column, _INDENT, f"{_INDENT}  "))
+            return told(own, document, [*wrapped(head, further=_INDENT), *texts])
         kept = desk.history.versions(keys)
         # By directory, since a statement of this table's history may be in the journal under its former name.
         rows = desk.journal.of_directories(sorted({version.table_dir for version in kept}))
@@ -135,19 +145,6 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     if document["answer"] not in ("", "OK", document["note"]):
         texts.append(f"the target answered: {document['answer']}")
     yield from (line for text in texts for line in wrapped(text, _INDENT, f"{_INDENT}  "))
-
-
-def _structure(own: HistoryFlags, table: str, ts: int, found: KeptVersion | None) -> Answer:
-    """Return the columns in force at a version or commit-ts."""
-    if found is None or found.definition is None:
-        raise ConfigError(found.damage if found else f"no structure of {table} from before {ts} is kept")
-    definition, time = found.definition, tso_time(found.version)
-    shown = [described(column) for column in definition.columns]
-    document = {"table": table, "version": found.version, "time": time, "columns": shown}
-    document |= {"path": definition.path, "statement": definition.query}
-    head = f"{table} at {ts}: version {found.version} ({time}), {definition.path}"
-    lines = (line for column in shown for line in wrapped(column, _INDENT, f"{_INDENT}  "))
-    return told(own, document, [*wrapped(head, further=_INDENT), *lines])
 
 
 # two structures

@@ -11,9 +11,9 @@ from tqdm import tqdm
 
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.checkpoint.tables import LoadRow
-from storage_consumer.cli import table_command
-from storage_consumer.cli.answer import Answer, told
-from storage_consumer.cli.screen_layout import message, table, wrapped
+from storage_consumer.cli.decision_commands import answer_table
+from storage_consumer.cli.endings import Answer, told
+from storage_consumer.cli.screen import message, table, wrapped
 from storage_consumer.cli.verbs import LoadFlags, TableFlags
 from storage_consumer.config.commands import command
 from storage_consumer.config.export_uris import with_time_zone
@@ -21,8 +21,8 @@ from storage_consumer.config.load import load_source
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
 from storage_consumer.operating.exporting import Exported, ExportWishes, exported, open_export_folder
-from storage_consumer.operating.requested_load import meant_table, refuse_running, request_load
-from storage_consumer.plan.loads import Load, LoadPhase
+from storage_consumer.operating.state_questions import meant_table, refuse_running, request_load
+from storage_consumer.plan.loads import LoadPhase
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_decisions import is_skipped
 from storage_consumer.plan.table_state import TableState
@@ -40,7 +40,7 @@ _OBEYED_WITHIN, _LOOK_EVERY = 60.0, 0.5
 """Seconds for which a decision is waited for, and between two looks."""
 
 
-def answer(own: LoadFlags, session: Session) -> Answer:
+def answer_load(own: LoadFlags, session: Session) -> Answer:
     """Return what was shown or stored.
 
     Raises `ConfigError` where the wish is not clear or cannot be fulfilled, and `TargetUnavailable`.
@@ -50,7 +50,16 @@ def answer(own: LoadFlags, session: Session) -> Answer:
     if own.at is not None or own.action in _OF_TABLES:
         if own.at is None:
             with session.state() as desk:
-                _refuse_unbegun(desk, _chosen(desk.loads.all(), own.table).load, own.action)
+                load, downstream = _chosen(desk.loads.all(), own.table).load, desk.downstream
+            # What is paused or resumed is a load, not the table at any time.
+            if load.phase == LoadPhase.REQUESTED:
+                withdrawal = command(f"load cancel {table_flag(load.name)}", downstream)
+                raise ConfigError(f"the load of {load.name} has not begun. To withdraw it: {withdrawal}")
+            if load.phase != LoadPhase.LOADING:
+                raise ConfigError(
+                    f"{load.name} is not being loaded: its last load is {load.phase}. To {own.action} the table itself: "
+                    f"{command(f'table {own.action} {table_flag(load.name)}', downstream)}"
+                )
         return _decided(own, "reload-done" if own.at is not None else own.action, session)
     # Before the target is asked: what is wrong with a URI needs no server.
     source = with_time_zone(own.dump, own.dump_tz or "") if own.dump else ""
@@ -62,7 +71,16 @@ def answer(own: LoadFlags, session: Session) -> Answer:
         if own.action != "cancel":
             shown = [_chosen(rows, own.table)] if own.table else rows
             listed = [row for row in shown if own.all or own.table or row.load.is_pending]
-            return _listed(own, listed, len(shown) - len(listed), _rate(desk, listed))
+            rate, report = None, None
+            if any(row.load.phase == LoadPhase.LOADING for row in listed):
+                report = desk.snapshot().reported
+            # Between rounds, and while all loads are paused, it would be the rate of before.
+            if report and report.phase == Phase.APPLYING:
+                rate = report.rows_per_second
+            lines = [line for row in listed for line in _lines(row)] or ["no table is being loaded"]
+            lines += [f"the consumer reads {rate:,.0f} rows/s, changes of other tables included"] if rate else []
+            lines += [f"{len(shown) - len(listed):,} ended: add --all"] if len(shown) > len(listed) else []
+            return told(own, {"loads": [_document(row) for row in listed], "rows_per_second": rate}, lines)
         row = _chosen(rows, own.table)
         found = (desk.loads.withdraw(row.load.table_key) or row).load
     if found.phase == LoadPhase.REQUESTED:
@@ -75,7 +93,7 @@ def answer(own: LoadFlags, session: Session) -> Answer:
 
 
 def _decided(own: LoadFlags, action: str, session: Session) -> Answer:
-    return table_command.answer(TableFlags(action=action, table=own.table, at=own.at, json=own.json), session)
+    return answer_table(TableFlags(action=action, table=own.table, at=own.at, json=own.json), session)
 
 
 def _exported(own: LoadFlags, session: Session) -> Exported:
@@ -92,20 +110,6 @@ def _exported(own: LoadFlags, session: Session) -> Exported:
     wishes = ExportWishes(**{name: value for name, value in pace.items() if value is not None})
     with tqdm(desc=str(name), unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
         return exported(source, name, folder, wishes, heard=bar.update)
-
-
-def _refuse_unbegun(desk: StateStore, load: Load, action: str) -> None:
-    """Raise `ConfigError` unless a load has begun and not ended: what is paused or resumed is that, not the table at any time."""
-    if load.phase == LoadPhase.LOADING:
-        return
-    if load.phase == LoadPhase.REQUESTED:
-        raise ConfigError(
-            f"the load of {load.name} has not begun. To withdraw it: {command(f'load cancel {table_flag(load.name)}', desk.downstream)}"
-        )
-    raise ConfigError(
-        f"{load.name} is not being loaded: its last load is {load.phase}. To {action} the table itself: "
-        f"{command(f'table {action} {table_flag(load.name)}', desk.downstream)}"
-    )
 
 
 def _refuse_moving(desk: StateStore, name: TableName) -> None:
@@ -176,22 +180,6 @@ def _chosen(rows: Sequence[LoadRow], given: str | None) -> LoadRow:
     for row in meant(given or "", rows, lambda row: row.load.name):
         return row
     raise ConfigError(f"no load of {given} is known; `storage-consumer load --all` lists the last load of each table")
-
-
-def _rate(desk: StateStore, rows: Sequence[LoadRow]) -> float | None:
-    """Return how many rows per second the consumer reads, of copies and changes together; None where nothing is loaded now."""
-    if not any(row.load.phase == LoadPhase.LOADING for row in rows):
-        return None
-    report = desk.snapshot().reported
-    # Between rounds, and while all loads are paused, it would be the rate of before.
-    return report.rows_per_second if report and report.phase == Phase.APPLYING else None
-
-
-def _listed(own: LoadFlags, rows: Sequence[LoadRow], left_out: int, rate: float | None) -> Answer:
-    lines = [line for row in rows for line in _lines(row)] or ["no table is being loaded"]
-    lines += [f"the consumer reads {rate:,.0f} rows/s, changes of other tables included"] if rate else []
-    lines += [f"{left_out:,} ended: add --all"] if left_out else []
-    return told(own, {"loads": [_document(row) for row in rows], "rows_per_second": rate}, lines)
 
 
 def _lines(row: LoadRow) -> Iterator[str]:

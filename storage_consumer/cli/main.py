@@ -1,4 +1,4 @@
-"""The program: command line in, exit code out."""
+"""The program: command line in, exit code out; and what systemd is told of a service of ``Type=notify``."""
 
 from __future__ import annotations
 
@@ -12,16 +12,13 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from storage_consumer import __version__, telemetry
-from storage_consumer.cli import arguments, failures, screen
-from storage_consumer.cli.answer import answered
-from storage_consumer.cli.exit_codes import ExitCode
+from storage_consumer.cli import arguments, endings, screen
+from storage_consumer.cli.endings import ExitCode, answered
 from storage_consumer.cli.progress_bar import shown
-from storage_consumer.cli.sd_notify import Notifier
 from storage_consumer.cli.verbs import RUN
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.commands import run_command
 from storage_consumer.config.load import Loaded, load
-from storage_consumer.config.settings import Config
 from storage_consumer.config.sources import with_files_read
 from storage_consumer.config.uris import secrets_in
 from storage_consumer.errors import Abandoned, ConfigError
@@ -29,6 +26,59 @@ from storage_consumer.signals import Stop
 from storage_consumer.summary import RoundSummary, RunningStatement
 from storage_consumer.watch.on_halt import OnHalt, check_command
 from storage_consumer.watch.recorder import Recorder
+from storage_consumer.watch.ticker import EVERY, Ticker
+
+_notify_log = telemetry.Log("sd_notify")
+
+
+class Notifier:
+    """Tells the service manager about a consumer."""
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        """Take the address of the service manager from the environment, and how long it waits for a sign of life."""
+        # A name that begins with @ is in the abstract namespace, which the kernel spells with a zero byte.
+        self._address = environ.get("NOTIFY_SOCKET", "").replace("@", "\0", 1)
+        micros = environ.get("WATCHDOG_USEC", "")
+        is_ours = environ.get("WATCHDOG_PID", "") in ("", str(os.getpid()))
+        self._watchdog = int(micros) / 1_000_000 if micros.isdigit() and is_ours else 0.0
+        """Systemd's ``WatchdogSec``; 0 if there is none for this process."""
+        self._is_ready = self._has_failed = False
+
+    @contextmanager
+    def telling(self, silent_seconds: Callable[[], float | None]) -> Iterator[None]:
+        """Tell the service manager about the consumer until the block ends, which is told too.
+
+        `silent_seconds`: see `Consumer.silent_seconds`.
+        """
+        if not self._address:
+            yield
+            return
+        try:
+            with Ticker(lambda: self._tell(silent_seconds())):
+                yield
+        finally:
+            self.send("STOPPING=1")
+
+    def _tell(self, silent: float | None) -> None:
+        if silent is not None and not self._is_ready:
+            self._is_ready = True
+            self.send("READY=1")
+        # Not while the program is silent: then systemd kills it, and a new one goes on from the target.
+        if self._watchdog and silent is not None and silent < self._watchdog:
+            self.send("WATCHDOG=1")
+
+    def send(self, assignment: str) -> None:
+        """Send an assignment as one datagram. A failure is logged once, and stops nothing."""
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+                # A service manager that does not read must not hold anything up.
+                sender.settimeout(EVERY)
+                sender.sendto(assignment.encode(), self._address)
+        except OSError as error:
+            if not self._has_failed:
+                _notify_log.warning("notify_failed", error=str(error))
+            self._has_failed = True
+
 
 _log = telemetry.Log("cli")
 
@@ -86,15 +136,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = with_files_read(parsed, os.environ)
         loaded = _configured(options)
     except ConfigError as error:
-        return failures.told_early(error, failures.log_of(verb, options), ExitCode.MISCONFIGURED)
+        return endings.report_early(error, endings.log_of(verb, options), ExitCode.MISCONFIGURED)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     # Help and the version have been printed.
     except SystemExit as end:
         return int(end.code or 0)
     except Exception as error:  # noqa: BLE001 - a mistake of ours, whose traceback might quote a secret
-        return failures.told_of_verb(error, failures.log_of(verb, options))
-    failures.watch_threads()
+        return endings.report_of_verb(error, endings.log_of(verb, options))
+    endings.watch_threads()
     code = run(loaded, options, _consumer)
     # Whoever reads this starts again after the remedy: the line can be pasted.
     if code == ExitCode.TABLES_STOPPED:
@@ -118,7 +168,7 @@ def _configured(options: Mapping[str, object]) -> Loaded:
 
 def _answered(verb: str, options: Mapping[str, object]) -> int:
     """Print what a command answers, or its error, and return its exit code."""
-    wish = failures.log_of(verb, options)
+    wish = endings.log_of(verb, options)
     try:
         answer = answered(verb, options, os.environ)
         is_document = "json" in options
@@ -126,45 +176,53 @@ def _answered(verb: str, options: Mapping[str, object]) -> int:
         text = answer.text if is_document else telemetry.redact(answer.text)
         screen.write(telemetry.lines_escaped(text), os.environ, is_document=is_document)
     except Exception as error:  # noqa: BLE001 - an error of any kind becomes a sentence and an exit code
-        return failures.told_of_verb(error, wish)
+        return endings.report_of_verb(error, wish)
     return answer.code
 
 
 def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory) -> int:
     """Run a consumer to its end under these settings; turn every error into a log line and an `ExitCode`."""
+    config = loaded.config
+    ends = {"upstream": config.upstream.identity, "downstream": config.downstream.address}
     # Before anything can fail, so that each log begins with the version and the settings.
-    _announce(loaded)
-    alerts = OnHalt(loaded.program.on_halt, _about(loaded.config), SystemClock())
+    _log.info(
+        "started",
+        version=arguments.version_text(),
+        **ends,
+        protocol=config.upstream.protocol if "protocol" in loaded.origins else "",
+        time_zone=config.upstream.time_zone,
+        state_schema=config.downstream.state_schema,
+        once=loaded.program.once,
+    )
+    for notice in loaded.notices:
+        _log.info("notice", text=notice)
+    about = {"host": socket.gethostname(), "pid": os.getpid(), "version": __version__, **ends}
+    alerts = OnHalt(loaded.program.on_halt, about | {"state_schema": config.downstream.state_schema}, SystemClock())
     with Stop() as stop, alerts.listening():
         return _ended(loaded, lambda: _work(loaded, options, consumer, alerts, stop), stop)
-
-
-def _about(config: Config) -> dict[str, object]:
-    """Return what each document for `--on-halt` says of this program."""
-    return {
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "version": __version__,
-        "upstream": config.upstream.identity,
-        "downstream": config.downstream.address,
-        "state_schema": config.downstream.state_schema,
-    }
 
 
 def _ended(loaded: Loaded, work: Callable[[], RoundSummary], stop: Stop) -> int:
     """Run a consumer to its end, and say how it ended."""
     try:
-        summary = _in_a_thread(work)
+        # The main thread only waits, so that it can take a signal at any time; and Spark installs its own SIGINT handler only if it is
+        # started in the main thread. The wait is cut into short ones, since a signal that arrives right before a wait begins does not
+        # wake it.
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="consumer") as worker:
+            outcome = worker.submit(work)
+            while not wait([outcome], timeout=_LOOK_UP).done:
+                pass
+            summary = outcome.result()
     except ConfigError as error:
-        return failures.told(error, loaded.program.log, ExitCode.MISCONFIGURED)
+        return endings.report_error(error, loaded.program.log, ExitCode.MISCONFIGURED)
     except Abandoned:
         return _abandoned(asked=stop.abandoned.is_set())
     except Exception as error:  # noqa: BLE001 - the one place where an error of any kind becomes an exit code
         # After the second signal anything may break on the way out: the wish to end is the reason then.
-        return _abandoned(asked=True) if stop.abandoned.is_set() else failures.told_at_end(error, loaded.program.log)
+        return _abandoned(asked=True) if stop.abandoned.is_set() else endings.report_at_end(error, loaded.program.log)
     code = exit_code(summary, once=loaded.program.once)
     if code == ExitCode.TABLES_STOPPED:
-        failures.told_of_tables(summary, loaded.program.log)
+        endings.report_tables(summary, loaded.program.log)
     reason = code.name.lower()
     if code == ExitCode.DONE and summary.ended_early.startswith("max-"):
         reason = summary.ended_early
@@ -204,36 +262,6 @@ def _patience(stop: Stop, running: Runnable) -> Iterator[None]:
         yield
     finally:
         ended.set()
-
-
-def _in_a_thread(work: Callable[[], RoundSummary]) -> RoundSummary:
-    """Do `work` in another thread and return its result.
-
-    The main thread then only waits, so that it can take a signal at any time; and Spark installs its own SIGINT handler only if it
-    is started in the main thread. The wait is cut into short ones, since a signal that arrives right before a wait begins does not
-    wake it.
-    """
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="consumer") as worker:
-        outcome = worker.submit(work)
-        while not wait([outcome], timeout=_LOOK_UP).done:
-            pass
-        return outcome.result()
-
-
-def _announce(loaded: Loaded) -> None:
-    config = loaded.config
-    _log.info(
-        "started",
-        version=arguments.version_text(),
-        upstream=config.upstream.identity,
-        downstream=config.downstream.address,
-        protocol=config.upstream.protocol if "protocol" in loaded.origins else "",
-        time_zone=config.upstream.time_zone,
-        state_schema=config.downstream.state_schema,
-        once=loaded.program.once,
-    )
-    for notice in loaded.notices:
-        _log.info("notice", text=notice)
 
 
 def exit_code(summary: RoundSummary, *, once: bool) -> ExitCode:

@@ -10,9 +10,8 @@ import msgspec
 
 from storage_consumer.amounts import data_size
 from storage_consumer.api import Consumer
-from storage_consumer.cli.answer import Answer, told
-from storage_consumer.cli.exit_codes import ExitCode
-from storage_consumer.cli.screen_layout import facts, message, wrapped
+from storage_consumer.cli.endings import Answer, ExitCode, told
+from storage_consumer.cli.screen import facts, message, wrapped
 from storage_consumer.cli.verbs import PlanFlags
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError, NoMetadata
@@ -29,7 +28,7 @@ _ACTION = 9
 """Columns of what is done with a table, or a statement, before its name."""
 
 
-def answer(own: PlanFlags, session: Session) -> Answer:
+def answer_plan(own: PlanFlags, session: Session) -> Answer:
     """Return what the next round would do; `TABLES_STOPPED` if a table would halt.
 
     Raises `ConfigError` for wrong arguments, another bucket's state, and a bucket without ``metadata``; `TransientError` if bucket or
@@ -73,8 +72,24 @@ def _of_table(plan: Plan, name: str) -> Plan:
 
 def _lines(plan: Plan, most: int | None) -> Iterator[str]:
     """Yield the plan; of each kind at most `most` entries, None for all."""
-    yield from wrapped(_headline(plan), further="  ")
-    yield from _facts(plan)
+    runs, skips = (sum(each.outcome is kind for each in plan.statements) for kind in (Outcome.RUN, Outcome.SKIP))
+    words = f"{_count(runs, 'statement')} to run, {skips:,} to skip, {_sum_of(plan.rows, end='')}"
+    halts = f"; {_count(len(plan.halts), 'table')} would halt" if plan.halts else ""
+    yield from wrapped(f"the next round: {words}{halts}", further="  ")
+    first = f"first run: creates the state schema {plan.state_schema}" if plan.first_run else f"in {plan.state_schema}"
+    known = {
+        "bucket": plan.upstream,
+        "target": plan.server,
+        "state": first,
+        "writer": f"{plan.writer} runs now; this is what a start would have before it now" if plan.writer else "",
+        "from": _moment(plan.checkpoint),
+        "to": f"{_moment(plan.reached)}{'' if plan.reached >= plan.storage_checkpoint else ', held back by tables that halt or wait'}",
+        "at source": _moment(plan.storage_checkpoint) if plan.reached != plan.storage_checkpoint else "",
+        "databases": f"creates {', '.join(plan.databases)}" if plan.databases else "",
+        "rows": "" if plan.counted else "not counted: the files are large in sum; --rows reads them all",
+        "skipped": ", ".join(f"{count:,} {reason}" for reason, count in sorted(plan.skipped.items())),
+    }
+    yield from facts(known)
     stops = {
         "would halt; the other tables go on:": plan.halts,
         "would wait:": plan.waits,
@@ -103,34 +118,6 @@ def _lines(plan: Plan, most: int | None) -> Iterator[str]:
 
 def _rest(most: int | None, shown: int) -> int | None:
     return None if most is None else max(0, most - shown)
-
-
-def _headline(plan: Plan) -> str:
-    counts = {kind: sum(each.outcome is kind for each in plan.statements) for kind in Outcome}
-    words = [
-        f"{_count(counts[Outcome.RUN], 'statement')} to run",
-        f"{counts[Outcome.SKIP]:,} to skip",
-        _sum_of(plan.rows, end=""),
-    ]
-    halts = f"; {_count(len(plan.halts), 'table')} would halt" if plan.halts else ""
-    return f"the next round: {', '.join(words)}{halts}"
-
-
-def _facts(plan: Plan) -> Iterator[str]:
-    first = f"first run: creates the state schema {plan.state_schema}" if plan.first_run else f"in {plan.state_schema}"
-    known = {
-        "bucket": plan.upstream,
-        "target": plan.server,
-        "state": first,
-        "writer": f"{plan.writer} runs now; this is what a start would have before it now" if plan.writer else "",
-        "from": _moment(plan.checkpoint),
-        "to": f"{_moment(plan.reached)}{'' if plan.reached >= plan.storage_checkpoint else ', held back by tables that halt or wait'}",
-        "at source": _moment(plan.storage_checkpoint) if plan.reached != plan.storage_checkpoint else "",
-        "databases": f"creates {', '.join(plan.databases)}" if plan.databases else "",
-        "rows": "" if plan.counted else "not counted: the files are large in sum; --rows reads them all",
-        "skipped": ", ".join(f"{count:,} {reason}" for reason, count in sorted(plan.skipped.items())),
-    }
-    yield from facts(known)
 
 
 def _sum_of(rows: Sequence[PlannedRows], end: str = ", ") -> str:

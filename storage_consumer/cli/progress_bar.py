@@ -19,7 +19,7 @@ from storage_consumer.summary import RoundSummary, RunningStatement
 from storage_consumer.telemetry import utc_time
 from storage_consumer.watch.health import lag_of
 from storage_consumer.watch.recorder import Recorder
-from storage_consumer.watch.report import Report, Work
+from storage_consumer.watch.report import Work
 from storage_consumer.watch.ticker import Ticker
 
 _log = telemetry.Log("display")
@@ -182,43 +182,32 @@ class RoundLog:
             fields["seconds"] = round(age, 1)
             phase = "poll" if work is None else "rows"
             if work is not None:
-                fields |= self._fields_of(work, report, age)
+                fields |= {
+                    "files_done": work.files_done,
+                    "files": work.files,
+                    "bytes": work.bytes,
+                    "rows": work.rows,
+                    "rows_per_second": round(work.rows / max(age, 0.001)),
+                    "storage_checkpoint": report.source_checkpoint,
+                }
+                if work.statements:
+                    fields |= {"ddls_done": work.statements_done, "ddls": work.statements}
+                if left := work.seconds_left:
+                    fields |= {"seconds_left": round(left), "expected_end": utc_time(self._clock.now() + left)}
                 # Rows go on beside a statement; it is what the round waits for if no more of them were read.
                 done = (work.files_done, work.rows)
                 if statements and (done == self._progress or work.files_done == work.files):
                     phase = "statement"
                 self._progress = done
-        return {"phase": phase, **fields, **_of_statements(statements)}
-
-    def _fields_of(self, work: Work, report: Report, age: float) -> dict[str, object]:
-        fields: dict[str, object] = {
-            "files_done": work.files_done,
-            "files": work.files,
-            "bytes": work.bytes,
-            "rows": work.rows,
-            "rows_per_second": round(work.rows / max(age, 0.001)),
-            "storage_checkpoint": report.source_checkpoint,
-        }
-        if work.statements:
-            fields |= {"ddls_done": work.statements_done, "ddls": work.statements}
-        if left := work.seconds_left:
-            fields |= {"seconds_left": round(left), "expected_end": utc_time(self._clock.now() + left)}
+        fields = {"phase": phase, **fields}
+        if statements:
+            longest = max(statements, key=lambda each: each.seconds)
+            query = longest.query
+            if len(query) > _LONGEST_QUERY:
+                query = f"{query[: _LONGEST_QUERY - 1]}…"
+            fields |= {"statements": len(statements), "table": longest.table, "version": longest.version}
+            fields |= {"query": query, "statement_seconds": round(longest.seconds, 1)}
         return fields
-
-
-def _of_statements(statements: Sequence[RunningStatement]) -> dict[str, object]:
-    """Return the fields about the statement that has been running longest, and how many run."""
-    if not statements:
-        return {}
-    longest = max(statements, key=lambda each: each.seconds)
-    query = longest.query if len(longest.query) <= _LONGEST_QUERY else f"{longest.query[: _LONGEST_QUERY - 1]}…"
-    return {
-        "statements": len(statements),
-        "table": longest.table,
-        "version": longest.version,
-        "query": query,
-        "statement_seconds": round(longest.seconds, 1),
-    }
 
 
 class Bar:

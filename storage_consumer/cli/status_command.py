@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from storage_consumer.cli import screen
-from storage_consumer.cli.answer import Answer, told
-from storage_consumer.cli.exit_codes import ExitCode
-from storage_consumer.cli.screen_layout import cut, facts, wrapped
+from storage_consumer.cli.endings import Answer, ExitCode, told
+from storage_consumer.cli.screen import cut, facts, wrapped
 from storage_consumer.cli.verbs import StatusFlags
 from storage_consumer.clock import span
 from storage_consumer.errors import ConfigError, StorageConsumerError
-from storage_consumer.operating.looking import status_now
-from storage_consumer.plan.finished_files import Finished
+from storage_consumer.operating.state_questions import status_now
 from storage_consumer.plan.table_words import known
 from storage_consumer.session import Session
 from storage_consumer.telemetry import lines_escaped, redact
@@ -44,34 +42,17 @@ CODES = {
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 
-def answer(own: StatusFlags, session: Session) -> Answer:
+def answer_status(own: StatusFlags, session: Session) -> Answer:
     """Return the status of a feed; with ``watch`` show it again and again until SIGINT, and return the last one's code.
 
     Raises `ConfigError` for an unknown table or a target without a state, and `TargetUnavailable`.
     """
-    return _watched(own, session) if own.watch else _look(own, session)
-
-
-def _look(own: StatusFlags, session: Session) -> Answer:
-    """Return one look at the state."""
-    with session.state() as desk:
-        status = status_now(desk, session.target.settings, max_lag=own.max_lag, needs_writer=not own.batch)
-        needed = _needed(desk.progress.sequences()) if own.files else None
-    chosen = known(own.table, status.snapshot.tables, lambda each: each.name)[0] if own.table else None
-    lines = _of_table(status, chosen) if chosen else _lines(status, None if own.all else _SHOWN)
-    if needed is not None:
-        lines += ["", "data files that are still needed, by directory:"]
-        for each in needed:
-            of = f" (dispatcher {each['dispatcher']})" if each["dispatcher"] else ""
-            lines.append(f"  {each['directory']}{of}: from number {each['needed_from']} on")
-    return told(own, document(status, needed, chosen), lines, CODES[status.health])
-
-
-def _watched(own: StatusFlags, session: Session) -> Answer:
-    """Show one look after the other until SIGINT, or until nobody reads. A target that does not answer for a while ends nothing."""
+    if not own.watch:
+        return _look(own, session)
     code = ExitCode.FAILED
     try:
         while True:
+            # A target that does not answer for a while ends nothing.
             try:
                 found = _look(own, session)
                 text, code = found.text, found.code
@@ -82,12 +63,32 @@ def _watched(own: StatusFlags, session: Session) -> Answer:
             # A terminal shows the newest look alone; a pipe gets them all.
             clear = _CLEAR if screen.is_smart(sys.stdout, session.environ) else ""
             text = lines_escaped(text if own.json else redact(text))
+            # Nobody may read it any more.
             if not screen.write(clear + text, session.environ, is_document=own.json):
                 break
             time.sleep(_EVERY)
     except KeyboardInterrupt:
         pass
     return Answer("", code)
+
+
+def _look(own: StatusFlags, session: Session) -> Answer:
+    """Return one look at the state."""
+    with session.state() as desk:
+        status = status_now(desk, session.target.settings, max_lag=own.max_lag, needs_writer=not own.batch)
+        sequences = desk.progress.sequences() if own.files else None
+    chosen = known(own.table, status.snapshot.tables, lambda each: each.name)[0] if own.table else None
+    lines = _of_table(status, chosen) if chosen else _lines(status, None if own.all else _SHOWN)
+    needed: list[dict[str, object]] | None = None
+    if sequences is not None:
+        needed = []
+        lines += ["", "data files that are still needed, by directory:"]
+        for sequence, finished in sorted(sequences.items()):
+            directory, dispatcher, _width = sequence.rsplit("|", 2)
+            first = finished.upto + 1
+            needed.append({"directory": directory, "dispatcher": dispatcher, "needed_from": first})
+            lines.append(f"  {directory}{f' (dispatcher {dispatcher})' if dispatcher else ''}: from number {first} on")
+    return told(own, document(status, needed, chosen), lines, CODES[status.health])
 
 
 def _lines(status: Status, most: int | None) -> list[str]:
@@ -142,15 +143,6 @@ def _statement_lines(statement: StoredStatement) -> list[str]:
     query = cut(statement.query, _LONGEST)
     head = f"{statement.state}{took}: {statement.name}, version {statement.identity.version}"
     return wrapped(f"{head}: {query}", "  ", "    ")
-
-
-def _needed(files: Mapping[str, Finished]) -> list[dict[str, object]]:
-    """Return the first number of each directory, and dispatcher, that is still needed."""
-    found = []
-    for sequence, finished in sorted(files.items()):
-        directory, dispatcher, _width = sequence.rsplit("|", 2)
-        found.append({"directory": directory, "dispatcher": dispatcher, "needed_from": finished.upto + 1})
-    return found
 
 
 def _more(count: int, most: int | None, what: str) -> list[str]:

@@ -79,7 +79,7 @@ class Verb:
     without_action: str = ""
     """Help of the action, where something else than the first one is done if none is named."""
     module: str = ""
-    """Module below `storage_consumer.cli` whose function `answer` is a `Command`; empty for `run`."""
+    """Module below `storage_consumer.cli` whose function ``answer_`` with the command's name is a `Command`; empty for `run`."""
 
     @property
     def flags(self) -> tuple[Option, ...]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from storage_consumer.cli.answer import Answer, told
-from storage_consumer.cli.exit_codes import ExitCode
-from storage_consumer.cli.screen_layout import wrapped
+from storage_consumer.cli.endings import Answer, ExitCode, told
+from storage_consumer.cli.screen import wrapped
 from storage_consumer.cli.verbs import VerifyFlags
 from storage_consumer.clock import span
 from storage_consumer.config.load import load_carried, load_source
 from storage_consumer.errors import ConfigError
 from storage_consumer.operating.verification import VerifyReport, Wishes, verified
-from storage_consumer.rows.comparison import RowDifference, TableResult, VerifyOutcome
+from storage_consumer.rows.comparison import RowDifference, VerifyOutcome
 from storage_consumer.session import Session
 from storage_consumer.watch.wording import moment
 
@@ -23,7 +22,7 @@ _LONGEST = 60
 """Characters of a value that are shown."""
 
 
-def answer(own: VerifyFlags, session: Session) -> Answer:
+def answer_verify(own: VerifyFlags, session: Session) -> Answer:
     """Return what a comparison found.
 
     Raises `ConfigError`, and `TransientError` where source or target do not answer.
@@ -67,7 +66,27 @@ def _lines(report: VerifyReport) -> Iterator[str]:
     """Yield the report for people: what differs first, and then what is equal."""
     ranks = {VerifyOutcome.DIFFERENT: 0, VerifyOutcome.NOT_COMPARED: 1}
     for table in sorted(report.tables, key=lambda each: (ranks.get(each.outcome, 2), str(each.table))):
-        yield from _of_table(table)
+        place = "" if table.target == table.table else f" (in the target {table.target})"
+        if table.outcome is VerifyOutcome.NOT_COMPARED:
+            yield from wrapped(f"not compared: {table.table}{place}: {table.reason}", further="  ")
+            continue
+        how = " by structure and number of rows" if table.how == "quick" else ""
+        at = f", at {moment(table.checkpoint, None)}" if table.checkpoint else ""
+        yield from wrapped(f"{table.outcome}{how}: {table.table}{place}, {table.rows:,} rows{at}", further="  ")
+        if table.spans:
+            spans = ", ".join(f"{each.rows:,} rows at {each.checkpoint}" for each in table.spans)
+            yield from wrapped(f"compared in several cuts: {spans}", "  ", "    ")
+        for line in (*table.structure, *table.notes):
+            yield from wrapped(line, "  ", "    ")
+        if table.different_rows:
+            yield f"  rows: {table.differing:,} differ, {table.missing:,} missing, {table.extra:,} extra"
+        for difference in table.differences[:_SHOWN_ROWS]:
+            yield from wrapped(_row(difference), "    ", "      ")
+        if 0 < len(table.differences) < table.different_rows or len(table.differences) > _SHOWN_ROWS:
+            yield f"    … {table.different_rows - min(len(table.differences), _SHOWN_ROWS):,} more; --json has {len(table.differences):,}"
+        if table.heal:
+            yield "  next:"
+            yield from (f"    {line}" for line in table.heal.split("\n"))
     if report.unknown:
         shown, more = ", ".join(map(str, report.unknown[:_SHOWN_ROWS])), len(report.unknown) - _SHOWN_ROWS
         others = f" and {more:,} more (--json has them)" if more > 0 else ""
@@ -80,30 +99,6 @@ def _lines(report: VerifyReport) -> Iterator[str]:
     counts = ", ".join(f"{count:,} {outcome}" for outcome, count in _counts(report).items())
     yield ""
     yield f"{counts}; {rows:,} rows in {span(report.seconds)}"
-
-
-def _of_table(table: TableResult) -> Iterator[str]:
-    place = "" if table.target == table.table else f" (in the target {table.target})"
-    if table.outcome is VerifyOutcome.NOT_COMPARED:
-        yield from wrapped(f"not compared: {table.table}{place}: {table.reason}", further="  ")
-        return
-    how = " by structure and number of rows" if table.how == "quick" else ""
-    at = f", at {moment(table.checkpoint, None)}" if table.checkpoint else ""
-    yield from wrapped(f"{table.outcome}{how}: {table.table}{place}, {table.rows:,} rows{at}", further="  ")
-    if table.spans:
-        spans = ", ".join(f"{each.rows:,} rows at {each.checkpoint}" for each in table.spans)
-        yield from wrapped(f"compared in several cuts: {spans}", "  ", "    ")
-    for line in (*table.structure, *table.notes):
-        yield from wrapped(line, "  ", "    ")
-    if table.different_rows:
-        yield f"  rows: {table.differing:,} differ, {table.missing:,} missing, {table.extra:,} extra"
-    for difference in table.differences[:_SHOWN_ROWS]:
-        yield from wrapped(_row(difference), "    ", "      ")
-    if 0 < len(table.differences) < table.different_rows or len(table.differences) > _SHOWN_ROWS:
-        yield f"    … {table.different_rows - min(len(table.differences), _SHOWN_ROWS):,} more; --json has {len(table.differences):,}"
-    if table.heal:
-        yield "  next:"
-        yield from (f"    {line}" for line in table.heal.split("\n"))
 
 
 def _row(difference: RowDifference) -> str:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from storage_consumer.config import changefeed, parsers
+from storage_consumer.config import parsers
 from storage_consumer.config.commands import given_again
 from storage_consumer.config.export_uris import OF_DUMPLING, parse_export, with_time_zone
-from storage_consumer.config.filter_and_routes import routed_to_reserved, taken_from_reserved
 from storage_consumer.config.options import BY_ENVIRONMENT, BY_KEYWORD, ENVIRONMENT_PREFIX, OPTIONS, OWN_TABLE
 from storage_consumer.config.parsers import Parser, did_you_mean
-from storage_consumer.config.secrets import password_in
+from storage_consumer.config.private_files import password_in
 from storage_consumer.config.settings import (
     ColumnSelector,
     Config,
@@ -31,8 +30,23 @@ from storage_consumer.config.settings import (
     Tuning,
     Upstream,
 )
-from storage_consumer.config.sources import Given, LogWish, Sources
-from storage_consumer.config.table_filter import CarriedColumns, check_selectors
+from storage_consumer.config.sources import (
+    OF_THE_WRITER,
+    REFUSED,
+    SELECTORS,
+    Given,
+    LogWish,
+    Sources,
+    leaves,
+    refuse_active_active,
+    routed_by_ticdc,
+)
+from storage_consumer.config.table_filter import (
+    CarriedColumns,
+    check_selectors,
+    routed_to_reserved,
+    taken_from_reserved,
+)
 from storage_consumer.config.uris import (
     UNNEEDED,
     Uri,
@@ -128,10 +142,19 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
     a secret) and the remedy. Opens no connection. From here on no message shows a secret of theirs.
     """
     sources = Sources(options, environ, target=target)
-    time_zone, notices = _time_zone(sources)
-    changefeed.refuse(sources.settings)
+    zone, notices = sources.find("tz"), list[str]()
+    time_zone = str(zone.value)
+    if time_zone == "System":
+        try:
+            time_zone = parsers.system_zone(environ)
+        except ValueError as error:
+            raise ConfigError(f"{zone.origin}: {error}") from None
+        what = f"System is this host's time zone, {time_zone}; what counts is the zone of the TiCDC servers"
+        notices.append(f"{zone.origin}: {what}")
+    refuse_active_active(sources.settings)
     upstream, origins = _upstream(sources, time_zone)
-    raw_updates = _raw_updates(sources)
+    given = _of_writer(sources, "output-raw-change-event", parsers.boolean)
+    raw_updates = next((origin for is_raw, origin in given if is_raw), "")
     # What is still to be inferred is judged in `completed`.
     if not _unset(upstream, origins):
         _require_commit_ts(upstream)
@@ -150,8 +173,11 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
         variable = BY_KEYWORD["source_password"].environment
         password = {variable: sources.find("source_password").value}
         source = load_source(uri, sources.find("source_password_file").value or None, password, downstream)
-    # Also what the stores' own clients take from the environment: their errors may quote it. So may a command quote an address.
-    _hide(*secrets.texts(), *environment_secrets(environ), *_addresses(program.on_halt))
+    # Also what the stores' own clients take from the environment: their errors may quote it.
+    _hide(*secrets.texts(), *environment_secrets(environ))
+    # So may a command quote an address, and a path that may be a secret, as those of chat services are.
+    for found in _ADDRESS.finditer(" ".join(program.on_halt)):
+        _hide(found[0], *([found[1]] if len(found[1]) >= _SECRET_PATH else []))
     return Loaded(
         config=Config(
             upstream=upstream,
@@ -176,14 +202,6 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
 def _hide(*texts: str) -> None:
     for text in texts:
         register_secret(text)
-
-
-def _addresses(command: Iterable[str]) -> Iterator[str]:
-    """Yield the addresses in a command, and their paths if they may be secrets, as those of chat services are."""
-    for found in _ADDRESS.finditer(" ".join(command)):
-        yield found[0]
-        if len(found[1]) >= _SECRET_PATH:
-            yield found[1]
 
 
 def load_target(options: Mapping[str, object], environ: Mapping[str, str]) -> Server:
@@ -231,19 +249,6 @@ def load_carried(options: Mapping[str, object], environ: Mapping[str, str]) -> C
     return _carried(Sources(options, environ, target=False, bucket=False))
 
 
-def _time_zone(sources: Sources) -> tuple[str, list[str]]:
-    given = sources.find("tz")
-    if given.value != "System":
-        return str(given.value), []
-    try:
-        zone = parsers.system_zone(sources.environ)
-    except ValueError as error:
-        raise ConfigError(f"{given.origin}: {error}") from None
-    return zone, [
-        f"{given.origin}: System is this host's time zone, {zone}; what counts is the zone of the TiCDC servers"
-    ]
-
-
 def _upstream(sources: Sources, time_zone: str) -> tuple[Upstream, Mapping[str, str]]:
     """Return the bucket, and for each format option that was given: keyword → who gave it.
 
@@ -260,6 +265,9 @@ def _upstream(sources: Sources, time_zone: str) -> tuple[Upstream, Mapping[str, 
             keyword: Given(value=given[keyword].value, origin=given[keyword].origin or silent)
             for keyword in CSV_KEYWORDS
         }
+    days, _ = _of_writer(sources, "file-expiration-days", parsers.integer(low=0, high=100_000))[0]
+    # TiCDC deletes only with daily folders. If that was not given, the bucket may have a folder for each day.
+    days_kept = int(str(days or 0)) if given["date_separator"].value in (None, "day") else 0
     upstream = Upstream(
         **place_of(sources.upstream),
         protocol=given["protocol"].value,
@@ -270,7 +278,7 @@ def _upstream(sources: Sources, time_zone: str) -> tuple[Upstream, Mapping[str, 
         column_selectors=carried.selectors,
         headerless_selectors=sources.find("headerless_selectors").value,
         left_out=tuple(_left_out(sources)),
-        file_expiration_days=_days_kept(sources),
+        file_expiration_days=days_kept,
         case_sensitive=carried.case_sensitive,
         time_zone=time_zone,
         allow_missing_commit_ts=sources.find("allow_missing_commit_ts").value,
@@ -308,19 +316,6 @@ def _require_commit_ts(upstream: Upstream) -> None:
         f"{what} without commit ts can be neither ordered nor deduplicated: the changefeed needs {remedy}. "
         'with --allow-missing-commit-ts `run` accepts such files as they are, with a weaker promise; `changes` and format("ticdc") cannot'
     )
-
-
-def _days_kept(sources: Sources) -> int:
-    """Return the days after which TiCDC deletes files, 0 for never: it deletes only with daily folders. Raise `ConfigError`."""
-    days, _ = _of_writer(sources, "file-expiration-days", parsers.integer(low=0, high=100_000))[0]
-    # If it was not given, the bucket may have a folder for each day.
-    return int(str(days or 0)) if sources.find("date_separator").value in (None, "day") else 0
-
-
-def _raw_updates(sources: Sources) -> str:
-    """Return who configured TiCDC not to split updates that change a key; empty if nobody did. Raise `ConfigError`."""
-    given = _of_writer(sources, "output-raw-change-event", parsers.boolean)
-    return next((origin for is_raw, origin in given if is_raw), "")
 
 
 def _of_writer(sources: Sources, name: str, parse: Parser) -> list[tuple[object, str]]:
@@ -420,7 +415,10 @@ def _downstream(sources: Sources, time_zone: str) -> Downstream:
         raise uri.error("`allow-unverified-server` has no effect if TLS verifies the server: remove one of them")
     # Whole paths: messages name them in commands that are pasted elsewhere than where this runs.
     files = {name: str(Path(given[name]).absolute()) for name in ("ssl_ca", "ssl_cert", "ssl_key") if given[name]}
-    password_file = str(sources.find("downstream_password_file").value)
+    password_file, origin = str(sources.find("downstream_password_file").value), _password_in_uri(sources)[1]
+    files_with_password = [
+        Path(each.source).expanduser() for each in sources.documents if origin.startswith(f"{each.source}: ")
+    ]
     return Downstream(
         host=uri.host,
         port=uri.port or default_port(uri),
@@ -430,7 +428,7 @@ def _downstream(sources: Sources, time_zone: str) -> Downstream:
         time_zone=time_zone or Downstream().time_zone,
         given_uri=mask_uri(str(sources.find("downstream_uri").value)),
         password_file=str(Path(password_file).absolute()) if password_file else "",
-        password_in=_files_with_password(sources),
+        password_in=tuple(str(file.absolute()) for file in files_with_password if file.is_file()),
         **{**given, **files},
     )
 
@@ -469,7 +467,7 @@ def _loading(sources: Sources) -> Loading:
             raise ConfigError(
                 f"--dump: {', '.join(foreign)}: these say how Dumpling wrote files, and --source writes them in its own way"
             )
-        if routed := next(filter(changefeed.routed_by_ticdc, sources.documents), None):
+        if routed := next(filter(routed_by_ticdc, sources.documents), None):
             raise ConfigError(
                 f"{routed.source}: the bucket has the names of target-schema and target-table, which an export of --source lacks: export with Dumpling, "
                 "give its files these names, and begin with --dump"
@@ -519,12 +517,6 @@ def _account(uri: Uri | None) -> tuple[object, ...]:
     return (uri.user, uri.host, uri.port or default_port(uri), uri.parameters.get("unix-socket")) if uri else ()
 
 
-def _files_with_password(sources: Sources) -> tuple[str, ...]:
-    origin = _password_in_uri(sources)[1]
-    files = (each.source for each in sources.documents if origin.startswith(f"{each.source}: "))
-    return tuple(str(Path(file).expanduser().absolute()) for file in files if Path(file).expanduser().is_file())
-
-
 def _notices(sources: Sources) -> Iterator[str]:
     uri = sources.downstream
     if uri is not None and not uri.port and "unix-socket" not in uri.parameters:
@@ -551,16 +543,16 @@ def _notices(sources: Sources) -> Iterator[str]:
 def _file_notices(sources: Sources) -> Iterator[str]:
     # Whatever is neither read here nor shown by the files themselves has no effect, and that is said.
     used = {option.toml_key for option in OPTIONS}
-    used |= {changefeed.REFUSED} | changefeed.OF_THE_WRITER | changefeed.SELECTORS
+    used |= {REFUSED} | OF_THE_WRITER | SELECTORS
     for document in sources.documents:
-        keys = dict(changefeed.leaves(document.content))
+        keys = dict(leaves(document.content))
         if days := keys.get("sink.cloud-storage-config.file-expiration-days"):
             yield f"{document.source}: TiCDC deletes files after {days} days, whether they were read by then or not"
         # The default rules take every table.
         filters = sorted(key for key in keys if key.startswith("filter.") and keys[key] not in ("", [], ["*.*"]))
         if filters:
             yield f"{document.source}: {', '.join(filters)}: TiCDC applied them when it wrote; not applied again"
-        if changefeed.routed_by_ticdc(document):
+        if routed_by_ticdc(document):
             what = "target-schema, target-table of [[sink.dispatchers]]"
             yield f"{document.source}: {what}: the bucket has the new names; not applied again"
         idle = sorted(key for key in keys if key not in used and not key.startswith(("filter.", f"{OWN_TABLE}.")))

@@ -10,7 +10,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
-from storage_consumer.config import filter_and_routes, parsers
+from storage_consumer.config import parsers, table_filter
 from storage_consumer.config.parsers import Parser
 from storage_consumer.config.settings import (
     SSL_MODES,
@@ -112,7 +112,7 @@ Address = Annotated[str | None, {"metavar": "URI"}]
 Zone = Annotated[str | None, {"parse": parsers.time_zone, "metavar": "ZONE"}]
 Instant = Annotated[int | str | None, {"parse": parsers.instant, "metavar": "TSO|TIME"}]
 Rules = Annotated[
-    str | Sequence[str] | None, {"parse": filter_and_routes.rules, "metavar": "RULE", "repeatable": True, "default": ()}
+    str | Sequence[str] | None, {"parse": table_filter.rules, "metavar": "RULE", "repeatable": True, "default": ()}
 ]
 Tables = Annotated[object, {"metavar": "TABLE", "repeatable": True, "default": ()}]
 Signs = Annotated[str | None, {"parse": parsers.raw_text, "escapes": True}, _INFERRED]
@@ -150,7 +150,7 @@ class Options(TypedDict, total=False):
         "Which statements not to run, as an inline table of TOML with `matcher` and `ignore-event` or "
         "`ignore-sql`: "
         '\'{matcher = ["shop.*"], ignore-event = ["drop table"]}\'. May be given several times.',
-        {"parse": filter_and_routes.event_filters, "toml": "consumer.filter.event-filters"},
+        {"parse": table_filter.event_filters, "toml": "consumer.filter.event-filters"},
     ]
     route: Annotated[
         Tables,
@@ -158,7 +158,7 @@ class Options(TypedDict, total=False):
         "`target-table`: "
         '\'{matcher = ["shop.*"], target-schema = "copy", target-table = "{table}_old"}\'. May be given several times; the first '
         "one that matches a table applies.",
-        {"parse": filter_and_routes.routes, "toml": "consumer.routes"},
+        {"parse": table_filter.routes, "toml": "consumer.routes"},
     ]
     start_ts: Annotated[
         Instant,

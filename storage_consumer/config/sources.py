@@ -1,19 +1,308 @@
-"""The places that a value may come from, which of them wins, and the log's settings as far as they are known while others are wrong."""
+"""Where settings come from: the places of a value and which of them wins, and a changefeed's file, as TiCDC takes it or prints it.
+
+The key names of the file are those of both TiCDC architectures (tiflow and ticdc), deprecated ones included. What ``cdc cli changefeed create``
+and ``query`` print is a changefeed as JSON, with its sink URI, start-ts and whole configuration. The API of both architectures writes
+the keys of the TOML file with ``_`` for ``-``, and a few under another name; TiCDC's own records in etcd have ``-``. ``create`` has
+lines of text around the object.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+import re
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
-from storage_consumer.config import changefeed, parsers
-from storage_consumer.config.options import BY_KEYWORD
-from storage_consumer.config.parsers import Document, did_you_mean
-from storage_consumer.config.secrets import password_in
-from storage_consumer.config.uris import parse_downstream, parse_upstream, same_place
+from storage_consumer.config import parsers
+from storage_consumer.config.options import BY_KEYWORD, OPTIONS, OWN_TABLE
+from storage_consumer.config.parsers import MAPPING, Document, did_you_mean
+from storage_consumer.config.private_files import password_in
+from storage_consumer.config.uris import SCHEMES, parse_downstream, parse_upstream, same_place
 from storage_consumer.errors import ConfigError
+
+SINK_URI = f"{OWN_TABLE}.sink-uri"
+_OWN = {SINK_URI, *(option.toml_key for option in OPTIONS if option.toml_key.startswith(f"{OWN_TABLE}."))}
+_OF_TABLES: Mapping[str, str] = {
+    "": "performance-mode memory-quota case-sensitive force-replicate check-gc-safe-point "
+    "enable-old-value enable-sync-point enable-table-monitor ignore-ineligible-table "
+    "bdr-mode sync-point-interval sync-point-retention changefeed-error-stuck-duration "
+    "sql-mode enable-active-active active-active-progress-interval "
+    "active-active-sync-stats-interval event-collector-batch-count "
+    "event-collector-batch-bytes",
+    "filter": "rules ignore-txn-start-ts ddl-allow-list do-dbs ignore-dbs",
+    "filter.event-filters": "matcher ignore-event ignore-sql ignore-insert-value-expr "
+    "ignore-update-old-value-expr ignore-update-new-value-expr ignore-delete-value-expr "
+    "ignore-update-only-columns",
+    "filter.do-tables": "db-name tbl-name",
+    "filter.ignore-tables": "db-name tbl-name",
+    "mounter": "worker-num",
+    "sink": "protocol transaction-atomicity schema-registry encoder-concurrency terminator "
+    "date-separator enable-partition-separator file-index-digit enable-kafka-sink-v2 "
+    "only-output-updated-columns delete-only-output-handle-key-columns content-compatible "
+    "safe-mode advance-timeout-in-sec send-bootstrap-interval-in-sec "
+    "send-bootstrap-in-msg-count send-bootstrap-to-all-partition "
+    "send-all-bootstrap-at-start debezium-disable-schema case-sensitive force-replicate",
+    "sink.dispatchers": "matcher dispatcher partition index columns topic target-schema target-table",
+    "sink.column-selectors": "matcher columns",
+    "sink.csv": "delimiter quote null include-commit-ts binary-encoding-method output-old-value "
+    "output-handle-key output-field-header",
+    "sink.cloud-storage-config": "worker-count flush-interval file-size spool-disk-quota spool-base-dir "
+    "output-column-id file-expiration-days file-cleanup-cron-spec flush-concurrency "
+    "use-table-id-as-path output-raw-change-event",
+    "sink.integrity": "integrity-check-level corruption-handle-level",
+    "scheduler": "type polling-time enable-table-across-nodes region-threshold write-key-threshold "
+    "region-per-span region-count-per-span scheduling-task-count-per-node "
+    "region-count-refresh-interval enable-splittable-check force-split "
+    "balance-score-threshold min-traffic-percentage max-traffic-percentage "
+    "add-table-batch-size",
+    "integrity": "integrity-check-level corruption-handle-level",
+    "synced-status": "synced-check-interval checkpoint-interval",
+    f"{OWN_TABLE}.filter.event-filters": "matcher ignore-event ignore-sql",
+    f"{OWN_TABLE}.routes": "matcher target-schema target-table",
+}
+"""Table → its keys."""
+_OTHER_SINKS = (
+    *("consistent", "cyclic-replication", "sink.kafka-config", "sink.pulsar-config", "sink.mysql-config"),
+    *("sink.iceberg-config", "sink.open", "sink.debezium", "sink.simple"),
+)
+"""Tables that may have any key."""
+
+
+def _above(keys: Iterator[str]) -> Iterator[str]:
+    """Yield the tables that these dotted keys are in."""
+    for key in keys:
+        while key := key.rpartition(".")[0]:
+            yield key
+
+
+_KEYS = dict.fromkeys(
+    (*(f"{table}.{key}".lstrip(".") for table, keys in _OF_TABLES.items() for key in keys.split()), *sorted(_OWN))
+)
+_TABLES = dict.fromkeys((*_above(iter(_KEYS)), *_OTHER_SINKS))
+START_TS = BY_KEYWORD["start_ts"].toml_key
+_IN_SINK_URI: Mapping[str, str] = {
+    **{option.uri[1]: option.toml_key for option in OPTIONS if option.uri and option.toml_key.startswith("sink.")},
+    **{name: f"sink.cloud-storage-config.{name}" for name in ("file-expiration-days", "output-raw-change-event")},
+}
+"""Parameter of a sink URI that says how TiCDC writes → the key that says it in the file."""
+OF_THE_WRITER = frozenset(
+    {
+        "sink.content-compatible",
+        "sink.only-output-updated-columns",
+        "sink.delete-only-output-handle-key-columns",
+        "sink.cloud-storage-config.use-table-id-as-path",
+        "sink.cloud-storage-config.output-raw-change-event",
+    }
+)
+"""Settings that the files themselves show, message by message and path by path; they need not be given.
+
+For raw change events that holds only if an update also carries its old row; otherwise they are refused (`refuse_lost_keys`).
+"""
+
+
+SELECTORS = frozenset({"case-sensitive", "sink.column-selectors.matcher", "sink.column-selectors.columns"})
+"""Keys that say which columns rows lack."""
+REFUSED = "enable-active-active"
+"""A setting that changes the files in a way that this program cannot read."""
+
+_BEGIN = re.compile(r'^\ufeff?(?:Info:[ \t]*)?(?=\{\s*["}])', re.MULTILINE)
+"""Before the object; warnings of ``create`` hold braces too, but no line of them begins with one."""
+_OTHER_NAMES = {
+    "file-index-width": "file-index-digit",
+    "advance-timeout": "advance-timeout-in-sec",
+    "database-name": "db-name",
+    "table-name": "tbl-name",
+}
+_EMPTY_IS_UNSET = frozenset({"protocol", "date-separator", "binary-encoding-method"})
+"""Settings for which TiCDC takes an empty text as none; early releases print one."""
+
+
+def read_document(config: object) -> Document:
+    """Return the content of a file, or the mapping itself; raise `ConfigError` if the file is neither TOML nor what TiCDC prints."""
+    if isinstance(config, Document):
+        return config
+    if isinstance(config, Mapping):
+        # No TOML file has these tables.
+        is_printed = any(isinstance(config.get(key), Mapping) for key in ("config", "info"))
+        return _from_json(MAPPING, config) if is_printed else Document(source=MAPPING, content=config)
+    try:
+        text = Path(str(config)).expanduser().read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--config {config}: the file cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"--config {config}: this is not UTF-8 text: {error}") from error
+    try:
+        return Document(source=str(config), content=tomllib.loads(text))
+    except ValueError as error:
+        # What TiCDC prints is never TOML, so nothing is tried that would hide a fault of a TOML file.
+        printed = _printed_object(str(config), text)
+        if printed is None:
+            raise ConfigError(f"--config {config}: this is not TOML: {error}") from error
+    return _from_json(str(config), printed)
+
+
+def _from_json(source: str, printed: Mapping[str, object]) -> Document:
+    """Return a changefeed that TiCDC printed by the keys of a TOML file; raise `ConfigError` for one that does not write a bucket."""
+    inner = printed.get("info")
+    fields = {key.replace("_", "-"): value for key, value in (inner if isinstance(inner, Mapping) else printed).items()}
+    sink_uri, config = fields.get("sink-uri"), fields.get("config")
+    if not isinstance(sink_uri, str) or not sink_uri or not isinstance(config, Mapping):
+        raise ConfigError(
+            f"{source}: this JSON lacks `sink_uri` or `config`: give what `cdc cli changefeed query` prints without --simple"
+        )
+    scheme = urlsplit(sink_uri).scheme.lower()
+    if scheme not in SCHEMES:
+        raise ConfigError(
+            f"{source}: this changefeed writes to {scheme}://, not to a bucket, so it says nothing of one"
+        )
+    content = _respelled(config, "")
+    # The sink URI beats the configuration, as in TiCDC.
+    for name, value in parse_qsl(urlsplit(sink_uri).query):
+        if key := _IN_SINK_URI.get(name.lower().replace("_", "-")):
+            _put(content, key, value)
+    _put(content, SINK_URI, sink_uri)
+    if start_ts := fields.get("start-ts"):
+        _put(content, START_TS, start_ts)
+    return Document(source=source, content=content, printed=True)
+
+
+def _printed_object(source: str, text: str) -> Mapping[str, object] | None:
+    """Return the JSON object in what TiCDC printed, None if there is none. Raise `ConfigError` if it is damaged or not the only one."""
+    begin = _BEGIN.search(text)
+    if begin is None:
+        return None
+    try:
+        content, end = json.JSONDecoder().raw_decode(text, begin.end())
+    except ValueError as error:
+        raise ConfigError(f"--config {source}: this is not the whole JSON of a changefeed: {error}") from error
+    if _BEGIN.search(text, end):
+        raise ConfigError(
+            f"--config {source}: this holds several JSON objects; keep the one of this bucket's changefeed"
+        )
+    return dict(content)
+
+
+def _respelled(value: Any, where: str) -> Any:
+    """Return what is printed of a table, or of a value, by the keys of the TOML file; what is null is left out."""
+    if isinstance(value, list):
+        return [_respelled(item, where) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    renamed: dict[str, object] = {}
+    for key, item in value.items():
+        plain = key.replace("_", "-")
+        name = _OTHER_NAMES.get(plain, plain)
+        if item is None or (item == "" and name in _EMPTY_IS_UNSET):
+            continue
+        dotted = f"{where}.{name}".lstrip(".")
+        # A key that nobody knows keeps its name, since an error will quote it.
+        renamed[name if dotted in _KEYS or dotted in _TABLES or _is_free(dotted) else key] = _respelled(item, dotted)
+    return renamed
+
+
+def _put(content: dict[str, Any], dotted: str, value: object) -> None:
+    """Set the value of a dotted key, and make the tables around it."""
+    table, _, rest = dotted.partition(".")
+    if not rest:
+        content[table] = value
+        return
+    inner = content.get(table)
+    content[table] = inner = {**inner} if isinstance(inner, Mapping) else {}
+    _put(inner, rest, value)
+
+
+def leaves(
+    table: Mapping[str, object], prefix: str = "", *, whole: Collection[str] = _OWN, empty: bool = False
+) -> Iterator[tuple[str, object]]:
+    """Yield dotted key and value of everything that is not a table; tables in an array share its key.
+
+    Those of `whole` stay whole; with `empty`, tables without a key count as values.
+    """
+    for key, value in table.items():
+        dotted = f"{prefix}{key}"
+        tables: list[Any] = value if isinstance(value, list) else [value]
+        # Of TiCDC's arrays only the keys matter; ours are parsed table by table.
+        if dotted in whole or not tables or not all(isinstance(item, Mapping) for item in tables):
+            yield dotted, value
+            continue
+        for item in tables:
+            if empty and not item:
+                yield dotted, item
+            yield from leaves(item, f"{dotted}.", whole=whole, empty=empty)
+
+
+def _is_free(dotted: str) -> bool:
+    return any(dotted.startswith(f"{table}.") for table in _OTHER_SINKS)
+
+
+def check_keys(document: Document) -> None:
+    """Raise `ConfigError` for the first key that neither TiCDC nor this program knows."""
+    for dotted, value in leaves(document.content, whole=(), empty=True):
+        is_table = isinstance(value, Mapping)
+        known = dotted in _TABLES if is_table else dotted in _KEYS or (value == [] and dotted in _TABLES)
+        if known or _is_free(dotted):
+            continue
+        if dotted in _TABLES:
+            raise ConfigError(f"{document.source}: `{dotted}` is a table, written as [{dotted}]")
+        where = next((table for table in _above(iter((dotted,))) if table in _TABLES), "")
+        key = dotted.removeprefix(f"{where}.").partition(".")[0]
+        if (single := f"{where}.{key}".lstrip(".")) in _KEYS:
+            raise ConfigError(f"{document.source}: `{single}` is a single value, not a table")
+        place = f"[{where}] " if where else ""
+        raise ConfigError(f"{document.source}: {place}has no key `{key}`{_elsewhere(key, where)}")
+
+
+def _elsewhere(key: str, where: str) -> str:
+    """Return a hint: the table in which the key would be right, else the nearest key of its own table."""
+    known = [dotted.rpartition(".") for dotted in (*_KEYS, *_TABLES)]
+    homes = [home for home, _, name in known if name == key]
+    if not homes:
+        return did_you_mean(key, [name for home, _, name in known if home == where])
+    # A table below the one where the key stands is likelier than ours, and ours is likelier than any other of TiCDC's.
+    below = [home for home in homes if where and home.startswith(f"{where}.")]
+    home = (below or [OWN_TABLE] * (OWN_TABLE in homes) or homes)[0]
+    return f"; it belongs in [{home}]" if home else "; it belongs at the top of the file"
+
+
+def merged(documents: tuple[Document, ...]) -> dict[str, tuple[object, str]]:
+    """Return dotted key → (value, source) over all documents; a later document overrides an earlier one."""
+    found: dict[str, tuple[object, str]] = {}
+    for document in documents:
+        # Key by key: a later file replaces values, never a whole table.
+        found.update({key: (value, document.source) for key, value in leaves(document.content)})
+    return found
+
+
+def refuse_active_active(settings: Mapping[str, tuple[object, str]]) -> None:
+    """Raise `ConfigError` for a setting that would make this program misread the files."""
+    value, source = settings.get(REFUSED, (False, ""))
+    if value is not False:
+        raise ConfigError(f"{source}: `{REFUSED} = {json.dumps(value, default=str)}` is not supported; only false is")
+
+
+def refuse_routed_selectors(document: Document) -> None:
+    """Raise `ConfigError` if TiCDC renamed tables and left columns out: the selectors' matchers mean the old names."""
+    content = dict(leaves(document.content))
+    if routed_by_ticdc(document) and "sink.column-selectors.matcher" in content:
+        raise ConfigError(
+            f"{document.source}: [[sink.column-selectors]] beside `target-schema` or `target-table` in [[sink.dispatchers]] is not "
+            "supported: the bucket has only the new names, and the selectors' matchers mean the old ones"
+        )
+
+
+def routed_by_ticdc(document: Document) -> bool:
+    """Return whether the changefeed renames tables when it writes."""
+    return any(
+        key in ("sink.dispatchers.target-schema", "sink.dispatchers.target-table") and value
+        for key, value in leaves(document.content)
+    )
+
 
 _NO_BUCKET = "file:///nowhere"
 """A placeholder for commands that need no bucket."""
@@ -25,7 +314,7 @@ class Given:
 
     value: Any
     origin: str
-    """Text for messages, like ``--tz`` or ``changefeed.toml: [sink] protocol``; empty for a default."""
+    """Text for messages, like ``--tz`` or ``toml: [sink] protocol``; empty for a default."""
 
 
 class Places:
@@ -41,9 +330,9 @@ class Places:
         documents = config if isinstance(config, list) else ()
         self.documents = tuple(each for each in documents if isinstance(each, Document))
         # Dotted key → value and file, over all files.
-        self.settings = changefeed.merged(self.documents)
-        if changefeed.SINK_URI in self.settings:
-            self.settings.setdefault(BY_KEYWORD["upstream_uri"].toml_key, self.settings[changefeed.SINK_URI])
+        self.settings = merged(self.documents)
+        if SINK_URI in self.settings:
+            self.settings.setdefault(BY_KEYWORD["upstream_uri"].toml_key, self.settings[SINK_URI])
 
     def find(self, keyword: str) -> Given:
         """Return the value of an option: flag or keyword, URI, environment, TOML, default."""
@@ -92,8 +381,8 @@ class Sources(Places):
         """
         super().__init__(with_files_read(options, environ), environ)
         for document in self.documents:
-            changefeed.check_keys(document)
-            changefeed.refuse_routed_selectors(document)
+            check_keys(document)
+            refuse_routed_selectors(document)
         # The files come first, since they may name both URIs.
         self.upstream = parse_upstream(self._uri("upstream_uri") if bucket else _NO_BUCKET)
         self.downstream = parse_downstream(self._uri("downstream_uri")) if target else None
@@ -101,14 +390,12 @@ class Sources(Places):
         self.elsewhere = tuple(
             each.source
             for each in self.documents
-            if each.printed
-            and bucket
-            and not same_place(self.upstream, str(dict(changefeed.leaves(each.content))[changefeed.SINK_URI]))
+            if each.printed and bucket and not same_place(self.upstream, str(dict(leaves(each.content))[SINK_URI]))
         )
         """The printed changefeeds that write to another place than the bucket's URI names."""
         # A start-ts of another changefeed would prove what is not so.
-        if self.settings.get(changefeed.START_TS, (0, ""))[1] in self.elsewhere:
-            del self.settings[changefeed.START_TS]
+        if self.settings.get(START_TS, (0, ""))[1] in self.elsewhere:
+            del self.settings[START_TS]
 
     def _uri(self, keyword: str) -> str:
         given = self.find(keyword)
@@ -143,7 +430,7 @@ def with_files_read(options: Mapping[str, object], environ: Mapping[str, str]) -
     if config.origin.startswith("environment"):
         # Only a variable has to pack several paths into one text.
         items = [part for item in items for part in str(item).split(os.pathsep) if part]
-    if documents := [changefeed.read_document(item) for item in items]:
+    if documents := [read_document(item) for item in items]:
         known["config"] = documents
     file = known.get("downstream_password_file")
     if file and known.get("downstream_password") is None:

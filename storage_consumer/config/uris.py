@@ -251,12 +251,6 @@ def parse_store(side: str, text: str, known: frozenset[str]) -> Uri:
         path=_normal_path(split.path),
         parameters=_parameters(split.query, known, fail),
     )
-    _check_place(uri)
-    _check_parameters(uri)
-    return uri
-
-
-def _check_place(uri: Uri) -> None:
     if uri.scheme == "file" and uri.host not in {"", "localhost"}:
         raise uri.error(
             f"`{uri.host.rpartition('@')[2]}` is in the place of a host; a directory is written with three slashes: "
@@ -271,6 +265,16 @@ def _check_place(uri: Uri) -> None:
             f"only the bucket's name belongs between {uri.scheme}:// and the next slash; keys go into parameters "
             "like access-key= and account-key="
         )
+    hidden = [name for name, value in uri.parameters.items() if value in _MASKS and is_secret(name)]
+    if hidden:
+        raise uri.error(
+            f"{', '.join(f'`{name}`' for name in hidden)}: this is the mask that TiCDC prints in the place of a secret. Give "
+            f"--upstream-uri with the secret itself, or without {'it' if len(hidden) == 1 else 'them'}; then the store's usual "
+            "credentials (environment, profile, instance) are used"
+        )
+    if text := _complaint(uri.scheme, uri.parameters):
+        raise uri.error(text)
+    return uri
 
 
 def same_place(uri: Uri, sink_uri: str) -> bool:
@@ -293,18 +297,6 @@ def _normal_path(path: str) -> str:
     return posixpath.normpath("/" + unquote(path).strip("/")).rstrip("/")
 
 
-def _check_parameters(uri: Uri) -> None:
-    hidden = [name for name, value in uri.parameters.items() if value in _MASKS and is_secret(name)]
-    if hidden:
-        raise uri.error(
-            f"{', '.join(f'`{name}`' for name in hidden)}: this is the mask that TiCDC prints in the place of a secret. Give "
-            f"--upstream-uri with the secret itself, or without {'it' if len(hidden) == 1 else 'them'}; then the store's usual "
-            "credentials (environment, profile, instance) are used"
-        )
-    if text := _complaint(uri.scheme, uri.parameters):
-        raise uri.error(text)
-
-
 def _complaint(store: str, parameters: Mapping[str, str]) -> str:
     """Return what is wrong with the parameters of a store's URI; empty if nothing is."""
     for name in parameters:
@@ -317,18 +309,14 @@ def _complaint(store: str, parameters: Mapping[str, str]) -> str:
         pattern, example = _ENDPOINT[store]
         if not pattern.fullmatch(endpoint):
             return f"`endpoint` is written as {example}, with no user or password"
-    checks = {"s3": _complaint_s3, "azure": _complaint_azure}
-    return checks[store](parameters) if store in checks else ""
-
-
-def _complaint_s3(parameters: Mapping[str, str]) -> str:
-    keys = [name for name in ("access-key", "secret-access-key") if parameters.get(name)]
-    if len(keys) == 1:
-        return f"`{keys[0]}` comes without its partner; give both access-key and secret-access-key, or neither"
-    for name in ("role-arn", "external-id"):
-        if parameters.get(name):
-            return f"`{name}` is not supported; let the usual AWS chain assume the role (AWS_ROLE_ARN, a profile, the instance)"
-    return ""
+    if store == "s3":
+        keys = [name for name in ("access-key", "secret-access-key") if parameters.get(name)]
+        if len(keys) == 1:
+            return f"`{keys[0]}` comes without its partner; give both access-key and secret-access-key, or neither"
+        for name in ("role-arn", "external-id"):
+            if parameters.get(name):
+                return f"`{name}` is not supported; let the usual AWS chain assume the role (AWS_ROLE_ARN, a profile, the instance)"
+    return _complaint_azure(parameters) if store == "azure" else ""
 
 
 def _complaint_azure(parameters: Mapping[str, str]) -> str:
@@ -336,23 +324,18 @@ def _complaint_azure(parameters: Mapping[str, str]) -> str:
     if name and not _ACCOUNT.fullmatch(name):
         return "`account-name` is the storage account's name alone: letters and digits"
     for key in ("account-key", "encryption-key"):
-        if not _is_key(key, parameters.get(key, "")):
+        value = parameters.get(key, "")
+        try:
+            # TiCDC takes an encryption key's bytes as they are, so all 32 count.
+            is_bytes = key == "encryption-key"
+            is_key = len(value.encode()) == _AES_KEY_BYTES if is_bytes else bool(base64.b64decode(value, validate=True))
+        except ValueError:  # also raised for characters outside ASCII
+            is_key = False
+        if value and not is_key:
             return f"`{key}` is not a key as Azure issues it: check that no `+` became a space and no `=` was lost"
     if ";" in parameters.get("sas-token", ""):
         return "`sas-token` contains a `;`, which no such token has"
     return ""
-
-
-def _is_key(parameter: str, value: str) -> bool:
-    """Return whether a key could be valid; TiCDC takes an encryption key's bytes as they are, so all 32 count."""
-    if not value:
-        return True
-    if parameter == "encryption-key":
-        return len(value.encode()) == _AES_KEY_BYTES
-    try:
-        return bool(base64.b64decode(value, validate=True))
-    except ValueError:  # also raised for characters outside ASCII
-        return False
 
 
 def place_of(uri: Uri) -> dict[str, Any]:
@@ -471,11 +454,6 @@ def parse_downstream(text: str) -> Uri:
         path=unquote(split.path),
         parameters=_parameters(split.query, DOWNSTREAM_PARAMETERS, fail),
     )
-    _check_server(uri)
-    return uri
-
-
-def _check_server(uri: Uri) -> None:
     if uri.path not in {"", "/"}:
         raise uri.error(
             "no database belongs here, because tables keep the databases they have at the source; end the URI with "
@@ -488,6 +466,7 @@ def _check_server(uri: Uri) -> None:
         raise uri.error("no host is named; give mysql://user@host:3306/ or unix-socket=/path")
     if uri.parameters.get("dry-run", "false").lower() not in {"false", "0", "f", ""}:
         raise uri.error("`dry-run` is not supported")
+    return uri
 
 
 def default_port(uri: Uri) -> int:

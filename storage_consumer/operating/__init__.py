@@ -4,6 +4,7 @@
   own. What a statement makes of a table is not foretold: after the first one, a table's statements are unchecked, and its rows are counted.
 * `doctor_facts`, `checks`: what is known of bucket, target, Spark, network and state; each fact is judged, with a remedy.
 * `verification`: the target against the source.
+* `exporting`: exports of a live TiDB, and how an export is opened. `state_questions`: what commands and the status page ask of the state.
 
 Takes: the settings, the state as operators see it, and a bucket. Gives: plans, findings, comparisons.
 Touches the outside: through `target`, `checkpoint` and the Protocol `Storage`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage_consumer.config.reserved import is_system
+from storage_consumer.config.parsers import is_system
 from storage_consumer.errors import SnapshotLost
 from storage_consumer.model import TableName
 from storage_consumer.rows.compared_layout import TableShape

@@ -1,7 +1,8 @@
 """An export of tables of a live TiDB, as of one TSO: for `load --source` and `run --source`, where nobody wants to run Dumpling.
 
 It locks nothing and writes nothing at the source. While it runs, a transaction that stays open keeps TiDB's garbage collection from the
-snapshot. The file ``metadata`` comes last, so an export that was broken off is never taken for a whole one.
+snapshot. The file ``metadata`` comes last, so an export that was broken off is never taken for a whole one. Any export is opened here too,
+by its URI.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from itertools import chain
 from queue import SimpleQueue
 
 from storage_consumer.amounts import some_of
+from storage_consumer.bucket.export import read_export, refuse_unsaid
 from storage_consumer.bucket.export_names import (
     WrittenFile,
     data_file,
@@ -24,14 +26,16 @@ from storage_consumer.bucket.export_names import (
     table_file,
     view_file,
 )
-from storage_consumer.bucket.storage import Folder
-from storage_consumer.bucket.stores import open_folder
+from storage_consumer.bucket.storage import Folder, Storage
+from storage_consumer.bucket.stores import open_folder, open_storage
 from storage_consumer.bucket.table_statements import is_temporary, read_create_table
-from storage_consumer.config.export_uris import below, export_origin, refuse_inside
+from storage_consumer.config.export_uris import below, export_origin, parse_export, refuse_inside
 from storage_consumer.config.load import Loaded
-from storage_consumer.config.reserved import is_system
-from storage_consumer.config.settings import Loading, Server
+from storage_consumer.config.parsers import is_system
+from storage_consumer.config.settings import Loading, Secrets, Server, Upstream
 from storage_consumer.config.table_filter import table_rules
+from storage_consumer.driver.export_copies import copy_of, with_form
+from storage_consumer.driver.open_copies import OpenCopy
 from storage_consumer.errors import Abandoned, ConfigError, SnapshotLost
 from storage_consumer.model import TableName
 from storage_consumer.rows.compared_layout import KeyRange
@@ -40,6 +44,22 @@ from storage_consumer.sql.tokens import qualified, tokens
 from storage_consumer.target.existing_names import text_of
 from storage_consumer.target.source_reading import ExportedTable, Pace, Reading
 from storage_consumer.telemetry import Log
+
+
+def opened_export(
+    uri: str, bucket: Upstream, secrets: Secrets, *, is_taken: Callable[[TableName], bool] = lambda _: True
+) -> tuple[OpenCopy, Storage]:
+    """Return the export at a URI as a copy, and the store of its files. `secrets`: the bucket's, with which it is read.
+
+    `is_taken`: which tables are read. Raises `ConfigError` where the URI or the export cannot be used, and what storages raise.
+    """
+    origin = export_origin(uri, bucket)
+    storage = open_storage(origin, secrets)
+    export = read_export(storage, wanted=is_taken)
+    origin = with_form(origin, export, bucket.time_zone)
+    refuse_unsaid(storage, export, origin, said=parse_export(uri).parameters)
+    return copy_of(export, origin), storage
+
 
 _log = Log("export")
 _KEYLESS = (

@@ -701,7 +701,7 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
         paused=_stops(summary, "paused"),
         skipped=dict(summary.skipped),
         databases=tuple(dict.fromkeys(structure.created)),
-        warnings=(*_warnings(sources, manager, restart, dump), *map(_announced, foreseen), *sources.heard.texts),
+        warnings=(*_warnings(sources, manager, restart, dump, foreseen), *sources.heard.texts),
     )
 
 
@@ -715,8 +715,10 @@ def _round(context: RoundContext, floor: int) -> RoundSummary:
         renewal.stop()
 
 
-def _warnings(sources: PlanSources, manager: ConsumerManager, restart: Restart, dump: str) -> Iterator[str]:
-    """Yield what a plan does not show: copies that are going to be loaded (`dump`: that of a new feed), and tables that have rows already."""
+def _warnings(
+    sources: PlanSources, manager: ConsumerManager, restart: Restart, dump: str, foreseen: Iterable[Foreseen]
+) -> Iterator[str]:
+    """Yield what a plan does not show: copies that will be loaded (`dump`: that of a new feed), tables that have rows already, decisions."""
     if dump:
         yield (
             f"--dump {dump}: the copy is not looked at. `run` loads its tables first, and what the bucket has up to the copy's TSO counts as "
@@ -736,6 +738,11 @@ def _warnings(sources: PlanSources, manager: ConsumerManager, restart: Restart, 
                 f"not empty: the target's table {table.name} has rows already, and {targets[folded]} is new to this "
                 "program. Rows of the source replace those with the same key; the others stay"
             )
+    for each in foreseen:
+        made = each.decision
+        who = f"`{made.verb}` of the table {each.table.name}, decided by {made.decided_by} at {made.decided_at} UTC,"
+        obeyed = "is obeyed before the next round: this plan counts on it"
+        yield f"{who} {f'would be refused: {each.refusal}' if each.refusal else obeyed}"
 
 
 def _stops(summary: RoundSummary, state: str) -> tuple[PlannedStop, ...]:
@@ -744,12 +751,3 @@ def _stops(summary: RoundSummary, state: str) -> tuple[PlannedStop, ...]:
         for table in summary.tables
         if table.state == state
     )
-
-
-def _announced(each: Foreseen) -> str:
-    """Return what a plan says of a decision."""
-    made = each.decision
-    who = f"`{made.verb}` of the table {each.table.name}, decided by {made.decided_by} at {made.decided_at} UTC,"
-    if each.refusal:
-        return f"{who} would be refused: {each.refusal}"
-    return f"{who} is obeyed before the next round: this plan counts on it"

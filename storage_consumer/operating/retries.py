@@ -62,8 +62,20 @@ class QuarantineRetries:
         asked = [entry for entry in asked if entry.table_key not in held]
         if not asked:
             return
-        # Tasks of earlier windows can commit nothing from here on.
-        spec = self._spec(context)
+        lease = self._state.lease
+        spec = JobSpec(
+            origins=(context.config.upstream,),
+            downstream=context.config.downstream,
+            secrets_file="",
+            tables=(),
+            partitions=1,
+            epoch=lease.epoch,
+            # A window of their own: tasks of earlier ones can commit nothing from here on.
+            window_id=lease.open_window(1, 0),
+            statements=lease.task_statements,
+            load_data=False,
+            max_packet=context.server_info.max_packet,
+        )
         names = {}
         for entry in asked:
             own = manager.tables.get(entry.table_key)
@@ -100,22 +112,6 @@ class QuarantineRetries:
             return 0
         RowStatements(fenced).put(work, [entry.line], (), is_settled=True)
         return fenced.query(fenced.spec.statements.remove_entries % literals)
-
-    def _spec(self, context: RoundContext) -> JobSpec:
-        """Return what the transactions need, with a window of their own."""
-        lease = self._state.lease
-        return JobSpec(
-            origins=(context.config.upstream,),
-            downstream=context.config.downstream,
-            secrets_file="",
-            tables=(),
-            partitions=1,
-            epoch=lease.epoch,
-            window_id=lease.open_window(1, 0),
-            statements=lease.task_statements,
-            load_data=False,
-            max_packet=context.server_info.max_packet,
-        )
 
 
 def _work(context: RoundContext, entry: QuarantinedEntry, there: TargetTable | None) -> TablePlan:

@@ -274,21 +274,17 @@ def _results(
         ended, running = wait(running, timeout=_JUDGED_EVERY if aside else None, return_when=FIRST_COMPLETED)
         aside += [each.result() for each in ended]
         verdicts = [(work, work.judge()) for work in aside]
-        yield from (_told(run, work) for work, verdict in verdicts if verdict == "final")
+        for work in (work for work, verdict in verdicts if verdict == "final"):
+            found = work.result
+            if found.outcome is VerifyOutcome.DIFFERENT:
+                found = replace(found, heal=heal_command(found, reaching(run.target.settings)))
+                run.put(work.table_key, found)
+            run.heard(found)
+            yield found
         running |= {begin(work) for work, verdict in verdicts if verdict == "again"}
         aside = [work for work, verdict in verdicts if verdict == "later"]
         if aside and not running and run.stop.wait(_JUDGED_EVERY):
             raise Abandoned("the comparison was broken off")
-
-
-def _told(run: _Run, work: TableVerification) -> TableResult:
-    """Return a table's result, which is known by now."""
-    found = work.result
-    if found.outcome is VerifyOutcome.DIFFERENT:
-        found = replace(found, heal=heal_command(found, reaching(run.target.settings)))
-        run.put(work.table_key, found)
-    run.heard(found)
-    return found
 
 
 class _GivesWay(Exception):
@@ -437,6 +433,8 @@ class TableVerification:
                 raise
             return "later"
         moves = now is not None and moves_on(now)
+        # Whether a statement which could explain differences would be known by now.
+        came = 0 if now is None else physical_ms(now.checkpoint) - physical_ms(look.checkpoint)
         # One that was run between two cuts: whatever becomes of the table, one cut after it shows what is equal.
         has_run = 0 < version < look.checkpoint
         if version and now is not None and (moves or has_run) and self._restarts < _RESTARTS:
@@ -446,7 +444,7 @@ class TableVerification:
             self._restarts += 1
             self._aside = None
             return "again"
-        if not (version or now is None or not moves or is_over or _is_settled_since(look, now)):
+        if not (version or now is None or not moves or is_over or came >= _SETTLING):
             return "later"
         note = (
             f"the statement of version {version} was run while the table was compared"
@@ -526,12 +524,17 @@ class TableVerification:
 
     def _compare(self, cut: _Cut) -> None:
         """Compare what the table's structures have in common, and its rows behind the last key that was compared."""
-        self.result = replace(
-            self.result,
-            structure=tuple(cut.structure.differences),
-            alike=tuple(sorted(cut.structure.used)),
-            notes=tuple(_notes(cut)),
-        )
+        look, notes = cut.look, list[str]()
+        if cut.left_out:
+            notes.append(f"left out by the changefeed's column-selectors: {', '.join(cut.left_out)}")
+        if look.state not in ("running", "waiting"):
+            notes.append(f"it is {look.state}, and was compared at its own checkpoint")
+        if look.quarantined:
+            notes.append(
+                f"{look.quarantined} of its rows are in the quarantine, and differ for that reason: see `storage-consumer quarantine`"
+            )
+        differences, alike = tuple(cut.structure.differences), tuple(sorted(cut.structure.used))
+        self.result = replace(self.result, structure=differences, alike=alike, notes=tuple(notes))
         layout = self._layout(cut)
         if layout is None:
             is_all = all(shape.is_view for shape in cut.shapes)
@@ -547,7 +550,7 @@ class TableVerification:
                 here, there = comparison.counts()
                 self.result = replace(self.result, rows=here, missing=max(0, here - there), extra=max(0, there - here))
             else:
-                self._compare_rows(cut.look, comparison)
+                self._compare_rows(look, comparison)
         equal = not (self._found.counts.total() or self.result.structure or self.result.different_rows)
         self._finish(VerifyOutcome.EQUAL if equal else VerifyOutcome.DIFFERENT)
 
@@ -612,22 +615,3 @@ class TableVerification:
     def _finish(self, outcome: VerifyOutcome) -> None:
         spans = self.result.spans if len(self.result.spans) > 1 else ()
         self.result = replace(self.result, outcome=outcome, after=None, spans=spans)
-
-
-def _is_settled_since(look: TableLook, now: TableLook) -> bool:
-    """Return whether the table has come so far that a statement which could explain differences would be known."""
-    return physical_ms(now.checkpoint) - physical_ms(look.checkpoint) >= _SETTLING
-
-
-def _notes(cut: _Cut) -> list[str]:
-    """Return what should be known of a table beside what is compared."""
-    look, notes = cut.look, list[str]()
-    if cut.left_out:
-        notes.append(f"left out by the changefeed's column-selectors: {', '.join(cut.left_out)}")
-    if look.state not in ("running", "waiting"):
-        notes.append(f"it is {look.state}, and was compared at its own checkpoint")
-    if look.quarantined:
-        notes.append(
-            f"{look.quarantined} of its rows are in the quarantine, and differ for that reason: see `storage-consumer quarantine`"
-        )
-    return notes

@@ -20,10 +20,9 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from storage_consumer.config.filter_and_routes import ALL_DDL, ALTER_TABLE, EVENTS, NO_ALTERATIONS
-from storage_consumer.config.reserved import why_reserved
+from storage_consumer.config.parsers import why_reserved
 from storage_consumer.config.settings import EventFilter, Route, Selecting
-from storage_consumer.config.table_filter import TableRules, table_rules
+from storage_consumer.config.table_filter import ALL_DDL, ALTER_TABLE, EVENTS, NO_ALTERATIONS, TableRules, table_rules
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import DdlKind, NameAt, TableDefinition, TableName, folded_name
 from storage_consumer.plan.steps import key_of

@@ -22,7 +22,7 @@ from pyspark import SparkContext, SparkFiles
 import storage_consumer
 from storage_consumer.bucket.storage import Storage
 from storage_consumer.bucket.stores import open_storage
-from storage_consumer.config.secrets import VARIABLES, held_secrets, secrets_from
+from storage_consumer.config.private_files import VARIABLES, held_secrets, secrets_from
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import (
     ConfigError,

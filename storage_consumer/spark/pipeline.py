@@ -27,7 +27,7 @@ from pyspark import RDD, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from storage_consumer.config.secrets import secrets_from
+from storage_consumer.config.private_files import secrets_from
 from storage_consumer.config.settings import Secrets, Tuning, Upstream
 from storage_consumer.decode import decoder_for
 from storage_consumer.errors import Abandoned, SparkUnavailable, StorageConsumerError

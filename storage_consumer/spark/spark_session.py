@@ -28,7 +28,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from pyspark.sql.context import SQLContext
 
-from storage_consumer.config.own_folder import (
+from storage_consumer.config.private_files import (
     CODE_VARIABLE,
     LONGEST,
     mistrust,

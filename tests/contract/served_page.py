@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.settings import Downstream
-from storage_consumer.operating.looking import status_site
+from storage_consumer.operating.state_questions import status_site
 from storage_consumer.watch.http_server import HttpServer
 from storage_consumer.watch.recorder import Recorder
 

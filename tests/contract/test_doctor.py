@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.cli.answer import answered
-from storage_consumer.cli.exit_codes import ExitCode
+from storage_consumer.cli.endings import ExitCode, answered
 from storage_consumer.errors import ConfigError
 from storage_consumer.operating.checks import Verdict
 from storage_consumer.target.state_tables import MIGRATED

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer import ConfigError, Consumer
-from storage_consumer.cli.answer import answered
+from storage_consumer.cli.endings import answered
 from storage_consumer.model import TableName
 from storage_consumer.plan.loads import Load, LoadPhase, end_of
 from storage_consumer.plan.steps import key_of

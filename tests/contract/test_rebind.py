@@ -15,7 +15,7 @@ from storage_consumer.bucket.storage import Storage
 from storage_consumer.bucket.stores import open_storage
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.cli import main
-from storage_consumer.cli.answer import answered
+from storage_consumer.cli.endings import answered
 from storage_consumer.config.settings import Downstream, Secrets, Upstream
 from storage_consumer.errors import ConfigError, LeaseHeld, LeaseLost
 from storage_consumer.model import StoredObject

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pymysql.err
 import pytest
 
-from storage_consumer.config.reserved import is_system, spelling
+from storage_consumer.config.parsers import is_system, spelling
 from tests.harness.servers import KINDS, DatabaseServer, mariadb, quoted
 
 pytestmark = pytest.mark.server

@@ -11,7 +11,7 @@ import pytest
 
 from storage_consumer.checkpoint.findings import KEPT_MINUTES
 from storage_consumer.checkpoint.store import operated
-from storage_consumer.cli.answer import answered
+from storage_consumer.cli.endings import answered
 from storage_consumer.config.settings import Downstream
 from storage_consumer.driver.lease_holder import identity, readable
 from storage_consumer.errors import ConfigError

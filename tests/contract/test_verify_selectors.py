@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.cli.answer import answered
-from storage_consumer.cli.exit_codes import ExitCode
+from storage_consumer.cli.endings import ExitCode, answered
 from storage_consumer.config.settings import ColumnSelector
 from storage_consumer.config.table_filter import CarriedColumns
 from storage_consumer.rows.comparison import TableResult, VerifyOutcome

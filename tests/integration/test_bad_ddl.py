@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from storage_consumer.cli.answer import answered
+from storage_consumer.cli.endings import answered
 from tests.harness.servers import KINDS, DatabaseServer
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
 from tests.integration.rounds import content, of, once

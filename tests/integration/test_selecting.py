@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.cli.answer import answered
+from storage_consumer.cli.endings import answered
 from storage_consumer.errors import ConfigError
 from tests.harness import servers
 from tests.harness.servers import DatabaseServer

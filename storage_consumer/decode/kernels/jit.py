@@ -16,7 +16,7 @@ from numba import __version__, config, njit
 from numba.core.caching import FunctionCache
 from numba.core.registry import cpu_target
 
-from storage_consumer.config.own_folder import make_place, mistrust, place_of_code
+from storage_consumer.config.private_files import make_place, mistrust, place_of_code
 from storage_consumer.telemetry import Log
 
 config.DISABLE_JIT = 0  # type: ignore[attr-defined] # Numba fills this module; uncompiled, NumPy's numbers of one byte would overflow in the loops

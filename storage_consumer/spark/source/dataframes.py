@@ -40,7 +40,7 @@ from storage_consumer.model import (
     TableVersion,
     folded_name,
 )
-from storage_consumer.operating.opened_export import opened_export
+from storage_consumer.operating.exporting import opened_export
 from storage_consumer.plan.copies import gap_proof
 from storage_consumer.plan.steps import key_of
 from storage_consumer.spark.executors import ship

@@ -23,7 +23,7 @@ from storage_consumer.changes.window import Structure, landmarks, refuse_none
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import Loaded
 from storage_consumer.config.parsers import did_you_mean
-from storage_consumer.config.secrets import secrets_from
+from storage_consumer.config.private_files import secrets_from
 from storage_consumer.config.settings import Upstream
 from storage_consumer.config.uris import is_secret, mask_uri, secrets_in
 from storage_consumer.decode.kernels.arrays import DELETE

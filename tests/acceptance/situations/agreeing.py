@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from itertools import groupby
 
-from storage_consumer.cli.answer import answered
+from storage_consumer.cli.endings import answered
 from storage_consumer.cli.status_command import CODES
 from storage_consumer.errors import StorageConsumerError
 from storage_consumer.watch.health import Health

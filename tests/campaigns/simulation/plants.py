@@ -11,7 +11,7 @@ from unittest.mock import patch
 from storage_consumer import tso
 from storage_consumer.bucket import metadata
 from storage_consumer.config import table_filter
-from storage_consumer.config.reserved import why_reserved
+from storage_consumer.config.parsers import why_reserved
 from storage_consumer.decode import csv_dialect as header
 from storage_consumer.decode import decoder as row_layouts
 from storage_consumer.decode.decoder import RowLayout

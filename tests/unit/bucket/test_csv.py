@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.cli.inspect_command import command, lines_of
+from storage_consumer.cli.bucket_commands import command, lines_of
 from tests.unit.bucket.building import (
     CREATE,
     ID_NAME,

@@ -8,8 +8,8 @@ import pytest
 
 from storage_consumer import telemetry
 from storage_consumer.bucket.inspector import completed
-from storage_consumer.cli.answer import answered
-from storage_consumer.cli.inspect_command import Asked, as_document, command, lines_of
+from storage_consumer.cli.bucket_commands import Asked, as_document, command, lines_of
+from storage_consumer.cli.endings import answered
 from storage_consumer.config.load import load
 from storage_consumer.errors import ConfigError
 from tests.harness.twins.storage import MemoryStorage

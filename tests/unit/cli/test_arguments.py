@@ -182,4 +182,5 @@ def test_every_command_has_its_code() -> None:
     """The module that the table names for a command can be imported, and answers."""
     for verb in VERBS.values():
         if verb.name != RUN:
-            assert callable(importlib.import_module(f"storage_consumer.cli.{verb.module}").answer)
+            module = importlib.import_module(f"storage_consumer.cli.{verb.module}")
+            assert callable(getattr(module, f"answer_{verb.name}"))

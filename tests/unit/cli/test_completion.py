@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.cli.completion_command import script
+from storage_consumer.cli.local_commands import script
 from storage_consumer.cli.main import main
 
 CASES = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storage_consumer import errors
-from storage_consumer.cli.exit_codes import ENDINGS, ExitCode, code_of, listed
+from storage_consumer.cli.endings import ENDINGS, ExitCode, code_of, listed
 from storage_consumer.cli.verbs import VERBS
 
 

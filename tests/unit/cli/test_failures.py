@@ -12,8 +12,8 @@ from typing import Any, Never
 import pytest
 
 from storage_consumer import telemetry
-from storage_consumer.cli import failures, main
-from storage_consumer.cli.exit_codes import ExitCode
+from storage_consumer.cli import endings, main
+from storage_consumer.cli.endings import ExitCode
 from storage_consumer.cli.verbs import RUN, VERBS
 from storage_consumer.config.load import load
 from storage_consumer.config.sources import LogWish
@@ -122,7 +122,7 @@ def test_mistake_of_ours(
         raise error
 
     telemetry.register_secret(HUSH)
-    monkeypatch.setattr(importlib.import_module(f"storage_consumer.cli.{VERBS[verb].module}"), "answer", fails)
+    monkeypatch.setattr(importlib.import_module(f"storage_consumer.cli.{VERBS[verb].module}"), f"answer_{verb}", fails)
     words = ["bash"] if verb == "completion" else []
     assert main.main([verb, *words]) == code
     check(code, tmp_path, capfd)
@@ -156,7 +156,7 @@ def test_tables_that_stopped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
     assert main.run(load(given, {}), given, Scripted(stopped).open) == ExitCode.TABLES_STOPPED
     said = "storage-consumer: tables stopped: a.b (halted), a.b (halted); no such column\n"
     assert capfd.readouterr().err == said
-    failures.told_of_tables(stopped, LogWish())
+    endings.report_tables(stopped, LogWish())
     assert capfd.readouterr().err == ""
 
 
@@ -197,7 +197,7 @@ def test_thread_that_ends_with_an_error(
     telemetry.register_secret(HUSH)
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
     telemetry.configure(file=str(tmp_path / "log"), style="json")
-    failures.watch_threads()
+    endings.watch_threads()
     thread = threading.Thread(target=fails, name="beside")
     thread.start()
     thread.join()

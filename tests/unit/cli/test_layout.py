@@ -9,7 +9,7 @@ from unicodedata import east_asian_width
 
 import pytest
 
-from storage_consumer.cli import screen_layout as layout
+from storage_consumer.cli import screen as layout
 from storage_consumer.telemetry import forget_secrets, register_secret
 from tests.harness.terminal import terminal
 

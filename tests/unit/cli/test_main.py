@@ -17,7 +17,7 @@ import pytest
 
 from storage_consumer import telemetry
 from storage_consumer.cli import main
-from storage_consumer.cli.exit_codes import ExitCode
+from storage_consumer.cli.endings import ExitCode
 from storage_consumer.cli.main import exit_code
 from storage_consumer.config.load import load
 from storage_consumer.errors import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from storage_consumer.checkpoint.findings import QuarantinedEntry
-from storage_consumer.cli.quarantine_command import document
+from storage_consumer.cli.decision_commands import row_document
 from storage_consumer.model import TableName
 
 ENTRY = QuarantinedEntry(
@@ -33,7 +33,7 @@ ENTRY = QuarantinedEntry(
 
 def test_a_row_is_a_document() -> None:
     """It has what a person may want to know, and not what a retry needs: bytes are no JSON, and digests nobody's business."""
-    assert json.loads(json.dumps(document(ENTRY))) == {
+    assert json.loads(json.dumps(row_document(ENTRY))) == {
         "table": "d.a",
         "key": "id = 1",
         "commit_ts": 5,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.cli.sd_notify import Notifier
+from storage_consumer.cli.main import Notifier
 from storage_consumer.clock import SystemClock
 from tests.harness.waiting import wait_until
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from storage_consumer.cli.exit_codes import ExitCode
+from storage_consumer.cli.endings import ExitCode
 from storage_consumer.cli.main import main
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.config.changefeed import OF_THE_WRITER, read_document
 from storage_consumer.config.load import CSV_KEYWORDS, Loaded, load
 from storage_consumer.config.settings import ColumnSelector, CsvOptions
+from storage_consumer.config.sources import OF_THE_WRITER, read_document
 from storage_consumer.errors import ConfigError
 
 CSV = "file:///bucket?protocol=csv"

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.config.own_folder import MARK
+from storage_consumer.config.private_files import MARK
 
 _MADE = """
 import os, sys, tempfile
 from pathlib import Path
-from storage_consumer.config.own_folder import own_folder, remove_later
+from storage_consumer.config.private_files import own_folder, remove_later
 spark = Path(tempfile.mkdtemp(prefix="spark-", dir=sys.argv[1]))
 (spark / "blocks").mkdir()
 remove_later(spark)

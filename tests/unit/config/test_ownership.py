@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.config.own_folder import writers_of
+from storage_consumer.config.private_files import writers_of
 
 NOBODY = 65534
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.config.changefeed import read_document
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.settings import ColumnSelector, CsvOptions, LeftOut, Upstream
+from storage_consumer.config.sources import read_document
 from storage_consumer.errors import ConfigError
 
 PRINTED = Path(__file__).resolve().parents[3] / "fixtures" / "changefeeds"

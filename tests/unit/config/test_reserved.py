@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.config.reserved import is_system, spelling, why_reserved
+from storage_consumer.config.parsers import is_system, spelling, why_reserved
 from storage_consumer.config.settings import Route
 from tests.harness.small_bucket import ID_NAME, row, ts
 from tests.unit.driver.test_selecting import select

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.config.secrets import (
+from storage_consumer.config.private_files import (
     PASSWORD_VARIABLE,
     held_secrets,
     remove_secrets,
@@ -32,7 +32,7 @@ def test_round_trip() -> None:
     assert path.stat().st_nlink == 0
     with pytest.raises(OSError, match="not permitted"):
         path.write_bytes(b"{}")
-    code = f"from storage_consumer.config.secrets import secrets_from; print(secrets_from({place!r}, {{}}) is not None)"
+    code = f"from storage_consumer.config.private_files import secrets_from; print(secrets_from({place!r}, {{}}) is not None)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"
     remove_secrets(place)
     remove_secrets(place)
@@ -42,7 +42,7 @@ def test_round_trip() -> None:
 def test_nothing_is_left_of_it() -> None:
     """However the process ends, it takes the file with it."""
     code = (
-        "from storage_consumer.config.secrets import write_secrets; "
+        "from storage_consumer.config.private_files import write_secrets; "
         "from storage_consumer.config.settings import Secrets; import os; print(write_secrets(Secrets()), flush=True); os.kill(os.getpid(), 9)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

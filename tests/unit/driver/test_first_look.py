@@ -13,8 +13,7 @@ import pytest
 from storage_consumer.bucket.inspector import likely_places
 from storage_consumer.bucket.storage import Storage
 from storage_consumer.bucket.stores import open_storage
-from storage_consumer.cli.answer import answered
-from storage_consumer.cli.exit_codes import ExitCode
+from storage_consumer.cli.endings import ExitCode, answered
 from storage_consumer.config.settings import Secrets, Tuning, Upstream
 from storage_consumer.driver.first_look import wait_for_metadata
 from storage_consumer.errors import NoMetadata, StorageUnavailable

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.cli.exit_codes import ExitCode
+from storage_consumer.cli.endings import ExitCode
 from storage_consumer.cli.main import exit_code
 from storage_consumer.driver.open_copies import LOOK_AGAIN, OpenCopy
 from storage_consumer.errors import ExportRefused, StorageUnavailable

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from storage_consumer.cli.rebind_command import PlaceComparison, compared
 from storage_consumer.config.settings import CsvOptions, Upstream
-from storage_consumer.operating.same_files import PlaceComparison, compared
 from storage_consumer.plan.finished_files import REWRITTEN, Digests
 from tests.harness.small_bucket import row, ts
 from tests.unit.deciding import decide

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from storage_consumer.cli.arguments import parse
-from storage_consumer.cli.exit_codes import ExitCode
+from storage_consumer.cli.endings import ExitCode
 from storage_consumer.config.load import load
 from storage_consumer.config.options import ENVIRONMENT_PREFIX, OPTIONS
 from storage_consumer.errors import ConfigError

@@ -29,7 +29,7 @@ INHERITED = {
     "TargetStructure",
 }
 """What the stores of `storage/`, the decoders, the records of commands, and the parts of the state have in common, tasks of a batch and of a stream; and the target, as a room reads it."""
-WITH_STATE_SQL = {f"{PACKAGE}/downstream/state_tables.py", f"{PACKAGE}/checkpoint/transactions.py"}
+WITH_STATE_SQL = {f"{PACKAGE}/target/state_tables.py", f"{PACKAGE}/checkpoint/transactions.py"}
 """The definitions, and what creates and migrates them."""
 SQL = re.compile(
     r"\s*(SELECT|INSERT|REPLACE|UPDATE|DELETE|FROM|INTO|(LEFT )?JOIN|WHERE|SET|ALTER TABLE)\b|.*[=<>] ?(%s|')",

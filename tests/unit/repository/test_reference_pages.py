@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.cli.exit_codes import ExitCode
+from storage_consumer.cli.endings import ExitCode
 from storage_consumer.config.options import OPTIONS
 from storage_consumer.operating.checks import CHECKS
 from storage_consumer.target.ddl.catalogue import DIFFERENCES

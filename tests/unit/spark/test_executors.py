@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import storage_consumer
-from storage_consumer.config.secrets import remove_secrets, write_secrets
+from storage_consumer.config.private_files import remove_secrets, write_secrets
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable, TargetBusy
 from storage_consumer.spark.executors import at_executor, meaning_of, opened, zipped

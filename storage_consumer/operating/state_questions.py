@@ -1,0 +1,93 @@
+"""What is asked of a target's state: how the feed is, for a command or the status page, and that a table be loaded.
+
+A request is stored in the state, and a consumer obeys it before its next round, or when it starts.
+"""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import closing
+
+from storage_consumer.checkpoint.store import StateStore, operated
+from storage_consumer.checkpoint.tables import LoadRow
+from storage_consumer.clock import Clock
+from storage_consumer.config.commands import command
+from storage_consumer.config.settings import Downstream
+from storage_consumer.driver.lease_holder import user
+from storage_consumer.driver.remedies import table_command
+from storage_consumer.errors import ConfigError
+from storage_consumer.model import TableName
+from storage_consumer.plan.loads import Load, LoadPhase
+from storage_consumer.plan.steps import key_of
+from storage_consumer.plan.table_decisions import Verb
+from storage_consumer.plan.table_words import meant, named, table_flag
+from storage_consumer.watch.page import Look, Site
+from storage_consumer.watch.recorder import Recorder
+from storage_consumer.watch.snapshot import ShownEntry
+from storage_consumer.watch.status import Status, judged, load_progress
+
+_MINUTES = 24 * 60
+"""Minutes of the feed's course that are read."""
+_STATEMENTS = 50
+"""Newest statements of one table that are shown."""
+
+
+def status_now(
+    desk: StateStore, downstream: Downstream, *, max_lag: float | None = None, needs_writer: bool = True
+) -> Status:
+    """Return the status of a feed by one look at its state; the other parameters are those of `judged`."""
+    return judged(
+        desk.snapshot(),
+        lambda verb, name: table_command(verb, name, downstream),
+        max_lag=max_lag,
+        needs_writer=needs_writer,
+    )
+
+
+def status_site(
+    downstream: Downstream, password: str, recorder: Recorder, clock: Clock, *, max_lag: float | None = None
+) -> Site:
+    """Return the status page of a feed; a checkpoint older than `max_lag` seconds counts as behind."""
+
+    def look() -> Look:
+        with closing(operated(downstream, password)) as desk:
+            return desk.snapshot(), desk.reports.minutes(_MINUTES)
+
+    def journal(table: TableName) -> tuple[ShownEntry, ...]:
+        with closing(operated(downstream, password)) as desk:
+            return desk.journal.newest_of(table, _STATEMENTS)
+
+    def command(verb: Verb, name: TableName) -> str:
+        return table_command(verb, name, downstream)
+
+    return Site(recorder, clock, look=look, journal=journal, command=command, max_lag=max_lag)
+
+
+def request_load(desk: StateStore, given: str, source: str, *, replaces: bool) -> Load:
+    """Store that a table is to be loaded from an export, and return what was stored; raise `ConfigError` if it is being loaded already.
+
+    `given`: the table in an operator's words. `source`: the export's URI, with what has to be told of its files. `replaces`: whether the
+    target's table is emptied first.
+    """
+    name = meant_table(desk, given)
+    wish = Load(table_key=key_of(name), name=name, load_id=uuid.uuid4().hex, source=source, replaces=replaces)
+    refuse_running(desk, desk.loads.request(wish, user()))
+    return wish
+
+
+def refuse_running(desk: StateStore, row: LoadRow | None) -> None:
+    """Raise `ConfigError` if this is a load that has begun and not ended."""
+    if row is not None and row.load.phase == LoadPhase.LOADING:
+        raise ConfigError(
+            f"{row.load.name} is being loaded from {row.load.source} ({load_progress(row.load)}). To load it from elsewhere, first run: "
+            f"{command(f'load cancel {table_flag(row.load.name)}', desk.downstream)}"
+        )
+
+
+def meant_table(desk: StateStore, given: str) -> TableName:
+    """Return the table that is meant: one that the state knows, or else, since a copy may bring it, the name as it is given.
+
+    Raises `ConfigError` where the words are no table's name, or several tables'.
+    """
+    known = [name for row in desk.decisions.tables() if (name := row.stored.name).table]
+    return next(iter(meant(given, known, lambda name: name)), None) or named("--table", given, whole=True)
