@@ -9,7 +9,7 @@ from storage_consumer.cli.answer import OBEYED, Answer, told
 from storage_consumer.cli.screen_layout import cut, message, wrapped
 from storage_consumer.cli.verbs import DdlFlags
 from storage_consumer.config.parsers import did_you_mean
-from storage_consumer.driver.lease_holder import user
+from storage_consumer.driver.lease import user
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
 from storage_consumer.plan.table_words import meant, table_flag

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from storage_consumer.checkpoint.findings import QuarantinedEntry
 from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.verbs import QuarantineFlags
-from storage_consumer.driver.lease_holder import user
+from storage_consumer.driver.lease import user
 from storage_consumer.errors import ConfigError
 from storage_consumer.plan.table_words import meant
 from storage_consumer.session import Session

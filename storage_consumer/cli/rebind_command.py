@@ -13,7 +13,7 @@ from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.verbs import RebindFlags
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.settings import Upstream
-from storage_consumer.driver.lease_holder import process_is_gone, readable
+from storage_consumer.driver.lease import process_is_gone, readable
 from storage_consumer.errors import ConfigError, LeaseHeld
 from storage_consumer.operating.same_files import PlaceComparison, compared, shortened
 from storage_consumer.session import Session

@@ -6,7 +6,7 @@ from storage_consumer.checkpoint.tables import TableRow
 from storage_consumer.cli.answer import OBEYED, Answer, told
 from storage_consumer.cli.screen_layout import message, table, wrapped
 from storage_consumer.cli.verbs import TableFlags
-from storage_consumer.driver.lease_holder import user
+from storage_consumer.driver.lease import user
 from storage_consumer.errors import ConfigError
 from storage_consumer.plan.copy_proof import is_in_future
 from storage_consumer.plan.table_decisions import TableDecision, is_skipped, refusal

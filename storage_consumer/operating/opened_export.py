@@ -9,8 +9,7 @@ from storage_consumer.bucket.storage import Storage
 from storage_consumer.bucket.stores.open import open_storage
 from storage_consumer.config.export_uris import export_origin, parse_export
 from storage_consumer.config.settings import Secrets, Upstream
-from storage_consumer.driver.export_copies import copy_of, with_form
-from storage_consumer.driver.open_copies import OpenCopy
+from storage_consumer.driver.open_copies import OpenCopy, copy_of, with_form
 from storage_consumer.model import TableName
 
 

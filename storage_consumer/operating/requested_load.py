@@ -7,7 +7,7 @@ import uuid
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.checkpoint.tables import LoadRow
 from storage_consumer.config.commands import command
-from storage_consumer.driver.lease_holder import user
+from storage_consumer.driver.lease import user
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
 from storage_consumer.plan.loads import Load, LoadPhase

@@ -40,7 +40,6 @@ from storage_consumer.model import folded_name
 from storage_consumer.rows.row_keys import compares_texts
 from storage_consumer.rows.spec import TablePlan, VersionPlan, WireColumn
 from storage_consumer.sql.tokens import qualified, quote
-from storage_consumer.target.batches import batches
 from storage_consumer.target.connection import escape
 from storage_consumer.target.mysql_errors import (
     content_error,
@@ -52,6 +51,7 @@ from storage_consumer.target.mysql_errors import (
     is_refusal,
 )
 from storage_consumer.target.row_statements import (
+    batches,
     delete_keys,
     gaps,
     json_equals,

@@ -16,7 +16,7 @@ from storage_consumer.bucket.stores.open import open_storage
 from storage_consumer.cli.answer import answered
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.config.settings import Secrets, Tuning, Upstream
-from storage_consumer.driver.first_look import wait_for_metadata
+from storage_consumer.driver.service import wait_for_metadata
 from storage_consumer.errors import NoMetadata, StorageUnavailable
 from tests.harness.twins.storage import FakeClock, MemoryStorage
 from tests.unit.driving import Stop
