@@ -310,11 +310,14 @@ def _tls_refusal(fault: BaseException, downstream: Downstream) -> ConfigError | 
         return ConfigError(
             f"{where}: the server does not offer it. Enable it there, or connect without it (--ssl-mode disabled)"
         )
-    for cause in _causes(fault):
+    cause: BaseException | None = fault
+    while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return ConfigError(f"{where}: {cause.verify_message}. {_remedy(cause, downstream)}")
         if isinstance(cause, ssl.SSLError) and any(part in str(cause).upper() for part in _OF_ALERTS):
             return ConfigError(f"{where}: the server refuses our certificate ({cause}); see --ssl-cert and --ssl-key")
+        # What the driver met before it. PyMySQL keeps the error of the socket in this attribute of its own.
+        cause = getattr(cause, "original_exception", None) or cause.__context__
     return None
 
 
@@ -326,14 +329,6 @@ def unverified(downstream: Downstream) -> str:
         f"--allow-unverified-server: whoever answers at {downstream.address} gets the password of {downstream.user}, and nothing "
         "shows that it is the right server; --ssl-ca and --ssl-mode verify-identity would"
     )
-
-
-def _causes(fault: BaseException | None) -> Iterator[BaseException]:
-    """Yield the fault and those that the driver met before it."""
-    while fault is not None:
-        yield fault
-        # PyMySQL keeps the error of the socket in this attribute of its own.
-        fault = getattr(fault, "original_exception", None) or fault.__context__
 
 
 def _remedy(cause: ssl.SSLCertVerificationError, downstream: Downstream) -> str:
@@ -626,7 +621,14 @@ class Connection(_Connection):
 
     def bulk(self, sql: str, types: bytes, values: memoryview) -> tuple[int, int]:
         """Run one statement for all rows of `values`, see `apply.rows`; return (affected rows, warnings). Only for `has_bulk`."""
-        statement = self._prepare(sql)
+        self._execute_command(COMMAND.COM_STMT_PREPARE, sql)  # type: ignore[attr-defined] # not in the stubs
+        answer: bytes = self._read_packet().get_all_data()  # type: ignore[no-untyped-call] # of the driver
+        # After the statement's id, as it is sent, come the numbers of its columns and parameters, then a description of each.
+        statement = answer[1:5]
+        for count in struct.unpack_from("<HH", answer, 5):
+            # one packet per parameter or column, and one after the last
+            for _ in range(count + 1 if count else 0):
+                self._read_packet()
         try:
             head = statement + struct.pack("<H", _TYPES_FOLLOW) + types
             self._execute_command(_BULK_EXECUTE, b"".join((head, values)))  # type: ignore[attr-defined] # not in the stubs
@@ -636,17 +638,6 @@ class Connection(_Connection):
             if self.open:
                 self._execute_command(COMMAND.COM_STMT_CLOSE, statement)  # type: ignore[attr-defined] # likewise; it has no answer
         return affected, self.warnings
-
-    def _prepare(self, sql: str) -> bytes:
-        """Prepare a statement; return the id that the server gave it, as it is sent."""
-        self._execute_command(COMMAND.COM_STMT_PREPARE, sql)  # type: ignore[attr-defined] # likewise
-        answer: bytes = self._read_packet().get_all_data()  # type: ignore[no-untyped-call] # of the driver
-        # After the statement's id come the numbers of its columns and parameters, then a description of each.
-        for count in struct.unpack_from("<HH", answer, 5):
-            # one packet per parameter or column, and one after the last
-            for _ in range(count + 1 if count else 0):
-                self._read_packet()
-        return answer[1:5]
 
 
 class _FedResult(MySQLResult):

@@ -379,15 +379,11 @@ class _FactsReading:
                 lines += fetched(self._connection, f"SHOW GRANTS FOR CURRENT_USER() USING {roles}")
         return Granted([text_of(row[0]) for row in lines], literal_names=variables.is_on("partial_revokes"))
 
-    def _in_schemas(self, sql: str) -> list[tuple[Any, ...]]:
-        """Return the rows of a query of the replicated databases, none if there are none."""
-        if not self._schemas:
-            return []
-        holders = ", ".join(["%s"] * len(self._schemas))
-        return self._rows(sql.replace("{schemas}", holders), [*self._schemas] * sql.count("{schemas}"))
-
     def _found(self, sql: str) -> tuple[FoundObject, ...]:
-        rows = self._in_schemas(sql)
+        if not self._schemas:
+            return ()
+        holders = ", ".join(["%s"] * len(self._schemas))
+        rows = self._rows(sql.replace("{schemas}", holders), [*self._schemas] * sql.count("{schemas}"))
         return tuple(FoundObject(name=_quoted(*row[:2]), table=_quoted(*row[2:]) if row[3] else "") for row in rows)
 
 

@@ -395,7 +395,11 @@ def next_attempt(
         return replace(tried, first=tuple(moves.values()), notes=(*tried.notes, *notes))
     in_the_way = [] if answer.startswith(_DUPLICATE_INDEX) else in_the_way
     if not in_the_way and not parts and not answer.startswith((_NO_TABLE, _DUPLICATE_INDEX)):
-        in_the_way = [key for key in others if _is_touched(key, own, statement.tokens, indexes)] or others
+        # Those of which the statement names a column, or an index with one.
+        words = {folded_name(token.name) for token in statement.tokens if token.kind in ("quoted", "word")}
+        words |= {column for index in words & indexes.keys() for column in indexes[index]}
+        touched = {(own.folded(), word) for word in words}
+        in_the_way = [key for key in others if touched & key.columns] or others
     if in_the_way:
         # A partition takes only a table whose indexes are none that a server made.
         made = in_the_way if answer.startswith(_EXCHANGED) else ()
@@ -430,13 +434,6 @@ def _key_name(part: Sequence[Token]) -> str:
 def _is_named(name: str, answer: str) -> bool:
     """Return whether the server's answer names a key, with or without its database in front."""
     return re.search(rf"['`\"/.]{re.escape(name)}['`\"]", answer, re.IGNORECASE) is not None
-
-
-def _is_touched(key: ForeignKey, own: TableName, found: Sequence[Token], indexes: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether a statement names a column of the key, or an index with one."""
-    words = {folded_name(token.name) for token in found if token.kind in ("quoted", "word")}
-    words |= {column for index in words & indexes.keys() for column in indexes[index]}
-    return any(table == own.folded() and column in words for table, column in key.columns)
 
 
 def _renamings(own: TableName, keys: Sequence[ForeignKey], indexes: Mapping[str, Sequence[str]]) -> dict[str, str]:
