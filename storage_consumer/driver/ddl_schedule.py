@@ -32,6 +32,20 @@ from storage_consumer.plan.table_state import HaltKind
 from storage_consumer.ports import DdlContext, Decision
 from storage_consumer.telemetry import Log
 
+_log = Log("ddl")
+_LEFT_OUT = "The view is left out, and holds up nothing; it is tried again at each start, and after each statement on what it reads"
+_MOST_UNSTORED = 100
+"""Number of tables."""
+_LOOK_UP = 0.5
+"""Seconds between two checks of whether the round is to end while statements run."""
+_PATIENCE = 1.0
+"""Seconds for which rows wait for a statement, so that all tables' rows go into one job; they do not wait for a longer one."""
+_BLOCKERS_EVERY = 30.0
+"""Seconds between two checks of what blocks a statement."""
+UNFINISHED = (
+    "the DDL of {} looks like an intermediate step of a rename cycle, and the file with the final name has not arrived"
+)
+
 
 @dataclass(slots=True)
 class DdlQueue:
@@ -86,12 +100,6 @@ class DdlQueue:
                 for mate in mates:
                     group.remove(mate)
                     stopped |= self.manager.touches.of(mate)
-
-
-_log = Log("ddl")
-_LEFT_OUT = "The view is left out, and holds up nothing; it is tried again at each start, and after each statement on what it reads"
-_MOST_UNSTORED = 100
-"""Number of tables."""
 
 
 @dataclass(slots=True)
@@ -204,17 +212,6 @@ class DdlOutcomes:
 def kind_of(fault: TableError) -> HaltKind:
     """Return the kind of halt for a statement: whether it may not run, or the target refused it."""
     return "gate" if isinstance(fault, StatementRefused) else "ddl"
-
-
-_LOOK_UP = 0.5
-"""Seconds between two checks of whether the round is to end while statements run."""
-_PATIENCE = 1.0
-"""Seconds for which rows wait for a statement, so that all tables' rows go into one job; they do not wait for a longer one."""
-_BLOCKERS_EVERY = 30.0
-"""Seconds between two checks of what blocks a statement."""
-UNFINISHED = (
-    "the DDL of {} looks like an intermediate step of a rename cycle, and the file with the final name has not arrived"
-)
 
 
 @dataclass(slots=True)

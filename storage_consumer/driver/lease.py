@@ -17,6 +17,7 @@ from storage_consumer.telemetry import Log, utc_time
 
 _PARTS = 4
 """Parts of a holder's text; what follows may be missing, as in that of an older version."""
+_log = Log("service")
 
 
 def identity(now: float) -> str:
@@ -73,9 +74,6 @@ def _place() -> str:
         # Never equal to any other, so the holder counts as running and its lease has to run out.
         return f"unknown-{uuid.uuid4().hex}"
     return f"{boot}-{space}"
-
-
-_log = Log("service")
 
 
 class Renewal:

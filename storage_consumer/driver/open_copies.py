@@ -22,6 +22,10 @@ from storage_consumer.telemetry import Log
 _log = Log("load")
 FIRST_RATE = 1 << 20
 """Bytes in a second, until a job has shown it."""
+LOOK_AGAIN = 30.0
+"""Seconds after which a copy is asked for again where nothing answered: each attempt can take long, and other tables wait for it."""
+WaitsFor = Literal["statement", "database", "store"]
+"""What a load may wait for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +59,6 @@ class OpenCopy:
 def unsettled(which: str) -> str:
     """Return why a load waits for a statement."""
     return f"a statement {which} may touch it and is not known to have ended: see `storage-consumer ddl`"
-
-
-LOOK_AGAIN = 30.0
-"""Seconds after which a copy is asked for again where nothing answered: each attempt can take long, and other tables wait for it."""
-
-
-WaitsFor = Literal["statement", "database", "store"]
-"""What a load may wait for."""
 
 
 @dataclass(slots=True)

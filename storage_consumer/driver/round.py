@@ -37,6 +37,7 @@ _NAMED = 5
 """Most tables that a message names."""
 _Placed = tuple[str, TableDefinition]
 """The table directory of a schema file, and its content."""
+_round_log = Log("round")
 
 
 @dataclass(slots=True)
@@ -251,9 +252,6 @@ def _log_vanished(kept: Sequence[TableDefinition]) -> None:
             "the bucket has the file no more, or keeps it in an archive; its copy in the state schema is used instead"
         )
         _log.warning("schema_warning", text=text, path=definition.path, version=definition.version)
-
-
-_round_log = Log("round")
 
 
 def run_round(

@@ -40,6 +40,13 @@ from storage_consumer.telemetry import Log, tso_time, utc_time
 _bucket_log = Log("beginning")
 _PAUSE = 1.0
 """Seconds between two attempts to look at a bucket that does not answer."""
+_log = Log("service")
+_NO_COPY = (
+    "the changefeed began at its start-ts {} ({}), so the bucket has no rows from before: if the source had any, the target needs a copy of "
+    "its tables as of then or later: --dump, or `storage-consumer load`"
+)
+_BEGAN_WITHOUT = "--dump {} has no effect: this feed has begun without a copy. `storage-consumer load` loads single tables into a running feed"
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 
 
 def wait_for_metadata(
@@ -102,15 +109,6 @@ def manager_of(config: Config, restart: Restart, storage_checkpoint: int, now: f
         command=lambda verb, name: table_command(verb, name, config.downstream),
         makes_bare=config.loading.no_copy,
     )
-
-
-_log = Log("service")
-_NO_COPY = (
-    "the changefeed began at its start-ts {} ({}), so the bucket has no rows from before: if the source had any, the target needs a copy of "
-    "its tables as of then or later: --dump, or `storage-consumer load`"
-)
-_BEGAN_WITHOUT = "--dump {} has no effect: this feed has begun without a copy. `storage-consumer load` loads single tables into a running feed"
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 
 
 class ConsumerService:

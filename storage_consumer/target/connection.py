@@ -11,7 +11,7 @@ does not reveal it, whoever asks; an eavesdropper can test guesses on the answer
 as it is, some under a key that the server itself sends, as caching_sha2_password does if the server does not remember the account, or
 claims so.
 
-*Bulk statements* of MariaDB, which PyMySQL lacks; see `apply.rows` for what is sent. A MariaDB takes them from a client that says so when
+*Bulk statements* of MariaDB, which PyMySQL lacks; see `apply_rows` for what is sent. A MariaDB takes them from a client that says so when
 it logs in, and tells in its first packet that it does. Neither is among MySQL's capabilities: MariaDB keeps its own in bytes that MySQL
 leaves empty. So the methods by which PyMySQL logs in are overridden, though they are private. `tests/unit/target/test_pymysql.py`
 fails if a version of PyMySQL no longer has them.
@@ -620,7 +620,7 @@ class Connection(_Connection):
         super().write_packet(payload)
 
     def bulk(self, sql: str, types: bytes, values: memoryview) -> tuple[int, int]:
-        """Run one statement for all rows of `values`, see `apply.rows`; return (affected rows, warnings). Only for `has_bulk`."""
+        """Run one statement for all rows of `values`, see `apply_rows`; return (affected rows, warnings). Only for `has_bulk`."""
         self._execute_command(COMMAND.COM_STMT_PREPARE, sql)  # type: ignore[attr-defined] # not in the stubs
         answer: bytes = self._read_packet().get_all_data()  # type: ignore[no-untyped-call] # of the driver
         # After the statement's id, as it is sent, come the numbers of its columns and parameters, then a description of each.

@@ -203,7 +203,7 @@ _LITERAL = re.compile(r"x?'(?:[^'\\]|''|\\.)*'", re.DOTALL)
 
 
 class ComparedTable:
-    """A table, read on one connection in whatever snapshot that has taken; a `verifying.layout.Side`."""
+    """A table, read on one connection in whatever snapshot that has taken; a `compared_layout.Side`."""
 
     def __init__(self, reading: Reading, name: TableName) -> None:
         """Read the table called `name`; the server may spell it in another case."""

@@ -1,6 +1,6 @@
 """Columns: their charsets, collations, options, defaults and expressions as each server reads them. Each rule returns edits of the text. Pure.
 
-Rows carry the values of stored generated columns, so these are compared when rows are written (see `apply.computed`). No file has
+Rows carry the values of stored generated columns, so these are compared when rows are written (see `apply_rows.compare`). No file has
 those of virtual ones: only an expression that was tried on all servers gives the source's value for certain.
 """
 

@@ -102,7 +102,7 @@ class _Started:
 
 
 class DdlTarget(Target, Protocol):
-    """The target on the connection of one runner; see `downstream.database`."""
+    """The target on the connection of one runner; see `database.TargetDatabase`."""
 
     @property
     def zone(self) -> str:

@@ -227,7 +227,7 @@ def refuse_uncertain_moments(
     """Raise `NotReplicable` if a statement holds times of a zone with daylight saving time, for which one offset is not enough.
 
     These are texts in calls of UNIX_TIMESTAMP, as in the borders of partitions, and the values of a column that becomes a TIMESTAMP or
-    stops being one. Defaults of columns are not among them: the schema file has them in UTC (see `rules.columns.timestamps`). `describe`
+    stops being one. Defaults of columns are not among them: the schema file has them in UTC (see `column_rules.timestamps`). `describe`
     returns the target's tables. One recent year decides whether a zone has daylight saving time.
     """
     if not zone_caveat(zone):
