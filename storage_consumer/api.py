@@ -26,12 +26,11 @@ from storage_consumer.config.table_filter import CarriedColumns
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.csv_dialect import caveat
 from storage_consumer.decode.values import zone_caveat
-from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_workers import WORKERS, DdlWorkers
-from storage_consumer.driver.first_look import wait_for_metadata
-from storage_consumer.driver.lease_holder import readable
+from storage_consumer.driver.lease import readable
+from storage_consumer.driver.ledger import RoundContext
 from storage_consumer.driver.open_copies import LoadingState, OpenCopy
-from storage_consumer.driver.service import ConsumerService
+from storage_consumer.driver.service import ConsumerService, wait_for_metadata
 from storage_consumer.errors import TransientError
 from storage_consumer.model import TableName
 from storage_consumer.operating.checks import warn_at_start

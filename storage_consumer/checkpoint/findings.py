@@ -2,7 +2,7 @@
 
 Nothing that a later start needs is in a report. It is stored without the lease's lock, so that it never waits for a round and no round
 for it; the epoch keeps an older writer from replacing the report of a newer one. Tasks put rows into the quarantine; see
-`apply.writer`.
+`target.bucket_writer`.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class QuarantinedEntry:
     retry_answer: str
     """What became of the last retry."""
     key_columns: str
-    """How its key is compared; see `order.keys.key_signature`."""
+    """How its key is compared; see `row_keys.key_signature`."""
     written_columns: str
     """JSON: name, kind and type of each column of the line."""
     line: bytes

@@ -25,7 +25,7 @@ from storage_consumer.checkpoint.transactions import (
     name_in,
     put_all,
 )
-from storage_consumer.driver.lease_holder import readable
+from storage_consumer.driver.lease import readable
 from storage_consumer.errors import ConfigError, LeaseHeld
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.copies import Copies
@@ -35,7 +35,7 @@ from storage_consumer.plan.journal_entry import DONE, FAILED, SKIPPED, STARTED
 from storage_consumer.plan.table_decisions import is_skipped
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import TableProgress
-from storage_consumer.target.batches import batched
+from storage_consumer.target.row_statements import batched
 from storage_consumer.target.state_tables import NOW, StateTables
 
 

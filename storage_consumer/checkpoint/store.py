@@ -17,7 +17,7 @@ from storage_consumer.checkpoint.progress import StoredFeed, StoredProgress
 from storage_consumer.checkpoint.tables import StoredDecisions, StoredLoads
 from storage_consumer.checkpoint.transactions import Role, StateSchema, StateTransactions, StoredLease, seconds_between
 from storage_consumer.config.settings import Downstream
-from storage_consumer.driver.lease_holder import readable
+from storage_consumer.driver.lease import readable
 from storage_consumer.target.session_settings import kind_of
 from storage_consumer.target.state_tables import MIGRATED, STATE_VERSION
 from storage_consumer.watch.snapshot import Snapshot, Table

@@ -390,7 +390,7 @@ class LoadRow:
 
 
 class StoredLoads(Stored):
-    """The loads of one feed. Tasks move the clock of a keyless table's load themselves; see `apply.keyless`."""
+    """The loads of one feed. Tasks move the clock of a keyless table's load themselves; see `target.keyless`."""
 
     def __init__(self, transactions: StateTransactions) -> None:
         """Read and store them in `transactions`; a finished load is followed as an operator's decision about a copy is."""

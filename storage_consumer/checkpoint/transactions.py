@@ -26,11 +26,11 @@ from storage_consumer.model import TableName
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import SERIAL_SLOTS
 from storage_consumer.sql.tokens import quote
-from storage_consumer.target.batches import batched
 from storage_consumer.target.connection import Connection as Target
 from storage_consumer.target.connection import connect, read_only
 from storage_consumer.target.mysql_errors import LOCK_WAIT_TIMEOUT, gone, is_denied, number_of, translated
 from storage_consumer.target.rights import state_remedy
+from storage_consumer.target.row_statements import batched
 from storage_consumer.target.session_settings import evict, fetched, mark
 from storage_consumer.target.state_tables import EVERY_TABLE, MIGRATED, NOW, STATE_VERSION, put, state_tables
 

@@ -11,7 +11,7 @@ from storage_consumer.cli.endings import OBEYED, Answer, told
 from storage_consumer.cli.screen import cut, message, table, wrapped
 from storage_consumer.cli.verbs import DdlFlags, QuarantineFlags, TableFlags
 from storage_consumer.config.parsers import did_you_mean
-from storage_consumer.driver.lease_holder import user
+from storage_consumer.driver.lease import user
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
 from storage_consumer.plan.copies import is_in_future

@@ -34,7 +34,7 @@ from storage_consumer.cli.endings import Answer, told
 from storage_consumer.cli.verbs import RebindFlags
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.settings import Upstream
-from storage_consumer.driver.lease_holder import process_is_gone, readable
+from storage_consumer.driver.lease import process_is_gone, readable
 from storage_consumer.errors import ConfigError, LeaseHeld, MalformedSchemaFile, StorageUnavailable
 from storage_consumer.model import StoredObject, sequence_name
 from storage_consumer.plan.finished_files import Finished, digest_of, has_size, is_mark

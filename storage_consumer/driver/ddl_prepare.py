@@ -51,21 +51,17 @@ def bare(steps: Iterable[DdlStep], manager: ConsumerManager, target: Target) -> 
     """Return the structures of tables that the source had before the changefeed and the target lacks, unless they may be made from columns."""
     if manager.makes_bare or manager.floor:
         return []
-    wanted = [
-        step
-        for step in steps
-        if step.ensure and not (step.definition.is_view or step.is_of_copy) and not _goes_away(step, manager)
-    ]
+    wanted, lifetimes = [], manager.lifetimes
+    for step in steps:
+        if step.ensure and not (step.definition.is_view or step.is_of_copy):
+            # The rows from before do not matter where a later statement of the bucket ends the table.
+            end = lifetimes.ends_of(manager.tables[step.table_key]).after(step.version)
+            if end is None or lifetimes.renamed_to(step.table_key, end) is not None:
+                wanted.append(step)
     if not wanted:
         return []
     there = described([step.name for step in wanted], manager, target)
     return [step for step in wanted if step.name.folded() not in there]
-
-
-def _goes_away(step: DdlStep, manager: ConsumerManager) -> bool:
-    """Return whether a later statement of the bucket ends the table of a structure, so that its rows from before do not matter."""
-    end = manager.lifetimes.ends_of(manager.tables[step.table_key]).after(step.version)
-    return end is not None and manager.lifetimes.renamed_to(step.table_key, end) is None
 
 
 def in_order(group: Sequence[DdlStep], manager: ConsumerManager, target: Target) -> tuple[DdlStep, ...]:
@@ -116,8 +112,11 @@ def with_homes_of_names(step: DdlStep, manager: ConsumerManager, target: Target)
         return step
     wanted = looked_up(definition) | {table.name for found in tables.values() for table in found}
     existing = _existing(wanted, manager, target)
+    rename = step.ddl.rename
+    # Where the journal knows nothing, an earlier run may have started it, and its table has the new name.
+    begun = rename is not None and step.identity in manager.backlog.started and rename.new.folded() in existing
     # Once a rename ran, the table that it names is the one that is no longer there: looking for it would find another one.
-    if _took_effect(step, manager, existing):
+    if begun or manager.backlog.has_run(step):
         gone = {
             name: next((t.name for t in found if not t.status.left_out and t.name.folded() not in existing), None)
             for name, found in tables.items()
@@ -217,33 +216,19 @@ def was_seen(step: DdlStep, manager: ConsumerManager) -> bool:
     )
 
 
-def _took_effect(step: DdlStep, manager: ConsumerManager, existing: Existing) -> bool:
-    """Return whether a rename is known to have run: by the journal, or an earlier run started it and its table has the new name."""
-    rename = step.ddl.rename
-    begun = rename is not None and step.identity in manager.backlog.started and rename.new.folded() in existing
-    return begun or manager.backlog.has_run(step)
-
-
 def _namesakes(name: NameAt, tables: Iterable[TableConsumer], step: DdlStep, existing: Existing) -> list[Namesake]:
     """Return the tables that a name may mean: those that the bucket shows right before the step, and its own database's."""
     own = TableName(schema=step.name.schema, table=name.table)
-    found = [_namesake(table, step) for table in tables if not step.ddl.rename or _may_be_moved(table, existing)]
+    found = []
+    for table in tables:
+        # A rename cannot find a table of the bucket's history that the target lacks, unless it is left out.
+        if not step.ddl.rename or table.status.left_out or table.name.folded() in existing:
+            before, stays = table.timeline.structure_at(step.version - 1), table.timeline.stays_after(step.version)
+            found.append(Namesake(name=table.name, columns=() if before is None else before.columns, stays=stays))
     if own.folded() in existing and not any(each.name.folded() == own.folded() for each in found):
         found.append(Namesake(name=existing[own.folded()]))
     # Its own comes first: there the statement finds it as it was typed.
     return sorted(found, key=lambda each: each.name.folded() != own.folded())
-
-
-def _may_be_moved(table: TableConsumer, existing: Existing) -> bool:
-    """Return whether a rename may find a table: a table of the bucket's history that the target lacks, unless it is left out, it cannot."""
-    return table.status.left_out or table.name.folded() in existing
-
-
-def _namesake(table: TableConsumer, step: DdlStep) -> Namesake:
-    """Return what is known of a table right before the step, and whether it stays after it."""
-    found = table.timeline.structure_at(step.version - 1)
-    columns = () if found is None else found.columns
-    return Namesake(name=table.name, columns=columns, stays=table.timeline.stays_after(step.version))
 
 
 def _distinct(found: Sequence[Namesake], manager: ConsumerManager, target: Target) -> list[Namesake]:

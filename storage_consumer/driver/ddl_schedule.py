@@ -1,34 +1,40 @@
-"""The DDL of a round: what starts, and in which order.
+"""The DDL of a round: what starts, in which order, and what follows from each outcome.
 
-The rows of all tables that a statement does not touch continue while it runs, over rounds if need be. Everything is decided here and
-in `ddl_outcomes`, in the round's own thread; `ddl_workers` only runs statements.
+The rows of all tables that a statement does not touch continue while it runs, over rounds if need be. Everything is decided here, in
+the round's own thread; `ddl_workers` only runs statements.
+
+Statements of one version that are ready together are a *group*: they run one after another, since each may need what the previous
+one created. Groups touch different tables, so they run in parallel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from storage_consumer.driver.context import RoundContext
-from storage_consumer.driver.ddl_outcomes import DdlOutcomes, kind_of
 from storage_consumer.driver.ddl_prepare import decided, in_order, prepared, shown_by, was_seen, with_homes_of_names
-from storage_consumer.driver.ddl_queue import DdlQueue
-from storage_consumer.driver.doubts import doubt_without
-from storage_consumer.driver.ledger import RoundLedger, progress_of
-from storage_consumer.driver.remedies import quarantine_ways
+from storage_consumer.driver.ddl_workers import DdlWorkers, StatementOutcome
+from storage_consumer.driver.doubts import doubt_without, with_doubt
+from storage_consumer.driver.ledger import RoundContext, RoundLedger, progress_of
+from storage_consumer.driver.remedies import quarantine_ways, ways_on
 from storage_consumer.driver.row_jobs import RowJobs
-from storage_consumer.errors import StatementRefused, TableError
+from storage_consumer.errors import DdlFailed, StatementRefused, TableError, TargetBusy
 from storage_consumer.model import DdlId
 from storage_consumer.plan.covered import in_doubt_by
 from storage_consumer.plan.ddl_backlog import LATE, may_run
+from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.planner import unfinished
-from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table import TableConsumer
+from storage_consumer.plan.table_state import HaltKind
 from storage_consumer.ports import DdlContext, Decision
 from storage_consumer.telemetry import Log
 
 _log = Log("ddl")
-
+_LEFT_OUT = "The view is left out, and holds up nothing; it is tried again at each start, and after each statement on what it reads"
+_MOST_UNSTORED = 100
+"""Number of tables."""
 _LOOK_UP = 0.5
 """Seconds between two checks of whether the round is to end while statements run."""
 _PATIENCE = 1.0
@@ -38,6 +44,173 @@ _BLOCKERS_EVERY = 30.0
 UNFINISHED = (
     "the DDL of {} looks like an intermediate step of a rename cycle, and the file with the final name has not arrived"
 )
+
+
+@dataclass(slots=True)
+class DdlQueue:
+    """Groups of statements, each in the order in which it runs."""
+
+    manager: ConsumerManager
+    workers: DdlWorkers
+    _groups: list[deque[DdlStep]] = field(default_factory=list)
+    _taken: set[DdlId] = field(default_factory=set)
+    """Statements that were added in this round: each is tried once in it."""
+
+    def has(self, group: Sequence[DdlStep]) -> bool:
+        """Return whether part of a group was added already, or still runs since an earlier round."""
+        running = {step.identity for step, _ in self.workers.running}
+        return any(step.identity in self._taken or step.identity in running for step in group)
+
+    @property
+    def at_work(self) -> list[DdlStep]:
+        """The statements that run or wait for their turn."""
+        waiting = (step for group in self._groups for step in group)
+        return [step.origin for step in (*waiting, *(step for step, _ in self.workers.running))]
+
+    def add(self, group: Sequence[DdlStep], ordered: Sequence[DdlStep]) -> None:
+        """Add a group. `ordered`: its statements, and those inferred from them, in the order in which they run."""
+        self._groups.append(deque(ordered))
+        self._taken |= {step.identity for step in group}
+
+    def take_ready(self) -> Iterator[DdlStep]:
+        """Yield each statement that may start now, and remove it. It has to be started or let go before the next one is asked for."""
+        for group in self._groups:
+            # By version, not by group: the rest of a version may have been started by an earlier round. The caller starts or releases
+            # what it gets before it asks for more, so each check sees the statement before it.
+            while (
+                group
+                and self.workers.is_free
+                and all(step.version != group[0].version for step, _ in self.workers.running)
+            ):
+                yield group.popleft()
+        self._groups = [group for group in self._groups if group]
+
+    def release(self, step: DdlStep) -> None:
+        """Let a statement be tried again in this round."""
+        self._taken.discard(step.identity)
+
+    def let_go(self, step: DdlStep) -> None:
+        """Release a statement that had no effect: those of its group that may need it do not start in this round."""
+        stopped = set(self.manager.touches.of(step))
+        # Only the groups shrink here, never the list of them: `take_ready` may be in the middle of it.
+        for group in self._groups:
+            # Repeated until nothing is added: a statement that is held back may hold back others.
+            while mates := [mate for mate in group if self.manager.touches.of(mate) & stopped]:
+                for mate in mates:
+                    group.remove(mate)
+                    stopped |= self.manager.touches.of(mate)
+
+
+@dataclass(slots=True)
+class DdlOutcomes:
+    """Applies outcomes to tables."""
+
+    context: RoundContext
+    ledger: RoundLedger
+    rows: RowJobs
+    queue: DdlQueue
+    _unstored: set[str] = field(default_factory=set)
+    """Tables touched by statements that have ended; what those stored of them is from when they started."""
+
+    def apply(self, outcomes: Sequence[StatementOutcome]) -> None:
+        """Apply the outcomes of statements to their tables. Raises what stops the whole run: `LeaseLost`, `TransientError`."""
+        manager = self.context.manager
+        for outcome in outcomes:
+            step, fault = outcome.step.origin, outcome.fault
+            # First: a TargetBusy is a TransientError too, but the statement did nothing, so only its own tables wait.
+            if isinstance(fault, TargetBusy):
+                # The table of one that came late is halted anyway.
+                for key in () if manager.stopped.is_late(step) else manager.touches.held_up(step):
+                    manager.wait(key, (str(fault),), self.context.clock.monotonic())
+                    self.ledger.locked.add(key)
+                self.queue.let_go(step)
+                _log.warning("ddl_waits", table=str(step.name), version=step.version, error=str(fault))
+            elif isinstance(fault, DdlFailed) and fault.left_out:
+                self._leave_out(step, str(fault))
+            elif isinstance(fault, TableError):
+                self._stop(step, str(fault), kind=kind_of(fault))
+            elif fault is not None:
+                # The outcomes after it are lost with this round, but each worker has journaled its own: the next load finds them.
+                raise fault
+            else:
+                self._took_effect(step, outcome)
+        # What a statement stored of its tables was computed before it started; they may have changed since, such as by a halt.
+        self._unstored.update(key for outcome in outcomes for key in manager.touches.of(outcome.step.origin))
+        if len(self._unstored) >= _MOST_UNSTORED:
+            self.store()
+
+    def store(self) -> None:
+        """Store the current state of the tables of statements that have ended; batched, since each call is a transaction."""
+        if self._unstored:
+            self.ledger.save([self.context.manager.tables[key] for key in sorted(self._unstored)])
+        self._unstored.clear()
+
+    def refuse(self, step: DdlStep, error: str, *, kind: HaltKind = "ddl", late: bool = False) -> None:
+        """Halt the table of a statement that cannot even start. `late`: it turned up after later rows of its table were applied."""
+        # The journal first: after a crash in between, the statement is refused again, and halts the table then.
+        self.context.state.journal.refused(step, error)
+        self._stop(step, error, kind=kind, late=late)
+
+    def resume(self, step: DdlStep) -> None:
+        """Let the table of a statement go on that an operator has decided about, unless something else keeps it halted."""
+        for key in self.context.manager.touches.held_up(step):
+            table = self.context.manager.tables[key]
+            table.resume()
+            _log.info("table_resumed", table=str(table.name), checkpoint=table.checkpoint)
+
+    def _took_effect(self, step: DdlStep, outcome: StatementOutcome) -> None:
+        """Advance the tables of a statement, unless a fault of the round had the state reloaded in the meantime, with this in it."""
+        manager = self.context.manager
+        late = manager.stopped.is_late(step)
+        if not late and not manager.backlog.is_pending(step):
+            return
+        manager.ddl_done(step)
+        self.ledger.ddl_done(outcome.step)
+        # With the bucket's names, by which `RowJobs` knows structures; `outcome.step` has those of the target.
+        self.rows.forget(step)
+        fields = {"table": str(step.name), "version": step.version, "query": step.definition.query}
+        # A late statement advances no table, so its halted table goes on where it stopped.
+        if late:
+            manager.stopped.decided_late.pop(step.identity, None)
+            self.resume(step)
+            _log.info("ddl_settled", **fields)
+        else:
+            # One inferred from others was never among those that were to run.
+            self.context.progress.advanced(statements=not step.inferred)
+            _log.info("ddl_finished", **fields, note=outcome.note, seconds=round(outcome.seconds, 3))
+
+    def _leave_out(self, step: DdlStep, why: str) -> None:
+        """Let everything go on without a view that cannot be made, and say so."""
+        manager = self.context.manager
+        # What the state was reloaded with holds it already.
+        if not manager.backlog.is_pending(step):
+            return
+        manager.stopped.note(step, late=False)
+        text = f"{why}. {_LEFT_OUT}. {ways_on(step, self.context.config.downstream)}"
+        manager.left_out.leave_out(step, text)
+        self.ledger.steps += 1
+        self.ledger.skipped["ddl: view left out"] += 1
+        self.queue.release(step)
+        _log.warning("view_left_out", table=str(step.name), version=step.version, error=text)
+
+    def _stop(self, step: DdlStep, error: str, *, kind: HaltKind = "ddl", late: bool = False) -> None:
+        """Halt what a statement holds up until an operator decides about it, and log the next steps."""
+        self.context.manager.stopped.note(step, late=late)
+        text = f"{error}. {ways_on(step, self.context.config.downstream)}"
+        # A table that is about to get another name, or has it already, stands under its old one.
+        name = step.ddl.rename.old if step.ddl.rename is not None else step.name
+        own = self.context.manager.tables.get(key_of(name))
+        before = own.timeline.structure_at(step.version - 1) if own is not None else None
+        if kind == "ddl" and step.name.table and before is not None and not step.ddl.creates_table:
+            text = with_doubt(text, name, before, self.context, soon=step.name)
+        for key in self.context.manager.touches.held_up(step):
+            self.ledger.halt(key, text, kind=kind)
+        self.queue.let_go(step)
+
+
+def kind_of(fault: TableError) -> HaltKind:
+    """Return the kind of halt for a statement: whether it may not run, or the target refused it."""
+    return "gate" if isinstance(fault, StatementRefused) else "ddl"
 
 
 @dataclass(slots=True)
@@ -87,10 +260,14 @@ class DdlScheduler:
             self._enqueue(group)
         anything = self._start_ready() or self.context.manager.left_out.try_again(self._queue.at_work)
         # A short pause here saves a job: the rows of the tables that these statements release go with those of all others.
-        while self._is_any_young() and self.ledger.should_continue():
+        workers = self.context.ddl_workers
+        while any(since < _PATIENCE for _, since in workers.running) and self.ledger.should_continue():
             anything |= self.collect(_LOOK_UP)
         # Only until one ends: what it releases is planned first, and may run beside the others.
-        while not anything and to_the_end and self.context.ddl_workers.running and self._may_wait():
+        while not anything and to_the_end and workers.running and self.ledger.should_continue():
+            self.ledger.ended_early = self.ledger.limit()
+            if self.ledger.ended_early:
+                break
             anything = self.collect(_LOOK_UP)
         return anything
 
@@ -99,11 +276,22 @@ class DdlScheduler:
 
         Raises what stops the whole run: `LeaseLost`, `TransientError`.
         """
-        ended = self.context.ddl_workers.collect(seconds)
+        workers = self.context.ddl_workers
+        ended = workers.collect(seconds)
         # Before anything starts: a statement that ended lets the next one of its version start, or keeps it from starting.
         self._outcomes.apply(ended)
-        if self.context.server_info.server_type == "tidb":
-            self._log_blockers()
+        # TiDB waits for open transactions, however long those last.
+        is_patient = self.context.server_info.server_type == "tidb"
+        lock_wait = self.context.config.downstream.ddl_lock_wait
+        for step, since in workers.overdue(lock_wait, _BLOCKERS_EVERY) if is_patient else ():
+            if blockers := self.context.target.blockers(step.ddl.mentioned):
+                _log.warning(
+                    "ddl_blocked",
+                    table=str(step.name),
+                    version=step.version,
+                    error=f"it has been running for {since:.0f} s",
+                    blockers="; ".join(blockers),
+                )
         return self._start_ready() or bool(ended)
 
     def store(self) -> None:
@@ -121,30 +309,6 @@ class DdlScheduler:
         return {
             key: text for step, text in texts.items() for key in pending.held_by(step.origin, touches.of(step.origin))
         }
-
-    def _may_wait(self) -> bool:
-        """Return whether the round may go on waiting for a statement; if not, it ends early."""
-        if not self.ledger.should_continue():
-            return False
-        self.ledger.ended_early = self.ledger.limit()
-        return not self.ledger.ended_early
-
-    def _is_any_young(self) -> bool:
-        """Return whether a statement runs that may still end before rows stop waiting for it."""
-        return any(since < _PATIENCE for _, since in self.context.ddl_workers.running)
-
-    def _log_blockers(self) -> None:
-        """Log what blocks statements that never give up: TiDB waits for open transactions, however long those last."""
-        overdue = self.context.ddl_workers.overdue(self.context.config.downstream.ddl_lock_wait, _BLOCKERS_EVERY)
-        for step, seconds in overdue:
-            if blockers := self.context.target.blockers(step.ddl.mentioned):
-                _log.warning(
-                    "ddl_blocked",
-                    table=str(step.name),
-                    version=step.version,
-                    error=f"it has been running for {seconds:.0f} s",
-                    blockers="; ".join(blockers),
-                )
 
     # what starts
 
@@ -194,7 +358,18 @@ class DdlScheduler:
         if decision is None and not ready.skip and (late := manager.touches.beyond(step)):
             self._outcomes.refuse(step, self._beyond(step, late))
             return
-        surroundings = self._surroundings(step, decision)
+        # What the files say about the statement's surroundings, and what an operator said about it.
+        surroundings = DdlContext(
+            database_is_ours=manager.creates_database(step),
+            database_statements=manager.lifetimes.database_statements(step.name.schema, step.version),
+            table_was_seen=was_seen(step, manager),
+            after_copy=shown_by(step, manager),
+            in_doubt_by=in_doubt_by(step, manager.tables),
+            made_by=manager.tables[step.table_key].timeline.made_before(step.version),
+            decision=decision,
+            resumes=manager.tables[manager.touches.held_up(step)[0]].name,
+            should_continue=self.context.ddl_workers.should_continue,
+        )
         # Computed here, since the tables belong to the round's thread; the worker only stores it.
         moved = [progress_of(table, manager) for table in manager.moved_by(step)]
         # The order matters: rows are fenced, then workers, before the last check of the lease, and the statement starts after it.
@@ -242,18 +417,3 @@ class DdlScheduler:
                     f"move rows or change the key by which they are found. {quarantine_ways(name, self.context.config.downstream)}"
                 )
         return ""
-
-    def _surroundings(self, step: DdlStep, decision: Decision | None) -> DdlContext:
-        """Return what the files say about a statement's surroundings, and what an operator said about it."""
-        manager = self.context.manager
-        return DdlContext(
-            database_is_ours=manager.creates_database(step),
-            database_statements=manager.lifetimes.database_statements(step.name.schema, step.version),
-            table_was_seen=was_seen(step, manager),
-            after_copy=shown_by(step, manager),
-            in_doubt_by=in_doubt_by(step, manager.tables),
-            made_by=manager.tables[step.table_key].timeline.made_before(step.version),
-            decision=decision,
-            resumes=manager.tables[manager.touches.held_up(step)[0]].name,
-            should_continue=self.context.ddl_workers.should_continue,
-        )

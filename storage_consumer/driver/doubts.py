@@ -6,8 +6,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from storage_consumer.config.commands import reaching
-from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_prepare import described
+from storage_consumer.driver.ledger import RoundContext
 from storage_consumer.driver.remedies import table_command
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import DdlKind, TableDefinition, TableName

@@ -1,26 +1,52 @@
-"""The ledger of a round: whether it may go on, which tables halted, what is stored of them, and what was done."""
+"""What a round works with, and its ledger: whether it may go on, which tables halted, what is stored of them, and what was done."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from storage_consumer.driver.context import RoundContext
+from storage_consumer.bucket.reader import StorageReader
+from storage_consumer.clock import Clock
+from storage_consumer.config.settings import Config
+from storage_consumer.driver.ddl_workers import DdlWorkers
+from storage_consumer.driver.lease import Renewal
+from storage_consumer.driver.open_copies import LoadingState
 from storage_consumer.driver.remedies import with_a_way_on
-from storage_consumer.driver.renewal import Renewal
 from storage_consumer.plan.finished_files import Finished
-from storage_consumer.plan.loads import Load
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import DdlStep, RowStep
 from storage_consumer.plan.table import Checkpoints, TableConsumer, checkpoints, is_all_apart
 from storage_consumer.plan.table_state import HaltKind, TableState
 from storage_consumer.plan.touches import place_of
-from storage_consumer.ports import TableProgress
+from storage_consumer.ports import RowPipeline, ServerInfo, State, TableProgress, Target
 from storage_consumer.signals import StopSignal
-from storage_consumer.summary import RoundSummary, TableSummary
+from storage_consumer.summary import Progress, RoundSummary, TableSummary
 from storage_consumer.telemetry import Log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundContext:
+    """Everything a round works with; assembled in api.py."""
+
+    config: Config
+    reader: StorageReader
+    manager: ConsumerManager
+    state: State
+    target: Target
+    ddl_workers: DdlWorkers
+    """Where statements run; those that are running outlive a fault of the round."""
+    pipeline: RowPipeline
+    server_info: ServerInfo
+    progress: Progress
+    clock: Clock
+    secrets_file: str
+    loading: LoadingState | None = None
+    """Loads tables from copies; None where none is loaded, as in a plan."""
+    retry_quarantined: Callable[[RoundContext, Collection[str]], None] | None = None
+    """Tries quarantined rows again that operators asked for, except those of tables that a running statement touches."""
+
 
 _log = Log("round")
 _STORED_BY_STATEMENTS = (TableState.RUNNING, TableState.WAITING, TableState.DROPPED)
@@ -210,7 +236,13 @@ class RoundLedger:
         manager, catalog = self.context.manager, self.context.manager.catalog
         reached = _reached(manager, self.reach)
         # Those that have caught up since their loads count from here on.
-        if joined := _join(manager, reached):
+        if joined := [
+            table
+            for table in manager.tables.values()
+            if table.status.joining and not table.status.blocked and table.checkpoint >= reached.running
+        ]:
+            for table in joined:
+                table.join()
             self.save(joined, joined=[table.key for table in joined])
             reached = _reached(manager, self.reach)
         self._save_caught_up(reached)
@@ -255,6 +287,12 @@ class RoundLedger:
         """Return the result of the round. `stuck`: table key → what blocks a table that does not wait itself."""
         manager, tables = self.context.manager, self._table_summaries(stuck)
         loads = self.context.loading.loads.values() if self.context.loading is not None else ()
+        # A table that only a statement before its rows keeps waiting is not waiting by its own state.
+        waiting = {table.table for table in tables if table.state == TableState.WAITING}
+        taken = [table for table in manager.tables.values() if not table.status.excluded]
+        states = Counter(str(TableState.WAITING if str(t.name) in waiting else t.status.shown) for t in taken)
+        # Where they are being loaded, only the rest of that keeps these from going on.
+        able = {table.key for table in taken if not table.status.is_halted}
         return RoundSummary(
             rows=sum(table.rows for table in tables),
             files=sum(table.files for table in tables),
@@ -271,32 +309,19 @@ class RoundLedger:
             pending_bytes=manager.pending_bytes,
             load_files=sum(load.parts for load in loads),
             load_files_done=sum(load.parts_done for load in loads),
-            loading=tuple(str(load.name) for load in loads if _is_loading(load, manager)),
+            loading=tuple(str(load.name) for load in loads if load.table_key in able),
             stages=dict(self.stages),
             skipped={reason: count for reason, count in self.skipped.items() if count},
             ended_early=self.ended_early,
             reached_until=self.reached_until,
             bytes=self.size,
-            states=self._states(tables),
+            states=dict(states),
             tables=tables,
             quarantined={
                 str(manager.tables[key].name) if key in manager.tables else key: count
                 for key, count in sorted(manager.quarantined.counts.items())
             },
         )
-
-    def _states(self, tables: Iterable[TableSummary]) -> dict[str, int]:
-        """Return state → number of tables that are not left out."""
-        # A table that only a statement before its rows keeps waiting is not waiting by its own state.
-        waiting = {table.table for table in tables if table.state == TableState.WAITING}
-        taken = (table for table in self.context.manager.tables.values() if not table.status.excluded)
-        return dict(Counter(str(TableState.WAITING if str(t.name) in waiting else t.status.shown) for t in taken))
-
-    def _waits_for(self, key: str, stuck: Mapping[str, str]) -> str:
-        """Return the kind of thing that a waiting table waits for; see `TableSummary.waits_for`."""
-        if key in self.locked:
-            return "lock"
-        return "ddl" if key in stuck and not self.context.manager.tables[key].status.blocked else "file"
 
     def _table_summaries(self, stuck: Mapping[str, str]) -> tuple[TableSummary, ...]:
         """Return the tables that did something, are halted or wait, and the views that are left out, by name."""
@@ -305,8 +330,10 @@ class RoundLedger:
             counts = self.counts.get(table.key, Counts())
             state, error = table.status.shown, table.status.error
             # It is not blocked itself, but a statement that cannot run yet, or still runs, stands before its rows.
-            if not table.status.blocked and table.key in stuck:
+            behind_statement = table.key in stuck and not table.status.blocked
+            if behind_statement:
                 state, error = TableState.WAITING, stuck[table.key]
+            waits_for = "lock" if table.key in self.locked else "ddl" if behind_statement else "file"
             if counts.rows or counts.files or counts.ddls or error or state in _STANDING:
                 tables.append(
                     TableSummary(
@@ -317,7 +344,7 @@ class RoundLedger:
                         checkpoint=table.checkpoint,
                         state=state,
                         error=error,
-                        waits_for=self._waits_for(table.key, stuck) if state == TableState.WAITING else "",
+                        waits_for=waits_for if state == TableState.WAITING else "",
                     )
                 )
         return tuple(sorted(tables, key=lambda t: t.table))
@@ -330,15 +357,6 @@ def _reached(manager: ConsumerManager, reach: int) -> Checkpoints:
     found = checkpoints(tables, stored if is_all_apart(tables) else max(reach, stored))
     # All tables that count have at least what the feed began with; one whose load was cancelled does not count.
     return Checkpoints(lowest=max(found.lowest, manager.floor), running=max(found.running, manager.floor))
-
-
-def _join(manager: ConsumerManager, reached: Checkpoints) -> list[TableConsumer]:
-    """Let tables count for the checkpoints of the whole that have caught up with these since their loads; return them."""
-    tables = manager.tables.values()
-    joined = [t for t in tables if t.status.joining and not t.status.blocked and t.checkpoint >= reached.running]
-    for table in joined:
-        table.join()
-    return joined
 
 
 def _announce(table: TableConsumer) -> None:
@@ -365,9 +383,3 @@ def progress_of(table: TableConsumer, manager: ConsumerManager, *, may_be_outdat
         target=place_of(table, manager.selection.routes),
         may_be_outdated=may_be_outdated,
     )
-
-
-def _is_loading(load: Load, manager: ConsumerManager) -> bool:
-    """Return whether nothing but the rest of its load keeps a table from going on."""
-    table = manager.tables.get(load.table_key)
-    return table is not None and not (table.status.excluded or table.status.is_halted)

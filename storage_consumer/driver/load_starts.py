@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from storage_consumer.amounts import some_of
-from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_prepare import described, prepared
+from storage_consumer.driver.ledger import RoundContext
 from storage_consumer.driver.loading import database_steps, refuse_unmade, statement_of, surroundings_of
 from storage_consumer.driver.open_copies import LoadingState, OpenCopy, loads_to_begin, unsettled
 from storage_consumer.driver.remedies import load_command, table_command
@@ -135,26 +135,20 @@ class LoadStarts:
 
     def is_any_ready(self, busy: Collection[str]) -> bool:
         """Return whether a load may begin that an operator has requested: one that waits must not have all be read anew in each round."""
-        return any(self._is_ready(load, busy) for load in self.context.state.loads.requested())
-
-    def _is_ready(self, load: Load, busy: Collection[str]) -> bool:
-        if self._statement_before(load, busy):
-            return False
-        try:
-            # Only of a copy that did not answer is it asked here whether it does by now: `begin_requested` opens it anyway.
-            return load.source not in self.loading.waits.away or self._answers(load)
-        except ConfigError:
-            # That is what it will be refused for.
-            return True
+        for load in self.context.state.loads.requested():
+            if self._statement_before(load, busy):
+                continue
+            try:
+                # Only of a copy that did not answer is it asked here whether it does by now: `begin_requested` opens it anyway.
+                if load.source not in self.loading.waits.away or self._answers(load):
+                    return True
+            except ConfigError:
+                # That is what it will be refused for.
+                return True
+        return False
 
     def _answers(self, load: Load) -> bool:
         return self.loading.answered(load, self.context.clock, self.context.config.downstream) is not None
-
-    def _note_wait(self, load: Load) -> None:
-        """Store that the copy of a load does not answer."""
-        _, why = self.loading.waits.away[load.source]
-        if why != load.error:
-            self.context.state.loads.wait(load, why)
 
     def _statement_before(self, load: Load, busy: Collection[str]) -> str:
         """Return which statement may still touch the table of a load and will end by itself, or ""; `busy`: the tables that running ones touch."""
@@ -179,7 +173,9 @@ class LoadStarts:
                 continue
             try:
                 if not self._answers(load):
-                    self._note_wait(load)
+                    _, why = self.loading.waits.away[load.source]
+                    if why != load.error:
+                        self.context.state.loads.wait(load, why)
                     continue
                 found = self._judged(load, restart)
             except (ConfigError, TableError) as fault:
@@ -192,7 +188,7 @@ class LoadStarts:
         if begun:
             begun = self.context.state.loads.begin(begun, by="", places=self._places(begun))
             self._log(begun)
-            _warn_of_empty(filter(_is_empty, begun))
+            _warn_of_empty(load for load in begun if not (load.parts or load.is_view))
         return bool(begun)
 
     def _places(self, loads: Iterable[Load]) -> dict[str, TableName] | None:
@@ -202,6 +198,7 @@ class LoadStarts:
 
     def _judged(self, load: Load, restart: Restart) -> Load:
         """Return a requested load as it begins; raise `ConfigError` where the copy cannot be used for the table."""
+        manager, selection = self.context.manager, self.context.manager.selection
         version, _ = self.context.state.loads.unsettled(load)
         if version:
             resume = table_command("resume", load.name, self.context.config.downstream)
@@ -210,8 +207,19 @@ class LoadStarts:
             raise ConfigError(no_commit_ts(str(load.name)))
         copy = self.loading.copy_at(load.source)
         if load.table_key not in copy.tables:
-            raise ConfigError(self._lacking(load, copy))
-        refuse_shared_places([load.name], self.context.manager.selection, self._occupied(restart, load.table_key))
+            if selection.filter.leaves_out(load.name):
+                raise ConfigError(
+                    f"the filter leaves out {load.name}: start again with a --filter that takes it, and request the load again"
+                )
+            held = some_of([str(table.definition.name) for table in copy.tables.values()], _NAMED)
+            raise ConfigError(
+                f"{load.source} does not hold the table {load.name}: it holds {held or 'none that the filter takes'}"
+            )
+        # The names in bucket and target of all other tables that are there; those that an operator has left out stay as they are.
+        occupied = [names for key, names in restart.targets.items() if key != load.table_key]
+        skipped = [manager.tables[k].name for k in restart.skipped if k in manager.tables and k != load.table_key]
+        occupied += [(name, selection.routes.target(name)) for name in skipped]
+        refuse_shared_places([load.name], selection, occupied)
         checkpoint = restart.tables.get(load.table_key, 0)
         if load.table_key not in restart.behind:
             checkpoint = max(checkpoint, restart.checkpoint)
@@ -229,22 +237,9 @@ class LoadStarts:
         # One that is skipped is so until its load begins.
         elif load.table_key not in restart.skipped:
             create = statement_of(load, copy.tables[load.table_key].definition)
-            refuse_unmade(create, self.context.manager, self.context.target)
+            refuse_unmade(create, manager, self.context.target)
         (found,) = loads_to_begin(load.source, copy, [load.table_key], load.load_id, replaces=load.replaces)
         return replace(found, load_id=load.load_id, phase=LoadPhase.LOADING)
-
-    def _occupied(self, restart: Restart, own: str) -> list[tuple[TableName, TableName]]:
-        """Return the names in bucket and target of all other tables that are there; those that an operator has left out stay as they are."""
-        manager = self.context.manager
-        skipped = [manager.tables[key].name for key in restart.skipped if key in manager.tables and key != own]
-        found = [names for key, names in restart.targets.items() if key != own]
-        return found + [(name, manager.selection.routes.target(name)) for name in skipped]
-
-    def _lacking(self, load: Load, copy: OpenCopy) -> str:
-        """Return why a copy has no such table."""
-        if self.context.manager.selection.filter.leaves_out(load.name):
-            return f"the filter leaves out {load.name}: start again with a --filter that takes it, and request the load again"
-        return f"{load.source} does not hold the table {load.name}: {_tables_of(copy)}"
 
     def _refuse_rows(self, names: Iterable[TableName], remedy: str) -> None:
         """Raise `ConfigError` if the target has rows in one of these tables, which would stay among those of the copy, or a view of that name."""
@@ -261,11 +256,6 @@ class LoadStarts:
     def _log(self, loads: Iterable[Load]) -> None:
         for load in loads:
             _log.info("load_started", table=str(load.name), checkpoint=load.low, files=load.parts, bytes=load.size)
-
-
-def _is_empty(load: Load) -> bool:
-    """Return whether its copy has no file of rows, as one of an empty table, or one that was made without data."""
-    return not load.parts and not load.is_view
 
 
 def _warn_of_empty(loads: Iterable[Load]) -> None:
@@ -295,12 +285,6 @@ def _too_old(load: Load, snapshot: int, checkpoint: int, restart: Restart) -> st
         if snapshot < needed
         else ""
     )
-
-
-def _tables_of(copy: OpenCopy) -> str:
-    """Return which tables a copy holds, as a part of a message."""
-    names = [str(table.definition.name) for table in copy.tables.values()]
-    return f"it holds {some_of(names, _NAMED) or 'none that the filter takes'}"
 
 
 def is_new_feed(restart: Restart, storage_checkpoint: int) -> bool:

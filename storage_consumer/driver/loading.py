@@ -7,14 +7,13 @@ and the next round reads that.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from storage_consumer.bucket.table_statements import binary_columns, index_count, unique_keys
-from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_prepare import described, prepared
-from storage_consumer.driver.ledger import RoundLedger
+from storage_consumer.driver.ledger import RoundContext, RoundLedger
 from storage_consumer.driver.open_copies import CopiedTable, LoadingState, OpenCopy, unsettled
 from storage_consumer.driver.remedies import copy_again, load_command, reason_of, table_command
 from storage_consumer.errors import ConfigError, NotReplicable, TableError
@@ -28,14 +27,14 @@ from storage_consumer.model import (
     folded_name,
 )
 from storage_consumer.plan.journal_entry import DONE, STARTED
-from storage_consumer.plan.loads import Load, Slice, clock_of, end_of, next_slices
+from storage_consumer.plan.loads import Load, clock_of, end_of, next_slices
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import OF_LOADS, DdlStep, RowStep, key_of
 from storage_consumer.plan.table import is_all_apart
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import table_flag
 from storage_consumer.ports import DdlContext, Target
-from storage_consumer.rows.fitting import TargetTable, UniqueKey
+from storage_consumer.rows.fitting import TargetTable
 from storage_consumer.rows.match import table_work
 from storage_consumer.sql.tokens import quote
 from storage_consumer.telemetry import Log
@@ -86,8 +85,26 @@ class LoadJobs:
         ready = [load for load in self._open() if self._is_ready(load)]
         sizes = [(load, tuple(part.size for part in self._table(load).parts)) for load in ready if not load.is_written]
         seconds = _ALONE if is_all_apart(self.context.manager.tables.values()) else _BESIDE_OTHERS
-        slices = next_slices(sizes, max(1, int(self.loading.rate * seconds)))
-        return [self._step(each) for each in slices]
+        steps = []
+        for part in next_slices(sizes, max(1, int(self.loading.rate * seconds))):
+            load, table = part.load, self._table(part.load)
+            files = tuple(
+                DataFile(
+                    stored=table.parts[number - 1],
+                    table_dir=f"{OF_LOADS}{load.load_id}",
+                    version=TableVersion(0),
+                    partition=None,
+                    date="",
+                    dispatcher="",
+                    number=number,
+                    width=0,
+                )
+                for number in range(part.first, part.last + 1)
+            )
+            borders = CommitRange(low=max(load.done, clock_of(part.first)), high=end_of(part.last))
+            origin, rows = self.loading.origin_of(load.source), _rows_of(load, table.definition)
+            steps.append(replace(rows, commit_range=borders, files=files, origin=origin))
+        return steps
 
     def note(self, steps: Iterable[RowStep], written: Collection[str], seconds: float) -> None:
         """Store how far loads are after a job that took `seconds`; `written`: the keys of the tables whose steps it wrote."""
@@ -125,13 +142,13 @@ class LoadJobs:
 
     def _open(self) -> list[Load]:
         """Return the loads whose tables are neither halted nor left out: small tables first, then views as the copy has them."""
-        loads = [load for load in self.loading.loads.values() if self._runs(load.table_key)]
+        tables, loads = self.context.manager.tables, []
+        for load in self.loading.loads.values():
+            table = tables.get(load.table_key)
+            if table is not None and table.status.state == TableState.LOADING and not table.status.excluded:
+                loads.append(load)
         order = {key: place for copy in self.loading.copies.values() for place, key in enumerate(copy.tables)}
         return sorted(loads, key=lambda load: (load.is_view, load.size, order.get(load.table_key, 0)))
-
-    def _runs(self, key: str) -> bool:
-        table = self.context.manager.tables.get(key)
-        return table is not None and table.status.state == TableState.LOADING and not table.status.excluded
 
     def _table(self, load: Load) -> CopiedTable:
         return self.loading.copy_at(load.source).tables[load.table_key]
@@ -232,59 +249,45 @@ class LoadJobs:
                 return False
             # What was passed over while the table was left out shows in nothing else, such as a key that the source has dropped.
             table = manager.tables[load.table_key]
-            if not all(map(self._took_effect, table.timeline.statements(table.copies.copied_at + 1, load.low))):
-                return False
+            for step in table.timeline.statements(table.copies.copied_at + 1, load.low):
+                entry = self.context.state.journal.entry(step) if manager.backlog.has_run(step) else None
+                if entry is None or entry.state != DONE:
+                    return False
         return True
-
-    def _took_effect(self, step: DdlStep) -> bool:
-        """Return whether the target has the effect of a statement of the bucket."""
-        if not self.context.manager.backlog.has_run(step):
-            return False
-        entry = self.context.state.journal.entry(step)
-        return entry is not None and entry.state == DONE
 
     def _must_wait(self, load: Load) -> bool:
         """Return whether a load cannot begin before its database is created; halt the table where that would be never."""
-        if version := self._held_by_itself(load):
+        manager, schema = self.context.manager, load.name.schema
+        # The versions of the statements that have not run and create its database, up to its copy.
+        creating = [
+            step.version
+            for step in manager.backlog
+            if step.definition.ddl_type == DdlKind.CREATE_SCHEMA
+            and manager.floor < step.version <= load.low
+            and folded_name(step.name.schema) == folded_name(schema)
+        ]
+        # Such a one stands behind a DROP DATABASE, which waits for the database's older tables, as this one is.
+        first = manager.tables[load.table_key].files.first
+        if version := next((version for version in creating if 0 < first < version), 0):
             downstream = self.context.config.downstream
             ways = table_command("skip", load.name, downstream), load_command(load.name, downstream)
-            self.ledger.halt(load.table_key, _HOLDS_DATABASE.format(load.name.schema, version, *ways), kind="ddl")
+            self.ledger.halt(load.table_key, _HOLDS_DATABASE.format(schema, version, *ways), kind="ddl")
             return True
-        waits = self._awaits_database(load)
+        # What a feed began with holds the statements before it.
+        if load.low <= manager.floor:
+            return False
+        # One at exactly the storage checkpoint may not be there yet.
+        place = manager.selection.routes.target(TableName(schema=schema, table=""))
+        may_come = self.ledger.reach <= load.low and not self.context.target.existing([place])
+        # Also one that was sent and whose outcome is not known yet: it would find the database there and fail.
+        waits = may_come or bool(creating)
         if waits:
             self.loading.waits.tell(
                 load,
                 "database",
-                f"the bucket may still bring the CREATE DATABASE of {load.name.schema}, up to the copy's TSO {load.low}",
+                f"the bucket may still bring the CREATE DATABASE of {schema}, up to the copy's TSO {load.low}",
             )
         return waits
-
-    def _held_by_itself(self, load: Load) -> int:
-        """Return the version of a CREATE DATABASE that the load waits for and that cannot run before it ends, 0 for none.
-
-        It stands behind a DROP DATABASE, which waits for the database's older tables, as this one is.
-        """
-        first = self.context.manager.tables[load.table_key].files.first
-        return next((version for version in self._creating(load) if 0 < first < version), 0)
-
-    def _awaits_database(self, load: Load) -> bool:
-        """Return whether a statement of the bucket may still create the database of a load: it would find it there and fail."""
-        # What a feed began with holds the statements before it.
-        if load.low <= self.context.manager.floor:
-            return False
-        # Also one that was sent and whose outcome is not known yet. One at exactly the storage checkpoint may not be there yet.
-        database = TableName(schema=load.name.schema, table="")
-        place = self.context.manager.selection.routes.target(database)
-        may_come = self.ledger.reach <= load.low and not self.context.target.existing([place])
-        return may_come or any(self._creating(load))
-
-    def _creating(self, load: Load) -> Iterator[int]:
-        """Yield the versions of the statements that have not run and create the database of a load, up to its copy."""
-        manager, database = self.context.manager, folded_name(load.name.schema)
-        for step in manager.backlog:
-            creates = step.definition.ddl_type == DdlKind.CREATE_SCHEMA
-            if creates and manager.floor < step.version <= load.low and folded_name(step.name.schema) == database:
-                yield step.version
 
     def _run(self, step: DdlStep, copy: OpenCopy) -> bool:
         """Run one statement of a copy; return False when asked to end before it. Raise `TableError` if it cannot run."""
@@ -305,29 +308,6 @@ class LoadJobs:
         _log.info("ddl_finished", **fields, note=note, seconds=round(self.context.clock.monotonic() - began, 3))
         self.ledger.ddl_done(ready)
         return True
-
-    def _step(self, part: Slice) -> RowStep:
-        """Return the rows of some parts as a step of their table."""
-        load, table = part.load, self._table(part.load)
-        files = tuple(
-            DataFile(
-                stored=table.parts[number - 1],
-                table_dir=f"{OF_LOADS}{load.load_id}",
-                version=TableVersion(0),
-                partition=None,
-                date="",
-                dispatcher="",
-                number=number,
-                width=0,
-            )
-            for number in range(part.first, part.last + 1)
-        )
-        return replace(
-            _rows_of(load, table.definition),
-            commit_range=CommitRange(low=max(load.done, clock_of(part.first)), high=end_of(part.last)),
-            files=files,
-            origin=self.loading.origin_of(load.source),
-        )
 
 
 def _rows_of(load: Load, definition: TableDefinition) -> RowStep:
@@ -395,15 +375,16 @@ def _tells_less_apart(there: TargetTable, create: str) -> bool:
     # Each server writes expressions in its own way, so they are counted.
     if keyed & lax & binary or len(there.expression_keys) > sum("" in key for key in wanted):
         return True
-    return not all(any(_implies(known, key) for known in wanted) for key in there.unique_keys)
-
-
-def _implies(known: Mapping[str, int | None], key: UniqueKey) -> bool:
-    """Return whether rows that differ in the columns `known` differ in a key: it has all of them, and as many of their characters."""
-    lengths = dict(zip(map(folded_name, key.columns), key.prefixes, strict=True))
-    return all(
-        name in lengths and (lengths[name] or math.inf) >= (length or math.inf) for name, length in known.items()
-    )
+    for key in there.unique_keys:
+        # Rows that differ in a known key's columns differ in one that has all of them, and as many of their characters.
+        lengths = {
+            folded_name(name): prefix or math.inf for name, prefix in zip(key.columns, key.prefixes, strict=True)
+        }
+        if not any(
+            all(lengths.get(name, 0) >= (length or math.inf) for name, length in known.items()) for known in wanted
+        ):
+            return True
+    return False
 
 
 def statement_of(load: Load, definition: TableDefinition) -> DdlStep:

@@ -1,23 +1,31 @@
-"""The copies that tables are loaded from: what is known of one that is open, and of the loads of this process."""
+"""The copies that tables are loaded from, such as exports: what is known of one that is open, and of the loads of this process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from storage_consumer.bucket.export import Export
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Downstream, Upstream
+from storage_consumer.decode.values import utc_of, zone_caveat
 from storage_consumer.driver.remedies import cancel_command
-from storage_consumer.errors import StorageUnavailable
-from storage_consumer.model import DdlKind, StoredObject, TableDefinition, TableName
+from storage_consumer.errors import ExportRefused, StorageUnavailable
+from storage_consumer.model import DdlKind, StoredObject, TableColumn, TableDefinition, TableName, folded_name
 from storage_consumer.plan.loads import Load, LoadPhase
+from storage_consumer.plan.steps import key_of
 from storage_consumer.ports import Ddl
 from storage_consumer.telemetry import Log
 
 _log = Log("load")
 FIRST_RATE = 1 << 20
 """Bytes in a second, until a job has shown it."""
+LOOK_AGAIN = 30.0
+"""Seconds after which a copy is asked for again where nothing answered: each attempt can take long, and other tables wait for it."""
+WaitsFor = Literal["statement", "database", "store"]
+"""What a load may wait for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +59,6 @@ class OpenCopy:
 def unsettled(which: str) -> str:
     """Return why a load waits for a statement."""
     return f"a statement {which} may touch it and is not known to have ended: see `storage-consumer ddl`"
-
-
-LOOK_AGAIN = 30.0
-"""Seconds after which a copy is asked for again where nothing answered: each attempt can take long, and other tables wait for it."""
-
-
-WaitsFor = Literal["statement", "database", "store"]
-"""What a load may wait for."""
 
 
 @dataclass(slots=True)
@@ -181,3 +181,52 @@ def loads_to_begin(uri: str, copy: OpenCopy, wanted: Iterable[str], load_id: str
             )
         )
     return found
+
+
+def copy_of(export: Export, origin: Upstream) -> OpenCopy:
+    """Return an export as a copy; raise `ExportRefused` if it does not say as of when it is. `origin`: its files, and how they are written."""
+    if not export.snapshot:
+        raise ExportRefused(export.snapshot_hint)
+    tables = {}
+    for table in export.tables:
+        # The columns of its rows, which lack the generated ones.
+        carried = tuple(_as_in_files(column, origin.time_zone) for column in table.carried)
+        definition = replace(table.definition, columns=carried)
+        tables[key_of(table.name)] = CopiedTable(definition=definition, parts=table.parts)
+    return OpenCopy(
+        identity=export.identity,
+        snapshot=export.snapshot,
+        origin=origin,
+        databases={folded_name(database.name.schema): database for database in export.databases},
+        # After the tables: each view after those that it selects from.
+        tables={**tables, **{key_of(view.name): CopiedTable(definition=view) for view in export.views}},
+        notes=(*export.notes, *filter(None, [zone_caveat(origin.time_zone)])),
+    )
+
+
+def with_form(origin: Upstream, export: Export, bucket_time_zone: str) -> Upstream:
+    """Return the origin of an export with what its files show of how they are written; the zone that they state comes first."""
+    zone = export.time_zone or origin.time_zone
+    options = replace(
+        origin.dump,
+        file_format=export.file_format,
+        compression=export.compression,
+        time_zone=zone,
+        bucket_time_zone=bucket_time_zone,
+    )
+    return replace(
+        origin,
+        protocol="dump-csv" if export.file_format == "csv" else "dump-sql",
+        dump=options,
+        time_zone=zone,
+    )
+
+
+def _as_in_files(column: TableColumn, zone: str) -> TableColumn:
+    """Return a column as a schema file describes it, with the default of a TIMESTAMP in UTC."""
+    if column.type != "TIMESTAMP" or not column.default:
+        return column
+    # What is no time is CURRENT_TIMESTAMP.
+    with suppress(ValueError):
+        return replace(column, default=utc_of(zone, column.default))
+    return column

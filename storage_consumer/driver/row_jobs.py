@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from storage_consumer.config.settings import Upstream
 from storage_consumer.config.table_filter import table_rules
-from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_prepare import described
 from storage_consumer.driver.doubts import with_doubt
-from storage_consumer.driver.ledger import RoundLedger
+from storage_consumer.driver.ledger import RoundContext, RoundLedger
 from storage_consumer.driver.remedies import missing_table, quarantine_ways, reason_of, table_command
 from storage_consumer.errors import NotReplicable, TableError
 from storage_consumer.model import TableName, latest_tso
@@ -101,7 +100,8 @@ class RowJobs:
             window_id=context.state.lease.open_window(
                 cut.partitions,
                 self.ledger.storage_checkpoint,
-                _early_writes(plan for _, plan in planned),
+                # Their rows are visible before their checkpoints move. The events of a keyless table commit together with its own.
+                {plan.table_key: plan.commit_range.high for _, plan in planned if plan.mode is not Mode.KEYLESS},
             ),
             statements=context.state.lease.task_statements,
             load_data=context.server_info.load_data and config.tuning.local_infile,
@@ -266,12 +266,6 @@ class RowJobs:
             report = outcome.files[file.stored.path]
             counts.rows += report.applied
             table.finish(file, max_ts=report.max_ts, next_ts=report.next_ts)
-
-
-def _early_writes(plans: Iterable[TablePlan]) -> dict[str, int]:
-    """Return table key → end of its commit range, of the tables whose rows are visible before their checkpoint moves."""
-    # The events of a keyless table commit together with its checkpoint.
-    return {plan.table_key: plan.commit_range.high for plan in plans if plan.mode is not Mode.KEYLESS}
 
 
 def files_of(step: RowStep, index: int) -> Iterator[JobFile]:

@@ -1,4 +1,4 @@
-"""ConsumerService: the lease, rounds until asked to stop, and retries when something outside did not answer."""
+"""ConsumerService: the start, the lease, rounds until asked to stop, and retries when something outside did not answer."""
 
 from __future__ import annotations
 
@@ -7,26 +7,39 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
+from storage_consumer.bucket.inspector import missing_metadata
+from storage_consumer.bucket.metadata import refuse_ahead_of_clock
+from storage_consumer.bucket.storage import METADATA_BYTES, Storage
 from storage_consumer.clock import Clock
-from storage_consumer.config.settings import Config
-from storage_consumer.driver.context import RoundContext
+from storage_consumer.config.settings import Config, Tuning, Upstream
 from storage_consumer.driver.ddl_workers import DdlWorkers
-from storage_consumer.driver.lease_holder import identity, process_is_gone, readable
-from storage_consumer.driver.ledger import RoundLedger
+from storage_consumer.driver.lease import Renewal, identity, process_is_gone, readable
+from storage_consumer.driver.ledger import RoundContext, RoundLedger
 from storage_consumer.driver.load_starts import LoadStarts, is_new_feed
 from storage_consumer.driver.open_copies import LoadingState
-from storage_consumer.driver.renewal import Renewal
+from storage_consumer.driver.remedies import table_command
 from storage_consumer.driver.round import run_round
-from storage_consumer.driver.starting import manager_of
-from storage_consumer.errors import ConfigError, ExportUnfinished, LeaseHeld, StorageConsumerError, TransientError
+from storage_consumer.errors import (
+    ConfigError,
+    ExportUnfinished,
+    LeaseHeld,
+    NoMetadata,
+    StorageConsumerError,
+    TransientError,
+)
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.loads import LoadPhase
 from storage_consumer.plan.manager import ConsumerManager
+from storage_consumer.plan.selection import Selection
+from storage_consumer.plan.touches import refuse_other_places
 from storage_consumer.ports import State
 from storage_consumer.signals import StopSignal
 from storage_consumer.summary import RoundSummary
 from storage_consumer.telemetry import Log, tso_time, utc_time
 
+_bucket_log = Log("beginning")
+_PAUSE = 1.0
+"""Seconds between two attempts to look at a bucket that does not answer."""
 _log = Log("service")
 _NO_COPY = (
     "the changefeed began at its start-ts {} ({}), so the bucket has no rows from before: if the source had any, the target needs a copy of "
@@ -34,6 +47,68 @@ _NO_COPY = (
 )
 _BEGAN_WITHOUT = "--dump {} has no effect: this feed has begun without a copy. `storage-consumer load` loads single tables into a running feed"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+
+
+def wait_for_metadata(
+    upstream: Upstream,
+    opened: Callable[[Upstream], Storage],
+    tuning: Tuning,
+    clock: Clock,
+    stop: StopSignal,
+    *,
+    once: bool,
+) -> bool:
+    """Wait until the bucket has a ``metadata``, whatever is in it; return False when asked to stop before.
+
+    Raises `NoMetadata` where `once` allows no second look, `ConfigError` as `Storage.check` does, and `TransientError` when
+    the bucket does not answer within the limit.
+    """
+    storage, has_logged = opened(upstream), False
+    answered = clock.monotonic()
+    while not stop.requested.is_set():
+        pause = tuning.flush_interval
+        try:
+            storage.check()
+            with suppress(FileNotFoundError):
+                storage.read("metadata", METADATA_BYTES)
+                return True
+            answered = clock.monotonic()
+        except TransientError:
+            # Only silence counts. A bucket that answers without a `metadata` is waited for without a limit.
+            if clock.monotonic() - answered >= tuning.retry_limit:
+                raise
+            # Not `flush_interval`, which may be long: a bucket that is only away for a moment should not delay the start.
+            pause = _PAUSE
+        else:
+            # Only the first time: to look for likely places costs listings.
+            text = "" if has_logged else missing_metadata(upstream, opened)
+            if once:
+                raise NoMetadata(text)
+            if not has_logged:
+                _bucket_log.warning("checkpoint_missing", path="metadata", text=text)
+                has_logged = True
+        clock.wait(stop.requested, pause)
+    return False
+
+
+def manager_of(config: Config, restart: Restart, storage_checkpoint: int, now: float) -> ConsumerManager:
+    """Return the manager; raise `ConfigError` if what is stored cannot be continued under these settings.
+
+    `storage_checkpoint` is the highest that any run has seen, `now` seconds since 1970-01-01 UTC by our clock.
+    """
+    # A checkpoint beyond any clock would make all rows look applied, so the start is refused.
+    highest = max(storage_checkpoint, restart.checkpoint, *restart.tables.values())
+    refuse_ahead_of_clock(highest, config.downstream.state_schema, now)
+    selection = Selection.of(config.selecting, config.downstream.state_schema, restart.skipped)
+    refuse_other_places(restart, selection.routes)
+    return ConsumerManager(
+        restart,
+        config.tuning.gap_timeout,
+        tells_time=config.upstream.tells_time,
+        selection=selection,
+        command=lambda verb, name: table_command(verb, name, config.downstream),
+        makes_bare=config.loading.no_copy,
+    )
 
 
 class ConsumerService:
@@ -269,10 +344,6 @@ class ConsumerService:
             _log.warning("notice", text=text)
         return summary
 
-    def _requested_loads(self) -> tuple[str, ...]:
-        """Return the tables whose requested loads have not begun."""
-        return tuple(str(load.name) for load in self._state.loads.requested())
-
     def run(self, stop: StopSignal) -> RoundSummary:
         """Run rounds until `stop`, or until a limit is reached; return the last one's summary.
 
@@ -301,7 +372,11 @@ class ConsumerService:
         except ExportUnfinished as fault:
             if once:
                 raise
-            self._wait_for_export(str(fault))
+            self._drop()
+            # Only once: the next round asks again.
+            if self._waits_for != str(fault):
+                _log.warning("export_waiting", text=str(fault))
+            self._waits_for = str(fault)
             return None
         self._rounds += 1
         ledger = RoundLedger(
@@ -311,8 +386,11 @@ class ConsumerService:
             number=self._rounds,
             storage_checkpoint=self._storage_floor,
         )
+        # Not the wall clock, which may jump.
+        waited = self._clock.monotonic() - self._rose_at
+        stable = self._last_seen if waited >= self._config.tuning.ddl_at_checkpoint_wait else -1
         try:
-            summary = run_round(context, ledger, take_last_ddl=once, stable_checkpoint=self._stable_checkpoint())
+            summary = run_round(context, ledger, take_last_ddl=once, stable_checkpoint=stable)
         finally:
             # Also after a fault: the limit for retries starts again with each step that took effect.
             self._steps += ledger.steps
@@ -326,25 +404,11 @@ class ConsumerService:
             self._drop()
         if once:
             refused = sorted(map(str, context.loading.refused)) if context.loading is not None else ()
-            summary = replace(
-                summary, loading=(*summary.loading, *self._requested_loads()), refused_loads=tuple(refused)
-            )
+            requested = tuple(str(load.name) for load in self._state.loads.requested())
+            summary = replace(summary, loading=(*summary.loading, *requested), refused_loads=tuple(refused))
         if summary.reached_until:
             _log.info("until_reached", checkpoint=summary.checkpoint, storage_checkpoint=summary.storage_checkpoint)
         return summary
-
-    def _wait_for_export(self, why: str) -> None:
-        """Say once that the export is not finished; the next round looks again."""
-        self._drop()
-        if why != self._waits_for:
-            _log.warning("export_waiting", text=why)
-        self._waits_for = why
-
-    def _stable_checkpoint(self) -> int:
-        """Return the storage checkpoint if it was unchanged long enough for a DDL at exactly that ts, else -1."""
-        # Not the wall clock, which may jump.
-        waited = self._clock.monotonic() - self._rose_at
-        return self._last_seen if waited >= self._config.tuning.ddl_at_checkpoint_wait else -1
 
     def _persistently(self, attempt: Callable[[], RoundSummary | None], stop: StopSignal) -> RoundSummary | None:
         """Retry with growing pauses while something outside does not answer, up to the limit.

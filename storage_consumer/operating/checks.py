@@ -15,8 +15,8 @@ from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.decode.values import converted_zone
 from storage_consumer.operating.doctor_facts import DoctorInput, Facts, Unread
 from storage_consumer.surroundings import JAVA, PYSPARK
+from storage_consumer.target.database import READ_ONLY, FoundObject, ServerFacts, Variables, variables_of
 from storage_consumer.target.existing_names import Query
-from storage_consumer.target.server_facts import READ_ONLY, FoundObject, ServerFacts, Variables, variables_of
 from storage_consumer.target.state_tables import MIGRATED, STATE_VERSION
 from storage_consumer.telemetry import Log, tso_time
 from storage_consumer.watch.health import lag_of

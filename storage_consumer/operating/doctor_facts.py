@@ -19,7 +19,7 @@ from storage_consumer.errors import StorageConsumerError
 from storage_consumer.model import TableName
 from storage_consumer.plan.selection import Selection
 from storage_consumer.surroundings import Surroundings, surroundings
-from storage_consumer.target.server_facts import ServerFacts, Variables, read_server
+from storage_consumer.target.database import ServerFacts, Variables, read_server
 from storage_consumer.target.state_tables import STATE_VERSION
 from storage_consumer.watch.snapshot import Snapshot
 

@@ -34,8 +34,7 @@ from storage_consumer.config.load import Loaded
 from storage_consumer.config.parsers import is_system
 from storage_consumer.config.settings import Loading, Secrets, Server, Upstream
 from storage_consumer.config.table_filter import table_rules
-from storage_consumer.driver.export_copies import copy_of, with_form
-from storage_consumer.driver.open_copies import OpenCopy
+from storage_consumer.driver.open_copies import OpenCopy, copy_of, with_form
 from storage_consumer.errors import Abandoned, ConfigError, SnapshotLost
 from storage_consumer.model import TableName
 from storage_consumer.rows.compared_layout import KeyRange

@@ -19,13 +19,12 @@ from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config
 from storage_consumer.decode import decoder_for
-from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_workers import DdlWorkers
-from storage_consumer.driver.ledger import RoundLedger
+from storage_consumer.driver.lease import Renewal
+from storage_consumer.driver.ledger import RoundContext, RoundLedger
 from storage_consumer.driver.load_starts import is_new_feed
-from storage_consumer.driver.renewal import Renewal
 from storage_consumer.driver.round import run_round
-from storage_consumer.driver.starting import manager_of
+from storage_consumer.driver.service import manager_of
 from storage_consumer.errors import DdlFailed, StorageConsumerError
 from storage_consumer.model import DdlId, ParsedDdl, TableDefinition, TableName, folded_name
 from storage_consumer.operating.planned import Outcome, Plan, PlannedRows, PlannedStatement, PlannedStop, PlannedWave

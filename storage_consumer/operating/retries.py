@@ -16,7 +16,7 @@ from storage_consumer.checkpoint.findings import QuarantinedEntry
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Upstream
 from storage_consumer.decode.wire_format import decode_line
-from storage_consumer.driver.context import RoundContext
+from storage_consumer.driver.ledger import RoundContext
 from storage_consumer.errors import NotReplicable, RowRefused
 from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, TableVersion, folded_name
 from storage_consumer.plan.steps import RowStep

@@ -13,7 +13,7 @@ from storage_consumer.checkpoint.tables import LoadRow
 from storage_consumer.clock import Clock
 from storage_consumer.config.commands import command
 from storage_consumer.config.settings import Downstream
-from storage_consumer.driver.lease_holder import user
+from storage_consumer.driver.lease import user
 from storage_consumer.driver.remedies import table_command
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName

@@ -1,7 +1,7 @@
 """(5) Apply: write rows to the target, behind the fence; the MySQL-compatible server and its structures.
 
 * `connection`, `session_settings`, `database`, `mysql_errors`: connections with a known session, locks, errors sorted by remedy.
-* `structure`, `existing_names`, `server_facts`, `source_reading`: what is there.
+* `structure`, `existing_names`, `source_reading`, and the facts of a server in `database`: what is there. `rights`: the GRANT for what is missing.
 * `bucket_writer`, `apply_rows`, `row_statements`, `keyless`, `transaction`: ordered changes of one bucket of keys become committed rows.
 * `state_tables`: the definitions of the state's tables.
 * `ddl/`: the source's DDL.

@@ -40,7 +40,6 @@ from storage_consumer.model import folded_name
 from storage_consumer.rows.row_keys import compares_texts
 from storage_consumer.rows.spec import TablePlan, VersionPlan, WireColumn
 from storage_consumer.sql.tokens import qualified, quote
-from storage_consumer.target.batches import batches
 from storage_consumer.target.connection import escape
 from storage_consumer.target.mysql_errors import (
     content_error,
@@ -52,6 +51,7 @@ from storage_consumer.target.mysql_errors import (
     is_refusal,
 )
 from storage_consumer.target.row_statements import (
+    batches,
     delete_keys,
     gaps,
     json_equals,
@@ -293,7 +293,11 @@ class RowInTheWay:
     def _same_by(self) -> str:
         """Return the condition for `is_same`, which is never NULL."""
         work = self._work
-        keys = [[part.column.name for part in work.key]] if work.key else _unique_columns(work)
+        keys = [[part.column.name for part in work.key]]
+        if not work.key:
+            # By the unique keys, as far as they are known.
+            newest: VersionPlan = max(work.versions.items())[1]
+            keys = [[newest.layout.columns[place].name for place in key] for key in newest.unique]
         same = [
             " AND ".join(f"CAST({c} AS BINARY) = CAST(VALUES({c}) AS BINARY)" for c in map(quote, key)) for key in keys
         ]
@@ -336,7 +340,10 @@ class RowInTheWay:
             folded_name(column.name): short(literal(text, column, escape))
             for column, text in zip(work.written, decode_line(self._line), strict=True)
         }
-        there = self._values([*dict.fromkeys([*self._columns[:_MOST], *(name for name, _ in parts)])])
+        shown = [*dict.fromkeys([*self._columns[:_MOST], *(name for name, _ in parts)])]
+        listed = ", ".join(map(quote, shown))
+        row = self._fenced.row(f"SELECT {listed} FROM {qualified(work.name)} WHERE {self._found}")
+        there = {} if row is None else {name: _shown(value) for name, value in zip(shown, row, strict=True)}
         here = row_text(work, self._line, escape, key_only=False)
         beside = ", ".join(f"{name} = {there.get(name, '?')}" for name in self._columns[:_MOST])
         values = "; ".join(
@@ -350,12 +357,6 @@ class RowInTheWay:
             f"{self._way_on(index, has_texts=any(collation for _, collation in parts))}",
             line=self._line,
         )
-
-    def _values(self, columns: Sequence[str]) -> dict[str, str]:
-        """Return some of its columns for people, by name."""
-        listed = ", ".join(map(quote, columns))
-        row = self._fenced.row(f"SELECT {listed} FROM {qualified(self._work.name)} WHERE {self._found}")
-        return {} if row is None else {name: _shown(value) for name, value in zip(columns, row, strict=True)}
 
     def _way_on(self, index: str, *, has_texts: bool) -> str:
         """Return the next steps."""
@@ -380,12 +381,6 @@ class RowInTheWay:
                 "in its configuration, which counts when it is first started); or change the key at the source"
             )
         return "Next steps: " + " -- ".join(ways)
-
-
-def _unique_columns(work: TablePlan) -> list[list[str]]:
-    """Return the columns of each unique key of a table without a key, as far as they are known."""
-    newest: VersionPlan = max(work.versions.items())[1]
-    return [[newest.layout.columns[place].name for place in key] for key in newest.unique]
 
 
 def _shown(value: object) -> str:

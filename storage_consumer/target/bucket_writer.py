@@ -25,11 +25,10 @@ from storage_consumer.rows.row_order import Changes
 from storage_consumer.rows.spec import JobSpec, Quarantine, QuarantinedRow, RowPlace, TablePlan, Written
 from storage_consumer.sql.tokens import qualified, quote
 from storage_consumer.target.apply_rows import TRANSACTION_ROWS, TRANSACTION_SIZE, RowStatements, too_large
-from storage_consumer.target.batches import batches
 from storage_consumer.target.connection import escape
 from storage_consumer.target.keyless import KeylessTable
 from storage_consumer.target.mysql_errors import described, is_refusal
-from storage_consumer.target.row_statements import key_expression, key_literal, row_text
+from storage_consumer.target.row_statements import batches, key_expression, key_literal, row_text
 from storage_consumer.target.transaction import FencedConnection
 
 _LONGEST = 4_000

@@ -11,7 +11,7 @@ does not reveal it, whoever asks; an eavesdropper can test guesses on the answer
 as it is, some under a key that the server itself sends, as caching_sha2_password does if the server does not remember the account, or
 claims so.
 
-*Bulk statements* of MariaDB, which PyMySQL lacks; see `apply.rows` for what is sent. A MariaDB takes them from a client that says so when
+*Bulk statements* of MariaDB, which PyMySQL lacks; see `apply_rows` for what is sent. A MariaDB takes them from a client that says so when
 it logs in, and tells in its first packet that it does. Neither is among MySQL's capabilities: MariaDB keeps its own in bytes that MySQL
 leaves empty. So the methods by which PyMySQL logs in are overridden, though they are private. `tests/unit/target/test_pymysql.py`
 fails if a version of PyMySQL no longer has them.
@@ -310,11 +310,14 @@ def _tls_refusal(fault: BaseException, downstream: Downstream) -> ConfigError | 
         return ConfigError(
             f"{where}: the server does not offer it. Enable it there, or connect without it (--ssl-mode disabled)"
         )
-    for cause in _causes(fault):
+    cause: BaseException | None = fault
+    while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return ConfigError(f"{where}: {cause.verify_message}. {_remedy(cause, downstream)}")
         if isinstance(cause, ssl.SSLError) and any(part in str(cause).upper() for part in _OF_ALERTS):
             return ConfigError(f"{where}: the server refuses our certificate ({cause}); see --ssl-cert and --ssl-key")
+        # What the driver met before it. PyMySQL keeps the error of the socket in this attribute of its own.
+        cause = getattr(cause, "original_exception", None) or cause.__context__
     return None
 
 
@@ -326,14 +329,6 @@ def unverified(downstream: Downstream) -> str:
         f"--allow-unverified-server: whoever answers at {downstream.address} gets the password of {downstream.user}, and nothing "
         "shows that it is the right server; --ssl-ca and --ssl-mode verify-identity would"
     )
-
-
-def _causes(fault: BaseException | None) -> Iterator[BaseException]:
-    """Yield the fault and those that the driver met before it."""
-    while fault is not None:
-        yield fault
-        # PyMySQL keeps the error of the socket in this attribute of its own.
-        fault = getattr(fault, "original_exception", None) or fault.__context__
 
 
 def _remedy(cause: ssl.SSLCertVerificationError, downstream: Downstream) -> str:
@@ -625,8 +620,15 @@ class Connection(_Connection):
         super().write_packet(payload)
 
     def bulk(self, sql: str, types: bytes, values: memoryview) -> tuple[int, int]:
-        """Run one statement for all rows of `values`, see `apply.rows`; return (affected rows, warnings). Only for `has_bulk`."""
-        statement = self._prepare(sql)
+        """Run one statement for all rows of `values`, see `apply_rows`; return (affected rows, warnings). Only for `has_bulk`."""
+        self._execute_command(COMMAND.COM_STMT_PREPARE, sql)  # type: ignore[attr-defined] # not in the stubs
+        answer: bytes = self._read_packet().get_all_data()  # type: ignore[no-untyped-call] # of the driver
+        # After the statement's id, as it is sent, come the numbers of its columns and parameters, then a description of each.
+        statement = answer[1:5]
+        for count in struct.unpack_from("<HH", answer, 5):
+            # one packet per parameter or column, and one after the last
+            for _ in range(count + 1 if count else 0):
+                self._read_packet()
         try:
             head = statement + struct.pack("<H", _TYPES_FOLLOW) + types
             self._execute_command(_BULK_EXECUTE, b"".join((head, values)))  # type: ignore[attr-defined] # not in the stubs
@@ -636,17 +638,6 @@ class Connection(_Connection):
             if self.open:
                 self._execute_command(COMMAND.COM_STMT_CLOSE, statement)  # type: ignore[attr-defined] # likewise; it has no answer
         return affected, self.warnings
-
-    def _prepare(self, sql: str) -> bytes:
-        """Prepare a statement; return the id that the server gave it, as it is sent."""
-        self._execute_command(COMMAND.COM_STMT_PREPARE, sql)  # type: ignore[attr-defined] # likewise
-        answer: bytes = self._read_packet().get_all_data()  # type: ignore[no-untyped-call] # of the driver
-        # After the statement's id come the numbers of its columns and parameters, then a description of each.
-        for count in struct.unpack_from("<HH", answer, 5):
-            # one packet per parameter or column, and one after the last
-            for _ in range(count + 1 if count else 0):
-                self._read_packet()
-        return answer[1:5]
 
 
 class _FedResult(MySQLResult):

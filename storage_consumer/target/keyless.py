@@ -2,7 +2,7 @@
 
 Why each event takes effect exactly once, whenever the program is killed:
 
-* Changes come in parts that never split a commit-ts (`order.changes.in_parts`). A transaction takes whole parts, and moves the table's
+* Changes come in parts that never split a commit-ts (`row_order.in_parts`). A transaction takes whole parts, and moves the table's
   stored checkpoint to their last commit-ts. So at any instant the table holds the events up to its stored checkpoint and no others.
 * The stored checkpoint is read in a transaction that claims the task's slot. From then on nobody else moves it: another attempt
   of the task has to take over the slot first, and then the fence stops this one. Changes at or below it are left out.

@@ -34,18 +34,15 @@ class Granted:
 
     def missing(self, rights: Collection[str], schema: str = "") -> tuple[str, ...]:
         """Return those of `rights` that are missing on a database; without one, on the server as a whole."""
-        return tuple(right for right in rights if not self._has(right, schema))
-
-    def _has(self, right: str, schema: str) -> bool:
-        there = [
-            grant
-            for grant in self._grants
-            if (grant.schema is None or (schema and grant.schema.fullmatch(schema))) and grant.rights & {right, *_ALL}
-        ]
-        if any(grant.is_revoked for grant in there):
-            # A partial revoke takes back what is granted on all databases, and nothing else.
-            return any(not grant.is_revoked and grant.schema for grant in there)
-        return bool(there)
+        of_schema = [each for each in self._grants if each.schema is None or (schema and each.schema.fullmatch(schema))]
+        lacking = []
+        for right in rights:
+            there = [grant for grant in of_schema if grant.rights & {right, *_ALL}]
+            if any(grant.is_revoked for grant in there):
+                # A partial revoke takes back what is granted on all databases, and nothing else.
+                there = [grant for grant in there if grant.schema and not grant.is_revoked]
+            lacking += [] if there else [right]
+        return tuple(lacking)
 
 
 def _grant(line: str, *, literal: bool) -> _Grant | None:

@@ -4,14 +4,40 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate, islice
+from typing import TypeVar
 
+from storage_consumer.decode.kernels.row_lines import size_of
 from storage_consumer.decode.values import FLOAT_TYPES, INTEGER_TYPES, TEXT_TYPES, WireKind, in_single
 from storage_consumer.decode.wire_format import LACKING, NULL, decode_field, decode_line, split_lines
 from storage_consumer.model import folded_name
 from storage_consumer.rows.spec import Fold, KeyPart, TablePlan, WireColumn
 from storage_consumer.sql.tokens import qualified, quote
+
+_Item = TypeVar("_Item")
+
+
+def batched(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
+    """Yield `items` in lists of at most `size`."""
+    remaining = iter(items)
+    while some := list(islice(remaining, size)):
+        yield some
+
+
+def batches(rows: Sequence[bytes], most: int, most_size: int) -> Iterator[Sequence[bytes]]:
+    """Yield `rows` in order, cut so that no batch has more than `most` rows or, unless it is one row, `most_size` bytes."""
+    first = 0
+    while first < len(rows):
+        some = rows[first : first + most]
+        # Rows are measured one by one only where all of them together are too much, which is rare.
+        if size_of(some) > most_size:
+            some = some[: max(1, bisect_right([*accumulate(map(len, some))], most_size))]
+        yield some
+        first += len(some)
+
 
 Escape = Callable[[str], str]
 """Escapes the content of a string literal, as the driver does."""

@@ -286,23 +286,10 @@ def evict(run: Run, state_schema: str, ours: Collection[int]) -> tuple[int, ...]
     `run` goes through a marked connection too. A connection that runs a SELECT waits for a lock as we do, and holds none that we want.
     Any user may end connections of the same user name without a privilege.
     """
-    found = _marked(run, ours)
-    for connection in found:
-        # Errors are passed over: a connection may have ended by itself, and the caller tries its own work again anyway.
-        for statement in ("KILL {}", "KILL TIDB {}"):  # the second one is for TiDB without its global ids
-            with suppress(StorageConsumerError):
-                run(statement.format(connection))
-    if found:
-        _log.warning("connections_ended", connections=found, state_schema=state_schema)
-    return found
-
-
-def _marked(run: Run, ours: Collection[int]) -> tuple[int, ...]:
-    """Return the other connections with our default database, of the server that answers, else of any other in its cluster.
-
-    The server's own spelling of that database is compared: a name that differs only by case is another state.
-    """
-    # The driver formats the text, which halves the doubled `%`.
+    found: tuple[int, ...] = ()
+    # Other connections with our default database, of the server that answers, else of any other in its cluster. The server's own spelling
+    # of that database is compared: a name that differs only by case is another state. The driver formats the text, which halves the
+    # doubled `%`.
     for listing in ("processlist", "cluster_processlist"):  # TiDB alone has the second one, and takes long over it
         with suppress(StorageConsumerError):
             rows = run(
@@ -311,6 +298,13 @@ def _marked(run: Run, ours: Collection[int]) -> tuple[int, ...]:
                 "AND user = LEFT(USER(), CHAR_LENGTH(USER()) - 1 - CHAR_LENGTH(SUBSTRING_INDEX(USER(), '@', -1))) "
                 "AND COALESCE(info, '') NOT LIKE 'SELECT%%'"
             )
-            if found := {int(connection) for (connection,) in rows}.difference(ours):
-                return tuple(sorted(found))
-    return ()
+            if found := tuple(sorted({int(connection) for (connection,) in rows}.difference(ours))):
+                break
+    for connection in found:
+        # Errors are passed over: a connection may have ended by itself, and the caller tries its own work again anyway.
+        for statement in ("KILL {}", "KILL TIDB {}"):  # the second one is for TiDB without its global ids
+            with suppress(StorageConsumerError):
+                run(statement.format(connection))
+    if found:
+        _log.warning("connections_ended", connections=found, state_schema=state_schema)
+    return found

@@ -203,7 +203,7 @@ _LITERAL = re.compile(r"x?'(?:[^'\\]|''|\\.)*'", re.DOTALL)
 
 
 class ComparedTable:
-    """A table, read on one connection in whatever snapshot that has taken; a `verifying.layout.Side`."""
+    """A table, read on one connection in whatever snapshot that has taken; a `compared_layout.Side`."""
 
     def __init__(self, reading: Reading, name: TableName) -> None:
         """Read the table called `name`; the server may spell it in another case."""
@@ -336,7 +336,16 @@ class ComparedTable:
 
     def _hash(self) -> str:
         """Return the hash of a row: of all columns whose texts agree, so joined that no two rows look alike."""
-        parts = [_part(column) for column in self.layout.columns if column.agrees]
+        parts = []
+        for column in self.layout.columns:
+            if not column.agrees:
+                continue
+            name, form = _name_of(column), column.form
+            text = form.summed.replace("{}", name)
+            # Each part shows where its text ends, and no text looks like NULL. A value that is larger than the server computes with must
+            # not look like one either: it makes the whole hash NULL.
+            shown = f"SHA2({text}, 256)" if form.is_wide else f"CONCAT(LENGTH({text}), ':', {text})"
+            parts.append(f"IFNULL({text}, 'N'), ';'" if form.is_plain else f"IF({name} IS NULL, 'N', {shown})")
         return f"SHA2(CONCAT({', '.join(parts)}), 256)" if parts else "SHA2('', 256)"
 
     def _hashed(self, where: str) -> str:
@@ -346,16 +355,6 @@ class ComparedTable:
     def _fetched(self, where: str, arguments: Sequence[Any]) -> Iterator[Row]:
         shown = ", ".join(_shown_side(column) for column in self.layout.columns)
         return self._reading.raw(f"SELECT {shown} FROM {in_query(self.name)} WHERE {where}", arguments)
-
-
-def _part(column: SideColumn) -> str:
-    """Return the expression of a column in a row's hash: it shows where its text ends, and no text looks like NULL."""
-    text = column.form.summed.replace("{}", _name_of(column))
-    if column.form.is_plain:
-        return f"IFNULL({text}, 'N'), ';'"
-    # A value that is larger than the server computes with must not look like a NULL: it makes the whole hash NULL.
-    shown = f"SHA2({text}, 256)" if column.form.is_wide else f"CONCAT(LENGTH({text}), ':', {text})"
-    return f"IF({_name_of(column)} IS NULL, 'N', {shown})"
 
 
 def _shown_side(column: SideColumn) -> str:
@@ -543,7 +542,9 @@ class ExportedTable:
         return self._read(columns, *range_of(self.key, keys))
 
     def _read(self, columns: Sequence[TableColumn], where: str, arguments: Sequence[object]) -> Iterator[Row]:
-        shown = ", ".join(_exported(column).replace("%", "%%") for column in columns)
+        # Of a large FLOAT by itself TiDB shows six digits, of one as a DOUBLE all.
+        exact = (f"{quote(each.name)} + 0e0" if each.type == "FLOAT" else quote(each.name) for each in columns)
+        shown = ", ".join(exact).replace("%", "%%")
         return self._reading.raw(f"SELECT {shown} FROM {in_query(self.name)} WHERE {where}", arguments)
 
     def _shown(self, sql: str) -> str:
@@ -554,8 +555,3 @@ class ExportedTable:
             raise ConfigError(
                 f"the statement of {self.name} is not UTF-8, as with the default of a binary column: export the table with Dumpling"
             ) from None
-
-
-def _exported(column: TableColumn) -> str:
-    """Return the expression that shows a column exactly: of a large FLOAT by itself TiDB shows six digits, of one as a DOUBLE all."""
-    return f"{quote(column.name)} + 0e0" if column.type == "FLOAT" else quote(column.name)

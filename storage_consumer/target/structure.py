@@ -229,16 +229,15 @@ def _holders(found: list[tuple[Any, ...]]) -> tuple[str, ...]:
     """Return the rows as text, each connection once."""
     # One connection may hold several locks; people need each connection only once.
     by_connection = {row[0]: row for row in found}
-    lines = [_holder_line(*row) for row in by_connection.values()]
+    lines = []
+    for connection, user, host, seconds, running, lock in by_connection.values():
+        who = f" of {text_of(user)}@{text_of(host)}" if user else ""
+        # A connection without a statement still holds what its transaction took.
+        doing = f"running {text_of(running)[:_TEXT]!r}" if running else "idle"
+        held = f"holds {text_of(lock)} (`KILL {connection}` ends it)"
+        lines.append(f"connection {connection}{who}, {doing} for {seconds} s, {held}")
     more = len(lines) - _SHOWN
     return (*lines[:_SHOWN], f"and {more} more") if more > 0 else tuple(lines)
-
-
-def _holder_line(connection: Any, user: Any, host: Any, seconds: Any, running: Any, lock: Any) -> str:
-    who = f" of {text_of(user)}@{text_of(host)}" if user else ""
-    # A connection without a statement still holds what its transaction took.
-    doing = f"running {text_of(running)[:_TEXT]!r}" if running else "idle"
-    return f"connection {connection}{who}, {doing} for {seconds} s, holds {text_of(lock)} (`KILL {connection}` ends it)"
 
 
 _COUNTER = re.compile(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from storage_consumer import Consumer
-from storage_consumer.target.batches import batched
+from storage_consumer.target.row_statements import batched
 from tests.benchmarks.backlogs import Backlog, against_load_data
 from tests.benchmarks.bucket import Bucket, FinalTable, Order, write_metadata
 from tests.benchmarks.limit import WrongResult, check

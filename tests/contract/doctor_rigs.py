@@ -12,7 +12,7 @@ from pathlib import Path
 
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.cli.doctor_command import doctor_input
-from storage_consumer.driver.lease_holder import identity
+from storage_consumer.driver.lease import identity
 from storage_consumer.operating.checks import GROUPS, Finding, Verdict, examined
 from storage_consumer.session import Session
 from tests.harness.servers import DatabaseServer

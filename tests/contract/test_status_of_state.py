@@ -13,7 +13,7 @@ from storage_consumer.checkpoint.findings import KEPT_MINUTES
 from storage_consumer.checkpoint.store import operated
 from storage_consumer.cli.endings import answered
 from storage_consumer.config.settings import Downstream
-from storage_consumer.driver.lease_holder import identity, readable
+from storage_consumer.driver.lease import identity, readable
 from storage_consumer.errors import ConfigError
 from storage_consumer.plan.journal_entry import STARTED, Sent
 from storage_consumer.watch.report import Minute, Phase, Report

@@ -16,7 +16,7 @@ import pytest
 from storage_consumer.checkpoint.store import operated
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.settings import Downstream
-from storage_consumer.driver.lease_holder import identity, readable
+from storage_consumer.driver.lease import identity, readable
 from storage_consumer.model import TableName
 from storage_consumer.plan.journal_entry import DONE, FAILED, STARTED, Sent
 from storage_consumer.summary import RoundSummary, TableSummary

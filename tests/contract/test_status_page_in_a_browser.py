@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from storage_consumer.driver.lease_holder import identity
+from storage_consumer.driver.lease import identity
 from storage_consumer.model import TableName
 from tests.contract.served_page import served
 from tests.contract.state_rigs import Rig, progress, real_rig

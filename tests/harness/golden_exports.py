@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from storage_consumer.target.batches import batched
+from storage_consumer.target.row_statements import batched
 from tests.harness.corpora import Corpus, Cut, GoldenColumn, GoldenTable
 from tests.harness.dumps import Dump
 

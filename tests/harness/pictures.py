@@ -15,7 +15,7 @@ from storage_consumer import __version__
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.settings import Downstream
-from storage_consumer.driver.lease_holder import identity
+from storage_consumer.driver.lease import identity
 from storage_consumer.model import TableDefinition, TableName, TableVersion
 from storage_consumer.operating.state_questions import status_site
 from storage_consumer.plan.journal_entry import DONE, FAILED, STARTED, Sent

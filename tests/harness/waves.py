@@ -18,8 +18,8 @@ from storage_consumer.bucket.inspector import completed, inspect
 from storage_consumer.bucket.reader import StorageReader
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.settings import Config
-from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_workers import DdlWorkers
+from storage_consumer.driver.ledger import RoundContext
 from storage_consumer.driver.service import ConsumerService
 from storage_consumer.model import TableColumn, TableName
 from storage_consumer.plan.journal_entry import DdlAnswer

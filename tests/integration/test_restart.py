@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.driver.lease_holder import _place
+from storage_consumer.driver.lease import _place
 from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.errors import LeaseHeld, LeaseLost, TargetUnavailable
 from storage_consumer.model import TableName

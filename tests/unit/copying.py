@@ -9,7 +9,7 @@ from typing import Any
 
 from storage_consumer.config.settings import Loading as LoadSettings
 from storage_consumer.config.settings import Upstream
-from storage_consumer.driver.context import RoundContext
+from storage_consumer.driver.ledger import RoundContext
 from storage_consumer.driver.open_copies import FIRST_RATE, CopiedTable, LoadingState, OpenCopy
 from storage_consumer.errors import ExportUnfinished
 from storage_consumer.model import (

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from storage_consumer.bucket.reader import StorageReader
 from storage_consumer.config.settings import Config, CsvOptions, Downstream, Tuning, Upstream
-from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_workers import DdlWorkers
+from storage_consumer.driver.ledger import RoundContext
 from storage_consumer.driver.service import ConsumerService
 from storage_consumer.model import TableName
 from storage_consumer.plan.manager import ConsumerManager

@@ -1,6 +1,6 @@
 """Columns: their charsets, collations, options, defaults and expressions as each server reads them. Each rule returns edits of the text. Pure.
 
-Rows carry the values of stored generated columns, so these are compared when rows are written (see `apply.computed`). No file has
+Rows carry the values of stored generated columns, so these are compared when rows are written (see `apply_rows.compare`). No file has
 those of virtual ones: only an expression that was tried on all servers gives the source's value for certain.
 """
 
@@ -83,7 +83,10 @@ def _collations(statement: Statement) -> Iterator[tuple[int, str]]:
 def charsets(statement: Targeted) -> Iterator[Edit]:
     """Write the source's default collation after each charset that has no collation."""
     found = statement.tokens
-    if has_words(found, "VIEW") or _collated_elsewhere(statement):
+    parts = statement.parts
+    # ALTER TABLE may have its table's charset and collation in two parts: ``CHARACTER SET = x, COLLATE = y``.
+    is_apart = len(parts) > 1 and any(statement.begins(first, "[DEFAULT] COLLATE") for first, _ in parts)
+    if is_apart or has_words(found, "VIEW"):
         return
     for first, last in statement.find(_CHARSET + " [=] any"):
         charset = _charset(statement, (first, last))
@@ -97,13 +100,6 @@ def charsets(statement: Targeted) -> Iterator[Edit]:
         binary = has_words(found[last : last + 1], "BINARY")
         by_bytes = f"{charset}_bin" if binary and charset != "binary" else collation
         yield found[last - 1].end, found[last - 1 + binary].end, f" COLLATE {by_bytes.replace(*_THREE_BYTES)}"
-
-
-def _collated_elsewhere(statement: Targeted) -> bool:
-    """Return whether ALTER TABLE has its table's charset and collation in two parts: ``CHARACTER SET = x, COLLATE = y``."""
-    return len(statement.parts) > 1 and any(
-        statement.begins(first, "[DEFAULT] COLLATE") for first, _ in statement.parts
-    )
 
 
 def new_columns(statement: Targeted) -> Iterator[Edit]:

@@ -53,9 +53,8 @@ from storage_consumer.sql.parse import parsed, reads_all_columns
 from storage_consumer.sql.statement import copied_table
 from storage_consumer.sql.tokens import Token, has_words, quote, tokens
 from storage_consumer.target.connection import escape
-from storage_consumer.target.ddl.arrangement import unfolded
 from storage_consumer.target.ddl.column_rules import source_collation
-from storage_consumer.target.ddl.foreign_keys import IN_THE_WAY, LEFT_OUT, Attempt, next_attempt
+from storage_consumer.target.ddl.index_rules import IN_THE_WAY, LEFT_OUT, Attempt, next_attempt
 from storage_consumer.target.ddl.translate import (
     DdlAction,
     action_for,
@@ -63,6 +62,7 @@ from storage_consumer.target.ddl.translate import (
     refuse_uncertain_moments,
     refuse_what_may_not_run,
     stored_text,
+    unfolded,
 )
 from storage_consumer.target.existing_names import ForeignKey, PartNames, matters_for
 from storage_consumer.target.mysql_errors import ALREADY_DONE
@@ -101,7 +101,7 @@ class _Started:
 
 
 class DdlTarget(Target, Protocol):
-    """The target on the connection of one runner; see `downstream.database`."""
+    """The target on the connection of one runner; see `database.TargetDatabase`."""
 
     @property
     def zone(self) -> str:

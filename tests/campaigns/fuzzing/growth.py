@@ -14,7 +14,7 @@ from storage_consumer.plan.unqualified_names import of_any_database
 from storage_consumer.sql import tokens
 from storage_consumer.sql.gate import refuse_foreign
 from storage_consumer.sql.parse import looked_up, parsed, with_real_names
-from storage_consumer.target.ddl.arrangement import escaped
+from storage_consumer.target.ddl.translate import escaped
 from tests.campaigns.fuzzing.engine import Target
 
 HEADS = ("", "ALTER TABLE `t` ", "CREATE TABLE `t` (", "CREATE VIEW `t` AS SELECT ", "RENAME TABLE `t` ", "DROP TABLE ")

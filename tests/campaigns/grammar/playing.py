@@ -17,10 +17,9 @@ from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.sql.gate import refuse_unsafe
 from storage_consumer.sql.tokens import tokens
 from storage_consumer.target.database import TargetDatabase
-from storage_consumer.target.ddl.arrangement import unfolded
 from storage_consumer.target.ddl.catalogue import DIFFERENCES
 from storage_consumer.target.ddl.column_rules import MARIADB_COLLATIONS
-from storage_consumer.target.ddl.translate import action_for, refuse_what_may_not_run
+from storage_consumer.target.ddl.translate import action_for, refuse_what_may_not_run, unfolded
 from storage_consumer.target.existing_names import matters_for
 from storage_consumer.target.session_settings import ROW_MODE
 from tests.campaigns.grammar.actions import ACTIONS

@@ -14,10 +14,10 @@ from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config, CsvOptions, Downstream, Limits, Selecting, Tuning, Upstream
 from storage_consumer.config.settings import Loading as LoadSettings
 from storage_consumer.config.settings import Protocol as Protocols
-from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_workers import DdlWorkers
+from storage_consumer.driver.lease import Renewal
+from storage_consumer.driver.ledger import RoundContext
 from storage_consumer.driver.open_copies import FIRST_RATE, LoadingState
-from storage_consumer.driver.renewal import Renewal
 from storage_consumer.driver.service import ConsumerService
 from storage_consumer.errors import TargetUnavailable
 from storage_consumer.plan.journal_entry import DdlAnswer

@@ -9,7 +9,7 @@ import pytest
 from storage_consumer.bucket.export import read_export, refuse_unsaid
 from storage_consumer.config.export_uris import export_origin, parse_export
 from storage_consumer.config.settings import Upstream
-from storage_consumer.driver.export_copies import with_form
+from storage_consumer.driver.open_copies import with_form
 from storage_consumer.errors import ExportRefused
 from tests.harness.twins.storage import MemoryStorage
 from tests.unit.bucket.test_export import HEAD, objects, schema

@@ -15,7 +15,7 @@ from storage_consumer.bucket.storage import Storage
 from storage_consumer.bucket.stores import open_storage
 from storage_consumer.cli.endings import ExitCode, answered
 from storage_consumer.config.settings import Secrets, Tuning, Upstream
-from storage_consumer.driver.first_look import wait_for_metadata
+from storage_consumer.driver.service import wait_for_metadata
 from storage_consumer.errors import NoMetadata, StorageUnavailable
 from tests.harness.twins.storage import FakeClock, MemoryStorage
 from tests.unit.driving import Stop

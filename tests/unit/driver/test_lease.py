@@ -9,8 +9,7 @@ import threading
 import pytest
 
 from storage_consumer.clock import Clock
-from storage_consumer.driver.lease_holder import _place, identity, process_is_gone, readable
-from storage_consumer.driver.renewal import Renewal
+from storage_consumer.driver.lease import Renewal, _place, identity, process_is_gone, readable
 from storage_consumer.errors import (
     ConfigError,
     LeaseHeld,

@@ -32,8 +32,8 @@ from storage_consumer.operating.checks import (
 )
 from storage_consumer.operating.doctor_facts import Facts, StateFacts, Unread, read_within
 from storage_consumer.surroundings import PYSPARK, Java, LocalDir
+from storage_consumer.target.database import FoundObject
 from storage_consumer.target.rights import Granted
-from storage_consumer.target.server_facts import FoundObject
 from storage_consumer.target.state_tables import MIGRATED, STATE_VERSION
 from tests.unit.operating.facts import (
     GIB,

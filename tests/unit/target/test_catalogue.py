@@ -8,7 +8,7 @@ import pytest
 
 from storage_consumer.model import TableColumn
 from storage_consumer.target.ddl.catalogue import DIFFERENCES
-from storage_consumer.target.ddl.foreign_keys import IN_THE_WAY, LEFT_OUT
+from storage_consumer.target.ddl.index_rules import IN_THE_WAY, LEFT_OUT
 from storage_consumer.target.ddl.translate import DdlAction, action_for
 from storage_consumer.target.existing_names import PartNames
 from tests.unit.building import CREATE_DATABASE, definition

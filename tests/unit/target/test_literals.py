@@ -8,8 +8,7 @@ import pytest
 
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn
-from storage_consumer.target.ddl.arrangement import escaped
-from storage_consumer.target.ddl.translate import action_for
+from storage_consumer.target.ddl.translate import action_for, escaped
 from tests.unit.building import definition
 
 TIMESTAMPS = tuple(
