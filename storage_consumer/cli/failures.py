@@ -8,10 +8,10 @@ import traceback
 from collections.abc import Mapping
 
 from storage_consumer import telemetry
-from storage_consumer.amounts import some_of
 from storage_consumer.cli import screen
 from storage_consumer.cli.exit_codes import ExitCode, code_of
 from storage_consumer.cli.verbs import PROGRAM, RUN
+from storage_consumer.clock import some_of
 from storage_consumer.config.sources import LogWish, log_wish
 from storage_consumer.errors import ConfigError, StorageConsumerError
 from storage_consumer.summary import RoundSummary

@@ -10,12 +10,12 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from storage_consumer.amounts import data_size
 from storage_consumer.bucket.inspector import InspectedBucket, InspectedSetting, inspect
 from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.screen_layout import facts, table, wrapped
 from storage_consumer.cli.verb import FlagsWithJson
+from storage_consumer.clock import data_size
 from storage_consumer.config.commands import PROGRAM, uri_of
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.sources import is_given

@@ -18,14 +18,13 @@ from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.progress_bar import shown
 from storage_consumer.cli.sd_notify import Notifier
 from storage_consumer.cli.verbs import RUN
-from storage_consumer.clock import SystemClock
+from storage_consumer.clock import Stop, SystemClock
 from storage_consumer.config.commands import run_command
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.settings import Config
 from storage_consumer.config.sources import with_files_read
 from storage_consumer.config.uris import secrets_in
 from storage_consumer.errors import Abandoned, ConfigError
-from storage_consumer.signals import Stop
 from storage_consumer.summary import RoundSummary, RunningStatement
 from storage_consumer.watch.on_halt import OnHalt, check_command
 from storage_consumer.watch.recorder import Recorder

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from storage_consumer import telemetry
-from storage_consumer.watch.ticker import EVERY, Ticker
+from storage_consumer.watch.recorder import TICK, Ticker
 
 _log = telemetry.Log("sd_notify")
 
@@ -57,7 +57,7 @@ class Notifier:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
                 # A service manager that does not read must not hold anything up.
-                sender.settimeout(EVERY)
+                sender.settimeout(TICK)
                 sender.sendto(assignment.encode(), self._address)
         except OSError as error:
             if not self._has_failed:

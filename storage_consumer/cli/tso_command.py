@@ -11,10 +11,10 @@ from zoneinfo import ZoneInfo
 from storage_consumer.cli.answer import Answer, told
 from storage_consumer.cli.verbs import TsoFlags
 from storage_consumer.errors import ConfigError
-from storage_consumer.instants import parse_instant
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, physical_ms, tso_of
 from storage_consumer.session import Session
 from storage_consumer.telemetry import tso_time
+from storage_consumer.tso import parse_instant
 
 _NOW = "now"
 _FIRST_MS = 946_684_800_000

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storage_consumer.config.reserved import is_system
-from storage_consumer.instants import parse_instant
+from storage_consumer.tso import parse_instant
 
 Parser = Callable[[object], object]
 

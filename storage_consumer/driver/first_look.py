@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 from storage_consumer.bucket.inspector import missing_metadata
 from storage_consumer.bucket.storage import METADATA_BYTES, Storage
-from storage_consumer.clock import Clock
+from storage_consumer.clock import Clock, StopSignal
 from storage_consumer.config.settings import Tuning, Upstream
 from storage_consumer.errors import NoMetadata, TransientError
-from storage_consumer.signals import StopSignal
 from storage_consumer.telemetry import Log
 
 _log = Log("beginning")

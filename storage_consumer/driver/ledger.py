@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from storage_consumer.clock import StopSignal
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.remedies import with_a_way_on
 from storage_consumer.driver.renewal import Renewal
@@ -18,7 +19,6 @@ from storage_consumer.plan.steps import DdlStep, RowStep
 from storage_consumer.plan.table import Checkpoints, TableConsumer, checkpoints, is_all_apart
 from storage_consumer.plan.table_state import HaltKind, TableState
 from storage_consumer.ports import TableProgress
-from storage_consumer.signals import StopSignal
 from storage_consumer.summary import RoundSummary, TableSummary
 from storage_consumer.telemetry import Log
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from storage_consumer.clock import Clock
+from storage_consumer.clock import Clock, StopSignal
 from storage_consumer.config.settings import Config
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_workers import DdlWorkers
@@ -23,7 +23,6 @@ from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.loads import LoadPhase
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.ports import State
-from storage_consumer.signals import StopSignal
 from storage_consumer.summary import RoundSummary
 from storage_consumer.telemetry import Log, tso_time, utc_time
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from itertools import chain
 from queue import SimpleQueue
 
-from storage_consumer.amounts import some_of
 from storage_consumer.bucket.export_structure import is_temporary, read_create_table
 from storage_consumer.bucket.export_writing import (
     WrittenFile,
@@ -27,6 +26,7 @@ from storage_consumer.bucket.export_writing import (
 )
 from storage_consumer.bucket.storage import Folder
 from storage_consumer.bucket.stores.open import open_folder
+from storage_consumer.clock import some_of
 from storage_consumer.config.export_uris import below, export_origin, refuse_inside
 from storage_consumer.config.load import Loaded
 from storage_consumer.config.reserved import is_system

@@ -12,7 +12,7 @@ from storage_consumer.model import TableName
 from storage_consumer.plan.table_decisions import Verb
 from storage_consumer.watch.page import Look, Site
 from storage_consumer.watch.recorder import Recorder
-from storage_consumer.watch.snapshot import ShownEntry
+from storage_consumer.watch.report import ShownEntry
 from storage_consumer.watch.status import Status, judged
 
 _MINUTES = 24 * 60

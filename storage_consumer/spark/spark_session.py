@@ -83,14 +83,11 @@ def one_process(master: str) -> bool:
 def let_end(context: SparkContext) -> None:
     """Wait until no task runs, so that tasks of a failed job do not write alongside those of the next one; give up after `_PATIENCE`."""
     deadline = time.monotonic() + _PATIENCE
-    while time.monotonic() < deadline and _running(context):
+    while time.monotonic() < deadline:
+        executors = context._jsc.sc().statusTracker().getExecutorInfos()  # noqa: SLF001 - PySpark has no such query
+        if not sum(executor.numRunningTasks() for executor in executors):
+            return
         time.sleep(_LOOK_UP)
-
-
-def _running(context: SparkContext) -> int:
-    """Return the number of tasks that are running on all executors."""
-    executors = context._jsc.sc().statusTracker().getExecutorInfos()  # noqa: SLF001 - PySpark has no such query
-    return sum(executor.numRunningTasks() for executor in executors)
 
 
 _LOCAL_DIRS = "SPARK_LOCAL_DIRS"
@@ -181,7 +178,7 @@ _LOCAL = _EVERYWHERE | {
 Workers are reached through sockets in the file system (pyspark 4.1 or newer). Over TCP each task stalls for 40 ms,
 since one side waits for more to send and the other for more to acknowledge.
 The JVM passes on little and computes nothing, so it is not worth compiling twice or collecting garbage in parallel.
-Between a job's two halves it carries only places of blocks (see `blocks`), which are not worth compressing, nor a file
+Between a job's two halves it carries only places of blocks (see `pipeline`), which are not worth compressing, nor a file
 for each bucket.
 """
 
@@ -282,7 +279,12 @@ def _settings(wish: str) -> dict[str, str]:
 
 def _start_jvm(settings: Mapping[str, str]) -> None:
     """Start Spark's JVM with these settings and log its output."""
-    conf, name = SparkConf().setAll(list(settings.items())), _name_of_nobody()
+    conf, name = SparkConf().setAll(list(settings.items())), ""
+    # Containers may choose a number that no account has. Spark does not start without a name, and Java finds none there.
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        name = os.environ.get("HADOOP_USER_NAME") or f"uid-{os.getuid()}"
     if name:
         # Java does not know a home either, and Spark takes no relative path.
         conf.setIfMissing("spark.jars.ivy", str(own_folder() / "ivy"))
@@ -297,18 +299,6 @@ def _start_jvm(settings: Mapping[str, str]) -> None:
         users: Any = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
         users.setLoginUser(users.createRemoteUser(name))
     SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001 - how SparkContext itself takes a gateway
-
-
-def _name_of_nobody() -> str:
-    """Return a name for this process's user if no account has its number, as containers may choose it; else the empty text.
-
-    Spark does not start without one, and Java finds none there.
-    """
-    try:
-        pwd.getpwuid(os.getuid())
-    except KeyError:
-        return os.environ.get("HADOOP_USER_NAME") or f"uid-{os.getuid()}"
-    return ""
 
 
 def _log_output(lines: Iterable[bytes]) -> None:

@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from storage_consumer.amounts import data_size
-from storage_consumer.clock import span
+from storage_consumer.clock import data_size, span
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.rows.comparison import TableResult, VerifyOutcome
 from storage_consumer.telemetry import tso_time, utc_time
-from storage_consumer.watch.report import Phase, Report
-from storage_consumer.watch.snapshot import Table
+from storage_consumer.watch.report import Phase, Report, Table
 from storage_consumer.watch.status import Status
 
 _NAMED = 5
