@@ -29,6 +29,11 @@ def data_size(number: float) -> str:
     return f"{number:.0f} {_UNITS[unit]}" if not unit else f"{number:.1f} {_UNITS[unit]}"
 
 
+def counted(number: int, word: str) -> str:
+    """Return a number of things: ``1 row``, ``2,000 rows``."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
 def some_of(names: Sequence[str], most: int) -> str:
     """Return at most so many names, and how many more there are: ``a, b and 3 more``."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""

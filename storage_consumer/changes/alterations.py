@@ -256,11 +256,6 @@ def keeps_values(before: TableColumn, after: TableColumn) -> bool:
     return before.type in _WHOLE or (before.precision or 0) <= (after.precision or before.precision or 0)
 
 
-def has_known_default(column: TableColumn, step: TableDefinition) -> bool:
-    """Return whether rows have one value of a new column, NULL or a constant, which its statement tells."""
-    return not _added_with(column, step).unknown
-
-
 def _added_with(column: TableColumn, step: TableDefinition) -> Origin:
     """Return what a column was added with."""
     given = default_in(step.query, folded_name(column.name))
@@ -535,7 +530,8 @@ class _Table:
         is_without = column.default is None and default_in(definition.query, name).kind in ("none", "unseen")
         if not column.nullable and is_without:
             return f"added column {column.name}, which is NOT NULL and has no default"
-        if not has_known_default(column, definition):
+        # Where rows have one value of it, NULL or a constant, its statement tells which.
+        if _added_with(column, definition).unknown:
             return f"added column {column.name}, whose default may be another one for each row"
         return ""
 

@@ -80,11 +80,6 @@ def arrow_type(column: TableColumn) -> pa.DataType:
     return _INTEGERS.get(column.type) or _TYPES.get(column.type) or pa.string()
 
 
-def is_direct(column: TableColumn, protocol: Protocol) -> bool:
-    """Return whether a column's values are its packed texts or bytes, or what Arrow makes of the texts."""
-    return column.type != "BIT" and (protocol != "canal-json" or column.type not in ("ENUM", "SET"))
-
-
 def packed_array(packed: Packed) -> pa.Array:
     """Return packed values as an array, without a copy."""
     bits = np.packbits(packed.valid, bitorder="little")
@@ -313,8 +308,10 @@ def _of_batch(batch: Batch, work: FeedFile, asked: WantedColumns) -> Piece:
         return None if numbers is None else numbers[chosen]
 
     def values(place: int) -> Sequence[str | None] | pa.Array:
-        direct = is_direct(work.structure.columns[place], asked.protocol)
-        packed = batch.packed(place, chosen) if direct else None
+        kind = work.structure.columns[place].type
+        # Values of all others are their packed texts or bytes, or what Arrow makes of the texts.
+        is_other = kind == "BIT" or (asked.protocol == "canal-json" and kind in ("ENUM", "SET"))
+        packed = None if is_other else batch.packed(place, chosen)
         return batch.texts(place, chosen) if packed is None else packed_array(packed)
 
     numbers = batch.numbers[chosen]

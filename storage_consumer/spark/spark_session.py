@@ -130,14 +130,6 @@ def configured_places() -> Iterator[None]:
         os.environ[_LOCAL_DIRS] = configured
 
 
-def let_jvm_remove() -> None:
-    """Make the JVM remove its folders when it ends, also after this process was killed."""
-    jvm: Any = SparkContext._jvm  # noqa: SLF001 - PySpark has no such call
-    with suppress(Py4JError, TypeError):  # this is not part of Spark's documented interface
-        for folder in noted():
-            jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(str(folder)))
-
-
 def _made_in(root: str) -> str:
     """Return a new folder within `root`; `root` itself if none can be created, which Spark then reports."""
     with suppress(OSError):
@@ -270,7 +262,11 @@ def _settings(wish: str) -> dict[str, str]:
             ours |= own_places(os.environ, known, ours)
         with configured_places():
             _start_jvm({key: value for key, value in ours.items() if key not in known})
-        let_jvm_remove()
+        # It removes its folders when it ends, also after this process was killed.
+        jvm: Any = SparkContext._jvm  # noqa: SLF001 - PySpark has no such call
+        with suppress(Py4JError, TypeError):  # this is not part of Spark's documented interface
+            for folder in noted():
+                jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(str(folder)))
     # With a JVM there, this holds all that it was given, by us or by others: none of that is set again.
     configured = SparkConf()
     unset = {key: value for key, value in ours.items() if not configured.contains(key)}

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from storage_consumer.clock import data_size, some_of, span
+from storage_consumer.clock import counted, data_size, some_of, span
 from storage_consumer.model import TableName
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.selection import AT_A_START
@@ -212,13 +212,13 @@ def _reasons(
         yield f"{', '.join(numbers)}; the others go on"
     if unequal := [table for table in snapshot.tables if table.quarantined]:
         rows = sum(table.quarantined for table in unequal)
-        yield f"{_some(rows, 'row')} of {_some(len(unequal), 'table')} in the quarantine: the target is not equal to the source there"
+        yield f"{counted(rows, 'row')} of {counted(len(unequal), 'table')} in the quarantine: the target is not equal to the source there"
     found = [str(each.table) for each in different.values() if each.checkpoint]
     # Nobody has compared these since their structure was changed in the target.
     doubted = [str(each.table) for each in different.values() if not each.checkpoint]
-    verify = [f"`verify` found {_some(len(found), 'table')} different: {some_of(found, _NAMED)}"] if found else []
+    verify = [f"`verify` found {counted(len(found), 'table')} different: {some_of(found, _NAMED)}"] if found else []
     if doubted:
-        changed = f"{_some(len(doubted), 'table')} changed in the target"
+        changed = f"{counted(len(doubted), 'table')} changed in the target"
         verify += [f"{changed}, whose rows are in doubt until `verify` or a copy: {some_of(doubted, _NAMED)}"]
     if verify:
         yield "; ".join(verify)
@@ -273,10 +273,6 @@ def _source_lag(snapshot: Snapshot) -> float | None:
 def _claimed(snapshot: Snapshot) -> int:
     """Return the bucket's checkpoint, be it believed or not."""
     return (snapshot.reported and snapshot.reported.refused_checkpoint) or snapshot.storage_checkpoint
-
-
-def _some(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _tables(
@@ -359,13 +355,13 @@ def load_progress(load: Load) -> str:
 
 def _unequal(table: Table, result: TableResult | None) -> str:
     refused = (
-        f"{_some(table.quarantined, 'row')} in the quarantine, which the target refused" if table.quarantined else ""
+        f"{counted(table.quarantined, 'row')} in the quarantine, which the target refused" if table.quarantined else ""
     )
     found = ""
     if result is not None:
         if not result.checkpoint:
             return "; ".join(filter(None, (refused, result.reason)))
-        what = [_some(result.different_rows, "row")] if result.different_rows else []
+        what = [counted(result.different_rows, "row")] if result.different_rows else []
         what += ["its structure"] if result.structure else []
         found = f"`verify` found {' and '.join(what) or 'it'} different as of {result.checkpoint}"
     return "; ".join(filter(None, (refused, found)))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from storage_consumer.clock import data_size, span
+from storage_consumer.clock import counted, data_size, span
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.rows.comparison import TableResult, VerifyOutcome
 from storage_consumer.telemetry import tso_time, utc_time
@@ -66,8 +66,7 @@ def pending(report: Report | None) -> str:
     """Return what the last round left in the bucket; empty before the first."""
     if report is None or not report.last_round_at:
         return ""
-    files = "1 file" if report.pending_files == 1 else f"{report.pending_files:,} files"
-    return f"{files}, {data_size(report.pending_bytes)}, at the end of the last round"
+    return f"{counted(report.pending_files, 'file')}, {data_size(report.pending_bytes)}, at the end of the last round"
 
 
 def skipped(report: Report | None) -> str:
@@ -99,8 +98,7 @@ def loading(loads: Sequence[Load]) -> str:
     if not running:
         return ""
     done, parts = sum(load.parts_done for load in running), sum(load.parts for load in running)
-    tables = "1 table" if len(running) == 1 else f"{len(running):,} tables"
-    return f"{tables}, {done:,} of {parts:,} files ({data_size(sum(load.size for load in running))})"
+    return f"{counted(len(running), 'table')}, {done:,} of {parts:,} files ({data_size(sum(load.size for load in running))})"
 
 
 def moment(checkpoint: int, lag: float | None) -> str:

@@ -131,11 +131,8 @@ def find(feed: Feed, loaded: Loaded, name: TableName, high: int | None, base: st
 
     Raises `ConfigError`, `NotReplicable` where the files do not show the table, and what `Feed.window` does.
     """
-    feed.contents.look()
+    high = feed.upto(high)
     checkpoint = feed.contents.checkpoint
-    if high is not None and high > checkpoint:
-        raise ConfigError(f"the bucket is complete up to its checkpoint {checkpoint} only: ask for less, or later")
-    high = checkpoint if high is None else high
     history = history_at(name, high, feed.contents.definitions)
     below = _base(base, history, loaded, name) if base else None
     if below is not None and below.snapshot > high:

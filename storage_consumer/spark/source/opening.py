@@ -217,11 +217,6 @@ RESERVED = frozenset((*(field.name for field in META), SEQUENCE.name, RESCUED))
 """Names of the columns that the source adds, or may add."""
 
 
-def whole_schema(own: Iterable[pa.Field]) -> pa.Schema:
-    """Return the table's columns, or those in their place, followed by what is known of each change."""
-    return pa.schema([*own, *META, SEQUENCE])
-
-
 def spark_schema(schema: pa.Schema, keys: str = "", columns: Iterable[str] = ()) -> StructType:
     """Return the same as Spark has it. `keys`, `columns`: what stands at `KEYS` and, as JSON, at `COLUMNS`."""
     noted = {"_table_version": {KEYS: keys, COLUMNS: json.dumps(sorted(columns))}} if keys else {}
@@ -340,7 +335,7 @@ def look_at(options: SourceOptions) -> Opened:
         held=held_for_bucket(loaded),
         checkpoint=feed.contents.checkpoint,
         high=high,
-        schema=whole_schema(own),
+        schema=pa.schema([*own, *META, SEQUENCE]),
         known=known,
         keys=keys,
         moved=moved,

@@ -137,42 +137,23 @@ _META_NAMES = tuple(field.name for field in META)
 
 
 def _documents(ordered: Ordered, partition: FilesPartition, protocol: Protocol) -> Iterator[pa.RecordBatch]:
-    """Yield rows of all tables as JSON, and statements."""
+    """Yield rows of all tables as JSON, and statements; what a row does not have is null."""
     images = Images(protocol)
     held: list[dict[str, object]] = []
     for _, of_one_ts in groupby(partition.window.statements, key=lambda each: each.commit_ts):
         # By their running order, whatever files have them.
         for number, each in enumerate(of_one_ts):
             definition = each.definition
-            held.append(
-                {
-                    "database": definition.name.schema,
-                    "table": definition.name.table or None,
-                    "before": None,
-                    "after": None,
-                    "statement": definition.query,
-                    "_change_type": "ddl",
-                    "_table_version": definition.version,
-                    **_place(each.commit_ts, _STATEMENT, "", number),
-                    "_file": definition.path,
-                }
-            )
+            row = _row(definition.name, each.commit_ts, _STATEMENT, "", number)
+            row |= {"statement": definition.query, "_change_type": "ddl", "_table_version": definition.version}
+            held.append(row | {"_file": definition.path})
     for work in partition.window.files:
         for change in ordered.changes_of(work, work.between(partition.window.low, partition.window.high)):
             before, after = (None if image is None else dumped(image) for image in images.of(change))
-            structure = change.structure
-            held.append(
-                {
-                    "database": structure.table.schema,
-                    "table": structure.table.table,
-                    "before": before,
-                    "after": after,
-                    "statement": None,
-                    "_change_type": WORDS.get(change.operation, "delete"),
-                    "_table_version": structure.version,
-                    **_place(change.commit_ts, int(change.operation in WORDS), change.file, change.row),
-                }
-            )
+            word, structure = WORDS.get(change.operation), change.structure
+            row = _row(structure.table, change.commit_ts, int(word is not None), change.file, change.row)
+            row |= {"before": before, "after": after}
+            held.append(row | {"_change_type": word or "delete", "_table_version": structure.version})
             if len(held) >= _ROWS:
                 yield pa.RecordBatch.from_pylist(held, schema=partition.schema)
                 held = []
@@ -180,8 +161,10 @@ def _documents(ordered: Ordered, partition: FilesPartition, protocol: Protocol) 
         yield pa.RecordBatch.from_pylist(held, schema=partition.schema)
 
 
-def _place(commit_ts: int, kind: int, file: str, row: int) -> dict[str, object]:
+def _row(name: TableName, commit_ts: int, kind: int, file: str, row: int) -> dict[str, object]:
     return {
+        "database": name.schema,
+        "table": name.table or None,
         "_commit_version": commit_ts,
         "_commit_timestamp": (commit_ts >> 18) * 1000,
         "_file": file,
@@ -244,8 +227,16 @@ def _transactions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 def _of_one(table: pa.Table, files: NDArray[np.int64], keys: Keys) -> list[bool]:
     """Return which changes of one commit-ts are no repeats."""
     names, ranks = own_columns(table.schema.names), _ranks(table, files)
-    structures = {version: _structure(names, columns) for version, columns in keys}
-    rows = zip(*(map(_spelled, table.column(name).to_pylist()) for name in names), strict=True)
+    layout = RowLayout(
+        table=TableName(schema="", table=""), columns=tuple(TableColumn(name=name, type="TEXT") for name in names)
+    )
+    by_name = {folded_name(name): place for place, name in enumerate(names)}
+    structures = {
+        version: Structure(layout=layout, version=0, key=tuple(by_name[folded_name(name)] for name in columns))
+        for version, columns in keys
+    }
+    texts = ([None if value is None else repr(value) for value in table.column(name).to_pylist()] for name in names)
+    rows = zip(*texts, strict=True)
     kinds = table.column("_change_type").to_pylist()
     versions, numbers = table.column("_table_version").to_pylist(), table.column("_row").to_pylist()
     ranked = []
@@ -287,17 +278,3 @@ def _ranks(table: pa.Table, files: NDArray[np.int64]) -> dict[int, int]:
 def null_key(names: Sequence[str]) -> str:
     """Return why rows with null in their primary key are an error: they could not be told from each other."""
     return f"a row has null in its primary key ({', '.join(names)}): a date that no calendar has, or a column that was renamed or left out"
-
-
-def _spelled(value: object) -> str | None:
-    return None if value is None else repr(value)
-
-
-def _structure(names: Sequence[str], key: Sequence[str]) -> Structure:
-    columns = tuple(TableColumn(name=name, type="TEXT") for name in names)
-    by_name = {folded_name(name): place for place, name in enumerate(names)}
-    return Structure(
-        layout=RowLayout(table=TableName(schema="", table=""), columns=columns),
-        version=0,
-        key=tuple(by_name[folded_name(name)] for name in key),
-    )
