@@ -25,7 +25,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import chain
@@ -307,20 +307,16 @@ class SparkPipeline:
         """
         if self._abandoned:
             raise Abandoned
-        with self._meant():
+        with self._meant(), ExitStack() as after:
             # `cancel` finds the job by this tag, from another thread.
             self._context.addJobTag(self._tag)
-            try:
-                # In a session of ours each job sets its own, so that two of three calls are saved.
-                before = None if self._owned else self._context.getLocalProperty(_DESCRIPTION)
-                self._context.setLocalProperty(_DESCRIPTION, title)
-                try:
-                    yield
-                finally:
-                    if not self._owned:
-                        self._context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]  # None removes it
-            finally:
-                self._context.removeJobTag(self._tag)
+            after.callback(self._context.removeJobTag, self._tag)
+            # In a session of ours each job sets its own, so that two of three calls are saved.
+            if not self._owned:
+                before = self._context.getLocalProperty(_DESCRIPTION)
+                after.callback(self._context.setLocalProperty, _DESCRIPTION, before)  # type: ignore[arg-type]  # None removes it
+            self._context.setLocalProperty(_DESCRIPTION, title)
+            yield
 
     @contextmanager
     def _meant(self) -> Iterator[None]:
