@@ -164,19 +164,15 @@ def document(
         told = [(table.state, table.checkpoint) for table in shown]
         state, checkpoint = told[0] if told else (snapshot.shown(chosen), snapshot.reached(chosen))
         found["table"] = {"name": str(chosen.name), "state": state, "checkpoint": checkpoint}
-    loads = [load for load in snapshot.loads if chosen is None or load.name == chosen.name]
-    if loads:
-        found["loads"] = [load_document(load) for load in loads]
+    if loads := [load_document(each) for each in snapshot.loads if chosen is None or each.name == chosen.name]:
+        found["loads"] = loads
     if snapshot.verified:
         found["verified"] = [
             {
                 "table": str(result.table),
                 "outcome": result.outcome,
                 "how": result.how,
-                "checkpoint": {
-                    "ts": result.checkpoint,
-                    "time": tso_time(result.checkpoint) if result.checkpoint else None,
-                },
+                "checkpoint": _ts(result.checkpoint),
                 "rows": result.rows,
                 "different_rows": result.different_rows,
                 "structure": list(result.structure),
@@ -206,7 +202,11 @@ def load_document(load: Load) -> dict[str, object]:
 
 
 def _mark(checkpoint: int, lag: float | None) -> dict[str, object]:
-    return {"ts": checkpoint, "time": tso_time(checkpoint) if checkpoint else None, "lag": _rounded(lag)}
+    return {**_ts(checkpoint), "lag": _rounded(lag)}
+
+
+def _ts(checkpoint: int) -> dict[str, object]:
+    return {"ts": checkpoint, "time": tso_time(checkpoint) if checkpoint else None}
 
 
 def _rounded(seconds: float | None) -> float | None:
