@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from storage_consumer.api import Consumer
     from storage_consumer.changes.record_batches import read_changes
+    from storage_consumer.clock import Stop, StopSignal
     from storage_consumer.config.options import Options
     from storage_consumer.errors import (
         Abandoned,
@@ -53,12 +54,9 @@ if TYPE_CHECKING:
     from storage_consumer.plan.table_state import TableState
     from storage_consumer.rows.comparison import RowDifference, Span, VerifyOutcome
     from storage_consumer.rows.comparison import TableResult as VerifiedTable
-    from storage_consumer.signals import Stop, StopSignal
     from storage_consumer.summary import Progress, RoundSummary, RunningStatement, TableSummary
-    from storage_consumer.watch.health import Health
-    from storage_consumer.watch.report import Phase, Report, Totals, Work
-    from storage_consumer.watch.snapshot import Snapshot, StoredStatement
-    from storage_consumer.watch.snapshot import Table as StoredTable
+    from storage_consumer.watch.report import Health, Phase, Report, Snapshot, StoredStatement, Totals, Work
+    from storage_consumer.watch.report import Table as StoredTable
     from storage_consumer.watch.status import Status, TableStatus
 
 __all__ = [
@@ -132,19 +130,17 @@ _MODULES = {
     "operating.planned": ("Outcome", "Plan", "PlannedRows", "PlannedStatement", "PlannedStop", "PlannedWave"),
     "changes.record_batches": ("read_changes",),
     "model": ("DdlId", "TableName"),
-    "watch.report": ("Phase", "Report", "Totals", "Work"),
-    "watch.snapshot": ("Snapshot", "StoredStatement"),
-    "watch.health": ("Health",),
+    "watch.report": ("Health", "Phase", "Report", "Snapshot", "StoredStatement", "Totals", "Work"),
     "watch.status": ("Status", "TableStatus"),
     "operating.verification": ("VerifyOptions", "VerifyReport"),
     "plan.loads": ("Load", "LoadPhase"),
     "plan.table_state": ("TableState",),
-    "signals": ("Stop", "StopSignal"),
+    "clock": ("Stop", "StopSignal"),
     "summary": ("Progress", "RoundSummary", "RunningStatement", "TableSummary"),
     "rows.comparison": ("RowDifference", "Span", "VerifyOutcome"),
 }
 _RENAMED = {
-    "StoredTable": ("watch.snapshot", "Table"),
+    "StoredTable": ("watch.report", "Table"),
     "VerifiedTable": ("rows.comparison", "TableResult"),
 }
 """Public name → module, and name in it, which would say too little outside."""

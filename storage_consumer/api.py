@@ -16,7 +16,7 @@ from storage_consumer.bucket.inspector import InspectedBucket, completed, inspec
 from storage_consumer.bucket.reader import StorageReader
 from storage_consumer.bucket.stores import open_storage
 from storage_consumer.checkpoint.store import StateStore, operated
-from storage_consumer.clock import Clock, SystemClock
+from storage_consumer.clock import Clock, Stop, StopSignal, SystemClock
 from storage_consumer.config.export_uris import with_time_zone
 from storage_consumer.config.load import Loaded, load, load_source
 from storage_consumer.config.options import Options
@@ -44,7 +44,6 @@ from storage_consumer.plan.loads import Load
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.selection import Selection
 from storage_consumer.ports import Ddl, Journal
-from storage_consumer.signals import Stop, StopSignal
 from storage_consumer.spark.pipeline import SparkPipeline
 from storage_consumer.summary import Progress, RoundSummary, RunningStatement
 from storage_consumer.target.connection import hurry, no_hurry, unverified
@@ -201,8 +200,8 @@ class Consumer:
         target has no state, and `TargetUnavailable` if it does not answer.
         """
         downstream = self._loaded.config.downstream
-        with closing(operated(downstream, self._loaded.secrets.password)) as desk:
-            return status_now(desk, downstream, max_lag=max_lag, needs_writer=needs_writer)
+        with closing(operated(downstream, self._loaded.secrets.password)) as state:
+            return status_now(state, downstream, max_lag=max_lag, needs_writer=needs_writer)
 
     def load(self, table: str, dump: str, *, dump_tz: str = "", replace: bool = False) -> Load:
         """Ask for a table to be loaded from an export, as ``storage-consumer load --table … --dump …`` does; return what was stored.
@@ -214,8 +213,8 @@ class Consumer:
         already; `TargetUnavailable` if the target does not answer.
         """
         downstream = self._loaded.config.downstream
-        with closing(operated(downstream, self._loaded.secrets.password)) as desk:
-            return request_load(desk, table, with_time_zone(dump, dump_tz), replaces=replace)
+        with closing(operated(downstream, self._loaded.secrets.password)) as state:
+            return request_load(state, table, with_time_zone(dump, dump_tz), replaces=replace)
 
     def verify(
         self,
@@ -229,7 +228,7 @@ class Consumer:
         """Compare the target with its source, both as of one commit-ts for each table: what ``storage-consumer verify`` does.
 
         `source` is the URI of the TiDB that the changefeed reads, or with `frozen` of any server that nobody writes to.
-        `options` are the fields of `Wishes`. It may be called beside a running consumer, also from another thread; once `stop` is set it raises `Abandoned`. Raises `ConfigError`, and `TransientError` if a server or store does not answer.
+        `options` are the fields of `VerifyOptions`. It may be called beside a running consumer, also from another thread; once `stop` is set it raises `Abandoned`. Raises `ConfigError`, and `TransientError` if a server or store does not answer.
         """
         wishes, loaded = Wishes(**options, frozen=frozen), self._loaded
         target = Server(settings=loaded.config.downstream, password=loaded.secrets.password)

@@ -1,10 +1,43 @@
-"""Time as the program sees it, a Protocol so that tests can control it; and durations as readers like them."""
+"""Time as the program sees it, how it is asked to end, and durations and amounts as readers like them.
+
+The clock is a Protocol so that tests can control it. The first SIGTERM or SIGINT asks the program to finish its transaction and end, the
+second to abandon it. Both are safe, since a stored position never runs ahead of its rows. A third signal has its usual effect: the
+process dies immediately, which is safe for the same reason.
+"""
 
 from __future__ import annotations
 
+import queue
+import signal
 import threading
 import time
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from types import FrameType, TracebackType
+from typing import Protocol, Self
+
+from storage_consumer.telemetry import Log
+
+_STEP = 1024
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def data_size(number: float) -> str:
+    """Return a number of bytes with its unit: ``640 B``, ``1.5 MiB``."""
+    unit = 0
+    while number >= _STEP and unit < len(_UNITS) - 1:
+        number, unit = number / _STEP, unit + 1
+    return f"{number:.0f} {_UNITS[unit]}" if not unit else f"{number:.1f} {_UNITS[unit]}"
+
+
+def counted(number: int, word: str) -> str:
+    """Return a number of things: ``1 row``, ``2,000 rows``."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def some_of(names: Sequence[str], most: int) -> str:
+    """Return at most so many names, and how many more there are: ``a, b and 3 more``."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def span(seconds: float) -> str:
@@ -56,3 +89,117 @@ class SystemClock:
         """Wait until `event` is set or `seconds` have passed; return whether it is set."""
         self._returns = max(self._returns or 0.0, self.monotonic() + seconds)
         return event.wait(seconds)
+
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_log = Log("signals")
+
+
+class StopSignal(Protocol):
+    """Whether the program should end; `Stop` is one."""
+
+    requested: threading.Event
+
+
+class Stop:
+    """Asks a running program to end.
+
+    As a context manager it takes over the process's SIGTERM and SIGINT and restores their handlers at the end. Without it, `request`
+    and `abandon` do the same from any thread. The handlers only put the signal into a queue, which is allowed at any
+    instruction; a thread reads it, logs, and runs the callbacks.
+    """
+
+    def __init__(self) -> None:
+        """Start with nothing requested."""
+        self.requested = threading.Event()
+        """Set when the program should finish its transaction and end; wait on it instead of sleeping."""
+        self.abandoned = threading.Event()
+        """Set when the program should not even finish its transaction."""
+        self._callbacks: list[Callable[[], object]] = []
+        self._lock = threading.Lock()
+        self._arrived: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._before: dict[int, object] = {}
+        self._watcher: threading.Thread | None = None
+        self._received = 0
+
+    def on_abandon(self, callback: Callable[[], object]) -> None:
+        """Call `callback` in another thread when the transaction is to be abandoned; immediately if it already is."""
+        # Either `abandon` finds the callback, or it has set the event before: none is lost, and none is called twice.
+        with self._lock:
+            if not self.abandoned.is_set():
+                self._callbacks.append(callback)
+                return
+        self._call(callback)
+
+    def request(self, reason: str = "request") -> None:
+        """Finish the transaction, then end. A second request changes nothing."""
+        if not self.requested.is_set():
+            self.requested.set()
+            _log.info("stop_requested", reason=reason)
+
+    def abandon(self, reason: str = "request") -> None:
+        """End without finishing the transaction. A second call changes nothing."""
+        self.request(reason)
+        with self._lock:
+            if self.abandoned.is_set():
+                return
+            self.abandoned.set()
+            callbacks = tuple(self._callbacks)
+        _log.warning("stop_abandoned", reason=reason)
+        for callback in callbacks:
+            self._call(callback)
+
+    def install(self) -> None:
+        """Take over SIGTERM and SIGINT; from the main thread only. A second call takes them back from whoever took them since."""
+        if self._watcher is None:
+            self._watcher = threading.Thread(target=self._watch, name="signals", daemon=True)
+            self._watcher.start()
+        for number in _SIGNALS:
+            # Keep the first handlers that were found: a second call may find our own.
+            before = signal.signal(number, self._handle)
+            self._before.setdefault(number, before)
+
+    def restore(self) -> None:
+        """Restore the handlers that were there before."""
+        for number, before in self._before.items():
+            signal.signal(number, before)  # type: ignore[arg-type]  # what signal.signal itself returned
+        self._before.clear()
+        if self._watcher is not None:
+            # 0 is not a signal: it ends the watcher's loop.
+            self._arrived.put(0)
+            self._watcher.join()
+            self._watcher = None
+
+    def __enter__(self) -> Self:
+        """Take over the signals."""
+        self.install()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Restore the handlers."""
+        self.restore()
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        """Run in the main thread at any instruction, so take no lock and write nothing."""
+        self._received += 1
+        self._arrived.put(number)
+        if self._received > 1:
+            # A third signal then kills the process, even if the watcher thread hangs.
+            for each in _SIGNALS:
+                signal.signal(each, signal.SIG_DFL)
+
+    def _watch(self) -> None:
+        while number := self._arrived.get():
+            name = signal.Signals(number).name
+            if self.requested.is_set():
+                self.abandon(name)
+            else:
+                self.request(name)
+
+    def _call(self, callback: Callable[[], object]) -> None:
+        try:
+            callback()
+        except Exception as error:  # noqa: BLE001 - the other callbacks must run whatever one of them does
+            _log.warning("abandon_callback_failed", error=str(error))

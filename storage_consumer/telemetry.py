@@ -118,8 +118,9 @@ class Said:
         shown: dict[str, object] = {}
         for name, value in self.fields.items():
             shown[name] = _plain(value)
-            if _is_tso(name, value):
-                shown[f"{name}_time"] = tso_time(value)  # type: ignore[arg-type]  # _is_tso has looked
+            is_number = name in TSO_FIELDS and isinstance(value, int) and not isinstance(value, bool)
+            if is_number and 0 < value < 1 << 64:  # type: ignore[operator]  # it is a number
+                shown[f"{name}_time"] = tso_time(value)  # type: ignore[arg-type]  # likewise
         return shown
 
 
@@ -156,10 +157,6 @@ def _said(record: logging.LogRecord) -> Said:
     """Return event and fields; the message of a foreign logger becomes the text of a `log` event."""
     said = record.args[0] if isinstance(record.args, tuple) and record.args else None
     return said if isinstance(said, Said) else Said("log", {"logger": record.name, "text": record.getMessage()})
-
-
-def _is_tso(name: str, value: object) -> bool:
-    return name in TSO_FIELDS and isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 64
 
 
 def _plain(value: object) -> object:
@@ -258,18 +255,6 @@ def heard_by(listener: Listener) -> Iterator[None]:
         _telling.alone = before
 
 
-def _tell(name: str, level: int, fields: Mapping[str, object]) -> None:
-    """Call all listeners, unless it is one of them that says the event: it would be called without end."""
-    if getattr(_telling, "busy", False):
-        return
-    _telling.busy = True
-    try:
-        for listener in _listeners:
-            listener(name, level, fields)
-    finally:
-        _telling.busy = False
-
-
 class Log:
     """Logs the events of one component."""
 
@@ -298,8 +283,14 @@ class Log:
             alone(event, level, fields)
             return
         # Before the filter: what is worth a line is another question than what happened.
-        if _listeners:
-            _tell(event, level, fields)
+        # A listener that says an event is not called for it: it would be called without end.
+        if _listeners and not getattr(_telling, "busy", False):
+            _telling.busy = True
+            try:
+                for listener in _listeners:
+                    listener(event, level, fields)
+            finally:
+                _telling.busy = False
         if not self._logger.isEnabledFor(level):
             return
         # Not for each error: most name file, row and remedy, and a traceback adds nothing for an operator.

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal
 
-from storage_consumer.amounts import some_of
 from storage_consumer.bucket.csv_options import infer_csv
 from storage_consumer.bucket.metadata import Metadata, parse_metadata
 from storage_consumer.bucket.reader import is_partitioned, may_be_lost, partitioning
 from storage_consumer.bucket.storage import METADATA_BYTES, Storage
 from storage_consumer.bucket.survey import Sample, Samples, Survey, ignore_unplaced, leave_out_copies, survey
+from storage_consumer.clock import some_of
 from storage_consumer.config.load import CSV_KEYWORDS, Loaded
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.settings import Upstream

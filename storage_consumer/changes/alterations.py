@@ -40,17 +40,17 @@ def moves(name: TableName, low: int, high: int, known: Sequence[TableDefinition]
     for place in takewhile(lambda place: known[place].version <= high, range(first, len(known))):
         definition = known[place]
         if definition.is_ddl and (what := effect(definition, name.folded())):
-            text, moment = definition.query.strip()[:200], tso_time(definition.version)
-            yield Move(definition.version, f"{text!r} (version {definition.version}, {moment}) {what}")
+            yield Move(definition.version, f"{_in_short(definition)} {what}")
 
 
 def effect(definition: TableDefinition, name: TableName) -> str:
     """Return what a statement did to the rows of a table, given by its folded name; empty if it moved none."""
     ddl, own = parsed(definition), definition.name.folded()
     if not own.table:
-        return _effect_on_database(ddl) if own.schema == name.schema else ""
+        is_drop = ddl.head[:1] == ("DROP",)
+        did = "dropped the table with its database" if is_drop else "brought back rows" if brings_back(ddl) else ""
+        return did if own.schema == name.schema else ""
     if ddl.rename is not None:
-        assert ddl.rename is not None
         old, new = ddl.rename.folded
         if ddl.rename.from_anywhere and old.table == name.table and new != name:
             return "may have given the table another name: it does not say which database's table it renames"
@@ -62,12 +62,6 @@ def effect(definition: TableDefinition, name: TableName) -> str:
     if ddl.exchanges_partition:
         return "put other rows in the place of the table's" if name in ddl.touched else ""
     return _effect_on_table(definition) if ddl.subject.folded() == name else ""
-
-
-def _effect_on_database(ddl: ParsedDdl) -> str:
-    if ddl.head[:1] == ("DROP",):
-        return "dropped the table with its database"
-    return "brought back rows" if brings_back(ddl) else ""
 
 
 def _effect_on_table(definition: TableDefinition) -> str:
@@ -240,9 +234,14 @@ def _shown(step: TableDefinition) -> str:
 
 def keeps_values(before: TableColumn, after: TableColumn) -> bool:
     """Return whether a column certainly holds all values that it could hold before a statement, as they were."""
-    if before.type != after.type or before.unsigned != after.unsigned:
-        # Negative numbers would be others, and TiDB makes others of those beyond the signed ones, however wide the new type is.
-        return before.unsigned == after.unsigned and _is_wider(before, after)
+    # Negative numbers would be others, and TiDB makes others of those beyond the signed ones, however wide the new type is.
+    if before.unsigned != after.unsigned:
+        return False
+    if before.type != after.type:
+        for kinds in _GROWING:
+            if before.type in kinds and after.type in kinds:
+                return kinds.index(before.type) <= kinds.index(after.type)
+        return (before.type, after.type) == ("CHAR", "VARCHAR") and (before.precision or 0) <= (after.precision or 0)
     if before.type in _LISTED:
         return bool(after.elements) and after.elements[: len(before.elements)] == before.elements != ()
     if before.type == "DECIMAL":
@@ -254,18 +253,6 @@ def keeps_values(before: TableColumn, after: TableColumn) -> bool:
         return (before.precision, before.scale) == (after.precision, after.scale)
     # A whole number's is how wide it is shown, and a text's how long it may be.
     return before.type in _WHOLE or (before.precision or 0) <= (after.precision or before.precision or 0)
-
-
-def _is_wider(before: TableColumn, after: TableColumn) -> bool:
-    for kinds in _GROWING:
-        if before.type in kinds and after.type in kinds:
-            return kinds.index(before.type) <= kinds.index(after.type)
-    return (before.type, after.type) == ("CHAR", "VARCHAR") and (before.precision or 0) <= (after.precision or 0)
-
-
-def has_known_default(column: TableColumn, step: TableDefinition) -> bool:
-    """Return whether rows have one value of a new column, NULL or a constant, which its statement tells."""
-    return not _added_with(column, step).unknown
 
 
 def _added_with(column: TableColumn, step: TableDefinition) -> Origin:
@@ -306,20 +293,16 @@ def _is_constant(column: TableColumn, value: str, kind: str) -> bool:
         # Those of a schema file are rounded, except decimals.
         return is_exact or (column.type != "DECIMAL" and (column.default is not None or column.scale is None))
     if column.type in _TIMES:
-        return _is_constant_time(column, value)
+        found = re.fullmatch(r"\d{4}-\d{2}-\d{2}( \d{2}:\d{2}:\d{2}(?:\.(\d+))?)?", value)
+        if found is None or (column.type == "DATE" and found[1]):
+            return False
+        # Without a default in the schema file a TIMESTAMP is one of the session's zone, which nothing tells.
+        is_told = column.type != "TIMESTAMP" or column.default is not None
+        return is_told and len(found[2] or "") <= (column.scale or 0)
     # A number is shown by other rules as a text, and means the place of a member.
     if column.type in TEXTS:
         return kind != "number" or re.fullmatch(r"0|-?[1-9]\d*", value) is not None
     return column.type == "ENUM" and kind != "number" and value in column.elements
-
-
-def _is_constant_time(column: TableColumn, value: str) -> bool:
-    found = re.fullmatch(r"\d{4}-\d{2}-\d{2}( \d{2}:\d{2}:\d{2}(?:\.(\d+))?)?", value)
-    if found is None or (column.type == "DATE" and found[1]):
-        return False
-    # Without a default in the schema file a TIMESTAMP is one of the session's zone, which nothing tells.
-    is_told = column.type != "TIMESTAMP" or column.default is not None
-    return is_told and len(found[2] or "") <= (column.scale or 0)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -367,31 +350,31 @@ def history_at(name: TableName, commit_ts: int, known: Sequence[TableDefinition]
     for definition in known:
         if definition.version > commit_ts:
             break
-        _take(definition, tables)
+        subject = parsed(definition).subject.folded()
+        if not subject.table:
+            if parsed(definition).head[:1] == ("DROP",):
+                tables = {name: table for name, table in tables.items() if name.schema != subject.schema}
+        elif definition.ddl_type in _DROPS:
+            tables.pop(subject, None)
+        else:
+            _add_step(definition, subject, tables)
     found = tables.get(name.folded())
     if found is None or not any(step.columns for step in found.steps):
         raise NotReplicable(f"{name}: the bucket shows no such table at commit-ts {commit_ts}")
     return found
 
 
-def _take(definition: TableDefinition, tables: dict[TableName, TableHistory]) -> None:
-    """Note what a statement did to the tables, or which structure a file shows."""
-    subject = parsed(definition).subject.folded()
-    if not subject.table:
-        if parsed(definition).head[:1] == ("DROP",):
-            for name in [name for name in tables if name.schema == subject.schema]:
-                del tables[name]
-    elif definition.ddl_type in (DdlKind.DROP_TABLE, DdlKind.DROP_VIEW):
-        tables.pop(subject, None)
-    else:
-        _add_step(definition, subject, tables)
-
-
 def _add_step(definition: TableDefinition, subject: TableName, tables: dict[TableName, TableHistory]) -> None:
     """Add a step to a table, which it may have made, emptied or renamed."""
     ddl, version = parsed(definition), definition.version
     if ddl.rename is not None and ddl.rename.from_anywhere:
-        _rename_from_anywhere(definition, subject, tables)
+        # Nothing tells in which database its old name was; see `with_databases`.
+        old = ddl.rename.old.folded().table
+        why = f"a statement does not say which database's table it renames ({_shown(definition)})"
+        for name, table in tables.items():
+            if name.table == old and name != subject:
+                table.broken, table.broken_at = why, version
+        tables[subject] = TableHistory(begin=None, broken=why, broken_at=version)
     elif ddl.renamed is not None and ddl.renamed[0] != ddl.renamed[1]:
         tables[subject] = tables.pop(ddl.renamed[0], TableHistory(begin=None))
     elif ddl.creates_table:
@@ -409,20 +392,6 @@ def _add_step(definition: TableDefinition, subject: TableName, tables: dict[Tabl
             tables[name].broken, tables[name].broken_at = table.broken, version
 
 
-def _rename_from_anywhere(
-    definition: TableDefinition, subject: TableName, tables: dict[TableName, TableHistory]
-) -> None:
-    """Note a rename of which nothing tells in which database its old name was; see `with_databases`."""
-    ddl = parsed(definition)
-    assert ddl.rename is not None
-    old = ddl.rename.old.folded().table
-    why = f"a statement does not say which database's table it renames ({_shown(definition)})"
-    for name, table in tables.items():
-        if name.table == old and name != subject:
-            table.broken, table.broken_at = why, definition.version
-    tables[subject] = TableHistory(begin=None, broken=why, broken_at=definition.version)
-
-
 def _loss(definition: TableDefinition, table: TableHistory) -> str:
     """Return why rows cannot be followed through a statement; empty if they can."""
     if brings_back(parsed(definition)):
@@ -430,14 +399,10 @@ def _loss(definition: TableDefinition, table: TableHistory) -> str:
     if is_of_partitions(definition):
         return "a statement took away or put in rows that the files do not show"
     before = next((step for step in reversed(table.steps) if step.columns), None)
-    if not definition.is_ddl and before is not None and definition.columns and _differ(before, definition):
-        return "the structure changed and no statement shows how"
-    return ""
-
-
-def _differ(before: TableDefinition, after: TableDefinition) -> bool:
-    shown = ([(folded_name(c.name), c.type, c.unsigned, c.scale) for c in each.columns] for each in (before, after))
-    return next(shown) != next(shown)
+    if definition.is_ddl or before is None or not definition.columns:
+        return ""
+    then, now = ([(folded_name(c.name), c.type, c.unsigned, c.scale) for c in d.columns] for d in (before, definition))
+    return "" if then == now else "the structure changed and no statement shows how"
 
 
 _Columns = Sequence[TableColumn]
@@ -474,8 +439,11 @@ class Alteration(NamedTuple):
     @property
     def shown(self) -> str:
         """The statement in short, with its version."""
-        query, version = self.definition.query.strip(), self.definition.version
-        return f"{query[:200]!r} (version {version}, {tso_time(version)})"
+        return _in_short(self.definition)
+
+
+def _in_short(definition: TableDefinition) -> str:
+    return f"{definition.query.strip()[:200]!r} (version {definition.version}, {tso_time(definition.version)})"
 
 
 def alterations(name: TableName, low: int, known: Sequence[TableDefinition]) -> Iterator[Alteration]:
@@ -561,7 +529,8 @@ class _Table:
         is_without = column.default is None and default_in(definition.query, name).kind in ("none", "unseen")
         if not column.nullable and is_without:
             return f"added column {column.name}, which is NOT NULL and has no default"
-        if not has_known_default(column, definition):
+        # Where rows have one value of it, NULL or a constant, its statement tells which.
+        if _added_with(column, definition).unknown:
             return f"added column {column.name}, whose default may be another one for each row"
         return ""
 

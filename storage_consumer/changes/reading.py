@@ -13,7 +13,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, islice
 
 from storage_consumer.bucket.storage import Blocks, Storage, whole
@@ -86,8 +86,6 @@ def _by_count(ordered: Sequence[Ranked]) -> list[Ranked]:
 HELD_BYTES = 64 << 20
 """Bytes of files whose changes are held at once. In memory they take several times as much."""
 _BLOCK = 1 << 20
-_Taken = tuple[int, int, Change]
-"""Number of its table in the order of tables, rank of its file, and the change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +131,14 @@ class Ordered:
         """Yield all of them in order. Raises `UndecodableRow`, which names file and row, and what the storage raises."""
         statements = list(self.window.statements)
         for low, high, spans in self.parts():
-            found = self._changes(spans, low, high)
+            names = {span.work.structure.table.folded() for span in spans}
+            tables = {name: place for place, name in enumerate(sorted(names))}
+            # Number of the table in the order of tables, rank of the file, and the change.
+            found: list[tuple[int, int, Change]] = []
+            for span in spans:
+                table, rank = tables[span.work.structure.table.folded()], span.rank
+                changes = self.changes_of(span.work, span.work.between(low, high))
+                found += [(table, rank, each) for each in changes if self.wanted(each)]
             found.sort(key=lambda each: (each[2].commit_ts, each[0]))
             for (ts, _), group in groupby(found, key=lambda each: (each[2].commit_ts, each[0])):
                 # Rows at the commit-ts of a statement come before it.
@@ -151,16 +156,14 @@ class Ordered:
             for rank, work in enumerate(sorted(self.window.files, key=_written))
         ]
         if sum(span.size for span in everything) > self.held_bytes:
-            everything = [span for each in everything if (span := self._looked_through(each)) is not None]
+            read = [(span, self.tally(span.work, span.work.floor)) for span in everything]
+            everything = [
+                replace(span, first=tally.next_ts, last=min(tally.max_ts, self.window.high))
+                for span, tally in read
+                if 0 < tally.next_ts <= self.window.high
+            ]
         for low, high in slices(everything, self.window.low, self.window.high, self.held_bytes):
             yield low, high, [span for span in everything if span.first <= high and span.last > low]
-
-    def _looked_through(self, span: FileSpan) -> FileSpan | None:
-        """Return the file with the span of its rows, as far as they belong to the window; None if it has none of them."""
-        tally = self.tally(span.work, span.work.floor)
-        if not tally.next_ts or tally.next_ts > self.window.high:
-            return None
-        return FileSpan(rank=span.rank, work=span.work, first=tally.next_ts, last=min(tally.max_ts, self.window.high))
 
     def tally(self, work: FeedFile, border: int) -> Tally:
         """Return the counts of a file's rows at or below a commit-ts, and beyond."""
@@ -169,17 +172,6 @@ class Ordered:
             for _ in self.decoder.changes(self.read(work, CommitRange(low=border, high=border), tally)):
                 pass
         return tally
-
-    def _changes(self, spans: Sequence[FileSpan], low: int, high: int) -> list[_Taken]:
-        """Return the changes of a slice, in any order."""
-        names = {span.work.structure.table.folded() for span in spans}
-        tables = {name: place for place, name in enumerate(sorted(names))}
-        found: list[_Taken] = []
-        for span in spans:
-            table, rank = tables[span.work.structure.table.folded()], span.rank
-            changes = self.changes_of(span.work, span.work.between(low, high))
-            found += [(table, rank, each) for each in changes if self.wanted(each)]
-        return found
 
     def changes_of(self, work: FeedFile, commit_range: CommitRange) -> Iterator[Change]:
         """Yield the changes of a file, as it has them; an update is a delete and an insert where it moves its row to another key, or the table has none."""
@@ -269,22 +261,18 @@ def slices(spans: Sequence[FileSpan], low: int, high: int, most: int) -> Iterato
     if sum(span.within(low, high) for span in inside) <= most or high - low <= 1:
         yield low, high
         return
-    middle = _middle(inside, low, high)
-    yield from slices(inside, low, middle, most)
-    yield from slices(inside, middle, high, most)
-
-
-def _middle(spans: Sequence[FileSpan], low: int, high: int) -> int:
-    """Return the commit-ts, below `high`, up to which about half of a slice's bytes are."""
-    half = sum(span.within(low, high) for span in spans) / 2
+    # The commit-ts, below `high`, up to which about half of the bytes are.
+    half = sum(span.within(low, high) for span in inside) / 2
     begin, end = low, high
     while end - begin > 1:
         middle = (begin + end) // 2
-        if sum(span.within(low, middle) for span in spans) < half:
+        if sum(span.within(low, middle) for span in inside) < half:
             begin = middle
         else:
             end = middle
-    return min(end, high - 1)
+    middle = min(end, high - 1)
+    yield from slices(inside, low, middle, most)
+    yield from slices(inside, middle, high, most)
 
 
 class Patience:

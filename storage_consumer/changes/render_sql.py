@@ -79,7 +79,8 @@ def taken_back(event: Change, protocol: Protocol) -> str:
             f"{place}: the files have only the key of a deleted row (delete-only-output-handle-key-columns), so it cannot be put back"
         )
     if event.operation == INSERT:
-        return f"{_deletion(structure, event.values, protocol, event.given())}; -- {_where(event.commit_ts)}"
+        text = _deletion(structure, event.values, protocol, event.given())
+        return f"{text}; -- {_where(event.commit_ts)}"
     pairs = zip(structure.columns, (event.old or event.values), strict=True)
     lax, strict = (
         (_LAX, _STRICT)
@@ -92,8 +93,10 @@ def taken_back(event: Change, protocol: Protocol) -> str:
                 f"{place}: the files do not have what an updated row was before: set output-old-value = true under [sink.csv] in the "
                 "changefeed, for changes from then on"
             )
-        return f"{lax}{_update(structure, event.values, event.old, protocol)};{strict} -- {_where(event.commit_ts)}"
-    return f"{lax}{_insertion(structure, event.values, protocol)};{strict} -- {_where(event.commit_ts)}"
+        text = _update(structure, event.values, event.old, protocol)
+    else:
+        text = _insertion(structure, event.values, protocol)
+    return f"{lax}{text};{strict} -- {_where(event.commit_ts)}"
 
 
 def _redone(event: Change, protocol: Protocol) -> str:
@@ -135,7 +138,8 @@ def _update(structure: Structure, old: Values, new: Values, protocol: Protocol) 
 
 
 def _deletion(structure: Structure, values: Values, protocol: Protocol, given: Sequence[int]) -> str:
-    return f"DELETE FROM {qualified(structure.table)} WHERE {_condition(structure, values, protocol, given)} LIMIT 1"
+    condition = _condition(structure, values, protocol, given)
+    return f"DELETE FROM {qualified(structure.table)} WHERE {condition} LIMIT 1"
 
 
 def _condition(structure: Structure, values: Values, protocol: Protocol, given: Sequence[int]) -> str:
@@ -198,9 +202,20 @@ def undone(window: Window, events: Iterable[Event], known: Sequence[TableDefinit
     """
     comments = dict[str, str]()
     for statement in window.statements:
-        name, alteration = _judged(statement.definition, window.low, known)
+        definition, ddl = statement.definition, parsed(statement.definition)
+        name = ddl.subject if ddl.rename is None else ddl.rename.old
+        if definition.ddl_type in _OF_VIEWS or (not name.table and ddl.head[:1] == ("ALTER",)):
+            alteration = Alteration(definition, "")
+        elif not name.table:
+            alteration = Alteration(definition, "made or dropped the database")
+        else:
+            found = alterations(name, window.low, known)
+            alteration = next(each for each in found if each.definition is definition)
         if alteration.harm:
-            raise NotReplicable(_within(alteration, name))
+            raise NotReplicable(
+                f"{name}: the statement {alteration.shown} {alteration.harm}. It cannot be taken back, nor what was before "
+                f"it: begin after it, with --from {definition.version + 1}"
+            )
         comments[statement.definition.path] = _comment(_harmless(alteration, name))
     touched = set[TableName]()
     lines = list[str]()
@@ -210,48 +225,22 @@ def undone(window: Window, events: Iterable[Event], known: Sequence[TableDefinit
         else:
             touched.add(event.structure.table.folded())
             lines.append(taken_back(event, protocol))
-    since = [_comment(text) for name in sorted(touched) for text in _since(name, window, known)]
+    since = list[str]()
+    for name in sorted(touched):
+        for alteration in alterations(name, window.low, known):
+            if alteration.harm:
+                raise NotReplicable(
+                    f"{name}: {alteration.shown} {alteration.harm}. It came after changes that are to be taken back, so statements on these rows would "
+                    "mean something else. Print the window with --format json, which has what each row was, and write the statements for the table as it is now"
+                )
+            if alteration.definition.version > window.high:
+                since.append(_comment(_harmless(alteration, name)))
     return [*since, *reversed(lines)]
 
 
 def _comment(text: str) -> str:
     # A name may hold a line break, behind which the server would read on.
     return f"-- {escaped(text)}"
-
-
-def _judged(definition: TableDefinition, low: int, known: Sequence[TableDefinition]) -> tuple[TableName, Alteration]:
-    """Return what a statement of the window did, and to which table, by its name before; or database."""
-    ddl = parsed(definition)
-    name = ddl.subject if ddl.rename is None else ddl.rename.old
-    if definition.ddl_type in _OF_VIEWS or (not name.table and ddl.head[:1] == ("ALTER",)):
-        return name, Alteration(definition, "")
-    if not name.table:
-        return name, Alteration(definition, "made or dropped the database")
-    return name, next(each for each in alterations(name, low, known) if each.definition is definition)
-
-
-def _since(name: TableName, window: Window, known: Sequence[TableDefinition]) -> Iterable[str]:
-    """Yield what is said of harmless statements on a table behind the window. Raises `NotReplicable` for others."""
-    for alteration in alterations(name, window.low, known):
-        if alteration.harm:
-            raise NotReplicable(_behind(alteration, name))
-        if alteration.definition.version > window.high:
-            yield _harmless(alteration, name)
-
-
-def _within(alteration: Alteration, name: TableName) -> str:
-    version = alteration.definition.version
-    return (
-        f"{name}: the statement {alteration.shown} {alteration.harm}. It cannot be taken back, nor what was before "
-        f"it: begin after it, with --from {version + 1}"
-    )
-
-
-def _behind(alteration: Alteration, name: TableName) -> str:
-    return (
-        f"{name}: {alteration.shown} {alteration.harm}. It came after changes that are to be taken back, so statements on these rows would "
-        "mean something else. Print the window with --format json, which has what each row was, and write the statements for the table as it is now"
-    )
 
 
 def _harmless(alteration: Alteration, name: TableName) -> str:

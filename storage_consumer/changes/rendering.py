@@ -1,4 +1,4 @@
-"""Changes as lines of JSON: of our own, as canal's FlatMessage, or as Debezium's envelopes.
+"""Changes as lines of JSON: of our own, as canal's FlatMessage, or as Debezium's envelopes; and which changes are of a row with a given key.
 
 A FlatMessage is one as TiCDC itself writes canal-json (format sheet 5), without its extension. Of Debezium it is the form that its
 connector for MySQL writes without schemas: its documentation gives the mapping of types; the source block has TiCDC's additions.
@@ -9,16 +9,18 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
 from typing import Any
 
-from storage_consumer.changes.window import Change, Event, FeedStatement
+from storage_consumer.changes.window import Change, Event, FeedStatement, Structure
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.kernels.arrays import INSERT, UPDATE
 from storage_consumer.decode.values import BINARY_TYPES, FLOAT_TYPES, INTEGER_TYPES, LARGEST_SINGLE
+from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn, TableName, physical_ms
 from storage_consumer.sql.parse import parsed
 from storage_consumer.telemetry import tso_time
@@ -206,6 +208,10 @@ def flat_messages(protocol: Protocol, now: Callable[[], float]) -> Callable[[Eve
             )
         structure = event.structure
         columns, only = structure.columns, event.given()
+        types = [
+            each.type.lower() + (" unsigned" if each.unsigned and each.type not in _NEVER_SIGNED else "")
+            for each in columns
+        ]
         before, after = images.of(event)
         return dumped(
             {
@@ -218,7 +224,7 @@ def flat_messages(protocol: Protocol, now: Callable[[], float]) -> Callable[[Eve
                 **times,
                 "sql": "",
                 "sqlType": {columns[place].name: _code(columns[place], event.values[place]) for place in only},
-                "mysqlType": {columns[place].name: _type_text(columns[place]) for place in only},
+                "mysqlType": {columns[place].name: types[place] for place in only},
                 "data": [before if after is None else after],
                 "old": None if event.old is None else [before],
             }
@@ -242,11 +248,6 @@ def _without_exponent(kind: str, text: str) -> str:
         return text
     # A decoder spells the largest FLOAT out.
     return format(Decimal(text.replace(repr(LARGEST_SINGLE), _LARGEST) if kind == "FLOAT" else text), "f")
-
-
-def _type_text(column: TableColumn) -> str:
-    is_unsigned = column.unsigned and column.type not in _NEVER_SIGNED
-    return column.type.lower() + (" unsigned" if is_unsigned else "")
 
 
 def _code(column: TableColumn, text: str | None) -> int:
@@ -373,3 +374,152 @@ def _microseconds(text: str) -> int | str:
     sign, hours, minutes, seconds, fraction = found.groups()
     whole = (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
     return (-1 if sign else 1) * (whole * 10**6 + int(f"{fraction or '':0<6}"))
+
+
+_VALUE = re.compile(r'"((?:[^"]|"")*)"(?=,|\Z)|([^,]*)')
+_INTEGER = re.compile(r"[+-]?\d{1,99}", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d)(?:\.(\d+))?Z?)?", re.ASCII)
+_SPAN = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d+))?", re.ASCII)
+_HEX = re.compile(r"0[xX]((?:[0-9A-Fa-f]{2})*)")
+
+
+def key_values(given: str) -> list[str]:
+    """Return the values that stand between commas, as in a CSV row; line breaks are characters as others."""
+    values = list[str]()
+    end = -1
+    while end < len(given):
+        found = _VALUE.match(given, end + 1)
+        assert found is not None
+        quoted, bare = found.groups()
+        values.append(bare if quoted is None else quoted.replace('""', '"'))
+        end = found.end()
+    return values
+
+
+class OfKey:
+    """Says of each change whether it concerns the row with a primary key."""
+
+    def __init__(self, given: Sequence[str], protocol: Protocol) -> None:
+        """Take the values of the key's columns, in the order of the table's columns. `protocol`: that of the files."""
+        self.has_matched = False
+        """Whether a change was of the row."""
+        self._given = tuple(given)
+        self._parts = lru_cache(maxsize=256)(partial(self._compared, protocol=protocol))
+
+    def __call__(self, change: Change) -> bool:
+        """Return whether a change concerns the row. Raises `NotReplicable` for a table whose key has another number of columns."""
+        parts = self._parts(change.structure)
+        images = (change.values,) if change.old is None else (change.values, change.old)
+        found = any(all(is_same(image[place]) for place, is_same in parts) for image in images)
+        self.has_matched |= found
+        return found
+
+    def _compared(self, structure: Structure, protocol: Protocol) -> list[tuple[int, Callable[[str | None], bool]]]:
+        """Return for each column of the key its index, and whether a wire text is the value that was given."""
+        columns = [structure.columns[place] for place in structure.key]
+        if len(columns) != len(self._given):
+            names = ", ".join(column.name for column in columns) or "none"
+            raise NotReplicable(
+                f"{structure.table}: --key has {len(self._given)} value(s), but the primary key's columns are: {names}"
+            )
+        pairs = zip(columns, self._given, strict=True)
+        return list(zip(structure.key, (_equals(column, text, protocol) for column, text in pairs), strict=True))
+
+
+class Whole:
+    """Says the same as an `OfKey`, for changes that are to be taken back: an update that moves a row to another key is taken whole or not at all."""
+
+    def __init__(self, of_key: OfKey) -> None:
+        """Ask this of each change."""
+        self._of_key = of_key
+        self._last: tuple[Change, bool] | None = None
+
+    def __call__(self, change: Change) -> bool:
+        """Return whether a change concerns the row; the two parts of an update come one after the other.
+
+        Raises `NotReplicable` for an update of which only one part does, and what `OfKey` does.
+        """
+        found = self._of_key(change)
+        last, self._last = self._last, (change, found)
+        if last is not None and (last[0].file, last[0].row) == (change.file, change.row) and last[1] != found:
+            # The part of the update that has another key.
+            other, structure = last[0] if found else change, change.structure
+            columns = other.structure.columns
+            texts = (
+                f"{columns[place].name} = {'0x' if columns[place].type in BINARY_TYPES else ''}{other.values[place]}"
+                for place in other.structure.key
+            )
+            key = ", ".join(texts)
+            what = (
+                f"gave the row with the primary key {key} that of --key"
+                if found
+                else f"gave the row of --key the primary key {key}"
+            )
+            raise NotReplicable(
+                f"{structure.table}, {change.file}, row {change.row}, commit ts {change.commit_ts}: this update {what}, so that the row could be taken back only "
+                f"in part. Take the window back without --key, or begin after it, with --from {change.commit_ts + 1}"
+            )
+        return found
+
+
+def _equals(column: TableColumn, given: str, protocol: Protocol) -> Callable[[str | None], bool]:
+    """Return whether a wire text of a column is the value that a text means; none is if the text is no value of its type."""
+    if column.type in BINARY_TYPES:
+        wanted: bytes | None = None
+        # Base64, or hexadecimal digits after ``0x``.
+        if found := _HEX.fullmatch(given):
+            wanted = bytes.fromhex(found[1])
+        else:
+            with suppress(ValueError):
+                wanted = base64.b64decode(given, validate=True)
+        return lambda wire: wire is not None and bytes.fromhex(wire) == wanted
+    if column.type in ("ENUM", "SET"):
+        read = reader(column, protocol)
+        return lambda wire: wire is not None and str(read(wire)) == given
+    # From a text to what is equal for all spellings of a value; None for no value of the type.
+    value = _VALUES.get(column.type, str)
+    meant = value(given)
+    return lambda wire: wire is not None and meant is not None and value(wire) == meant
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if _INTEGER.fullmatch(text) else None
+
+
+def _decimal(text: str) -> Decimal | None:
+    if _NUMBER.fullmatch(text):
+        with suppress(InvalidOperation):
+            return Decimal(text)
+    return None
+
+
+def _float(text: str) -> float | None:
+    return float(text) if _NUMBER.fullmatch(text) else None
+
+
+def _moment(text: str) -> tuple[str, str, str] | None:
+    """Return date, time and fraction, without what may be left out."""
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        return None
+    date, clock, fraction = found.groups()
+    return date, clock or "00:00:00", (fraction or "").rstrip("0")
+
+
+def _span(text: str) -> tuple[str, int, str, str, str] | None:
+    found = _SPAN.fullmatch(text)
+    if found is None:
+        return None
+    sign, hours, minutes, seconds, fraction = found.groups()
+    return sign, int(hours), minutes, seconds, (fraction or "").rstrip("0")
+
+
+_VALUES: dict[str, Callable[[str], Hashable | None]] = {
+    **dict.fromkeys((*INTEGER_TYPES, "YEAR", "BIT"), _integer),
+    **dict.fromkeys(FLOAT_TYPES, _float),
+    "DECIMAL": _decimal,
+    "DATETIME": _moment,
+    "TIMESTAMP": _moment,
+    "TIME": _span,
+}

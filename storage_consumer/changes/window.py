@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from storage_consumer.bucket.known_files import oldest_open_date
 from storage_consumer.bucket.paths import SchemaPath, parse_other
-from storage_consumer.bucket.reader import Poll, StorageReader
+from storage_consumer.bucket.reader import StorageReader
 from storage_consumer.bucket.storage import Storage
 from storage_consumer.bucket.table_statements import known_members, known_stored, known_virtual
 from storage_consumer.clock import Clock
@@ -21,7 +21,7 @@ from storage_consumer.config.settings import Upstream
 from storage_consumer.decode.decoder import ABSENT, RowLayout, Values, row_layout
 from storage_consumer.decode.kernels.arrays import PARTIAL_DELETE
 from storage_consumer.decode.values import is_utc
-from storage_consumer.errors import ConfigError, FilesMissing, NoMetadata, NotReplicable, StorageUnavailable, TableError
+from storage_consumer.errors import ConfigError, FilesMissing, NoMetadata, NotReplicable, StorageUnavailable
 from storage_consumer.model import (
     MAX_TSO,
     CommitRange,
@@ -33,6 +33,7 @@ from storage_consumer.model import (
     TableVersion,
     VersionKey,
     folded_name,
+    folder_of,
 )
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.manager import ConsumerManager
@@ -204,26 +205,25 @@ def lineage(definition: TableDefinition, known: Sequence[TableDefinition]) -> li
             gone |= {subject} if subject.table else {name for name in past if name and name.schema == subject.schema}
         else:
             gone.discard(subject)
-        if copied_table(each.query) is not None:
-            past[subject] = list(past.get(_copied(each), ()))
+        if (copied := copied_table(each.query)) is not None:
+            schema, table = copied
+            created = next(iter(parsed(each).names), None)
+            # Without a database of its own, beside one of the new table, it is in that of a session, which nothing tells.
+            is_open = not schema and created is not None and bool(created.schema)
+            like = None if is_open else TableName(schema=schema or each.name.schema, table=table).folded()
+            past[subject] = list(past.get(like, ()))
         past[subject].append(each)
     return past[definition.name.folded()]
-
-
-def _copied(definition: TableDefinition) -> TableName | None:
-    """Return the table that a statement copies; None where its database is that of a session, which nothing tells."""
-    schema, table = copied_table(definition.query) or ("", "")
-    created = next(iter(parsed(definition).names), None)
-    if not schema and created is not None and created.schema:
-        return None
-    return TableName(schema=schema or definition.name.schema, table=table).folded()
 
 
 def _ordered(group: list[TableDefinition], there: _There) -> list[TableDefinition]:
     """Return the definitions of one version in their order. `there`: the tables that there are before them, and then after them."""
     waiting, ordered = list(group), list[TableDefinition]()
     while waiting:
-        taken = next((each for each in waiting if _is_free(each, there)), None)
+        renames = ((each, parsed(each).renamed) for each in waiting)
+        taken = next(
+            (each for each, pair in renames if pair is None or pair[1] not in there or pair[0] == pair[1]), None
+        )
         # At most one per statement, so that the loop ends whatever the names are.
         if taken is None and len(ordered) + len(waiting) < 2 * len(group):
             pairs = [pair for each in waiting if (pair := parsed(each).renamed) is not None]
@@ -231,23 +231,15 @@ def _ordered(group: list[TableDefinition], there: _There) -> list[TableDefinitio
             if lost := lost_rename(pairs, there.keys()) if len(pairs) > 1 else None:
                 taken = inferred(lost, waiting)
                 waiting.append(taken)
-        taken = taken or _last_of_chain(waiting)
+        if taken is None:
+            # A rename to a name that no other one frees: the bucket does not show that its table is gone.
+            found = [(each, pair) for each in waiting if (pair := parsed(each).renamed) is not None]
+            old = {pair[0] for _, pair in found}
+            taken = next((each for each, pair in found if pair[1] not in old), waiting[0])
         waiting.remove(taken)
         ordered.append(taken)
         _take_effect(taken, there)
     return ordered
-
-
-def _is_free(definition: TableDefinition, there: _There) -> bool:
-    renamed = parsed(definition).renamed
-    return renamed is None or renamed[1] not in there or renamed[0] == renamed[1]
-
-
-def _last_of_chain(waiting: list[TableDefinition]) -> TableDefinition:
-    """Return a rename to a name that no other one frees: the bucket does not show that its table is gone."""
-    pairs = [(each, parsed(each).renamed) for each in waiting]
-    old = {pair[0] for _, pair in pairs if pair is not None}
-    return next((each for each, pair in pairs if pair is not None and pair[1] not in old), waiting[0])
 
 
 def _take_effect(definition: TableDefinition, there: _There) -> None:
@@ -341,7 +333,14 @@ class Contents:
                 "is this the folder of the changefeed, and has it begun?"
             )
         self.warnings += poll.warnings
-        placed = list(self._read(poll))
+        placed = list[tuple[str, TableDefinition]]()
+        for read in poll.schema_files:
+            if isinstance(read.content, StorageUnavailable):
+                raise read.content
+            if isinstance(read.content, TableDefinition):
+                placed.append((read.file.table_dir, read.content))
+            elif not self._manager.catalog.owner((read.file.version, read.file.table_dir)).status.excluded:
+                raise read.content
         definitions = [definition for _, definition in placed]
         late = [
             each
@@ -365,18 +364,6 @@ class Contents:
             self.definitions, self._unclear = with_databases(in_running_order(self._stored))
             # A directory's owner, and which of its columns are virtual, may be another one now.
             self._structures.clear()
-
-    def _read(self, poll: Poll) -> Iterator[tuple[str, TableDefinition]]:
-        """Yield table directory and content of the new schema files; raise what those of wanted tables cannot be read for."""
-        for read in poll.schema_files:
-            if isinstance(read.content, StorageUnavailable):
-                raise read.content
-            if isinstance(read.content, TableError):
-                owner = self._manager.catalog.owner((read.file.version, read.file.table_dir))
-                if not owner.status.excluded:
-                    raise read.content
-                continue
-            yield read.file.table_dir, read.content
 
     # windows
 
@@ -441,7 +428,13 @@ class Contents:
         # What lies beyond the window is not looked at: rows at or below a statement's version are in older directories too.
         versions = table.files.open_versions()
         inside = [each for each in versions if may_hold_rows(each.version, high, is_ddl=each.is_ddl)]
-        _refuse_gaps(table, inside, low)
+        for version in inside:
+            for sequence, missing, _ in version.gaps():
+                if any(may_hold(file, low) for file in version.sequences[sequence].pending.values()):
+                    raise FilesMissing(
+                        f"{table.name}: file number {missing} in {folder_of(sequence)} is missing, so changes of this window would be. Restore it from a "
+                        "copy of the bucket, leave the table out with --filter, or begin after the gap"
+                    )
         for version in inside:
             found = [file for s in version.open_sequences() for file in s.pending.values() if may_hold(file, low)]
             if not found:
@@ -469,7 +462,12 @@ class Contents:
 
     def structure_of(self, definition: TableDefinition) -> Structure:
         """Return the structure of the rows under a definition. Raises `NotReplicable` if their values cannot be read."""
-        past = self._past(definition)
+        # What led to it, from the table's beginning on: that is what the export shows if the bucket does not have it.
+        past = lineage(definition, self.definitions)
+        if self.base is not None and not any(map(creates_as_listed, past)):
+            # Of an older version only rows after the snapshot matter, which have the structure that it shows.
+            base = replace(self.base, version=TableVersion(min(self.base.version, definition.version)))
+            past = [base, *(each for each in past if each.version > self.base.version)]
         layout = row_layout(definition, known_virtual(definition, past) or frozenset(), self._upstream)
         # TiCDC's handle key, for one, is read by what schema files say, so the layout stays as it is.
         lists = any(column.type in ("ENUM", "SET") and not column.elements for column in layout.columns)
@@ -483,15 +481,6 @@ class Contents:
         )
         return replace(found, with_members=tuple(columns))
 
-    def _past(self, definition: TableDefinition) -> list[TableDefinition]:
-        """Return what led to a structure, from the table's beginning on: that is what the export shows if the bucket does not have it."""
-        past = lineage(definition, self.definitions)
-        if self.base is None or any(map(creates_as_listed, past)):
-            return past
-        # Of an older version only rows after the snapshot matter, which have the structure that it shows.
-        base = replace(self.base, version=TableVersion(min(self.base.version, definition.version)))
-        return [base, *(each for each in past if each.version > self.base.version)]
-
     def statements(self, low: int, high: int) -> Iterator[FeedStatement]:
         """Yield the statements with ``low < commit-ts <= high``, in order."""
         schemas = {table.name.folded().schema for table in self._tables()}
@@ -499,16 +488,16 @@ class Contents:
         for definition in self.definitions:
             # One statement about two tables lies in the directories of both.
             identity = definition.version, definition.name.folded().schema, definition.query
-            wanted = low < definition.version <= high and definition.is_ddl and identity not in seen
-            if wanted and self._takes(definition, schemas):
+            if not (low < definition.version <= high and definition.is_ddl) or identity in seen:
+                continue
+            if definition.name.table:
+                named = (parsed(definition).subject, *parsed(definition).touched)
+                is_wanted = any(name.table and not self._filter.leaves_out(name) for name in named)
+            else:
+                is_wanted = not self._filter.leaves_out(definition.name) or identity[1] in schemas
+            if is_wanted:
                 seen.add(identity)
                 yield FeedStatement(definition.version, definition, self._unclear.get(definition.path, ""))
-
-    def _takes(self, definition: TableDefinition, schemas: set[str]) -> bool:
-        if not definition.name.table:
-            return not self._filter.leaves_out(definition.name) or definition.name.folded().schema in schemas
-        named = (parsed(definition).subject, *parsed(definition).touched)
-        return any(name.table and not self._filter.leaves_out(name) for name in named)
 
 
 def landmarks(definitions: Iterable[TableDefinition]) -> tuple[tuple[str, int], ...]:
@@ -534,17 +523,6 @@ def refuse_none(contents: Contents, asked: TableName | str | None, rules: Sequen
         named = f"no table {asked or ''}".rstrip()
         within = f" that the filter ({', '.join(rules)}) takes" if rules else ""
         raise ConfigError(f"the bucket has {named}{within}; `storage-consumer inspect` lists its tables")
-
-
-def _refuse_gaps(table: TableConsumer, versions: Iterable[TableVersionConsumer], low: int) -> None:
-    for version in versions:
-        for sequence, missing, _ in version.gaps():
-            if any(may_hold(file, low) for file in version.sequences[sequence].pending.values()):
-                folder = sequence.rsplit("|", 2)[0]
-                raise FilesMissing(
-                    f"{table.name}: file number {missing} in {folder} is missing, so changes of this window would be. Restore it from a "
-                    "copy of the bucket, leave the table out with --filter, or begin after the gap"
-                )
 
 
 def structure_under(layout: RowLayout, zone: str, generated: frozenset[str], version: int) -> Structure:

@@ -32,8 +32,8 @@ from storage_consumer.plan.journal_entry import DONE, FAILED, SKIPPED, STARTED, 
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.ports import Decision, TableProgress
 from storage_consumer.target.state_tables import IDENTITY, NOW, put, same_statement
-from storage_consumer.watch.snapshot import SHOWN_CHARACTERS, StoredStatement
-from storage_consumer.watch.snapshot import ShownEntry as Shown
+from storage_consumer.watch.report import SHOWN_CHARACTERS, StoredStatement
+from storage_consumer.watch.report import ShownEntry as Shown
 
 _DEFAULTS = {field.name: field.default for field in fields(TableColumn)}
 _HASHED = ("table_dir", "version", "checksum", "schema_name", "table_name", "ddl_type", "path", "query", "columns")

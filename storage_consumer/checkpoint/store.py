@@ -20,7 +20,7 @@ from storage_consumer.config.settings import Downstream
 from storage_consumer.driver.lease import readable
 from storage_consumer.target.session_settings import kind_of
 from storage_consumer.target.state_tables import MIGRATED, STATE_VERSION
-from storage_consumer.watch.snapshot import Snapshot, Table
+from storage_consumer.watch.report import Snapshot, Table
 
 OLDER_TOO = (STATE_VERSION, *MIGRATED)
 """Versions of a state whose `StateStore.feed` can be read."""

@@ -14,14 +14,14 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from storage_consumer.amounts import data_size
 from storage_consumer.bucket.inspector import InspectedBucket, InspectedSetting, inspect
 from storage_consumer.cli.doctor_command import doctor_input, documents
 from storage_consumer.cli.endings import Answer, ExitCode, told
 from storage_consumer.cli.screen import facts, table, wrapped
 from storage_consumer.cli.verb import FlagsWithJson
-from storage_consumer.cli.verbs import PROGRAM, InitFlags
-from storage_consumer.config.commands import bare_uri, uri_of
+from storage_consumer.cli.verbs import InitFlags
+from storage_consumer.clock import data_size
+from storage_consumer.config.commands import PROGRAM, bare_uri, uri_of
 from storage_consumer.config.load import load_target
 from storage_consumer.config.options import BY_KEYWORD, OWN_TABLE
 from storage_consumer.config.sources import is_given

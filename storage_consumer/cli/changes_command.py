@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from storage_consumer.changes import render_sql
-from storage_consumer.changes.key_order import OfKey, Whole, key_values
 from storage_consumer.changes.reading import Feed, Wanted
 from storage_consumer.changes.render_sql import undone
-from storage_consumer.changes.rendering import debezium_envelopes, flat_messages, json_lines
+from storage_consumer.changes.rendering import OfKey, Whole, debezium_envelopes, flat_messages, json_lines, key_values
 from storage_consumer.changes.window import Contents, Event, refuse_none
 from storage_consumer.cli import screen
 from storage_consumer.cli.endings import Answer, print_error

@@ -16,9 +16,9 @@ from types import MappingProxyType
 from typing import Any
 
 from storage_consumer import telemetry
-from storage_consumer.amounts import some_of
 from storage_consumer.cli.screen import complain
 from storage_consumer.cli.verbs import PROGRAM, RUN, VERBS
+from storage_consumer.clock import some_of
 from storage_consumer.config.sources import LogWish, log_wish
 from storage_consumer.errors import ConfigError, NoMetadata, NotTheWriter, StorageConsumerError, TableError
 from storage_consumer.session import Session

@@ -14,10 +14,10 @@ from storage_consumer.cli.arguments import whole_parser
 from storage_consumer.cli.endings import Answer, told
 from storage_consumer.cli.verbs import PROGRAM, VERBS, CompletionFlags, TsoFlags
 from storage_consumer.errors import ConfigError
-from storage_consumer.instants import parse_instant
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, physical_ms, tso_of
 from storage_consumer.session import Session
 from storage_consumer.telemetry import tso_time
+from storage_consumer.tso import parse_instant
 
 
 def answer_completion(own: CompletionFlags, session: Session) -> Answer:

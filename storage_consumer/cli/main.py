@@ -16,17 +16,15 @@ from storage_consumer.cli import arguments, endings, screen
 from storage_consumer.cli.endings import ExitCode, answered
 from storage_consumer.cli.progress_bar import shown
 from storage_consumer.cli.verbs import RUN
-from storage_consumer.clock import SystemClock
+from storage_consumer.clock import Stop, SystemClock
 from storage_consumer.config.commands import run_command
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.sources import with_files_read
 from storage_consumer.config.uris import secrets_in
 from storage_consumer.errors import Abandoned, ConfigError
-from storage_consumer.signals import Stop
 from storage_consumer.summary import RoundSummary, RunningStatement
 from storage_consumer.watch.on_halt import OnHalt, check_command
-from storage_consumer.watch.recorder import Recorder
-from storage_consumer.watch.ticker import EVERY, Ticker
+from storage_consumer.watch.recorder import TICK, Recorder, Ticker
 
 _notify_log = telemetry.Log("sd_notify")
 
@@ -72,7 +70,7 @@ class Notifier:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
                 # A service manager that does not read must not hold anything up.
-                sender.settimeout(EVERY)
+                sender.settimeout(TICK)
                 sender.sendto(assignment.encode(), self._address)
         except OSError as error:
             if not self._has_failed:

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from storage_consumer.amounts import data_size
 from storage_consumer.api import Consumer
 from storage_consumer.cli.endings import Answer, ExitCode, told
 from storage_consumer.cli.screen import facts, message, wrapped
 from storage_consumer.cli.verbs import PlanFlags
+from storage_consumer.clock import data_size
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError, NoMetadata
 from storage_consumer.model import TableName

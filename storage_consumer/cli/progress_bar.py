@@ -17,10 +17,8 @@ from storage_consumer.cli.screen import is_smart
 from storage_consumer.clock import Clock, SystemClock, span
 from storage_consumer.summary import RoundSummary, RunningStatement
 from storage_consumer.telemetry import utc_time
-from storage_consumer.watch.health import lag_of
-from storage_consumer.watch.recorder import Recorder
-from storage_consumer.watch.report import Work
-from storage_consumer.watch.ticker import Ticker
+from storage_consumer.watch.recorder import Recorder, Ticker
+from storage_consumer.watch.report import Work, lag_of
 
 _log = telemetry.Log("display")
 _NAMED = 10

@@ -17,8 +17,7 @@ from storage_consumer.plan.table_words import known
 from storage_consumer.session import Session
 from storage_consumer.telemetry import lines_escaped, redact
 from storage_consumer.watch import wording
-from storage_consumer.watch.health import Health, lag_of
-from storage_consumer.watch.snapshot import StoredStatement, Table
+from storage_consumer.watch.report import Health, StoredStatement, Table, lag_of
 from storage_consumer.watch.status import Status, TableStatus
 from storage_consumer.watch.wording import document, moment
 

@@ -28,7 +28,7 @@ from storage_consumer.config import parsers
 from storage_consumer.config.options import OPTIONS
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
-from storage_consumer.instants import parse_instant
+from storage_consumer.tso import parse_instant
 
 PROGRAM = "storage-consumer"
 RUN = "run"

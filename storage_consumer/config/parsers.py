@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from storage_consumer.instants import parse_instant
+from storage_consumer.tso import parse_instant
 
 Parser = Callable[[object], object]
 

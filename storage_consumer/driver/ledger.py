@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from storage_consumer.bucket.reader import StorageReader
-from storage_consumer.clock import Clock
+from storage_consumer.clock import Clock, StopSignal
 from storage_consumer.config.settings import Config
 from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.lease import Renewal
@@ -21,7 +21,6 @@ from storage_consumer.plan.table import Checkpoints, TableConsumer, checkpoints,
 from storage_consumer.plan.table_state import HaltKind, TableState
 from storage_consumer.plan.touches import place_of
 from storage_consumer.ports import RowPipeline, ServerInfo, State, TableProgress, Target
-from storage_consumer.signals import StopSignal
 from storage_consumer.summary import Progress, RoundSummary, TableSummary
 from storage_consumer.telemetry import Log
 

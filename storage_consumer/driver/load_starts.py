@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from storage_consumer.amounts import some_of
+from storage_consumer.clock import some_of
 from storage_consumer.driver.ddl_prepare import described, prepared
 from storage_consumer.driver.ledger import RoundContext
 from storage_consumer.driver.loading import database_steps, refuse_unmade, statement_of, surroundings_of

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from storage_consumer.amounts import some_of
 from storage_consumer.bucket.reader import Poll, ReadSchemaFile
+from storage_consumer.clock import some_of
 from storage_consumer.driver.ddl_prepare import BEFORE_FEED, bare, described
 from storage_consumer.driver.ddl_schedule import DdlScheduler
 from storage_consumer.driver.doubts import doubt_passed

@@ -10,7 +10,7 @@ from dataclasses import replace
 from storage_consumer.bucket.inspector import missing_metadata
 from storage_consumer.bucket.metadata import refuse_ahead_of_clock
 from storage_consumer.bucket.storage import METADATA_BYTES, Storage
-from storage_consumer.clock import Clock
+from storage_consumer.clock import Clock, StopSignal
 from storage_consumer.config.settings import Config, Tuning, Upstream
 from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.lease import Renewal, identity, process_is_gone, readable
@@ -33,7 +33,6 @@ from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.touches import refuse_other_places
 from storage_consumer.ports import State
-from storage_consumer.signals import StopSignal
 from storage_consumer.summary import RoundSummary
 from storage_consumer.telemetry import Log, tso_time, utc_time
 

@@ -9,8 +9,7 @@ from types import MappingProxyType
 from typing import cast
 from urllib.parse import urlsplit
 
-from storage_consumer.amounts import some_of
-from storage_consumer.clock import span
+from storage_consumer.clock import some_of, span
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.decode.values import converted_zone
 from storage_consumer.operating.doctor_facts import DoctorInput, Facts, Unread
@@ -19,7 +18,7 @@ from storage_consumer.target.database import READ_ONLY, FoundObject, ServerFacts
 from storage_consumer.target.existing_names import Query
 from storage_consumer.target.state_tables import MIGRATED, STATE_VERSION
 from storage_consumer.telemetry import Log, tso_time
-from storage_consumer.watch.health import lag_of
+from storage_consumer.watch.report import lag_of
 from storage_consumer.watch.status import STALLED
 
 _log = Log("doctor")

@@ -21,7 +21,7 @@ from storage_consumer.plan.selection import Selection
 from storage_consumer.surroundings import Surroundings, surroundings
 from storage_consumer.target.database import ServerFacts, Variables, read_server
 from storage_consumer.target.state_tables import STATE_VERSION
-from storage_consumer.watch.snapshot import Snapshot
+from storage_consumer.watch.report import Snapshot
 
 _LISTING = 20
 """How many times as long as another question one may take that lists the whole bucket."""

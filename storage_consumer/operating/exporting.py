@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from itertools import chain
 from queue import SimpleQueue
 
-from storage_consumer.amounts import some_of
 from storage_consumer.bucket.export import read_export, refuse_unsaid
 from storage_consumer.bucket.export_names import (
     WrittenFile,
@@ -29,6 +28,7 @@ from storage_consumer.bucket.export_names import (
 from storage_consumer.bucket.storage import Folder, Storage
 from storage_consumer.bucket.stores import open_folder, open_storage
 from storage_consumer.bucket.table_statements import is_temporary, read_create_table
+from storage_consumer.clock import some_of
 from storage_consumer.config.export_uris import below, export_origin, parse_export, refuse_inside
 from storage_consumer.config.load import Loaded
 from storage_consumer.config.parsers import is_system

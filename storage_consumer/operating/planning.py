@@ -17,6 +17,7 @@ from storage_consumer.bucket.storage import Storage
 from storage_consumer.bucket.table_statements import generated_after
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.clock import Clock
+from storage_consumer.clock import Stop as StopWish
 from storage_consumer.config.settings import Config
 from storage_consumer.decode import decoder_for
 from storage_consumer.driver.ddl_workers import DdlWorkers
@@ -42,7 +43,6 @@ from storage_consumer.ports import DdlContext, Decision, Loads, TableProgress
 from storage_consumer.rows.fitting import TargetColumn, TargetTable
 from storage_consumer.rows.halves import file_blocks, read_files
 from storage_consumer.rows.spec import FileReport, JobFile, JobSpec, TaskStatements, WriteReport
-from storage_consumer.signals import Stop as StopWish
 from storage_consumer.sql.parse import parse_ddl, reads_all_columns
 from storage_consumer.sql.tokens import Token, has_words, tokens
 from storage_consumer.summary import Progress, RoundSummary, Silent

@@ -23,7 +23,7 @@ from storage_consumer.plan.table_decisions import Verb
 from storage_consumer.plan.table_words import meant, named, table_flag
 from storage_consumer.watch.page import Look, Site
 from storage_consumer.watch.recorder import Recorder
-from storage_consumer.watch.snapshot import ShownEntry
+from storage_consumer.watch.report import ShownEntry
 from storage_consumer.watch.status import Status, judged, load_progress
 
 _MINUTES = 24 * 60

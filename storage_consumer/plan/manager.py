@@ -7,7 +7,7 @@ from copy import copy
 from itertools import chain
 from typing import Final
 
-from storage_consumer.amounts import some_of
+from storage_consumer.clock import some_of
 from storage_consumer.model import DataFile, DdlKind, TableDefinition
 from storage_consumer.plan.covered import (
     Early,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from storage_consumer.amounts import data_size
+from storage_consumer.clock import data_size
 from storage_consumer.config.settings import Downstream, Protocol, Upstream
 from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.decode.values import Spelling, WireKind

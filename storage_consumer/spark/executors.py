@@ -35,10 +35,16 @@ from storage_consumer.errors import (
     TransientError,
 )
 from storage_consumer.rows.spec import JobSpec
-from storage_consumer.spark.blocks import FOLDER, REMOVED
 from storage_consumer.target.connection import certificates
 
 _PACKAGE = storage_consumer.__name__
+FOLDER = "blocks-"
+"""Prefix of the names of folders that hold a job's blocks."""
+REMOVED = (
+    "something removes Spark's files while they are in use: set SPARK_LOCAL_DIRS or spark.local.dir to a "
+    "folder that nothing else cleans up"
+)
+"""Why a file of Spark's may be gone, and the remedy."""
 _LACKS = (
     # The most telling cause first: another Python often lacks modules as well.
     (

@@ -1,26 +1,37 @@
-"""Run one wave's rows as one Spark job. Both halves are in the `pipeline` module, with a shuffle or nothing between them.
+"""Run one wave's rows as one Spark job. Both halves are in `rows.halves`, with a shuffle or nothing between them.
 
-Order is carried in the items, never by partitions or arrival, so the result is the same on one core and on many
-machines.
+Order is carried in the items, never by partitions or arrival, so the result is the same on one core and on many machines.
 File systems and connections are opened in the worker; what is sent there holds no secret.
+
+Blocks of changes go from one half to the other through Spark, or past it in files. Through Spark a block is pickled, sent to the
+JVM through a socket, written to a file, read from it, and sent to the other worker through a socket again. If all workers are on
+one machine, one writes a file and the other reads it, and Spark gets the places only.
+
+The receiver sorts blocks by place. Those that came through Spark it holds itself, the large ones in a file, so that memory is left
+for what becomes of them. Spark's own sort compresses what does not fit in memory, keeps the rest until the task ends, and goes by
+the memory of the whole process: storing and fetching a third of 330 MB took it 3 s of CPU.
 """
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
+import shutil
 import socket
 import sys
+import tempfile
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import chain
 from operator import itemgetter
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark import RDD, SparkContext
@@ -34,12 +45,132 @@ from storage_consumer.errors import Abandoned, SparkUnavailable, StorageConsumer
 from storage_consumer.rows.halves import file_blocks, read_files, write_bucket
 from storage_consumer.rows.row_order import Place
 from storage_consumer.rows.spec import FileReport, JobFile, JobSpec, WriteReport, by_tables, in_groups
-from storage_consumer.spark.blocks import between_halves, received, sent
-from storage_consumer.spark.executors import at_executor, meaning_of, opened, see_packages, ship, travelling
+from storage_consumer.spark.executors import (
+    FOLDER,
+    REMOVED,
+    at_executor,
+    meaning_of,
+    opened,
+    see_packages,
+    ship,
+    travelling,
+)
 from storage_consumer.spark.spark_session import answers, close_session, is_one_process, let_end, open_session, turns
 from storage_consumer.summary import Progress
 from storage_consumer.target.bucket_writer import TargetWriter
 from storage_consumer.telemetry import Log
+
+
+class _Stored(NamedTuple):
+    """Where a block is."""
+
+    file: str | int
+    """Its path, or the number under which this process has it open."""
+    start: int
+    size: int
+
+
+@contextmanager
+def between_halves(context: SparkContext) -> Iterator[str]:
+    """Yield the folder for the blocks of one job, which is removed afterwards; empty if they go through Spark.
+
+    There is a folder only if Spark is one process, and so on one machine: on a cluster no task could rely on the files
+    of another. It is inside Spark's own temporary folder, which the JVM removes when it ends, also after the driver was
+    killed. Raises `StorageConsumerError` if it cannot be created.
+    """
+    if not is_one_process(context):
+        yield ""
+        return
+    try:
+        # `mkdtemp` lets only this user in: the folder will hold rows. It lies where PySpark itself puts files for the JVM.
+        folder = tempfile.mkdtemp(prefix=FOLDER, dir=context._temp_dir)  # noqa: SLF001 - see above
+    except OSError as fault:
+        message = f"no folder for the blocks of a job could be created in Spark's temporary folder: {fault}"
+        if isinstance(fault, FileNotFoundError):
+            message += f" ({REMOVED})"
+        raise StorageConsumerError(message) from fault
+    try:
+        yield folder
+    finally:
+        # Renaming is atomic, removing is not: a late task must not add a file to a folder that is being emptied. What cannot be
+        # removed the JVM removes when it ends; what is reported is the outcome of the job.
+        gone = Path(folder).with_name(f"{uuid.uuid4().hex}.gone")
+        with suppress(OSError):
+            Path(folder).rename(gone)
+            shutil.rmtree(gone, ignore_errors=True)
+
+
+def sent(items: Iterable[tuple[Place, Any]], folder: str) -> Iterator[tuple[Place, Any]]:
+    """Yield the items that a task of the first half gives to Spark. `folder`: see `between_halves`.
+
+    With a folder, blocks are replaced by their places in a file of this task alone, which is complete once the task has ended.
+    Raises `OSError` if a block cannot be written.
+    """
+    if not folder:
+        yield from items
+        return
+    # No locks: each attempt of a task writes a new file, and Spark passes on the places of completed attempts only.
+    path = f"{folder}/{uuid.uuid4().hex}"
+    with Path(path).open("xb", buffering=0) as file:
+        yield from _written(items, file.fileno(), path)
+
+
+def received(items: Iterable[tuple[Place, Any]], folder: str) -> Iterator[tuple[Place, Any]]:
+    """Return an iterator over the items that a task of the second half got from Spark, by place, with all blocks.
+
+    `folder`: as in `sent`. Each block is fetched when it is needed. Raises `OSError` if one no longer exists as
+    written.
+    """
+    if folder:
+        yield from _fetched(items)
+        return
+    # It has no name: nothing is left on the disk, for as long as the cluster runs, of a worker that is killed.
+    spill = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
+    place = spill if spill and Path(spill).is_dir() else None
+    with tempfile.TemporaryFile(dir=place, buffering=0) as own:
+        yield from _fetched(_written(items, own.fileno()))
+
+
+def _written(items: Iterable[tuple[Place, Any]], file: int, path: str = "") -> Iterator[tuple[Place, Any]]:
+    """Yield the items, with blocks replaced by their places in an open file; by its path, if it has one."""
+    start = 0
+    for place, item in items:
+        # Notices and reports are small; only blocks are worth a file.
+        if not isinstance(item, bytes):
+            yield place, item
+            continue
+        rest = memoryview(item)
+        try:
+            while rest:
+                # A full disk or a signal may leave a write half done.
+                rest = rest[os.write(file, rest) :]
+        except OSError as fault:
+            raise OSError(fault.errno, fault.strerror, path) from fault
+        yield place, _Stored(path or file, start, len(item))
+        start += len(item)
+
+
+def _fetched(items: Iterable[tuple[Place, Any]]) -> Iterator[tuple[Place, Any]]:
+    """Yield the items by place, with the blocks themselves."""
+    # Places alone are sorted: a block is read when it is its turn.
+    for place, item in sorted(items, key=itemgetter(0)):
+        yield place, _block(item) if isinstance(item, _Stored) else item
+
+
+def _block(stored: _Stored) -> bytes:
+    file = os.open(stored.file, os.O_RDONLY) if isinstance(stored.file, str) else stored.file
+    try:
+        piece = os.pread(file, stored.size, stored.start)
+        if len(piece) != stored.size:
+            raise OSError(
+                errno.EIO,
+                f"only {len(piece)} of the {stored.size} bytes written at offset {stored.start} of a file are left",
+            )
+        return piece
+    finally:
+        if isinstance(stored.file, str):
+            os.close(file)
+
 
 _log = Log("spark")
 _TICK = 0.5
@@ -169,32 +300,23 @@ class SparkPipeline:
 
     @contextmanager
     def _job(self, title: str) -> Iterator[None]:
-        """Make the jobs inside cancellable, describe them as `title`, and turn their failures into errors of ours."""
+        """Make the jobs inside cancellable, describe them as `title`, and turn their failures into errors of ours.
+
+        In a session of others their description is put back. Their job group stays: by it they may cancel what they started,
+        this program included.
+        """
         if self._abandoned:
             raise Abandoned
-        with self._meant():
+        with self._meant(), ExitStack() as after:
             # `cancel` finds the job by this tag, from another thread.
             self._context.addJobTag(self._tag)
-            try:
-                with self._described(title):
-                    yield
-            finally:
-                self._context.removeJobTag(self._tag)
-
-    @contextmanager
-    def _described(self, title: str) -> Iterator[None]:
-        """Describe the jobs inside; in a session of others, put their description back.
-
-        Their job group stays: by it they may cancel what they started, this program included.
-        """
-        # In a session of ours each job sets its own, so that two of three calls are saved.
-        before = None if self._owned else self._context.getLocalProperty(_DESCRIPTION)
-        self._context.setLocalProperty(_DESCRIPTION, title)
-        try:
-            yield
-        finally:
+            after.callback(self._context.removeJobTag, self._tag)
+            # In a session of ours each job sets its own, so that two of three calls are saved.
             if not self._owned:
-                self._context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]  # None removes it
+                before = self._context.getLocalProperty(_DESCRIPTION)
+                after.callback(self._context.setLocalProperty, _DESCRIPTION, before)  # type: ignore[arg-type]  # None removes it
+            self._context.setLocalProperty(_DESCRIPTION, title)
+            yield
 
     @contextmanager
     def _meant(self) -> Iterator[None]:
@@ -241,9 +363,12 @@ class SparkPipeline:
                     items = sorted(_read(share, secrets, works, 1, seen), key=itemgetter(0))
                     yield from _write(share, secrets, partition, items)
 
-        groups = by_tables(files, spec.partitions)
         # Not broadcast: each task gets only the tables that it works on.
-        shares = [(partition, _share(spec, group), group) for partition, group in enumerate(groups)]
+        shares = list[_Share]()
+        for partition, group in enumerate(by_tables(files, spec.partitions)):
+            wanted = {work.table for work in group}
+            share = replace(spec, tables=tuple(table for table in spec.tables if table.index in wanted))
+            shares.append((partition, share, group))
         return self._in_turns(self._context.parallelize(shares, len(shares)).mapPartitions(work), len(shares))
 
     def _shuffled(self, spec: JobSpec, files: Sequence[JobFile], seen: _Seen) -> list[_Report]:
@@ -303,12 +428,6 @@ class _Reporter:
         self._end.set()
         self._thread.join()
         self._report()
-
-
-def _share(spec: JobSpec, files: Iterable[JobFile]) -> JobSpec:
-    """Return what one task needs of a job."""
-    wanted = {work.table for work in files}
-    return replace(spec, tables=tuple(table for table in spec.tables if table.index in wanted))
 
 
 def _read(

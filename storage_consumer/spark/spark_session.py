@@ -83,14 +83,11 @@ def one_process(master: str) -> bool:
 def let_end(context: SparkContext) -> None:
     """Wait until no task runs, so that tasks of a failed job do not write alongside those of the next one; give up after `_PATIENCE`."""
     deadline = time.monotonic() + _PATIENCE
-    while time.monotonic() < deadline and _running(context):
+    while time.monotonic() < deadline:
+        executors = context._jsc.sc().statusTracker().getExecutorInfos()  # noqa: SLF001 - PySpark has no such query
+        if not sum(executor.numRunningTasks() for executor in executors):
+            return
         time.sleep(_LOOK_UP)
-
-
-def _running(context: SparkContext) -> int:
-    """Return the number of tasks that are running on all executors."""
-    executors = context._jsc.sc().statusTracker().getExecutorInfos()  # noqa: SLF001 - PySpark has no such query
-    return sum(executor.numRunningTasks() for executor in executors)
 
 
 _LOCAL_DIRS = "SPARK_LOCAL_DIRS"
@@ -133,14 +130,6 @@ def configured_places() -> Iterator[None]:
         os.environ[_LOCAL_DIRS] = configured
 
 
-def let_jvm_remove() -> None:
-    """Make the JVM remove its folders when it ends, also after this process was killed."""
-    jvm: Any = SparkContext._jvm  # noqa: SLF001 - PySpark has no such call
-    with suppress(Py4JError, TypeError):  # this is not part of Spark's documented interface
-        for folder in noted():
-            jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(str(folder)))
-
-
 def _made_in(root: str) -> str:
     """Return a new folder within `root`; `root` itself if none can be created, which Spark then reports."""
     with suppress(OSError):
@@ -181,7 +170,7 @@ _LOCAL = _EVERYWHERE | {
 Workers are reached through sockets in the file system (pyspark 4.1 or newer). Over TCP each task stalls for 40 ms,
 since one side waits for more to send and the other for more to acknowledge.
 The JVM passes on little and computes nothing, so it is not worth compiling twice or collecting garbage in parallel.
-Between a job's two halves it carries only places of blocks (see `blocks`), which are not worth compressing, nor a file
+Between a job's two halves it carries only places of blocks (see `pipeline`), which are not worth compressing, nor a file
 for each bucket.
 """
 
@@ -273,7 +262,11 @@ def _settings(wish: str) -> dict[str, str]:
             ours |= own_places(os.environ, known, ours)
         with configured_places():
             _start_jvm({key: value for key, value in ours.items() if key not in known})
-        let_jvm_remove()
+        # It removes its folders when it ends, also after this process was killed.
+        jvm: Any = SparkContext._jvm  # noqa: SLF001 - PySpark has no such call
+        with suppress(Py4JError, TypeError):  # this is not part of Spark's documented interface
+            for folder in noted():
+                jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(str(folder)))
     # With a JVM there, this holds all that it was given, by us or by others: none of that is set again.
     configured = SparkConf()
     unset = {key: value for key, value in ours.items() if not configured.contains(key)}
@@ -282,7 +275,12 @@ def _settings(wish: str) -> dict[str, str]:
 
 def _start_jvm(settings: Mapping[str, str]) -> None:
     """Start Spark's JVM with these settings and log its output."""
-    conf, name = SparkConf().setAll(list(settings.items())), _name_of_nobody()
+    conf, name = SparkConf().setAll(list(settings.items())), ""
+    # Containers may choose a number that no account has. Spark does not start without a name, and Java finds none there.
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        name = os.environ.get("HADOOP_USER_NAME") or f"uid-{os.getuid()}"
     if name:
         # Java does not know a home either, and Spark takes no relative path.
         conf.setIfMissing("spark.jars.ivy", str(own_folder() / "ivy"))
@@ -297,18 +295,6 @@ def _start_jvm(settings: Mapping[str, str]) -> None:
         users: Any = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
         users.setLoginUser(users.createRemoteUser(name))
     SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001 - how SparkContext itself takes a gateway
-
-
-def _name_of_nobody() -> str:
-    """Return a name for this process's user if no account has its number, as containers may choose it; else the empty text.
-
-    Spark does not start without one, and Java finds none there.
-    """
-    try:
-        pwd.getpwuid(os.getuid())
-    except KeyError:
-        return os.environ.get("HADOOP_USER_NAME") or f"uid-{os.getuid()}"
-    return ""
 
 
 def _log_output(lines: Iterable[bytes]) -> None:

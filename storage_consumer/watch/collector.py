@@ -29,11 +29,9 @@ from storage_consumer.model import physical_ms
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.summary import RoundSummary, RunningStatement
 from storage_consumer.telemetry import Log, escaped, redact
-from storage_consumer.watch.health import Health, is_late, lag_of
 from storage_consumer.watch.http_server import Handler, HttpServer, Request, Response, said
-from storage_consumer.watch.recorder import ROUND_BUCKETS, ScrapeFacts
-from storage_consumer.watch.report import Phase, Work
-from storage_consumer.watch.ticker import Ticker
+from storage_consumer.watch.recorder import ROUND_BUCKETS, ScrapeFacts, Ticker
+from storage_consumer.watch.report import Health, Phase, Work, is_late, lag_of
 
 _log = Log("monitoring")
 SILENCE = 180.0
@@ -219,7 +217,14 @@ class TableSeries:
             )
             self._seen = dict(rows)
         named = self._labels
-        checkpoints = _times(last, named)
+        # A table that did nothing in the last round is as far as the running ones.
+        own = {table.table: table.checkpoint for table in last.tables}
+        reached = {name: own.get(name, last.checkpoint_running) for name in named}
+        checkpoints = {name: physical_ms(tso) / 1000 for name, tso in reached.items() if tso}
+        rest = [table.checkpoint for table in last.tables if table.table not in named and table.checkpoint]
+        has_others = rest or sum(last.states.values()) > len(named)
+        if has_others and (lowest := min(rest, default=last.checkpoint_running)):
+            checkpoints[OTHERS] = physical_ms(lowest) / 1000
         halted = (table.table for table in last.halted if table.table in named)
         # Tables that lost their series keep what they had: it is shown again, and goes on from there, once they are back.
         shown = {name: float(self._rows[name]) for name in named if name in rows}
@@ -236,19 +241,6 @@ def _by_label(rows: Mapping[str, int], named: frozenset[str]) -> Counter[str]:
     found = Counter[str]()
     for name, count in rows.items():
         found[name if name in named else OTHERS] += count
-    return found
-
-
-def _times(last: RoundSummary, named: frozenset[str]) -> dict[str, float]:
-    """Return label → time of the checkpoint; a table that did nothing in the last round is as far as the running ones."""
-    own = {table.table: table.checkpoint for table in last.tables}
-    checkpoints = {name: own.get(name, last.checkpoint_running) for name in named}
-    found = {name: physical_ms(tso) / 1000 for name, tso in checkpoints.items() if tso}
-    rest = [table.checkpoint for table in last.tables if table.table not in named and table.checkpoint]
-    if not rest and sum(last.states.values()) <= len(named):
-        return found
-    if lowest := min(rest, default=last.checkpoint_running):
-        found[OTHERS] = physical_ms(lowest) / 1000
     return found
 
 
@@ -293,7 +285,17 @@ def processes(port: int) -> Processes:
         memory[kind] += resident * _PAGE
         counts[kind] += 1
         links |= _links(pid)
-    return Processes(memory=dict(memory), counts=dict(counts), connections=len(links & _sockets(port)))
+    lines = list[str]()
+    for table in ("tcp", "tcp6"):
+        with suppress(OSError):
+            lines += (_PROC / "self" / "net" / table).read_text(encoding="ascii").splitlines()[1:]
+    # All established TCP connections of this machine to that port of another socket.
+    sockets = {
+        f"socket:[{columns[_INODE]}]"
+        for columns in map(str.split, lines)
+        if columns[_STATE] == _ESTABLISHED and int(columns[_REMOTE].rpartition(":")[2], 16) == port
+    }
+    return Processes(memory=dict(memory), counts=dict(counts), connections=len(links & sockets))
 
 
 def _links(pid: int) -> set[str]:
@@ -304,19 +306,6 @@ def _links(pid: int) -> set[str]:
             with suppress(OSError):
                 found.add(str(file.readlink()))
     return found
-
-
-def _sockets(port: int) -> set[str]:
-    """Return the links of all established TCP connections of this machine to a port of another socket."""
-    lines = list[str]()
-    for table in ("tcp", "tcp6"):
-        with suppress(OSError):
-            lines += (_PROC / "self" / "net" / table).read_text(encoding="ascii").splitlines()[1:]
-    return {
-        f"socket:[{columns[_INODE]}]"
-        for columns in map(str.split, lines)
-        if columns[_STATE] == _ESTABLISHED and int(columns[_REMOTE].rpartition(":")[2], 16) == port
-    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,38 +322,9 @@ class MetricSources:
     """Days after which TiCDC deletes files; 0 if that is not known."""
 
 
-def _checkpoints(facts: ScrapeFacts) -> dict[str, _Values]:
-    done, report, found = facts.done, facts.report, dict[str, _Values]()
-    for prefix, tso in (
-        ("", done.checkpoint),
-        ("running_", done.checkpoint_running),
-        ("source_", report.source_checkpoint),
-    ):
-        # 0 is no time: a lag of fifty years would wake somebody.
-        if tso:
-            found[f"{prefix}checkpoint_timestamp_seconds"] = physical_ms(tso) / 1000
-            found[f"{prefix}lag_seconds"] = lag_of(tso, facts.now) or 0.0
-    if report.source_checkpoint:
-        found["source_ahead_seconds"] = max(0.0, facts.ahead)
-        found["source_lag_seconds"] = report.source_lag(facts.now) or 0.0
-    return found
-
-
 def _with_zeros(counts: Mapping[str, float], names: Iterable[str] = ()) -> dict[str, float]:
     """Return counts with a zero for each known name: a series that begins with 1 shows no increase."""
     return {**{str(name): 0.0 for name in names}, **{str(name): float(count) for name, count in counts.items() if name}}
-
-
-def _family(name: str, value: _Values) -> Family:
-    """Return a metric as it is exported."""
-    metric = METRICS[name]
-    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-    family = kind(PREFIX + name, metric.meaning, labels=metric.labels)
-    # No metric has more than one label.
-    for label, number in value.items() if isinstance(value, Mapping) else [(None, value)]:
-        # A label may be the name of a table, which is a text from outside: what no UTF-8 has would spoil the whole scrape.
-        family.add_metric([] if label is None else [escaped(redact(label))], number)
-    return family
 
 
 class Showing(Collector):
@@ -417,19 +377,36 @@ class Showing(Collector):
     def collect(self) -> Iterator[Family]:
         """Yield all metrics that have a value."""
         facts, is_writer = self._sources.facts(), self._sources.is_writer()
-        found = self._values(facts, is_writer=is_writer) | _checkpoints(facts)
-        if is_writer and facts.report.totals.rounds:
+        done, report = facts.done, facts.report
+        found = self._values(facts, is_writer=is_writer)
+        marks = {"": done.checkpoint, "running_": done.checkpoint_running, "source_": report.source_checkpoint}
+        for prefix, tso in marks.items():
+            # 0 is no time: a lag of fifty years would wake somebody.
+            if tso:
+                found[f"{prefix}checkpoint_timestamp_seconds"] = physical_ms(tso) / 1000
+                found[f"{prefix}lag_seconds"] = lag_of(tso, facts.now) or 0.0
+        if report.source_checkpoint:
+            found["source_ahead_seconds"] = max(0.0, facts.ahead)
+            found["source_lag_seconds"] = report.source_lag(facts.now) or 0.0
+        if is_writer and report.totals.rounds:
             health = facts.health(is_writer=True, max_lag=self._wanted.ready_lag)
             found["health"] = {each: float(each == health) for each in Health if each != Health.UNKNOWN}
         # Two scrapers at once must not count the same rows twice.
         with self._lock:
             found |= self._tables.values(facts)
         for name, value in found.items():
-            yield _family(name, value)
+            metric = METRICS[name]
+            kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+            family = kind(PREFIX + name, metric.meaning, labels=metric.labels)
+            # No metric has more than one label.
+            for label, number in value.items() if isinstance(value, Mapping) else [(None, value)]:
+                # A label may be the name of a table, which is a text from outside: what no UTF-8 has would spoil the whole scrape.
+                family.add_metric([] if label is None else [escaped(redact(label))], number)
+            yield family
         name, counts = "round_duration_seconds", accumulate(facts.tally.rounds_by_bucket)
         buckets = list(zip([*map(str, ROUND_BUCKETS), "+Inf"], counts, strict=True))
         meaning = METRICS[name].meaning
-        yield HistogramMetricFamily(PREFIX + name, meaning, buckets=buckets, sum_value=facts.done.seconds)
+        yield HistogramMetricFamily(PREFIX + name, meaning, buckets=buckets, sum_value=done.seconds)
 
     def _values(self, facts: ScrapeFacts, *, is_writer: bool) -> dict[str, _Values]:
         report, tally, done = facts.report, facts.tally, facts.done

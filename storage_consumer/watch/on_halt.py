@@ -190,7 +190,14 @@ class OnHalt:
         who = "storage-consumer on {host}, {upstream} to {downstream}".format_map(self._about)
         if not alert.tables:
             return {**head, "text": f"{who}: {alert.text}", **alert.fields}
-        listed = [_described(table) for table in alert.tables[:MOST_TABLES]]
+        listed = list[dict[str, object]]()
+        for table in alert.tables[:MOST_TABLES]:
+            described: dict[str, object] = {"table": table.table}
+            if table.error:
+                described |= _error_fields(table.error) | {"error": cut(table.error)}
+            if table.checkpoint:
+                described |= {"checkpoint": table.checkpoint, "checkpoint_time": tso_time(table.checkpoint)}
+            listed.append(described)
         text = f"{who}: {_sentence(alert.event, alert.tables, len(self._halted))}"
         return {
             **head,
@@ -227,15 +234,6 @@ def cut(error: str) -> str:
 def _error_fields(error: str) -> dict[str, object]:
     step, commands = next_step(error)
     return {"error": error, "next_step": step, "commands": list(commands)}
-
-
-def _described(table: TableSummary) -> dict[str, object]:
-    described: dict[str, object] = {"table": table.table}
-    if table.error:
-        described |= _error_fields(table.error) | {"error": cut(table.error)}
-    if table.checkpoint:
-        described |= {"checkpoint": table.checkpoint, "checkpoint_time": tso_time(table.checkpoint)}
-    return described
 
 
 def _sentence(event: str, tables: Sequence[TableSummary], halted: int) -> str:

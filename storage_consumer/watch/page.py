@@ -27,13 +27,23 @@ from storage_consumer.model import TableName
 from storage_consumer.plan.table_decisions import Verb
 from storage_consumer.plan.table_state import STOPPED, TableState
 from storage_consumer.telemetry import json_text, lines_escaped, redact, tso_time, utc_time
-from storage_consumer.watch.health import Health
 from storage_consumer.watch.http_server import Handler, Request, Response
-from storage_consumer.watch.page_plots import lag_plot, rate_plot, short, table_plot
-from storage_consumer.watch.page_tables import RANGES, RELOAD, SORTS, Row, ViewerQuery, listed, rows_of, table_path
+from storage_consumer.watch.page_views import (
+    RANGES,
+    RELOAD,
+    SORTS,
+    Row,
+    ViewerQuery,
+    lag_plot,
+    listed,
+    rate_plot,
+    rows_of,
+    short,
+    table_path,
+    table_plot,
+)
 from storage_consumer.watch.recorder import Recorder
-from storage_consumer.watch.report import Minute, Phase
-from storage_consumer.watch.snapshot import ShownEntry, Snapshot
+from storage_consumer.watch.report import Health, Minute, Phase, ShownEntry, Snapshot
 from storage_consumer.watch.status import Status, judged
 from storage_consumer.watch.wording import document, facts, pending, skipped
 
@@ -215,7 +225,13 @@ class Site:
         if row is None:
             hint = did_you_mean(request.below, [each.shown for each in known.rows])
             return _page("table.html", values | {"hint": hint}, HTTPStatus.NOT_FOUND)
-        journal = self._journal_of(row.name).latest()
+        name = row.name
+        with self._lock:
+            shared = self._journals.setdefault(name, Shared(lambda: self._journal(name), self._clock))
+            self._journals.move_to_end(name)
+            if len(self._journals) > _JOURNALS:
+                self._journals.popitem(last=False)
+        journal = shared.latest()
         entries, minutes = journal.value or (), self._recorder.table_minutes(row.shown)
         now = known.status.snapshot.now
         more = {
@@ -228,14 +244,6 @@ class Site:
             "plot": table_plot(minutes, entries, now, self._recorder.report().started_at) if minutes else None,
         }
         return _page("table.html", values | more)
-
-    def _journal_of(self, name: TableName) -> Shared[tuple[ShownEntry, ...]]:
-        with self._lock:
-            found = self._journals.setdefault(name, Shared(lambda: self._journal(name), self._clock))
-            self._journals.move_to_end(name)
-            if len(self._journals) > _JOURNALS:
-                self._journals.popitem(last=False)
-            return found
 
     def _document(self, _request: Request) -> Response:
         seen = self._seen()

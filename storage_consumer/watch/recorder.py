@@ -13,17 +13,80 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from types import TracebackType
+from typing import Protocol, Self
 
-from storage_consumer.clock import Clock
+from storage_consumer.clock import Clock, SystemClock
 from storage_consumer.errors import StorageConsumerError
 from storage_consumer.plan.table_state import STOPPED, TableState
 from storage_consumer.rows.comparison import VerifyOutcome
 from storage_consumer.summary import Progress, RoundSummary, Silent
 from storage_consumer.telemetry import Log, redact
-from storage_consumer.watch.health import OVERDUE, Health, beyond_source, is_late, seconds_ahead, verdict
-from storage_consumer.watch.report import SHOWN_TABLES, Minute, Phase, Report, Totals, Work
-from storage_consumer.watch.ticker import Ticker
+from storage_consumer.watch.report import (
+    OVERDUE,
+    SHOWN_TABLES,
+    Health,
+    Minute,
+    Phase,
+    Report,
+    Totals,
+    Work,
+    beyond_source,
+    is_late,
+    seconds_ahead,
+    verdict,
+)
+
+_ticker_log = Log("display")
+TICK = 1.0
+"""Seconds between two calls."""
+_LAST_TICK = 2.0
+"""Seconds that the end waits for the last call, which may hang, as in a write to a terminal that is stopped."""
+
+
+class Ticker:
+    """Calls a function at intervals, and once more at the end, from a thread that neither disturbs the program nor keeps it from ending."""
+
+    def __init__(self, call: Callable[[], object], every: float = TICK, clock: Clock | None = None) -> None:
+        """Call `call` each `every` seconds from `start` to `stop`. What it raises is logged once, and it is called again."""
+        self._call = call
+        self._every = every
+        # A clock of its own: its waits say nothing about the consumer.
+        self._clock = clock or SystemClock()
+        self._has_failed = False
+        self.ends = threading.Event()
+        """Set before the last call."""
+        self._thread = threading.Thread(target=self._run, name="ticker", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Start."""
+        self._thread.start()
+        return self
+
+    start = __enter__
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    def stop(self) -> None:
+        """Let it be called for the last time."""
+        self.ends.set()
+        self._thread.join(_LAST_TICK)
+
+    def _run(self) -> None:
+        has_ended = False
+        while not has_ended:
+            has_ended = self._clock.wait(self.ends, self._every)
+            try:
+                self._call()
+            except Exception as error:  # noqa: BLE001 - whoever only looks must not end what is looked at
+                if not self._has_failed:
+                    self._has_failed = True
+                    _ticker_log.warning("listener_failed", listener="ticker", error=f"{type(error).__name__}: {error}")
+
 
 _log = Log("monitoring")
 

@@ -1,4 +1,7 @@
-"""What the writer says of itself, as frozen records that travel to the state and back as JSON."""
+"""What is known of a feed, as frozen records: what the writer says of itself, what is stored, and the one word for both.
+
+Reports travel to the state and back as JSON; `status` judges snapshots; status, page, JSON, metrics and probes have the word from here.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,83 @@ from enum import StrEnum
 
 import msgspec
 
-from storage_consumer.watch.health import lag_of
+from storage_consumer.model import DdlId, TableName, physical_ms
+from storage_consumer.plan.loads import Load, LoadPhase
+from storage_consumer.plan.table_decisions import shown_state
+from storage_consumer.plan.table_state import TableState
+from storage_consumer.rows.comparison import TableResult
+from storage_consumer.summary import slowest
+
+AHEAD = 60.0
+"""Seconds that the bucket's checkpoint may lie ahead of the clock."""
+
+OVERDUE = 600.0
+"""Seconds that the tables which are not stopped may lie back further than the bucket's checkpoint did when it was read, unless a limit is given."""
+
+
+class Health(StrEnum):
+    """The one word for a feed. Where several hold, the first of these counts."""
+
+    UNKNOWN = "unknown"
+    """The state does not answer, so that only an older look at it is known; `verdict` never says so."""
+    NO_WRITER = "no-writer"
+    """Nobody writes: no process has the lease."""
+    RETRYING = "retrying"
+    """The bucket, the target or Spark does not answer; the last round failed and is tried again."""
+    STOPPED = "stopped"
+    """One or more tables are halted or paused; the others go on."""
+    UNEQUAL = "unequal"
+    """One or more tables are not equal to the source: the quarantine holds rows of them, or a comparison found differences."""
+    CLOCK_SKEW = "clock-skew"
+    """The bucket's checkpoint lies ahead of the clock: one of the two is wrong, so no lag means anything."""
+    BEHIND = "behind"
+    """The checkpoint is older than it may be."""
+    HEALTHY = "healthy"
+
+
+def verdict(
+    *, is_alone: bool, is_retrying: bool, has_stopped: bool, is_unequal: bool, ahead: float, is_late: bool
+) -> Health:
+    """Return the word.
+
+    `is_alone`: nobody writes, and somebody should; `has_stopped`: a table is halted or paused; `is_unequal`: a comparison found a
+    difference, or the quarantine holds rows; `ahead`: seconds by which the bucket's checkpoint is ahead of the clock.
+    """
+    holding = (
+        (Health.NO_WRITER, is_alone),
+        (Health.RETRYING, is_retrying),
+        (Health.STOPPED, has_stopped),
+        (Health.UNEQUAL, is_unequal),
+        (Health.CLOCK_SKEW, ahead > AHEAD),
+        (Health.BEHIND, is_late),
+    )
+    return next((health for health, holds in holding if holds), Health.HEALTHY)
+
+
+def seconds_ahead(checkpoint: int, now: float) -> float:
+    """Return how far a TSO is ahead of `now`, in seconds; negative if it is behind."""
+    return physical_ms(checkpoint) / 1000 - now
+
+
+def lag_of(checkpoint: int, now: float) -> float | None:
+    """Return the seconds from the time of a TSO until `now`, at least 0; None for TSO 0, which means that there is none."""
+    return max(0.0, -seconds_ahead(checkpoint, now)) if checkpoint else None
+
+
+def is_late(checkpoint: int, now: float, limit: float | None) -> bool:
+    """Return whether a checkpoint is older than `limit` seconds, or not there yet; without a limit it never is."""
+    lag = lag_of(checkpoint, now)
+    return limit is not None and (lag is None or lag > limit)
+
+
+def beyond_source(running: int, now: float, source_lag: float | None) -> float | None:
+    """Return the seconds by which the tables that are not stopped lie back further than the bucket's checkpoint when it was read.
+
+    More than `OVERDUE` is late where no limit is given, and what the alert ``StorageConsumerLag`` fires at. None: not known.
+    """
+    lag = lag_of(running, now)
+    return None if lag is None or source_lag is None else lag - source_lag
+
 
 SHOWN_TABLES = 200
 """Most waiting tables that a report names."""
@@ -150,3 +229,131 @@ class Minute:
     """Row changes read in this minute."""
     statements: int
     """DDL statements executed in it."""
+
+
+FRESH = 30.0
+"""Seconds after which a report no longer tells what its writer is doing."""
+SHOWN_CHARACTERS = 4_000
+"""Most characters of a statement in a `ShownEntry`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """One table."""
+
+    name: TableName
+    state: str
+    """See `plan.table_state.TableState`."""
+    checkpoint: int
+    """Commit ts up to which it is applied, inclusive, where it does not follow `Snapshot.checkpoint_running`."""
+    follows: bool = True
+    """Whether it is at least as far as the feed."""
+    error: str = ""
+    decision: str = ""
+    """The last decision of an operator; empty if there is none."""
+    decided_by: str = ""
+    decided_at: str = ""
+    obeyed: bool = False
+    """Whether a consumer has seen the decision."""
+    refusal: str = ""
+    """Why the decision changed nothing."""
+    quarantined: int = 0
+    """Its rows in the quarantine: with any, it is not equal to the source."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredStatement:
+    """One statement that is neither done nor skipped."""
+
+    identity: DdlId
+    name: TableName
+    state: str
+    """``planned``, ``started`` or ``failed``."""
+    query: str
+    note: str = ""
+    seconds: float | None = None
+    """Since it was started, if it runs or its end is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownEntry:
+    """One statement of a table's journal, as it is shown."""
+
+    version: int
+    """Its TSO at the source."""
+    state: str
+    query: str
+    """What the source ran; at most `SHOWN_CHARACTERS`."""
+    statement: str = ""
+    """What ran here, or was to run; at most `SHOWN_CHARACTERS`."""
+    note: str = ""
+    seconds: float | None = None
+    """How long it took, or since when it has been running; None if it did not start."""
+    ended_ago: float | None = None
+    """Seconds since its end; None before that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Everything that is stored of a feed."""
+
+    now: float
+    """Seconds since 1970-01-01 UTC by the target's clock."""
+    state_schema: str
+    upstream: str
+    """The bucket."""
+    checkpoint: int
+    """Commit ts up to which all tables are applied, inclusive; 0 before the first round."""
+    checkpoint_running: int
+    """The same for the tables that are not stopped."""
+    storage_checkpoint: int
+    """Highest checkpoint-ts of the bucket that a writer has read."""
+    writer: str
+    """Who holds the lease, in words; empty for nobody."""
+    last_writer: str
+    """Who held it last, if its lease ran out without being released."""
+    read_only: bool = False
+    """Whether the target takes writes from administrators only."""
+    tables: tuple[Table, ...] = ()
+    statements: tuple[StoredStatement, ...] = ()
+    loads: tuple[Load, ...] = ()
+    """The last load of each table that had one."""
+    verified: tuple[TableResult, ...] = ()
+    """The last result of each table that was compared with the source."""
+    target: str = ""
+    """Address of the server."""
+    server: str = ""
+    """Its kind and version."""
+    report: Report | None = None
+    report_age: float = 0.0
+    """Seconds since the report was stored."""
+
+    @property
+    def reported(self) -> Report | None:
+        """The report, if it tells what the writer is doing now."""
+        return self.report if self.writer and self.report_age <= FRESH else None
+
+    @property
+    def needed(self) -> int:
+        """Commit ts up to which (inclusive) no row of the bucket is needed any more.
+
+        `checkpoint` does not count tables that are loaded, or that have not caught up since.
+        """
+        loading = [load.low for load in self.loads if load.phase == LoadPhase.LOADING]
+        return min([self.slowest, *loading])
+
+    @property
+    def slowest(self) -> int:
+        """Commit ts up to which all tables are applied (inclusive) that are not being loaded: those that catch up since included."""
+        own = {table.name.folded(): table.checkpoint for table in self.tables}
+        joining = [own.get(load.name.folded(), load.low) for load in self.loads if load.phase == LoadPhase.JOINING]
+        return slowest(self.checkpoint, joining)
+
+    def shown(self, table: Table) -> TableState:
+        """Return the word for a table's state."""
+        waits = self.report is not None and str(table.name) in self.report.waiting
+        return TableState(shown_state(table.state, table.error, waits=waits))
+
+    def reached(self, table: Table) -> int:
+        """Return the commit ts up to which a table is applied, inclusive."""
+        return self.checkpoint_running if table.follows else table.checkpoint

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from storage_consumer.amounts import data_size, some_of
-from storage_consumer.clock import span
+from storage_consumer.clock import counted, data_size, some_of, span
 from storage_consumer.model import TableName
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.selection import AT_A_START
@@ -19,18 +18,21 @@ from storage_consumer.plan.table_decisions import Verb
 from storage_consumer.plan.table_state import STOPPED, TableState
 from storage_consumer.plan.table_words import OR_BY_HAND
 from storage_consumer.rows.comparison import TableResult, VerifyOutcome
-from storage_consumer.watch.health import (
+from storage_consumer.watch.report import (
     AHEAD,
     OVERDUE,
     Health,
+    Phase,
+    Report,
+    Snapshot,
+    StoredStatement,
+    Table,
     beyond_source,
     is_late,
     lag_of,
     seconds_ahead,
     verdict,
 )
-from storage_consumer.watch.report import Phase, Report
-from storage_consumer.watch.snapshot import Snapshot, StoredStatement, Table
 
 STALLED = 300.0
 """Seconds that the bucket's checkpoint may lie back before the source counts as stalled. TiCDC moves it every few seconds."""
@@ -169,10 +171,9 @@ def judged(
         for each in snapshot.tables
         if each.state != TableState.DROPPED
     )
-    found = filter(None, (_found_by_verify(different), _skew(snapshot), late))
     return Status(
         health=health,
-        reasons=tuple(_reasons(snapshot, stopped, counts.total(), found, lonely=lonely)),
+        reasons=tuple(_reasons(snapshot, stopped, counts.total(), different, late, lonely=lonely)),
         snapshot=snapshot,
         lag=lag_of(snapshot.checkpoint, snapshot.now),
         lag_running=lag_of(snapshot.checkpoint_running, snapshot.now),
@@ -185,9 +186,15 @@ def judged(
 
 
 def _reasons(
-    snapshot: Snapshot, stopped: list[TableStatus], total: int, found: Iterable[str], *, lonely: bool
+    snapshot: Snapshot,
+    stopped: list[TableStatus],
+    total: int,
+    different: Mapping[TableName, TableResult],
+    late: str,
+    *,
+    lonely: bool,
 ) -> Iterator[str]:
-    """Yield why the feed is not healthy, and what else is odd; `total`: tables in all, `found`: what `verify`, the clocks and the lag tell."""
+    """Yield why the feed is not healthy, and what else is odd; `total`: tables in all, `late`: what is wrong with the lag."""
     report = snapshot.report
     if lonely:
         last = f"; {snapshot.last_writer} was the last" if snapshot.last_writer else ""
@@ -205,8 +212,23 @@ def _reasons(
         yield f"{', '.join(numbers)}; the others go on"
     if unequal := [table for table in snapshot.tables if table.quarantined]:
         rows = sum(table.quarantined for table in unequal)
-        yield f"{_some(rows, 'row')} of {_some(len(unequal), 'table')} in the quarantine: the target is not equal to the source there"
-    yield from found
+        yield f"{counted(rows, 'row')} of {counted(len(unequal), 'table')} in the quarantine: the target is not equal to the source there"
+    found = [str(each.table) for each in different.values() if each.checkpoint]
+    # Nobody has compared these since their structure was changed in the target.
+    doubted = [str(each.table) for each in different.values() if not each.checkpoint]
+    verify = [f"`verify` found {counted(len(found), 'table')} different: {some_of(found, _NAMED)}"] if found else []
+    if doubted:
+        why = "in doubt, changed in the target or read past a missing file, until `verify` or a copy"
+        verify += [f"{counted(len(doubted), 'table')} {why}: {some_of(doubted, _NAMED)}"]
+    if verify:
+        yield "; ".join(verify)
+    ahead = seconds_ahead(_claimed(snapshot), snapshot.now)
+    if ahead > AHEAD:
+        is_believed = _claimed(snapshot) == snapshot.storage_checkpoint
+        then = "no lag is to be relied on" if is_believed else "it is not believed, and nothing new is applied"
+        yield f"the bucket's checkpoint is {span(ahead)} ahead of the target's clock, so {then}: set the clock that is wrong"
+    if late:
+        yield late
     if snapshot.writer and snapshot.reported is None:
         yield (
             f"the writer has the lease, but has said nothing of itself for {span(snapshot.report_age)}"
@@ -222,18 +244,6 @@ def _reasons(
         )
     if snapshot.writer and not snapshot.checkpoint:
         yield "no round has ended yet"
-
-
-def _found_by_verify(different: Mapping[TableName, TableResult]) -> str:
-    """Return what comparisons found, and which tables nobody has compared since their structure was changed in the target."""
-    found = [str(each.table) for each in different.values() if each.checkpoint]
-    doubted = [str(each.table) for each in different.values() if not each.checkpoint]
-    texts = [f"`verify` found {_some(len(found), 'table')} different: {some_of(found, _NAMED)}"] if found else []
-    if doubted:
-        texts.append(
-            f"{_some(len(doubted), 'table')} in doubt, changed in the target or read past a missing file, until `verify` or a copy: {some_of(doubted, _NAMED)}"
-        )
-    return "; ".join(texts)
 
 
 def _late(snapshot: Snapshot, limit: float | None) -> str:
@@ -265,22 +275,6 @@ def _claimed(snapshot: Snapshot) -> int:
     return (snapshot.reported and snapshot.reported.refused_checkpoint) or snapshot.storage_checkpoint
 
 
-def _skew(snapshot: Snapshot) -> str:
-    """Return how far the source's clock is from ours; empty if they agree, or if the bucket's checkpoint is older than now."""
-    ahead = seconds_ahead(_claimed(snapshot), snapshot.now)
-    if ahead <= AHEAD:
-        return ""
-    is_believed = _claimed(snapshot) == snapshot.storage_checkpoint
-    then = "no lag is to be relied on" if is_believed else "it is not believed, and nothing new is applied"
-    return (
-        f"the bucket's checkpoint is {span(ahead)} ahead of the target's clock, so {then}: set the clock that is wrong"
-    )
-
-
-def _some(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def _tables(
     snapshot: Snapshot, command: Callable[[Verb, TableName], str], different: Mapping[TableName, TableResult]
 ) -> Iterator[TableStatus]:
@@ -305,6 +299,10 @@ def _tables(
             continue
         checkpoint = snapshot.checkpoint_running if table.follows and state not in STOPPED else table.checkpoint
         outcome = f"refused: {table.refusal}" if table.refusal else "no consumer has seen it yet"
+        # What a person has to do in between stands beside the commands in `verify`. What halted a table that is in doubt names them.
+        is_told = result is None or (state in STOPPED and not result.checkpoint)
+        lines = [] if is_told or result is None else result.heal.split("\n")
+        healing = (line for line in lines if line and not line.startswith("#"))
         found.append(
             TableStatus(
                 name=table.name,
@@ -315,7 +313,7 @@ def _tables(
                 decision=f"{table.decision} by {table.decided_by} at {table.decided_at} UTC; {outcome}"
                 if is_open
                 else "",
-                next_steps=(*_next_steps(table, state, reason, command), *_healing(result, state)),
+                next_steps=(*_next_steps(table, state, reason, command), *healing),
             )
         )
     yield from sorted(found, key=lambda each: (order.get(each.state, len(order)), str(each.name)))
@@ -357,21 +355,13 @@ def load_progress(load: Load) -> str:
 
 def _unequal(table: Table, result: TableResult | None) -> str:
     refused = (
-        f"{_some(table.quarantined, 'row')} in the quarantine, which the target refused" if table.quarantined else ""
+        f"{counted(table.quarantined, 'row')} in the quarantine, which the target refused" if table.quarantined else ""
     )
     found = ""
     if result is not None:
         if not result.checkpoint:
             return "; ".join(filter(None, (refused, result.reason)))
-        what = [_some(result.different_rows, "row")] if result.different_rows else []
+        what = [counted(result.different_rows, "row")] if result.different_rows else []
         what += ["its structure"] if result.structure else []
         found = f"`verify` found {' and '.join(what) or 'it'} different as of {result.checkpoint}"
     return "; ".join(filter(None, (refused, found)))
-
-
-def _healing(result: TableResult | None, state: TableState) -> tuple[str, ...]:
-    """Return the commands that make a table equal again; what a person has to do in between stands beside them in `verify`."""
-    # What halted a table that is in doubt names them.
-    if result is None or (state in STOPPED and not result.checkpoint):
-        return ()
-    return tuple(line for line in result.heal.split("\n") if line and not line.startswith("#"))

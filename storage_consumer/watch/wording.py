@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from storage_consumer.amounts import data_size
-from storage_consumer.clock import span
+from storage_consumer.clock import counted, data_size, span
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.rows.comparison import TableResult, VerifyOutcome
 from storage_consumer.telemetry import tso_time, utc_time
-from storage_consumer.watch.report import Phase, Report
-from storage_consumer.watch.snapshot import Table
+from storage_consumer.watch.report import Phase, Report, Table
 from storage_consumer.watch.status import Status
 
 _NAMED = 5
@@ -68,8 +66,7 @@ def pending(report: Report | None) -> str:
     """Return what the last round left in the bucket; empty before the first."""
     if report is None or not report.last_round_at:
         return ""
-    files = "1 file" if report.pending_files == 1 else f"{report.pending_files:,} files"
-    return f"{files}, {data_size(report.pending_bytes)}, at the end of the last round"
+    return f"{counted(report.pending_files, 'file')}, {data_size(report.pending_bytes)}, at the end of the last round"
 
 
 def skipped(report: Report | None) -> str:
@@ -101,8 +98,7 @@ def loading(loads: Sequence[Load]) -> str:
     if not running:
         return ""
     done, parts = sum(load.parts_done for load in running), sum(load.parts for load in running)
-    tables = "1 table" if len(running) == 1 else f"{len(running):,} tables"
-    return f"{tables}, {done:,} of {parts:,} files ({data_size(sum(load.size for load in running))})"
+    return f"{counted(len(running), 'table')}, {done:,} of {parts:,} files ({data_size(sum(load.size for load in running))})"
 
 
 def moment(checkpoint: int, lag: float | None) -> str:
@@ -168,19 +164,15 @@ def document(
         told = [(table.state, table.checkpoint) for table in shown]
         state, checkpoint = told[0] if told else (snapshot.shown(chosen), snapshot.reached(chosen))
         found["table"] = {"name": str(chosen.name), "state": state, "checkpoint": checkpoint}
-    loads = [load for load in snapshot.loads if chosen is None or load.name == chosen.name]
-    if loads:
-        found["loads"] = [load_document(load) for load in loads]
+    if loads := [load_document(each) for each in snapshot.loads if chosen is None or each.name == chosen.name]:
+        found["loads"] = loads
     if snapshot.verified:
         found["verified"] = [
             {
                 "table": str(result.table),
                 "outcome": result.outcome,
                 "how": result.how,
-                "checkpoint": {
-                    "ts": result.checkpoint,
-                    "time": tso_time(result.checkpoint) if result.checkpoint else None,
-                },
+                "checkpoint": _ts(result.checkpoint),
                 "rows": result.rows,
                 "different_rows": result.different_rows,
                 "structure": list(result.structure),
@@ -210,7 +202,11 @@ def load_document(load: Load) -> dict[str, object]:
 
 
 def _mark(checkpoint: int, lag: float | None) -> dict[str, object]:
-    return {"ts": checkpoint, "time": tso_time(checkpoint) if checkpoint else None, "lag": _rounded(lag)}
+    return {**_ts(checkpoint), "lag": _rounded(lag)}
+
+
+def _ts(checkpoint: int) -> dict[str, object]:
+    return {"ts": checkpoint, "time": tso_time(checkpoint) if checkpoint else None}
 
 
 def _rounded(seconds: float | None) -> float | None:

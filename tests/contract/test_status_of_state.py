@@ -16,8 +16,7 @@ from storage_consumer.config.settings import Downstream
 from storage_consumer.driver.lease import identity, readable
 from storage_consumer.errors import ConfigError
 from storage_consumer.plan.journal_entry import STARTED, Sent
-from storage_consumer.watch.report import Minute, Phase, Report
-from storage_consumer.watch.snapshot import Snapshot
+from storage_consumer.watch.report import Minute, Phase, Report, Snapshot
 from storage_consumer.watch.status import judged
 from tests.contract.state_rigs import BUCKET, Rig, progress, real_rig, statement
 from tests.harness.servers import KINDS, DatabaseServer

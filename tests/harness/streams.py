@@ -11,8 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
-from storage_consumer.spark.source.admitted import AdmittedStreamReader
-from storage_consumer.spark.source.ticdc import TicdcDataSource
+from storage_consumer.spark.source.ticdc import AdmittedStreamReader, TicdcDataSource
 
 
 @dataclass(slots=True)

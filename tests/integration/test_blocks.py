@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 
 from storage_consumer.errors import Abandoned, StorageConsumerError
 from storage_consumer.rows.row_order import CHANGES
-from storage_consumer.spark.blocks import FOLDER, between_halves, received, sent
+from storage_consumer.spark.executors import FOLDER
+from storage_consumer.spark.pipeline import between_halves, received, sent
 from tests.harness.locks import lock, wait_for_a_blocked_write
 from tests.harness.program import program
 from tests.harness.servers import DatabaseServer

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from storage_consumer.signals import Stop
+from storage_consumer.clock import Stop
 from tests.harness.servers import KINDS, DatabaseServer
 from tests.harness.small_bucket import ID_NAME, SmallBucket, column, row, ts
 from tests.harness.waiting import wait_until

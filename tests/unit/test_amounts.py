@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.amounts import data_size
+from storage_consumer.clock import data_size
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.instants import parse_instant, tso_of_instant
 from storage_consumer.telemetry import tso_time
+from storage_consumer.tso import parse_instant, tso_of_instant
 
 
 @pytest.mark.parametrize(

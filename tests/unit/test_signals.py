@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from storage_consumer.signals import Stop
+from storage_consumer.clock import Stop
 
 PATIENCE = 5.0
 

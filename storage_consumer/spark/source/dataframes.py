@@ -21,15 +21,14 @@ from pyspark.sql import functions as F  # noqa: N812 - as all who use Spark call
 
 from storage_consumer.bucket.table_statements import read_create_table
 from storage_consumer.changes.alterations import Origin, TableHistory, history_at, origins
-from storage_consumer.changes.pieces import META, Piece, WantedColumns, array_of, arrow_type, digits_of, pieces
 from storage_consumer.changes.reading import Feed, Ordered, ordered_in
+from storage_consumer.changes.record_batches import META, Piece, WantedColumns, array_of, arrow_type, digits_of, pieces
 from storage_consumer.changes.window import FeedFile, Structure, Window, structure_under
 from storage_consumer.config.load import Loaded
 from storage_consumer.config.settings import Upstream
 from storage_consumer.config.table_filter import leaving_out
 from storage_consumer.decode.decoder import row_layout
 from storage_consumer.errors import ConfigError, NotReplicable
-from storage_consumer.instants import Instant, tso_of_instant
 from storage_consumer.model import (
     DataFile,
     DdlKind,
@@ -63,7 +62,7 @@ from storage_consumer.spark.source.partitions import null_key, packed, without_r
 from storage_consumer.spark.source.ticdc import MOVED, TicdcDataSource
 from storage_consumer.sql.parse import parsed
 from storage_consumer.telemetry import tso_time
-from storage_consumer.tso import may_have_expired
+from storage_consumer.tso import Instant, may_have_expired, tso_of_instant
 
 _EVERYTHING = Window(low=-1, high=(1 << 63) - 1, files=(), statements=())
 _UNSHOWN = pa.field("_ticdc unshown", pa.string())
@@ -132,11 +131,8 @@ def find(feed: Feed, loaded: Loaded, name: TableName, high: int | None, base: st
 
     Raises `ConfigError`, `NotReplicable` where the files do not show the table, and what `Feed.window` does.
     """
-    feed.contents.look()
+    high = feed.upto(high)
     checkpoint = feed.contents.checkpoint
-    if high is not None and high > checkpoint:
-        raise ConfigError(f"the bucket is complete up to its checkpoint {checkpoint} only: ask for less, or later")
-    high = checkpoint if high is None else high
     history = history_at(name, high, feed.contents.definitions)
     below = _base(base, history, loaded, name) if base else None
     if below is not None and below.snapshot > high:
@@ -302,22 +298,31 @@ class _Rows:
                 mapped[work.structure.version] = self._mapped(work.structure, work.structure.version)
                 files.append(work)
             # Without a step they are of a table that had one of the names before.
-            elif step is not None and not self._is_over(step.version, window.low):
-                mapped[work.structure.version] = self._mapped(work.structure, step.version)
-                files.append(work)
+            elif step is not None:
+                # The rows of a version end where the next one begins.
+                later = self.history.after(step.version)
+                if not later or later[0].version > window.low:
+                    mapped[work.structure.version] = self._mapped(work.structure, step.version)
+                    files.append(work)
         return _parts(upstream, window, files, mapped)
-
-    def _is_over(self, version: int, low: int) -> bool:
-        """Return whether the rows of a version all have commit-ts up to `low`: they end where the next version begins."""
-        later = self.history.after(version)
-        return bool(later) and later[0].version <= low
 
     def of_base(self, below: _Base) -> list[ReadPart]:
         """Return the parts of an export."""
         layout = row_layout(below.definition, frozenset(), below.origin)
         structure = structure_under(layout, below.origin.time_zone, frozenset(), 0)
         mapped = {0: self._mapped(structure, below.snapshot)}
-        files = [_exported(structure, stored, number) for number, stored in enumerate(below.files, 1)]
+        none = DataFile(
+            stored=StoredObject(path="", size=0, tag=""),
+            table_dir="",
+            version=TableVersion(0),
+            partition=None,
+            date="",
+            dispatcher="",
+            number=0,
+            width=0,
+        )
+        listed = [replace(none, stored=stored, number=number) for number, stored in enumerate(below.files, 1)]
+        files = [FeedFile(file=file, structure=structure, floor=-1, newest=False, exact=True) for file in listed]
         return _parts(below.origin, _EVERYTHING, files, mapped)
 
     def _mapped(self, structure: Structure, version: int) -> Mapping[str, Origin]:
@@ -347,20 +352,6 @@ def _parts(
     ]
 
 
-def _exported(structure: Structure, stored: StoredObject, number: int) -> FeedFile:
-    file = DataFile(
-        stored=stored,
-        table_dir="",
-        version=TableVersion(0),
-        partition=None,
-        date="",
-        dispatcher="",
-        number=number,
-        width=0,
-    )
-    return FeedFile(file=file, structure=structure, floor=-1, newest=False, exact=True)
-
-
 def read_part(found: TableAt, part: ReadPart) -> Iterator[pa.RecordBatch]:
     """Yield the changes of a part, with the columns of the table as it is in the end: the work of a Python worker."""
     with told(), at_worker(part.upstream, found.held) as storage:
@@ -370,10 +361,10 @@ def read_part(found: TableAt, part: ReadPart) -> Iterator[pa.RecordBatch]:
 
 
 def _rows(ordered: Ordered, work: FeedFile, part: ReadPart, found: TableAt) -> Iterator[pa.RecordBatch]:
-    protocol = part.upstream.protocol
     mapped = part.mapped[work.structure.version]
     read = [pa.field(mapped[folded_name(field.name)].name or "", field.type) for field in found.fields]
-    asked = WantedColumns(own=tuple(read), protocol=protocol, refuse_dates=found.refuse_dates, rescue=not found.key)
+    protocol, is_keyless = part.upstream.protocol, not found.key
+    asked = WantedColumns(own=tuple(read), protocol=protocol, refuse_dates=found.refuse_dates, rescue=is_keyless)
     for each in pieces(ordered, work, work.between(part.window.low, part.window.high), asked):
         # The rows of an export have their number as commit-ts: none of another file is a repeat of them.
         piece = replace(each, ts=each.ts + np.uint64(work.file.number << _FILE_ROWS)) if work.exact else each
@@ -381,9 +372,8 @@ def _rows(ordered: Ordered, work: FeedFile, part: ReadPart, found: TableAt) -> I
         own, meta = arrays[: len(read)], arrays[len(read) :]
         for place, column in enumerate(found.columns):
             own[place] = _converted(column, mapped[folded_name(column.name)], piece, own[place])
-        unshown = [] if found.key else [piece.unshown()]
-        columns = [*own, *unshown, *meta, sequence(meta, piece.operations)]
-        yield pa.RecordBatch.from_arrays(columns, schema=found.schema)
+        unshown = [piece.unshown()] if is_keyless else []
+        yield pa.RecordBatch.from_arrays([*own, *unshown, *meta, sequence(meta, piece.operations)], schema=found.schema)
 
 
 def _converted(column: TableColumn, origin: Origin, piece: Piece, values: pa.Array) -> pa.Array:
@@ -524,9 +514,26 @@ def table_at(  # noqa: PLR0913 - all but the first three have names
         assert asked.table is not None
         extra = {} if start_ts is None else {"start_ts": str(start_ts)}
         feed, loaded = open_feed(replace(asked, bucket={**asked.bucket, **extra}))
-        found = find(feed, loaded, asked.table, _instant(version), base, columns)
+        high = None
+        if not isinstance(version, str) or version.lower() != CHECKPOINT:
+            try:
+                high = tso_of_instant(version, is_end=True)
+            except ValueError as fault:
+                raise ConfigError(f"version: {fault}, or `checkpoint`") from None
+        found = find(feed, loaded, asked.table, high, base, columns)
         found = replace(found, refuse_dates=asked.refuse_dates)
-    frame = _changes_of(spark, found)
+    schema, parts = spark_schema(found.schema), found.parts
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from read_part(found, parts[number])
+
+    frame = (
+        spark.range(0, len(parts), 1, len(parts)).mapInArrow(read, schema)
+        if parts
+        else spark.createDataFrame([], schema)
+    )
     own = [_column(name) for name in found.asked]
     if found.key:
         begun = _begun(frame, found.key, str(found.name))
@@ -565,29 +572,6 @@ def _counted(frame: DataFrame, own: list[Column], name: str) -> DataFrame:
         .withColumn(_PLACE, F.explode(F.sequence(F.lit(1), count.cast("int"))))
         .drop(_COUNT, _PLACE)
     )
-
-
-def _changes_of(spark: SparkSession, found: TableAt) -> DataFrame:
-    """Return the changes that a table is made of."""
-    schema, parts = spark_schema(found.schema), found.parts
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from read_part(found, parts[number])
-
-    if not parts:
-        return spark.createDataFrame([], schema)
-    return spark.range(0, len(parts), 1, len(parts)).mapInArrow(read, schema)
-
-
-def _instant(version: Instant) -> int | None:
-    if isinstance(version, str) and version.lower() == CHECKPOINT:
-        return None
-    try:
-        return tso_of_instant(version, is_end=True)
-    except ValueError as fault:
-        raise ConfigError(f"version: {fault}, or `checkpoint`") from None
 
 
 def _noted(feed: DataFrame, what: str) -> list[Any]:

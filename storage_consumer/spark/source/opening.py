@@ -17,8 +17,8 @@ from pyspark.sql.types import StructField, StructType
 
 from storage_consumer.bucket.storage import Storage
 from storage_consumer.changes.alterations import moves
-from storage_consumer.changes.pieces import META, RESCUED, fields_of
 from storage_consumer.changes.reading import Feed
+from storage_consumer.changes.record_batches import META, RESCUED, fields_of
 from storage_consumer.changes.window import Structure, landmarks, refuse_none
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import Loaded
@@ -28,13 +28,13 @@ from storage_consumer.config.settings import Upstream
 from storage_consumer.config.uris import is_secret, mask_uri, secrets_in
 from storage_consumer.decode.kernels.arrays import DELETE
 from storage_consumer.errors import ConfigError, StorageConsumerError, UndecodableRow
-from storage_consumer.instants import parse_instant
 from storage_consumer.model import TableName, folded_name
 from storage_consumer.plan.table_words import named
 from storage_consumer.session import Session
 from storage_consumer.spark.executors import at_executor, opened
 from storage_consumer.sql.tokens import qualified
 from storage_consumer.telemetry import redact
+from storage_consumer.tso import parse_instant
 
 Evolution = Literal["fail", "ignore", "rescue"]
 """What a stream does when its table gets another column: end, leave the column out, or give it in a column of JSON."""
@@ -116,12 +116,13 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         raise ConfigError("option columns: these are columns of one table, so give the option table too")
     if "maxFilesPerTrigger" in given and "maxBytesPerTrigger" in given:
         raise ConfigError("options maxFilesPerTrigger and maxBytesPerTrigger: give one of them")
-    low, from_latest = _start(given)
+    from_latest = given.get("startingVersion", "").lower() == LATEST
+    start = None if from_latest else _instant(given, "startingVersion", "startingTimestamp")
     return SourceOptions(
         uri=uri,
         bucket={name: value for name, value in given.items() if name in _BUCKET},
-        table=_table(given["table"]) if "table" in given else None,
-        low=low,
+        table=named("option table:", given["table"], whole=True) if "table" in given else None,
+        low=max(0, (start or 1) - 1),
         high=_instant(given, "endingVersion", "endingTimestamp"),
         from_latest=from_latest,
         columns=tuple(filter(None, (name.strip().strip("`") for name in given.get("columns", "").split(",")))),
@@ -156,18 +157,6 @@ def _option(name: str) -> str:
             "driver and of the workers, as docs/cluster.md says, or by the cloud's own way"
         )
     raise ConfigError(f"option {name} is not known{did_you_mean(name, (*_OWN, *_BUCKET))}")
-
-
-def _table(text: str) -> TableName:
-    return named("option table:", text, whole=True)
-
-
-def _start(given: Mapping[str, str]) -> tuple[int, bool]:
-    """Return the commit-ts after which changes are wanted, and whether only those from now on are."""
-    if given.get("startingVersion", "").lower() == LATEST:
-        return 0, True
-    start = _instant(given, "startingVersion", "startingTimestamp")
-    return max(0, (start or 1) - 1), False
 
 
 def _instant(given: Mapping[str, str], version: str, timestamp: str) -> int | None:
@@ -226,11 +215,6 @@ DOCUMENTS = tuple(pa.field(name, pa.string()) for name in ("database", "table", 
 """The columns of a feed of all tables."""
 RESERVED = frozenset((*(field.name for field in META), SEQUENCE.name, RESCUED))
 """Names of the columns that the source adds, or may add."""
-
-
-def whole_schema(own: Iterable[pa.Field]) -> pa.Schema:
-    """Return the table's columns, or those in their place, followed by what is known of each change."""
-    return pa.schema([*own, *META, SEQUENCE])
 
 
 def spark_schema(schema: pa.Schema, keys: str = "", columns: Iterable[str] = ()) -> StructType:
@@ -344,7 +328,7 @@ def look_at(options: SourceOptions) -> Opened:
         held=held_for_bucket(loaded),
         checkpoint=feed.contents.checkpoint,
         high=high,
-        schema=whole_schema(own),
+        schema=pa.schema([*own, *META, SEQUENCE]),
         known=known,
         keys=keys,
         moved=moved,

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import InputPartition
 
-from storage_consumer.changes.pieces import META, RESCUED, WantedColumns, pieces
 from storage_consumer.changes.reading import Ordered, once, ordered_in
+from storage_consumer.changes.record_batches import META, RESCUED, WantedColumns, pieces, runs_of
 from storage_consumer.changes.rendering import WORDS, Images, dumped
-from storage_consumer.changes.window import Change, FeedFile, FeedStatement, Structure, Window
+from storage_consumer.changes.window import Change, FeedFile, Structure, Window
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.decode.kernels.arrays import DELETE, INSERT, UPDATE
@@ -137,14 +137,23 @@ _META_NAMES = tuple(field.name for field in META)
 
 
 def _documents(ordered: Ordered, partition: FilesPartition, protocol: Protocol) -> Iterator[pa.RecordBatch]:
-    """Yield rows of all tables as JSON, and statements."""
+    """Yield rows of all tables as JSON, and statements; what a row does not have is null."""
     images = Images(protocol)
     held: list[dict[str, object]] = []
     for _, of_one_ts in groupby(partition.window.statements, key=lambda each: each.commit_ts):
-        held += [_statement(each, place) for place, each in enumerate(of_one_ts)]
+        # By their running order, whatever files have them.
+        for number, each in enumerate(of_one_ts):
+            definition = each.definition
+            row = _row(definition.name, each.commit_ts, _STATEMENT, "", number)
+            row |= {"statement": definition.query, "_change_type": "ddl", "_table_version": definition.version}
+            held.append(row | {"_file": definition.path})
     for work in partition.window.files:
         for change in ordered.changes_of(work, work.between(partition.window.low, partition.window.high)):
-            held.append(_document(change, images))
+            before, after = (None if image is None else dumped(image) for image in images.of(change))
+            word, structure = WORDS.get(change.operation), change.structure
+            row = _row(structure.table, change.commit_ts, int(word is not None), change.file, change.row)
+            row |= {"before": before, "after": after}
+            held.append(row | {"_change_type": word or "delete", "_table_version": structure.version})
             if len(held) >= _ROWS:
                 yield pa.RecordBatch.from_pylist(held, schema=partition.schema)
                 held = []
@@ -152,40 +161,10 @@ def _documents(ordered: Ordered, partition: FilesPartition, protocol: Protocol) 
         yield pa.RecordBatch.from_pylist(held, schema=partition.schema)
 
 
-def _document(change: Change, images: Images) -> dict[str, object]:
-    before, after = (None if image is None else dumped(image) for image in images.of(change))
-    structure = change.structure
+def _row(name: TableName, commit_ts: int, kind: int, file: str, row: int) -> dict[str, object]:
     return {
-        "database": structure.table.schema,
-        "table": structure.table.table,
-        "before": before,
-        "after": after,
-        "statement": None,
-        "_change_type": WORDS.get(change.operation, "delete"),
-        "_table_version": structure.version,
-        **_place(change.commit_ts, int(change.operation in WORDS), change.file, change.row),
-    }
-
-
-def _statement(statement: FeedStatement, place: int) -> dict[str, object]:
-    """Return the row of a statement. `place`: its number in the running order of those of its commit-ts, whatever files have them."""
-    definition = statement.definition
-    row = _place(statement.commit_ts, _STATEMENT, "", place)
-    return {
-        "database": definition.name.schema,
-        "table": definition.name.table or None,
-        "before": None,
-        "after": None,
-        "statement": definition.query,
-        "_change_type": "ddl",
-        "_table_version": definition.version,
-        **row,
-        "_file": definition.path,
-    }
-
-
-def _place(commit_ts: int, kind: int, file: str, row: int) -> dict[str, object]:
-    return {
+        "database": name.schema,
+        "table": name.table or None,
         "_commit_version": commit_ts,
         "_commit_timestamp": (commit_ts >> 18) * 1000,
         "_file": file,
@@ -219,7 +198,13 @@ def without_repeats(feed: DataFrame, keys: Keys) -> DataFrame:
 def transactions_once(batches: Iterator[pa.RecordBatch], keys: Keys) -> Iterator[pa.Table]:
     """Yield changes, which are sorted by `_sequence`, each once; those of one commit-ts come together."""
     for table in _transactions(batches):
-        yield table.take(pa.array(_once(table, keys)))
+        versions = table.column("_commit_version").to_numpy()
+        files = np.unique(table.column("_file").to_numpy(zero_copy_only=False), return_inverse=True)[1]
+        starts, ends, is_several = runs_of(versions, files)
+        kept = np.ones(len(versions), np.bool_)
+        for start, end in zip(starts[is_several], ends[is_several], strict=True):
+            kept[start:end] = _of_one(table.slice(start, end - start), files[start:end], keys)
+        yield table.take(pa.array(np.flatnonzero(kept)))
 
 
 def _transactions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -239,24 +224,19 @@ def _transactions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def _once(table: pa.Table, keys: Keys) -> NDArray[np.intp]:
-    """Return the places of the changes that are no repeats."""
-    versions = table.column("_commit_version").to_numpy()
-    files = np.unique(table.column("_file").to_numpy(zero_copy_only=False), return_inverse=True)[1]
-    starts = np.flatnonzero(np.append(True, versions[1:] != versions[:-1]))
-    is_several = np.minimum.reduceat(files, starts) != np.maximum.reduceat(files, starts)
-    kept = np.ones(len(versions), np.bool_)
-    ends = np.append(starts[1:], len(versions))
-    for start, end in zip(starts[is_several], ends[is_several], strict=True):
-        kept[start:end] = _of_one(table.slice(start, end - start), files[start:end], keys)
-    return np.flatnonzero(kept)
-
-
 def _of_one(table: pa.Table, files: NDArray[np.int64], keys: Keys) -> list[bool]:
     """Return which changes of one commit-ts are no repeats."""
     names, ranks = own_columns(table.schema.names), _ranks(table, files)
-    structures = {version: _structure(names, columns) for version, columns in keys}
-    rows = zip(*(map(_spelled, table.column(name).to_pylist()) for name in names), strict=True)
+    layout = RowLayout(
+        table=TableName(schema="", table=""), columns=tuple(TableColumn(name=name, type="TEXT") for name in names)
+    )
+    by_name = {folded_name(name): place for place, name in enumerate(names)}
+    structures = {
+        version: Structure(layout=layout, version=0, key=tuple(by_name[folded_name(name)] for name in columns))
+        for version, columns in keys
+    }
+    texts = ([None if value is None else repr(value) for value in table.column(name).to_pylist()] for name in names)
+    rows = zip(*texts, strict=True)
     kinds = table.column("_change_type").to_pylist()
     versions, numbers = table.column("_table_version").to_pylist(), table.column("_row").to_pylist()
     ranked = []
@@ -283,7 +263,10 @@ def _ranks(table: pa.Table, files: NDArray[np.int64]) -> dict[int, int]:
     ranks: dict[int, int] = {}
     rank, before = 0, ("", "", 0)
     for number in sorted(paths, key=lambda number: paths[number]):
-        found = _numbered(paths[number])
+        # The folder of the file, its name without its number, and the number.
+        folder, _, name = paths[number].rpartition("/")
+        match = _NUMBER.search(name)
+        found = (folder, name, 0) if match is None else (folder, name[: match.start()], int(match[1]))
         is_next = found[:2] == before[:2] and found[2] == before[2] + 1
         # The first file of a day follows the last one of the day before.
         begins = found[0] != before[0] and found[2] == 1
@@ -292,27 +275,6 @@ def _ranks(table: pa.Table, files: NDArray[np.int64]) -> dict[int, int]:
     return ranks
 
 
-def _numbered(path: str) -> tuple[str, str, int]:
-    """Return the folder of a file, its name without its number, and the number."""
-    folder, _, name = path.rpartition("/")
-    found = _NUMBER.search(name)
-    return (folder, name, 0) if found is None else (folder, name[: found.start()], int(found[1]))
-
-
 def null_key(names: Sequence[str]) -> str:
     """Return why rows with null in their primary key are an error: they could not be told from each other."""
     return f"a row has null in its primary key ({', '.join(names)}): a date that no calendar has, or a column that was renamed or left out"
-
-
-def _spelled(value: object) -> str | None:
-    return None if value is None else repr(value)
-
-
-def _structure(names: Sequence[str], key: Sequence[str]) -> Structure:
-    columns = tuple(TableColumn(name=name, type="TEXT") for name in names)
-    by_name = {folded_name(name): place for place, name in enumerate(names)}
-    return Structure(
-        layout=RowLayout(table=TableName(schema="", table=""), columns=columns),
-        version=0,
-        key=tuple(by_name[folded_name(name)] for name in key),
-    )

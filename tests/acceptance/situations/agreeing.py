@@ -17,7 +17,7 @@ from itertools import groupby
 from storage_consumer.cli.endings import answered
 from storage_consumer.cli.status_command import CODES
 from storage_consumer.errors import StorageConsumerError
-from storage_consumer.watch.health import Health
+from storage_consumer.watch.report import Health
 
 LATE = 6.0
 """Seconds by which two views may be apart: the process knows after 5 what `verify` found, and the page shows a look for 2."""

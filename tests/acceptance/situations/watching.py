@@ -17,7 +17,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from storage_consumer.amounts import data_size
+from storage_consumer.clock import data_size
 from tests.acceptance.situations.agreeing import Witness
 from tests.acceptance.situations.book import Book
 from tests.acceptance.situations.feed import Feed

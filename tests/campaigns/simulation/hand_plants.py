@@ -12,9 +12,9 @@ from storage_consumer.plan.table_decisions import Obeyed
 from storage_consumer.rows import comparison as result
 from storage_consumer.rows import match
 from storage_consumer.rows.comparison import TableResult, VerifyOutcome
-from storage_consumer.watch import health
-from storage_consumer.watch.health import Health
+from storage_consumer.watch import report as health
 from storage_consumer.watch.recorder import Recorder
+from storage_consumer.watch.report import Health
 from tests.campaigns.simulation.remembered import everywhere
 from tests.harness.twins import state
 from tests.harness.twins.state import MemoryDecisions

@@ -21,8 +21,7 @@ from storage_consumer.ports import Decision
 from storage_consumer.rows.comparison import TableResult, VerifyOutcome, counting
 from storage_consumer.rows.fitting import TargetColumn, TargetTable
 from storage_consumer.tso import is_settled
-from storage_consumer.watch.health import Health
-from storage_consumer.watch.snapshot import Snapshot, Table
+from storage_consumer.watch.report import Health, Snapshot, Table
 from storage_consumer.watch.status import judged
 from tests.campaigns.simulation.counts import Counts
 from tests.campaigns.simulation.judge import Judge

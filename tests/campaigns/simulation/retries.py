@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from storage_consumer.clock import Clock
 from storage_consumer.summary import RoundSummary, Silent
-from storage_consumer.watch.health import Health
 from storage_consumer.watch.recorder import Recorder
+from storage_consumer.watch.report import Health
 from tests.campaigns.simulation.twins import Differs
 
 

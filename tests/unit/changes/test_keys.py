@@ -8,9 +8,8 @@ from typing import Literal
 
 import pytest
 
-from storage_consumer.changes.key_order import OfKey, Whole, key_values
 from storage_consumer.changes.reading import Wanted
-from storage_consumer.changes.rendering import json_lines
+from storage_consumer.changes.rendering import OfKey, Whole, json_lines, key_values
 from storage_consumer.errors import NotReplicable
 from tests.harness.small_bucket import SmallBucket, column, row, ts
 from tests.unit.changes.building import everything, feed_of, told

@@ -19,6 +19,7 @@ from storage_consumer import telemetry
 from storage_consumer.cli import main
 from storage_consumer.cli.endings import ExitCode
 from storage_consumer.cli.main import exit_code
+from storage_consumer.clock import Stop
 from storage_consumer.config.load import load
 from storage_consumer.errors import (
     ConfigError,
@@ -29,7 +30,6 @@ from storage_consumer.errors import (
     StorageUnavailable,
     TargetUnavailable,
 )
-from storage_consumer.signals import Stop
 from storage_consumer.summary import RoundSummary, RunningStatement, TableSummary
 
 HALTED = RoundSummary(tables=(TableSummary(table="a.b", state="halted"),))

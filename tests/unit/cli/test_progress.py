@@ -11,8 +11,7 @@ from storage_consumer import telemetry
 from storage_consumer.cli.progress_bar import RoundLog, round_fields
 from storage_consumer.clock import span
 from storage_consumer.summary import RoundSummary, RunningStatement, TableSummary
-from storage_consumer.watch.recorder import Recorder
-from storage_consumer.watch.ticker import Ticker
+from storage_consumer.watch.recorder import Recorder, Ticker
 from tests.harness.log_events import EVENTS
 from tests.harness.twins.storage import FakeClock
 

@@ -14,7 +14,7 @@ import pytest
 
 from storage_consumer.cli import screen
 from storage_consumer.cli.verbs import RUN, VERBS
-from storage_consumer.watch.health import Health
+from storage_consumer.watch.report import Health
 from tests.harness.program import ROOT
 from tests.harness.small_bucket import SmallBucket, row
 from tests.harness.terminal import terminal

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_consumer.changes.pieces import packed_array
+from storage_consumer.changes.record_batches import packed_array
 from storage_consumer.decode.kernels.arrays import Bytes, Offsets, Packed
 from storage_consumer.decode.kernels.packed import packed_csv, packed_json
 

@@ -12,7 +12,7 @@ from storage_consumer.model import TableName
 from storage_consumer.operating.doctor_facts import Facts, StateFacts
 from storage_consumer.surroundings import Java, LocalDir, Surroundings
 from storage_consumer.target.database import ServerFacts, ServerLine, Variables
-from storage_consumer.watch.snapshot import Snapshot
+from storage_consumer.watch.report import Snapshot
 
 NOW = 1_790_000_000.0
 GIB = 1 << 30

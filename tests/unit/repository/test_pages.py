@@ -14,7 +14,7 @@ from storage_consumer.config.load import load
 from storage_consumer.config.options import BY_KEYWORD, OPTIONS, Option
 from storage_consumer.target.ddl.catalogue import DIFFERENCES
 from storage_consumer.target.state_tables import StateTables
-from storage_consumer.watch.health import Health
+from storage_consumer.watch.report import Health
 from tests.harness.pages import PAGES, REFERENCE, ROOT, blocks, inline_code
 
 PACKAGE = ROOT / "storage_consumer"

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from storage_consumer.rows.row_order import CHANGES, NOTICE, REPORT, Place
-from storage_consumer.spark.blocks import received, sent
+from storage_consumer.spark.pipeline import received, sent
 
 Item = tuple[Place, Any]
 NUMBERS = random.Random(7)  # noqa: S311 - data, not a secret

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from storage_consumer.rows.row_order import CHANGES, NOTICE, REPORT, Place
-from storage_consumer.spark.blocks import received
+from storage_consumer.spark.pipeline import received
 
 ITEMS: list[tuple[Place, Any]] = [
     ((0, NOTICE, 3, 0), None),

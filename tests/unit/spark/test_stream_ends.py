@@ -11,8 +11,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxFiles
 
 from storage_consumer.errors import ConfigError, FilesMissing, NotReplicable
-from storage_consumer.spark.source.stream import MicroBatches, Offset, TicdcStreamReader
-from storage_consumer.spark.source.ticdc import MOVED, TicdcDataSource
+from storage_consumer.spark.source.ticdc import MOVED, MicroBatches, Offset, TicdcDataSource, TicdcStreamReader
 from tests.harness.small_bucket import SmallBucket, column, row, ts
 from tests.harness.streams import Query
 from tests.unit.spark.test_stream import query, ticks

@@ -12,8 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from storage_consumer.changes.record_batches import read_changes
 from storage_consumer.errors import ConfigError
-from storage_consumer.spark.source.stream import MicroBatches, TicdcStreamReader
-from storage_consumer.spark.source.ticdc import TicdcDataSource
+from storage_consumer.spark.source.ticdc import MicroBatches, TicdcDataSource, TicdcStreamReader
 from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.harness.streams import Query
 

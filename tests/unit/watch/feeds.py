@@ -8,8 +8,7 @@ from http import HTTPStatus
 from storage_consumer.watch.http_server import Request
 from storage_consumer.watch.page import Look, Site
 from storage_consumer.watch.recorder import Recorder, TableRows
-from storage_consumer.watch.report import Minute, Report
-from storage_consumer.watch.snapshot import ShownEntry, Snapshot
+from storage_consumer.watch.report import Minute, Report, ShownEntry, Snapshot
 from tests.harness.twins.storage import FakeClock
 from tests.unit.watch.test_status import NOW, report
 

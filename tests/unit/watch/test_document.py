@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from storage_consumer.watch.snapshot import Table
+from storage_consumer.watch.report import Table
 from storage_consumer.watch.wording import document
 from tests.unit.watch.test_status import at, report, snapshot, status, table
 

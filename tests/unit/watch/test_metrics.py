@@ -18,9 +18,9 @@ from storage_consumer.errors import ConfigError
 from storage_consumer.summary import RoundSummary, RunningStatement, TableSummary
 from storage_consumer.telemetry import forget_secrets, register_secret
 from storage_consumer.watch.collector import METRICS, OTHERS, PREFIX, MetricSources, Processes, Showing, processes
-from storage_consumer.watch.health import AHEAD, OVERDUE
 from storage_consumer.watch.http_server import Request
 from storage_consumer.watch.recorder import Recorder
+from storage_consumer.watch.report import AHEAD, OVERDUE
 from storage_consumer.watch.status import STALLED
 from tests.harness.twins.storage import FakeClock
 

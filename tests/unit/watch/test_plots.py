@@ -6,9 +6,8 @@ import re
 
 import pytest
 
-from storage_consumer.watch.page_plots import POINTS, lag_plot, rate_plot, short, table_plot
-from storage_consumer.watch.report import Minute
-from storage_consumer.watch.snapshot import ShownEntry
+from storage_consumer.watch.page_views import POINTS, lag_plot, rate_plot, short, table_plot
+from storage_consumer.watch.report import Minute, ShownEntry
 
 NOW = 1_789_999_980.0
 """The begin of a minute."""

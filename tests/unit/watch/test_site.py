@@ -20,8 +20,7 @@ from storage_consumer.telemetry import forget_secrets, register_secret
 from storage_consumer.watch.http_server import Request
 from storage_consumer.watch.page import Look
 from storage_consumer.watch.recorder import TableRows
-from storage_consumer.watch.report import Phase, Totals, Work
-from storage_consumer.watch.snapshot import ShownEntry, StoredStatement, Table
+from storage_consumer.watch.report import Phase, ShownEntry, StoredStatement, Table, Totals, Work
 from tests.unit.watch.feeds import Feed
 from tests.unit.watch.test_status import DONE, NOW, SKIP, at, report, snapshot, table
 

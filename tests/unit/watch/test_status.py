@@ -16,9 +16,18 @@ from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import table_word
 from storage_consumer.rows.comparison import TableResult, VerifyOutcome
-from storage_consumer.watch.health import OVERDUE, Health, lag_of
-from storage_consumer.watch.report import Phase, Report, Work
-from storage_consumer.watch.snapshot import FRESH, Snapshot, StoredStatement, Table
+from storage_consumer.watch.report import (
+    FRESH,
+    OVERDUE,
+    Health,
+    Phase,
+    Report,
+    Snapshot,
+    StoredStatement,
+    Table,
+    Work,
+    lag_of,
+)
 from storage_consumer.watch.status import STALLED, Status, commands_in, judged
 from storage_consumer.watch.wording import doing
 

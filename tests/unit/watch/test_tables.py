@@ -7,9 +7,9 @@ from urllib.parse import unquote
 import pytest
 
 from storage_consumer.model import TableName
-from storage_consumer.watch.page_tables import PAGE, Listing, Row, ViewerQuery, listed, rows_of, table_path
+from storage_consumer.watch.page_views import PAGE, Listing, Row, ViewerQuery, listed, rows_of, table_path
 from storage_consumer.watch.recorder import TableRows
-from storage_consumer.watch.snapshot import Table
+from storage_consumer.watch.report import Table
 from tests.unit.watch.test_status import at, report, snapshot, status, table
 
 READ = {
