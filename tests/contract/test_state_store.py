@@ -91,7 +91,7 @@ def test_a_failed_transaction_leaves_nothing(mariadb: DatabaseServer) -> None:
     with pytest.raises(StorageConsumerError):
         state.journal.record(statement(), DONE, tables=[progress("shop/a", 500)])
     assert state.journal.entry(statement()) is None
-    mariadb.query("ALTER TABLE storage_consumer.changes ADD CONSTRAINT less CHECK (checkpoint_running < 100)")
+    mariadb.query("ALTER TABLE storage_consumer.feed ADD CONSTRAINT less CHECK (checkpoint_running < 100)")
     with pytest.raises(StorageConsumerError):
         state.progress.save(
             tables=[progress("shop/a", 5)], sequences={"s": Finished(upto=3)}, checkpoint=500, storage_checkpoint=0
@@ -110,7 +110,7 @@ def test_what_copies_have_to_hold_is_stored_when_it_changes(mariadb: DatabaseSer
         tables = [progress("shop/a", 5, copies=copies)]
         state.progress.save(tables=tables, sequences={}, checkpoint=checkpoint, storage_checkpoint=0)
 
-    mariadb.query("ALTER TABLE storage_consumer.changes ADD CONSTRAINT less CHECK (checkpoint_running < 100)")
+    mariadb.query("ALTER TABLE storage_consumer.feed ADD CONSTRAINT less CHECK (checkpoint_running < 100)")
     for copies in (first, first, second, first):
         with pytest.raises(StorageConsumerError):
             save(copies, 500)
@@ -304,7 +304,7 @@ def test_migration_of_version_4(mariadb: DatabaseServer) -> None:
     """It gets the quarantine, and keeps both of its checkpoints."""
     rig = real_rig(mariadb)
     rig.owner("former").lease.release()
-    mariadb.query("UPDATE storage_consumer.changes SET checkpoint = 300, checkpoint_running = 800")
+    mariadb.query("UPDATE storage_consumer.feed SET checkpoint = 300, checkpoint_running = 800")
     mariadb.query("DROP TABLE storage_consumer.quarantine")
     mariadb.query("UPDATE storage_consumer.version SET version = 4")
     state = rig.handle()
@@ -363,8 +363,8 @@ def test_migration(version: int, kind: str, request: pytest.FixtureRequest) -> N
     halted = [progress("shop/halted", 300, "halted", follows=False), progress("shop/gone", 9, "dropped", follows=False)]
     former.progress.save(tables=halted, sequences={}, checkpoint=0, storage_checkpoint=900)
     former.lease.release()
-    server.query("UPDATE storage_consumer.changes SET checkpoint = 800")
-    server.query("ALTER TABLE storage_consumer.changes DROP COLUMN checkpoint_running")
+    server.query("UPDATE storage_consumer.feed SET checkpoint = 800")
+    server.query("ALTER TABLE storage_consumer.feed DROP COLUMN checkpoint_running")
     for table in ("ddl_decision", "schema_history"):
         server.query(f"DROP TABLE storage_consumer.{table}")
     for column in ("structure_after", "answer"):  # the third one is there: the migration broke off
