@@ -259,6 +259,8 @@ _TWO_CHECKPOINTS = 4
 
 _NOTED_WRITES = 6
 """The first version that notes up to which commit-ts a window may write."""
+_FIRST_EPOCH = func.timestampdiff(text("MICROSECOND"), text("'1970-01-01'"), NOW)
+"""The epoch of a lease that is created: whoever still writes to a state that was dropped has another one than the owners of the next."""
 
 
 class StateSchema(Stored):
@@ -286,7 +288,7 @@ class StateSchema(Stored):
                     connection.execute(CreateTable(table, if_not_exists=True))
             for table, row in (
                 (tables.version, {"id": 1, "version": STATE_VERSION}),
-                (tables.lease, {"id": 1, "holder": "", "epoch": 0, "expires_at": NOW}),
+                (tables.lease, {"id": 1, "holder": "", "epoch": _FIRST_EPOCH, "expires_at": NOW}),
                 (
                     tables.feed,
                     {"id": 1, "upstream": upstream, "checkpoint": 0, "storage_checkpoint": 0, "window_id": 0},

@@ -162,6 +162,12 @@ class ConsumerService:
             # One round that waits for another process could wait for ever; a service is there to take over.
             standby = not once if tuning.standby is None else tuning.standby
             if self._acquire(stop, standby=standby):
+                try:
+                    # Whoever wrote meanwhile may have begun anew with another bucket, or have bound the state to one.
+                    self._state.open(self._config.upstream.identity)
+                except ConfigError:
+                    self._state.lease.release()
+                    raise
                 self._renewal = Renewal(self._state.lease, tuning.lease_ttl, self._clock)
         return self._renewal
 

@@ -12,7 +12,7 @@ from typing import Literal
 from storage_consumer.model import TableName, folded_name
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.table_state import TableState
-from storage_consumer.plan.table_words import DROPPED_UNSEEN, WAS_LEFT_OUT, copy_commands, table_flag
+from storage_consumer.plan.table_words import WAS_LEFT_OUT, copy_commands, table_flag
 from storage_consumer.sql.parse import parse_ddl
 from storage_consumer.sql.tokens import has_words, tokens
 
@@ -230,6 +230,14 @@ def is_skipped(state: str, error: str) -> bool:
     return state == TableState.EXCLUDED and error.startswith(_SKIPPED)
 
 
+def lacks_past(state: str, error: str) -> bool:
+    """Return whether a table is stored as left out and is halted: it is taken again, and lacks what was passed over meanwhile.
+
+    Whatever else halts it may have given it another error since; one that stays left out has none, or says who skips it.
+    """
+    return state == TableState.EXCLUDED and bool(error) and not is_skipped(state, error)
+
+
 def shown_state(state: str, error: str, *, waits: bool = False) -> str:
     """Return the one word for the state of a stored table; `waits`: whether the last writer reported that it waits, which is not stored."""
     if waits and state == TableState.RUNNING:
@@ -237,7 +245,7 @@ def shown_state(state: str, error: str, *, waits: bool = False) -> str:
     if state == TableState.HALTED and error.startswith(_PAUSED):
         return TableState.PAUSED
     # Taken again, it is halted until it has a copy.
-    if state == TableState.EXCLUDED and error.startswith((WAS_LEFT_OUT, DROPPED_UNSEEN)):
+    if lacks_past(state, error):
         return TableState.HALTED
     return TableState.SKIPPED if is_skipped(state, error) else state
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from storage_consumer.model import TableName
-from storage_consumer.plan.table_decisions import is_skipped
+from storage_consumer.plan.table_decisions import lacks_past
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import copy_commands, table_flag
 from storage_consumer.tso import is_settled
@@ -245,11 +245,6 @@ def moves_on(look: TableLook) -> bool:
 
 def _stands(look: TableLook) -> bool:
     return look.state in (TableState.HALTED, TableState.LOST)
-
-
-def lacks_past(state: str, error: str) -> bool:
-    """Return whether a table is stored as left out and is halted: the filter takes it again, and it lacks what was passed over meanwhile."""
-    return state == TableState.EXCLUDED and bool(error) and not is_skipped(state, error)
 
 
 def is_compared(state: str, error: str) -> bool:

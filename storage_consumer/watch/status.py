@@ -14,7 +14,7 @@ from storage_consumer.clock import counted, data_size, some_of, span
 from storage_consumer.model import TableName
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.selection import AT_A_START
-from storage_consumer.plan.table_decisions import Verb
+from storage_consumer.plan.table_decisions import Verb, needs_copy
 from storage_consumer.plan.table_state import STOPPED, TableState
 from storage_consumer.plan.table_words import OR_BY_HAND
 from storage_consumer.rows.comparison import TableResult, VerifyOutcome
@@ -334,7 +334,7 @@ def _next_steps(
     named = tuple(_PASSWORD_FILE.sub(lambda _: mine, each) for each in given_commands(reason))
     if AT_A_START in reason:
         return named
-    if state == TableState.LOST:
+    if needs_copy(table.state):
         return named or tuple(command("reload-done", table.name).split(OR_BY_HAND))
     return named if named and (again in named or _AGAIN not in reason) else (again, *named)
 

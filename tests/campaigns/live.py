@@ -192,7 +192,7 @@ class Watcher:
         """Go on until `stop`."""
         before = (0, 0)
         while not self.stop.wait(0.5):
-            ((*now,),) = self.target.query("SELECT checkpoint, checkpoint_running FROM storage_consumer.changes")
+            ((*now,),) = self.target.query("SELECT checkpoint, checkpoint_running FROM storage_consumer.feed")
             if now[0] < before[0] or now[1] < before[1]:
                 self.fell.append(f"{before} -> {now}")
             before = (now[0], now[1])
@@ -252,7 +252,7 @@ def _story(folder: Path, source: DatabaseServer, target: DatabaseServer, asked: 
         changing.join()
         wait_until(
             "all is applied",
-            lambda: target.query("SELECT checkpoint FROM storage_consumer.changes") == ((feed.committed,),),
+            lambda: target.query("SELECT checkpoint FROM storage_consumer.feed") == ((feed.committed,),),
         )
         watcher.stop.set()
         watching.join()

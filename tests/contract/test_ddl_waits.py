@@ -94,11 +94,11 @@ def test_short_transactions_hold_nothing(rig: Rig) -> None:
     def often() -> None:
         with rig.server.connect(autocommit=False) as busy, busy.cursor() as cursor:
             while not done.is_set():
-                cursor.execute("SELECT * FROM storage_consumer.changes")
+                cursor.execute("SELECT * FROM storage_consumer.feed")
                 time.sleep(0.3)
                 busy.rollback()
                 # Else the next one has begun before anybody can look.
-                cursor.execute("SELECT * FROM storage_consumer.changes")
+                cursor.execute("SELECT * FROM storage_consumer.feed")
 
     with rig.server.connect(autocommit=False) as holder, holder.cursor() as cursor:
         cursor.execute("SELECT * FROM shop.a")

@@ -89,7 +89,7 @@ def bind(new: SmallBucket, server: DatabaseServer, *, uri: str = "", **options: 
 
 def bound(server: DatabaseServer) -> str:
     """The bucket that the state is bound to."""
-    ((found,),) = server.query("SELECT upstream FROM storage_consumer.changes")
+    ((found,),) = server.query("SELECT upstream FROM storage_consumer.feed")
     return str(found)
 
 

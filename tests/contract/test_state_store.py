@@ -21,11 +21,15 @@ from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import EVERYTHING, Finished
 from storage_consumer.plan.journal_entry import DONE, ExecutionOutcome
 from storage_consumer.ports import SERIAL_SLOTS
+from storage_consumer.rows.comparison import TableResult, VerifyOutcome
 from storage_consumer.target.state_tables import EVERY_TABLE, MIGRATED, STATE_VERSION
+from storage_consumer.watch.report import Minute
 from tests.contract.state_rigs import BUCKET, progress, real_rig, statement
 from tests.harness.servers import KINDS, DatabaseServer
 
 pytestmark = pytest.mark.server
+
+MINUTE = Minute(minute=1, checkpoint=7, checkpoint_running=7, storage_checkpoint=8, row_changes=0, statements=0)
 
 
 def test_concurrent_first_starts(mariadb: DatabaseServer) -> None:
@@ -87,7 +91,7 @@ def test_a_failed_transaction_leaves_nothing(mariadb: DatabaseServer) -> None:
     with pytest.raises(StorageConsumerError):
         state.journal.record(statement(), DONE, tables=[progress("shop/a", 500)])
     assert state.journal.entry(statement()) is None
-    mariadb.query("ALTER TABLE storage_consumer.changes ADD CONSTRAINT less CHECK (checkpoint_running < 100)")
+    mariadb.query("ALTER TABLE storage_consumer.feed ADD CONSTRAINT less CHECK (checkpoint_running < 100)")
     with pytest.raises(StorageConsumerError):
         state.progress.save(
             tables=[progress("shop/a", 5)], sequences={"s": Finished(upto=3)}, checkpoint=500, storage_checkpoint=0
@@ -106,7 +110,7 @@ def test_what_copies_have_to_hold_is_stored_when_it_changes(mariadb: DatabaseSer
         tables = [progress("shop/a", 5, copies=copies)]
         state.progress.save(tables=tables, sequences={}, checkpoint=checkpoint, storage_checkpoint=0)
 
-    mariadb.query("ALTER TABLE storage_consumer.changes ADD CONSTRAINT less CHECK (checkpoint_running < 100)")
+    mariadb.query("ALTER TABLE storage_consumer.feed ADD CONSTRAINT less CHECK (checkpoint_running < 100)")
     for copies in (first, first, second, first):
         with pytest.raises(StorageConsumerError):
             save(copies, 500)
@@ -251,11 +255,56 @@ def test_state_that_is_dropped(kind: str, done: str, request: pytest.FixtureRequ
     rig.close()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("done", ["DROP DATABASE storage_consumer", "DELETE FROM storage_consumer.lease"])
+def test_state_that_is_made_anew_while_its_owner_lives(kind: str, done: str, request: pytest.FixtureRequest) -> None:
+    """Each of the two is the first owner in the first window; whatever the former one writes is refused all the same, with its tasks."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    rig = real_rig(server)
+    former = rig.owner("former")
+    former.lease.open_window(1, 0)
+    fence = (former.lease.epoch, 1)
+    server.query(done)
+    owner = rig.owner("next")
+    owner.lease.open_window(1, 0)
+    slots = server.query("SELECT DISTINCT epoch, window_id FROM storage_consumer.slots")
+    assert fence not in slots
+    assert owner.lease.epoch > former.lease.epoch
+    step = statement()
+    doubted = TableResult(table=step.name, target=step.name, outcome=VerifyOutcome.DIFFERENT, reason="changed")
+    calls: list[Callable[[], object]] = [
+        former.progress.load,
+        lambda: former.lease.open_window(1, 0),
+        lambda: former.progress.save(tables=[progress("shop/a", 7)], sequences={}, checkpoint=7, storage_checkpoint=8),
+        lambda: former.history.keep([("shop/a", step.definition)]),
+        lambda: former.journal.entry(step),
+        lambda: former.journal.record(step, DONE),
+        lambda: former.journal.copied(step, 9),
+        lambda: former.loads.advance({"`shop`.`a`": 1}),
+        lambda: former.loads.begin([], by="me", floor=9),
+        lambda: former.verified.doubt("`shop`.`a`", doubted.document()),
+    ]
+    for call in calls:
+        with pytest.raises(LeaseLost):
+            call()
+    assert not former.lease.renew(30)
+    former.lease.release()
+    assert former.reports.save("{}", MINUTE) == {}
+    assert owner.lease.holder() == "next"
+    for table in ("table_progress", "schema_history", "ddl_journal", "verify_results", "report", "report_minutes"):
+        assert server.query(f"SELECT COUNT(*) FROM storage_consumer.{table}") == ((0,),)
+    assert server.query("SELECT checkpoint, floor FROM storage_consumer.feed") == ((0, 0),)
+    owner.progress.save(tables=(), sequences={}, checkpoint=1, storage_checkpoint=1)
+    owner.reports.save("{}", MINUTE)
+    assert server.query("SELECT epoch FROM storage_consumer.report") == ((owner.lease.epoch,),)
+    rig.close()
+
+
 def test_migration_of_version_4(mariadb: DatabaseServer) -> None:
     """It gets the quarantine, and keeps both of its checkpoints."""
     rig = real_rig(mariadb)
     rig.owner("former").lease.release()
-    mariadb.query("UPDATE storage_consumer.changes SET checkpoint = 300, checkpoint_running = 800")
+    mariadb.query("UPDATE storage_consumer.feed SET checkpoint = 300, checkpoint_running = 800")
     mariadb.query("DROP TABLE storage_consumer.quarantine")
     mariadb.query("UPDATE storage_consumer.version SET version = 4")
     state = rig.handle()
@@ -314,8 +363,8 @@ def test_migration(version: int, kind: str, request: pytest.FixtureRequest) -> N
     halted = [progress("shop/halted", 300, "halted", follows=False), progress("shop/gone", 9, "dropped", follows=False)]
     former.progress.save(tables=halted, sequences={}, checkpoint=0, storage_checkpoint=900)
     former.lease.release()
-    server.query("UPDATE storage_consumer.changes SET checkpoint = 800")
-    server.query("ALTER TABLE storage_consumer.changes DROP COLUMN checkpoint_running")
+    server.query("UPDATE storage_consumer.feed SET checkpoint = 800")
+    server.query("ALTER TABLE storage_consumer.feed DROP COLUMN checkpoint_running")
     for table in ("ddl_decision", "schema_history"):
         server.query(f"DROP TABLE storage_consumer.{table}")
     for column in ("structure_after", "answer"):  # the third one is there: the migration broke off

@@ -192,6 +192,6 @@ def test_report_that_cannot_be_read(server: DatabaseServer, rig: Rig) -> None:
 def test_state_without_a_bucket(server: DatabaseServer, rig: Rig) -> None:
     """A state that was created and bound to nothing yet is named as such."""
     rig.owner(ME)
-    server.query("DELETE FROM storage_consumer.changes")
+    server.query("DELETE FROM storage_consumer.feed")
     with pytest.raises(ConfigError, match="is not bound to a bucket yet"):
         look(server)

@@ -104,7 +104,7 @@ def test_crash_between_two_notes_of_the_journal(history: SmallBucket, mariadb: D
         f"UPDATE storage_consumer.ddl_journal SET state = 'started', finished_at = NULL WHERE version = {ts(4)}"
     )
     mariadb.query(f"UPDATE storage_consumer.table_progress SET checkpoint = {ts(4)}, follows = 0")
-    mariadb.query(f"UPDATE storage_consumer.changes SET checkpoint = {ts(4)}, storage_checkpoint = {ts(4)}")
+    mariadb.query(f"UPDATE storage_consumer.feed SET checkpoint = {ts(4)}, storage_checkpoint = {ts(4)}")
     summary = once(history, mariadb)
     assert not summary.halted
     assert content(mariadb, "d.t") == [(1, "one", 7), (2, "two", 7), (3, "three", 3)]

@@ -199,10 +199,12 @@ class DdlRunner:
             except TableError as fault:
                 self._journal.refused(step, str(fault))
                 raise
+        # First, since it needs the lease: whoever has lost it forgets nothing of the next owner.
+        entry = self._journal.entry(step)
         # Before the statement: if the process ends after it, a former note would take the statement's own keys for somebody else's.
         self._target.forget(names)
         try:
-            note = self._run(step, context, moved)
+            note = self._run(step, entry, context, moved)
         except TableError as fault:
             if not step.makes_view or isinstance(fault, StatementRefused):
                 raise
@@ -213,8 +215,9 @@ class DdlRunner:
         self._target.remember(names)
         return note
 
-    def _run(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> str:
-        entry = self._journal.entry(step)
+    def _run(
+        self, step: DdlStep, entry: JournalEntry | None, context: DdlContext, moved: Sequence[TableProgress]
+    ) -> str:
         # It may have run though its tables were not advanced: the entry is stored again, together with them.
         if entry and entry.state in (DONE, SKIPPED):
             self._journal.record(step, entry.state, note=entry.note, tables=moved)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from storage_consumer.config.settings import Selecting
 from storage_consumer.model import TableName
 from storage_consumer.plan.steps import key_of
-from storage_consumer.plan.table_decisions import TableDecision
+from storage_consumer.plan.table_decisions import TableDecision, shown_state
+from storage_consumer.plan.table_state import TableState
 from storage_consumer.rows.fitting import TargetColumn, TargetTable, UniqueKey
 from tests.harness.small_bucket import row, ts
 from tests.unit.copying import WithCopies, names_in
@@ -51,6 +55,27 @@ def test_a_table_that_a_statement_made_before_the_copy_that_lacks_it_halts(*, ag
     assert not world.once().halted
     assert names_in(world, "shop.lacking") == {"1": "copy", "2": "new"}
     assert not world.once().halted
+
+
+def test_a_table_that_the_filter_takes_only_later_and_that_the_first_copy_lacks() -> None:
+    """It halts for what the copy lacks, and what is stored of it says so too, until it is left out again."""
+    world = shop()
+    taking = world.config
+    world.bucket.create("shop.lacking", at=1)
+    world.config = replace(taking, selecting=Selecting(rules=("shop.a",)))
+    assert not world.once().halted
+    world.bucket.rows("shop.lacking", 1, row("shop.lacking", 12, "1", '"new"'), version=ts(1))
+    world.bucket.metadata(ts(20))
+    narrow, world.config = world.config, taking
+    for _ in range(2):
+        assert "does not hold the table" in of(world.once(), "shop.lacking").error
+        stored = world.records.tables[key_of(NAME)]
+        assert (stored.state, stored.follows) == (TableState.EXCLUDED, False)
+        assert shown_state(stored.state, stored.error) == TableState.HALTED
+    world.config = narrow
+    assert not world.once().halted
+    stored = world.records.tables[key_of(NAME)]
+    assert shown_state(stored.state, stored.error) == TableState.EXCLUDED
 
 
 def test_a_name_that_a_swap_before_the_copy_needed() -> None:

@@ -53,6 +53,23 @@ def test_lease_lost_ends(world: World) -> None:
     assert world.rows("shop.a") == []
 
 
+def test_a_statement_after_the_lease_is_lost_touches_nothing_of_the_next_owner(world: World) -> None:
+    """Not even the note of the keys that the next owner's statement left: without it nobody would see that somebody changes them."""
+    called: list[str] = []
+
+    def tick(call: str) -> None:
+        called.append(call)
+        if call == "before DdlRunner.run":
+            world.clock.advance(TTL + 1)
+            assert MemoryState(world.records, world.clock).lease.acquire("the other", TTL) == ""
+
+    world.tick = tick
+    with pytest.raises(LeaseLost):
+        world.once()
+    assert "before MemoryTarget.forget" not in called
+    assert "before MemoryTarget.execute_ddl" not in called
+
+
 def test_renewal_that_finds_the_lease_gone_ends_the_round(world: World) -> None:
     """Once the renewal was refused no further step begins."""
     service = world.service()
@@ -108,6 +125,22 @@ def test_standing_by_can_be_chosen(*, once: bool) -> None:
     with pytest.raises(LeaseHeld, match=r"another process writes to this target: host\|other\."):
         hasty.once() if once else running(hasty, act)
     assert hasty.clock.monotonic() < 100
+
+
+def test_another_bucket_while_standing_by(world: World) -> None:
+    """Whoever has waited for the lease finds a state that was made anew, or bound, for another bucket: it ends and writes nothing."""
+    other = MemoryState(world.records, world.clock)
+    other.lease.acquire("host|other", 10_000)
+
+    def act(rounds: int) -> None:
+        if rounds == 3:
+            world.records.upstream = "file:///another"
+            other.lease.release()
+        assert rounds < 10
+
+    with pytest.raises(ConfigError, match="the state belongs to the bucket file:///another, not to file:///bucket"):
+        running(world, act)
+    assert (world.records.holder, world.records.tables, world.records.checkpoint) == ("", {}, 0)
 
 
 def test_stop_while_standing_by(world: World) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from storage_consumer.model import TableName
-from storage_consumer.plan.table_decisions import StoredTable, TableDecision, Verb, may_touch, refusal
+from storage_consumer.plan.table_decisions import StoredTable, TableDecision, Verb, may_touch, refusal, shown_state
 from storage_consumer.plan.table_state import TableState
+from storage_consumer.plan.table_words import DROPPED_UNSEEN, WAS_LEFT_OUT
 from storage_consumer.sql.tokens import quote
 
 ODD = ("plain", "a|b", "a.b", "tick`", "`tick", "ti`ck", "`.`", "a`.`b", "%", "Grün", "İ", " ", "a\nb")
@@ -46,3 +47,19 @@ def test_a_table_that_the_source_has_dropped(verb: Verb) -> None:
     """It can neither be paused nor skipped: it would be one that stands still, or runs again, and is not there."""
     table = StoredTable(table_key="k", name=TableName(schema="s", table="t"), state=TableState.DROPPED)
     assert "the source has dropped s.t" in refusal(table, TableDecision(table_key="k", verb=verb))
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        ("", TableState.EXCLUDED),
+        ("skipped by ada since 2026-11-30 21:00:00 UTC, until `storage-consumer load`", TableState.SKIPPED),
+        (f"{WAS_LEFT_OUT}. Leave it out again", TableState.HALTED),
+        (f"{DROPPED_UNSEEN} (version 7)", TableState.HALTED),
+        ("the copy that this feed began with does not hold the table of s.t", TableState.HALTED),
+        ("the schema file s/t/meta/schema_7_1.json cannot be read", TableState.HALTED),
+    ],
+)
+def test_the_word_for_a_table_that_lacks_what_was_passed_over(error: str, shown: TableState) -> None:
+    """Taken again it is halted, whatever else it was halted for since: only one that stays left out has no error."""
+    assert shown_state(TableState.EXCLUDED, error) == shown

@@ -159,6 +159,16 @@ def test_message_without_a_command(state: str, step: str) -> None:
     assert found.counts == {"halted": 1}
 
 
+def test_a_table_that_was_left_out_is_halted_for_whatever_stops_it_now() -> None:
+    """Stored as left out, since it lacks what was passed over, it is shown as halted. Trying it again would be refused: it needs a copy."""
+    error = "the copy that this feed began with does not hold the table of d/a/meta/schema_7_1.json"
+    found = status(snapshot(table("a", "excluded", error=error, checkpoint=at(60)), table("b", "excluded")))
+    assert (found.health, found.counts) == (Health.STOPPED, {"excluded": 1, "halted": 1})
+    (shown,) = found.tables
+    assert (str(shown.name), shown.state, shown.lag, shown.reason) == ("d.a", "halted", 60, error)
+    assert shown.next_steps == ("reload-done d.a",)
+
+
 @pytest.mark.parametrize(
     "forged",
     [
