@@ -360,6 +360,8 @@ class ConsumerService:
             try:
                 return attempt()
             except ConfigError as fault:
+                # Whoever asks for another round gets the same answer: what was read so far would begin the feed without its copy.
+                self._drop()
                 if not self._steps:
                     raise
                 # It was right before: credentials may have been revoked since.
