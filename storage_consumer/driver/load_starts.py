@@ -40,6 +40,7 @@ _LEFT_OUT = (
     "the filter has left out {} since its load began, and what the bucket had of it meanwhile has been passed over. Once the filter takes it "
     "again, begin with a copy as of then or later: {}"
 )
+_NO_DATA_FILE = "{} has no data file of {} of its {} tables: {}. They were empty at the source, or their files are missing: `storage-consumer verify` tells"
 _NOT_PASSED = "Or a statement explains it that the bucket does not have yet: wait until its checkpoint has passed that TSO, and try again"
 _NAMED = 5
 """Most tables that a message names."""
@@ -125,8 +126,11 @@ class LoadStarts:
             _log.warning("notice", text=f"{uri}: {note}")
         self._log(loads)
         tables = [load for load in loads if not load.is_view]
-        if not any(load.parts for load in tables):
+        empty = [str(load.name) for load in tables if not load.parts]
+        if len(empty) == len(tables):
             _warn_of_empty(tables)
+        elif empty:
+            _log.warning("notice", text=_NO_DATA_FILE.format(uri, len(empty), len(tables), some_of(empty, _NAMED)))
 
     def _create_databases(self, copy: OpenCopy, load_id: str) -> None:
         """Create the databases of a copy that the filter takes, those without tables too: a later statement may need them.
