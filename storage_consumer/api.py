@@ -89,6 +89,8 @@ class Consumer:
         self._hurried = self._stop.requested
         self._secrets_file = ""
         self._has_warned = False
+        self._opened: dict[str, OpenCopy] = {}
+        """The copy that was looked at before Spark started, until it is used."""
         self._pipeline: SparkPipeline | None = None
         self._service: ConsumerService | None = None
         self._ddl_workers: DdlWorkers | None = None
@@ -189,6 +191,7 @@ class Consumer:
                 writer=readable(holder) if holder else "",
                 clock=self._clock,
                 heard=heard,
+                open_copy=partial(_open_copy, self._loaded) if self._loaded.source is None else None,
             )
             return planned(sources, rows=rows)
 
@@ -317,7 +320,8 @@ class Consumer:
             state = StateStore(config.downstream, secrets.password)
             # With a clock of its own: see `silent_seconds`.
             self._reporting = Reporting(self._recorder, state.reports, SystemClock())
-            self._service = ConsumerService(config, state, lambda manager: self._context(manager, state), self._clock)
+            assemble = partial(self._context, state=state)
+            self._service = ConsumerService(config, state, assemble, self._clock, self._look_at_copy)
         return self._service
 
     def _complete(self) -> None:
@@ -337,6 +341,16 @@ class Consumer:
             if text:
                 _log.warning("notice", text=text)
         decoder_for(upstream)
+
+    def _look_at_copy(self) -> None:
+        """Open the copy that the feed is to begin with, unless that is still to be made; see `ConsumerService`."""
+        if self._loaded.source is None:
+            uri = self._loaded.config.loading.dump
+            self._opened[uri] = _open_copy(self._loaded, uri)
+
+    def _open_copy(self, uri: str) -> OpenCopy:
+        """Return a copy; one that was just looked at is not read again."""
+        return self._opened.pop(uri, None) or _open_copy(self._loaded, uri)
 
     def _context(self, manager: ConsumerManager, state: StateStore) -> RoundContext:
         """Return what rounds work with; the Spark pipeline and the DDL workers are kept while they are usable."""
@@ -376,7 +390,7 @@ class Consumer:
             progress=self._recorder,
             clock=self._clock,
             secrets_file=self._secrets_file,
-            loading=_loading(self._loaded, database, self._copy_ddl, self._hurried.is_set),
+            loading=_loading(self._loaded, database, self._copy_ddl, self._hurried.is_set, self._open_copy),
             retry_quarantined=QuarantineRetries(state, secrets.password),
         )
 
@@ -401,24 +415,35 @@ def _ddl_runner(loaded: Loaded, worker: int, journal: Journal, server_type: str,
     return DdlRunner(database, journal, server_type, clock=clock, patience=config.tuning.ddl_patience)
 
 
-def _loading(loaded: Loaded, database: TargetDatabase, ddl: Ddl, ended: Callable[[], bool]) -> LoadingState:
+def _loading(
+    loaded: Loaded,
+    database: TargetDatabase,
+    ddl: Ddl,
+    ended: Callable[[], bool],
+    open_copy: Callable[[str], OpenCopy],
+) -> LoadingState:
     """Return what loads tables from copies. `ddl` runs the statements of copies; `ended`: whether the run has been asked to end."""
 
     def is_ours(name: TableName) -> bool:
         return bool(database.noted([name]))
 
-    def is_taken(name: TableName) -> bool:
-        return not selection.filter.leaves_out(name)
-
-    def opened_copy(uri: str) -> OpenCopy:
-        return opened_export(uri, loaded.config.upstream, loaded.secrets, is_taken=is_taken)[0]
-
-    selection = Selection.of(loaded.config.selecting, loaded.config.downstream.state_schema)
+    is_taken = _is_taken(loaded)
 
     return LoadingState(
-        open_copy=opened_copy,
+        open_copy=open_copy,
         ddl=ddl,
         has_rows=database.has_rows,
         is_ours=is_ours,
         make_copy=(lambda judge: export_of_feed(loaded, is_taken, ended, judge)) if loaded.source is not None else None,
     )
+
+
+def _is_taken(loaded: Loaded) -> Callable[[TableName], bool]:
+    """Return what tells whether the filter takes a table of a copy."""
+    selection = Selection.of(loaded.config.selecting, loaded.config.downstream.state_schema)
+    return lambda name: not selection.filter.leaves_out(name)
+
+
+def _open_copy(loaded: Loaded, uri: str) -> OpenCopy:
+    """Return the copy at a URI, with the tables that the filter takes."""
+    return opened_export(uri, loaded.config.upstream, loaded.secrets, is_taken=_is_taken(loaded))[0]

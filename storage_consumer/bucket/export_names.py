@@ -130,7 +130,7 @@ _FIELD = re.compile(r"\s+(Log|Pos|GTID): *(.*)")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?", re.ASCII)
 _FIRST_TSO = tso_of(1_420_070_400)
 """2015-01-01, before the first TiDB: no position in a file of MySQL's is as large."""
-_GIVE = "give the copy's instant as a TSO"
+_GIVE = "write the copy's instant as a TSO behind `Pos:` in that file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,8 +189,8 @@ def _snapshot(text: str, where: str) -> tuple[int, str]:
         return 0, f"{where} has no Pos: {_GIVE}, if the export was made at one"
     if _DATE.fullmatch(position):
         return 0, (
-            f"Pos in {where} is the date {position}, in a time zone that the export does not name: {_GIVE}, its "
-            "milliseconds since 1970 UTC shifted left by 18 bits"
+            f"Pos in {where} is the date {position}, in a time zone that the export does not name: {_GIVE}. "
+            "`storage-consumer tso TIME`, such as `tso 2026-11-23T10:00:00Z`, shows the TSO of a time with its zone"
         )
     if position.isdecimal() and position.isascii() and _FIRST_TSO <= int(position) <= MAX_TSO:
         return int(position), ""
@@ -349,8 +349,10 @@ def refuse_other_runs(head: ExportMetadata, listed: Sequence[StoredObject]) -> N
         first, last = max(first, began - _SLACK), end + _SLACK
     if older := [stored for stored in listed if 0 < stored.modified < first]:
         raise ExportRefused(
-            f"{_named(older)}, before this export began, which is as of {_time(snapshot) if snapshot else head.started_at}: files of two exports "
-            f"lie in one folder, and rows of the older one would be loaded too; {AGAIN}, or move all files away that are older"
+            f"{_named(older)}, before {_time(first)}, which is the earliest time that its {METADATA} leaves for this export to have begun (as of "
+            f"{_time(snapshot) if snapshot else 'no TSO'}, Started dump at {head.started_at}): files of two exports lie in one folder, and rows of the "
+            f"older one would be loaded too; {AGAIN}, or move all files away that are older. If all files are of this export and only "
+            "lost their times when they were unpacked or copied, give all of them one time (`touch`)"
         )
     if newer := [stored for stored in listed if stored.modified > last]:
         raise ExportUnfinished(

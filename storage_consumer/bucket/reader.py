@@ -375,6 +375,10 @@ class StorageReader:
         content = self._read_metadata()
         return (parse_metadata(content) or 0) if content is not None else 0
 
+    def look(self) -> Poll:
+        """Return what the first poll of a new reader gives; what the polls of this one return stays as it is."""
+        return StorageReader(self._storage, self._upstream, self._clock).poll()
+
     def resume(
         self,
         checkpoint: int,

@@ -54,6 +54,7 @@ def doctor_input(session: Session) -> DoctorInput:
         secrets=loaded.secrets,
         origins=loaded.origins,
         environ=session.environ,
+        makes_export=loaded.source is not None,
         has_bucket=there["upstream_uri"],
         has_target=there["downstream_uri"],
         seconds=max(10.0, 2.0 * loaded.config.downstream.connect_timeout),

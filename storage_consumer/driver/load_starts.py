@@ -15,15 +15,17 @@ from storage_consumer.driver.ledger import RoundContext
 from storage_consumer.driver.loading import database_steps, refuse_unmade, statement_of, surroundings_of
 from storage_consumer.driver.open_copies import LoadingState, OpenCopy, loads_to_begin, unsettled
 from storage_consumer.driver.remedies import load_command, table_command
-from storage_consumer.errors import ConfigError, TableError
-from storage_consumer.model import TableName
+from storage_consumer.errors import ConfigError, ExportUnfinished, StorageUnavailable, TableError
+from storage_consumer.model import DdlKind, TableDefinition, TableName
 from storage_consumer.plan.copies import Copies, gap_proof, refused_future
+from storage_consumer.plan.covered import of_another_time
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.loads import Load, LoadPhase
 from storage_consumer.plan.steps import OF_LOADS, is_of_copy
 from storage_consumer.plan.table_decisions import no_commit_ts
 from storage_consumer.plan.touches import refuse_shared_places
 from storage_consumer.telemetry import Log
+from storage_consumer.tso import ddl_is_stored
 
 _log = Log("load")
 _IN_FEED = (
@@ -38,6 +40,8 @@ _LEFT_OUT = (
     "the filter has left out {} since its load began, and what the bucket had of it meanwhile has been passed over. Once the filter takes it "
     "again, begin with a copy as of then or later: {}"
 )
+_NO_DATA_FILE = "{} has no data file of {} of its {} tables: {}. They were empty at the source, or their files are missing: `storage-consumer verify` tells"
+_NOT_PASSED = "Or a statement explains it that the bucket does not have yet: wait until its checkpoint has passed that TSO, and try again"
 _NAMED = 5
 """Most tables that a message names."""
 
@@ -69,8 +73,8 @@ class LoadStarts:
 
         return make_copy(judge)
 
-    def begin_feed(self, uri: str, seen: int, *, by: str) -> None:
-        """Begin a new feed with all tables of a copy that the filter takes. `seen`: a checkpoint of the bucket from before this.
+    def judge_feed(self, uri: str, seen: int) -> tuple[OpenCopy, list[str]]:
+        """Return the copy for a new feed, and the keys of its tables that the filter takes. `seen`: a checkpoint of the bucket from before this.
 
         Raises `ConfigError` where the copy cannot be used, where changes may lie between it and the changefeed, or where the target already
         has rows in one of its tables.
@@ -92,6 +96,28 @@ class LoadStarts:
             self._refuse_rows(names, _IN_FEED)
         except TableError as fault:
             raise ConfigError(f"--dump {uri}: {fault}") from fault
+        self._refuse_another_time(f"--dump {uri}", copy, wanted)
+        return copy, wanted
+
+    def _refuse_another_time(self, where: str, copy: OpenCopy, wanted: Iterable[str]) -> None:
+        """Raise `ConfigError` if the bucket shows that a copy is not as of its TSO, `ExportUnfinished` where it may still explain it."""
+        poll = self.context.reader.look()
+        shown = [read.content for read in poll.schema_files]
+        for content in shown:
+            if isinstance(content, StorageUnavailable):
+                raise content
+        tables = [copy.tables[key].definition for key in wanted]
+        tables = [table for table in tables if table.ddl_type != DdlKind.CREATE_VIEW]
+        definitions = (content for content in shown if isinstance(content, TableDefinition))
+        if not (why := of_another_time(tables, copy.snapshot, definitions)):
+            return
+        if ddl_is_stored(copy.snapshot, poll.checkpoint, is_stable=False):
+            raise ConfigError(f"{where}: {why}")
+        raise ExportUnfinished(f"{where}: {why}. {_NOT_PASSED}")
+
+    def begin_feed(self, uri: str, seen: int, *, by: str) -> None:
+        """Begin a new feed with all tables of a copy that the filter takes; see `judge_feed`."""
+        copy, wanted = self.judge_feed(uri, seen)
         load_id = uuid.uuid4().hex
         self._create_databases(copy, load_id)
         loads = loads_to_begin(uri, copy, wanted, load_id, replaces=False)
@@ -100,8 +126,11 @@ class LoadStarts:
             _log.warning("notice", text=f"{uri}: {note}")
         self._log(loads)
         tables = [load for load in loads if not load.is_view]
-        if not any(load.parts for load in tables):
+        empty = [str(load.name) for load in tables if not load.parts]
+        if len(empty) == len(tables):
             _warn_of_empty(tables)
+        elif empty:
+            _log.warning("notice", text=_NO_DATA_FILE.format(uri, len(empty), len(tables), some_of(empty, _NAMED)))
 
     def _create_databases(self, copy: OpenCopy, load_id: str) -> None:
         """Create the databases of a copy that the filter takes, those without tables too: a later statement may need them.
@@ -232,6 +261,7 @@ class LoadStarts:
         start_ts = 0 if checkpoint else self.context.config.loading.start_ts
         if gap := gap_proof(copy.snapshot, start_ts, checkpoint or storage_checkpoint):
             raise ConfigError(f"{load.source}: {gap}")
+        self._refuse_another_time(load.source, copy, [load.table_key])
         if not load.replaces:
             self._refuse_rows([load.name], "To put the copy in its place, request it with --replace")
         # One that is skipped is so until its load begins.

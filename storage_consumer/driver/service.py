@@ -44,7 +44,7 @@ _NO_COPY = (
     "the changefeed began at its start-ts {} ({}), so the bucket has no rows from before: if the source had any, the target needs a copy of "
     "its tables as of then or later: --dump, or `storage-consumer load`"
 )
-_BEGAN_WITHOUT = "--dump {} has no effect: this feed has begun without a copy. `storage-consumer load` loads single tables into a running feed"
+_BEGAN_WITHOUT = "{} has no effect: this feed has begun without a copy. `storage-consumer load` loads single tables into a running feed"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 
 
@@ -117,12 +117,21 @@ class ConsumerService:
     """
 
     def __init__(
-        self, config: Config, state: State, assemble: Callable[[ConsumerManager], RoundContext], clock: Clock
+        self,
+        config: Config,
+        state: State,
+        assemble: Callable[[ConsumerManager], RoundContext],
+        clock: Clock,
+        look_at_copy: Callable[[], object] = lambda: None,
     ) -> None:
-        """Prepare without touching the target; `assemble` builds what a round works with around a manager."""
+        """Prepare without touching the target; `assemble` builds what a round works with around a manager.
+
+        `look_at_copy` raises where the copy that a new feed begins with cannot be used: before `assemble`, which takes long.
+        """
         self._config = config
         self._state = state
         self._assemble = assemble
+        self._look_at_copy = look_at_copy
         self._clock = clock
         self._me = identity(clock.now())
         self._context: RoundContext | None = None
@@ -233,7 +242,9 @@ class ConsumerService:
         if is_new and given.start_ts and not given.dump:
             _log.warning("notice", text=_NO_COPY.format(given.start_ts, tso_time(given.start_ts)))
         if given.dump and not (is_new or restart.floor):
-            _log.warning("notice", text=_BEGAN_WITHOUT.format(given.dump))
+            # With --source the place of the export may be one that nobody gave.
+            is_made = context.loading is not None and context.loading.make_copy is not None
+            _log.warning("notice", text=_BEGAN_WITHOUT.format("--source" if is_made else f"--dump {given.dump}"))
         if context.loading is None:
             return False
         starts = LoadStarts(context, context.loading)
@@ -262,6 +273,8 @@ class ConsumerService:
         manager = manager_of(self._config, restart, self._storage_floor, self._clock.now())
         # After the window was opened, so that no late task adds to it.
         manager.quarantined.replace(self._state.quarantine.entries())
+        if self._config.loading.dump and is_new_feed(restart, self._storage_floor):
+            self._look_at_copy()
         context = self._assemble(manager)
         if context.loading is not None:
             context.loading.follow(self._loading)
@@ -429,6 +442,8 @@ class ConsumerService:
             try:
                 return attempt()
             except ConfigError as fault:
+                # Whoever asks for another round gets the same answer: what was read so far would begin the feed without its copy.
+                self._drop()
                 if not self._steps:
                     raise
                 # It was right before: credentials may have been revoked since.

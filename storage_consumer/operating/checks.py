@@ -13,6 +13,7 @@ from storage_consumer.clock import some_of, span
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.decode.values import converted_zone
 from storage_consumer.operating.doctor_facts import DoctorInput, Facts, Unread
+from storage_consumer.plan.copies import gap_proof, refused_future
 from storage_consumer.surroundings import JAVA, PYSPARK
 from storage_consumer.target.database import READ_ONLY, FoundObject, ServerFacts, Variables, variables_of
 from storage_consumer.target.existing_names import Query
@@ -253,6 +254,17 @@ def bucket_expiry(facts: Facts) -> Finding:
         return ok(text)
     rule = fail if lag > days * _DAY else warn
     return rule(text, "Raise file-expiration-days in the changefeed until this program has caught up.")
+
+
+@_check("the export of `--dump`, as `run` reads it", "See [copies](../guide/copy.md), or what the error names.")
+def bucket_export(facts: Facts) -> Finding:
+    """Fail if a new feed could not begin with it: a run would end. Whether tables and their columns fit, `plan` tells."""
+    copy, seen = facts.export, facts.bucket.checkpoint
+    future = refused_future(copy.snapshot, facts.now, seen)
+    if why := future or gap_proof(copy.snapshot, facts.config.loading.start_ts, seen):
+        return fail(why)
+    text = f"the export has {len(copy.tables):,} tables and views, as of {copy.snapshot} ({tso_time(copy.snapshot)})"
+    return ok(text)
 
 
 @_check("a login", "Correct address, account or password.")

@@ -15,8 +15,10 @@ from storage_consumer.bucket.storage import Storage
 from storage_consumer.bucket.stores import open_storage
 from storage_consumer.checkpoint.store import StateStore, operated
 from storage_consumer.config.settings import Config, Downstream, Secrets, Upstream
+from storage_consumer.driver.open_copies import OpenCopy
 from storage_consumer.errors import StorageConsumerError
 from storage_consumer.model import TableName
+from storage_consumer.operating.exporting import opened_export
 from storage_consumer.plan.selection import Selection
 from storage_consumer.surroundings import Surroundings, surroundings
 from storage_consumer.target.database import ServerFacts, Variables, read_server
@@ -39,6 +41,8 @@ class DoctorInput:
     environ: Mapping[str, str]
     inspected: InspectedBucket | None = None
     """The bucket as somebody has just inspected it, for the checks of the target; None: it is listed for them."""
+    makes_export: bool = False
+    """Whether a run makes the export itself that a new feed begins with."""
     has_bucket: bool = True
     has_target: bool = True
     seconds: float = 30.0
@@ -145,6 +149,24 @@ class Facts:
         opened = partial(open_storage, secrets=given.secrets)
         read = partial(inspect, storage, self.upstream, given.origins, time.time(), opened)
         return self._once("bucket-layout", read, _LISTING)
+
+    @property
+    def export(self) -> OpenCopy:
+        """The export that a new feed is to begin with, read as a run reads it."""
+        config, given = self.config, self._given
+        if given.makes_export or not config.loading.dump:
+            raise Unread("no export was given by --dump")
+        if given.has_target and (known := self.state.snapshot) and known.storage_checkpoint:
+            raise Unread("this feed has begun, so --dump has no effect")
+        selection = Selection.of(config.selecting, config.downstream.state_schema)
+
+        def is_taken(name: TableName) -> bool:
+            return not selection.filter.leaves_out(name)
+
+        def opened() -> OpenCopy:
+            return opened_export(config.loading.dump, self.upstream, given.secrets, is_taken=is_taken)[0]
+
+        return self._once("bucket-export", opened, _LISTING)
 
     @cached_property
     def names(self) -> tuple[TableName, ...]:

@@ -23,7 +23,8 @@ from storage_consumer.decode import decoder_for
 from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.lease import Renewal
 from storage_consumer.driver.ledger import RoundContext, RoundLedger
-from storage_consumer.driver.load_starts import is_new_feed
+from storage_consumer.driver.load_starts import LoadStarts, is_new_feed
+from storage_consumer.driver.open_copies import LoadingState, OpenCopy
 from storage_consumer.driver.round import run_round
 from storage_consumer.driver.service import manager_of
 from storage_consumer.errors import DdlFailed, StorageConsumerError
@@ -39,7 +40,7 @@ from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_decisions import Foreseen, Obeyed, held, is_skipped
 from storage_consumer.plan.table_state import TableState
-from storage_consumer.ports import DdlContext, Decision, Loads, TableProgress
+from storage_consumer.ports import Ddl, DdlContext, Decision, Loads, TableProgress
 from storage_consumer.rows.fitting import TargetColumn, TargetTable
 from storage_consumer.rows.halves import file_blocks, read_files
 from storage_consumer.rows.spec import FileReport, JobFile, JobSpec, TaskStatements, WriteReport
@@ -620,6 +621,8 @@ class PlanSources:
     clock: Clock
     heard: Heard
     """What was warned of so far; the plan adds to it."""
+    open_copy: Callable[[str], OpenCopy] | None = None
+    """Opens the copy that a new feed begins with; None where a run makes it first."""
 
 
 def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
@@ -679,6 +682,7 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
             clock=clock,
             secrets_file="",
         )
+        _judge_copy(sources, context, ddl, dump)
         summary = _round(context, floor)
     return Plan(
         upstream=config.upstream.identity,
@@ -704,6 +708,15 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
     )
 
 
+def _judge_copy(sources: PlanSources, context: RoundContext, ddl: Ddl, dump: str) -> None:
+    """Raise what a run raises for the copy that a new feed begins with; `dump`: its URI, "" for none."""
+    if dump and sources.open_copy is not None:
+        loading = LoadingState(
+            open_copy=sources.open_copy, ddl=ddl, has_rows=sources.database.has_rows, is_ours=lambda _: True
+        )
+        LoadStarts(context, loading).judge_feed(dump, context.reader.checkpoint_now())
+
+
 def _round(context: RoundContext, floor: int) -> RoundSummary:
     # Its lease is nobody's, so the renewal only has to be there.
     renewal = Renewal(context.state.lease, _NO_RENEWAL, context.clock)
@@ -720,7 +733,7 @@ def _warnings(
     """Yield what a plan does not show: copies that will be loaded (`dump`: that of a new feed), tables that have rows already, decisions."""
     if dump:
         yield (
-            f"--dump {dump}: the copy is not looked at. `run` loads its tables first, and what the bucket has up to the copy's TSO counts as "
+            f"--dump {dump}: `run` loads its tables first, and what the bucket has up to the copy's TSO counts as "
             "in them; this plan is of a run without a copy"
         )
     for load in restart.loads.values():

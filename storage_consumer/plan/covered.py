@@ -2,14 +2,17 @@
 
 TiDB carries a statement out in steps, and a snapshot sees each of them: between the last steps the source's table is as the statement
 leaves it, while the statement's version is still to come. A copy from there holds the effect, and the bucket brings the statement.
+And whether a copy is as of the TSO that it says, as far as the columns of its tables show it.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from storage_consumer.model import CommitRange, DdlId, DdlKind, TableDefinition, TableName, physical_ms
+from storage_consumer.clock import some_of
+from storage_consumer.model import CommitRange, DdlId, DdlKind, TableDefinition, TableName, folded_name, physical_ms
 from storage_consumer.plan.ddl_backlog import DdlBacklog
 from storage_consumer.plan.directories import Catalog, Commands
 from storage_consumer.plan.in_order import Together
@@ -17,6 +20,9 @@ from storage_consumer.plan.planner import PendingDdls
 from storage_consumer.plan.steps import DROPS, DdlStep, RowStep, key_of
 from storage_consumer.plan.table import Lifetimes, TableConsumer
 from storage_consumer.plan.touches import Touches
+from storage_consumer.sql.parse import parsed
+from storage_consumer.sql.statement import statement_of
+from storage_consumer.telemetry import tso_time
 
 
 def is_covered(
@@ -387,3 +393,60 @@ def _is_free(new: TableConsumer, version: int, lifetimes: Lifetimes) -> bool:
     """Return whether no table has a name right before a RENAME to it; one that the same version gives away was another's until then."""
     ends = lifetimes.ends_of(new)
     return version not in ends and new.timeline.is_free_before(version, ends)
+
+
+_HIDDEN = "_V$_"
+_NAMED = 5
+"""Most columns that a message names."""
+
+
+def of_another_time(copied: Iterable[TableDefinition], low: int, shown: Iterable[TableDefinition]) -> str:
+    """Return which table of a copy has other columns than its schema files say as of the copy's TSO `low`, and the next step; or "".
+
+    `copied`: the tables of the copy, without generated columns. `shown`: what the bucket's schema files say, of any time. A table that
+    has no schema file up to `low`, as one that never changed, shows nothing; a statement right after it may show in the copy already.
+    """
+    known: defaultdict[str, list[TableDefinition]] = defaultdict(list)
+    for each in sorted(shown, key=lambda each: each.version):
+        if each.columns and not each.is_view:
+            known[key_of(parsed(each).subject)].append(each)
+    for table in copied:
+        past = [each for each in known[key_of(table.name)] if each.version <= low]
+        later = [each for each in known[key_of(table.name)] if each.version > low]
+        fitting = [each for each in past if each.version == past[-1].version]
+        fitting += [each for each in later if each.version == later[0].version and each.ddl_type in SHOWS_EARLY]
+        if past and all(map(_different(table), fitting)):
+            return _of_another_time(table, low, past[-1])
+    return ""
+
+
+def _different(table: TableDefinition) -> Callable[[TableDefinition], set[str]]:
+    """Return what tells the columns that a schema file has and the table of a copy lacks, or the other way round."""
+    made = {folded_name(column.name) for column in statement_of(table.query).columns if column.generated[0] > 0}
+    own = {folded_name(column.name) for column in table.columns} - made
+
+    def differing(definition: TableDefinition) -> set[str]:
+        # Those of expression indexes, which no statement shows.
+        listed = {folded_name(c.name) for c in definition.columns if not c.name.startswith(_HIDDEN)}
+        return own ^ (listed - made)
+
+    return differing
+
+
+def _of_another_time(table: TableDefinition, low: int, newest: TableDefinition) -> str:
+    differing = sorted(_different(table)(newest))
+    there = {folded_name(column.name) for column in newest.columns}
+    said = {
+        "lacks": [name for name in differing if name in there],
+        "has": [name for name in differing if name not in there],
+    }
+    parts = " and ".join(f"{verb} {some_of(names, _NAMED)}" for verb, names in said.items() if names)
+    return (
+        f"the table {table.name} of the copy ({table.path}) {parts}, unlike {newest.path} (version {_at(newest.version)}), its newest schema file "
+        f"up to the copy's TSO {_at(low)}: that TSO or the files of the copy are of another time. Restore the `metadata` that was written with "
+        "the files, or export again into an empty folder"
+    )
+
+
+def _at(ts: int) -> str:
+    return f"{ts} ({tso_time(ts)})"

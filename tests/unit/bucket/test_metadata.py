@@ -30,7 +30,7 @@ def test_snapshot() -> None:
     [
         (
             text(pos="2026-11-22 20:53:31"),
-            "is the date 2026-11-22 20:53:31, in a time zone that the export does not name",
+            "is the date 2026-11-22 20:53:31, in a time zone that the export does not name: write the copy's instant as a TSO behind `Pos:` in that file. `storage-consumer tso TIME`",
         ),
         (text("mysql-bin.000003", 4711), "Pos in metadata is 4711 of mysql-bin.000003, which is no TSO"),
         (text(pos=1 << 64), "which is no TSO"),

@@ -114,6 +114,24 @@ def test_times_that_mean_nothing(every: float) -> None:
     assert at({"metadata": every}, every=every, metadata=head(0)).tables
 
 
+def test_the_time_that_it_compares_with() -> None:
+    """The error names the time before which no file of this export can be, what that follows from, and what helps where times were lost."""
+    run = BEGAN + 40 * DAY
+    with pytest.raises(ExportRefused) as fault:
+        at({"metadata": run + 900}, every=BEGAN + DAY, metadata=head(0, began=run))
+    said = str(fault.value)
+    assert f"before {local(run, -14)} UTC, which is the earliest time" in said
+    assert f"Started dump at {local(run, 0)}" in said
+    assert "give all of them one time (`touch`)" in said
+
+
+def test_all_files_with_one_time() -> None:
+    """Where an archive gave all files one time, `metadata` too, that says nothing: whatever `metadata` says."""
+    run = BEGAN + 40 * DAY
+    for every in (BEGAN - DAY, BEGAN + DAY, run + DAY):
+        assert at({"metadata": every}, every=every, metadata=head(0, began=run)).tables
+
+
 def test_metadata_without_dates() -> None:
     """What is no date is no proof."""
     assert at({OLD: BEGAN - DAY}, metadata=b"Started dump at: x\nPos: 1\nFinished dump at: y\n").tables

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -11,11 +12,15 @@ from typing import Any
 import pytest
 
 from storage_consumer.config.settings import Selecting
-from storage_consumer.errors import ConfigError
+from storage_consumer.driver.ledger import RoundContext
+from storage_consumer.driver.service import ConsumerService
+from storage_consumer.errors import ConfigError, ExportRefused
 from storage_consumer.model import TableColumn
 from storage_consumer.plan.loads import LoadPhase
+from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.table_decisions import TableDecision
 from tests.harness.small_bucket import ID_NAME, column, row, ts
+from tests.harness.twins.state import MemoryState
 from tests.unit.copying import COLUMNS, KEYLESS, URI, MemoryCopy, WithCopies, names_in
 from tests.unit.driving import numbers, of
 
@@ -88,6 +93,28 @@ def test_a_checkpoint_before_the_copy_is_proof() -> None:
     world.bucket.metadata(ts(5))
     world.once()
     assert names_in(world, "shop.a") == {"1": "copy", "2": "copy", "3": "copy"}
+
+
+def test_a_copy_is_looked_at_before_anything_starts() -> None:
+    """What a round works with takes long to start; of a feed that has begun the copy is not looked at any more."""
+    world, looked = shop(), list[str]()
+
+    def refuse() -> None:
+        looked.append("copy")
+        raise ExportRefused("no metadata")
+
+    def service(assemble: Callable[[ConsumerManager], RoundContext]) -> ConsumerService:
+        return ConsumerService(world.config, MemoryState(world.records, world.clock), assemble, world.clock, refuse)
+
+    def never(_: ConsumerManager) -> RoundContext:
+        raise AssertionError("started")
+
+    with closing(service(never)) as first, pytest.raises(ConfigError, match="no metadata"):
+        first.run_once(world.stop)
+    world.once()
+    with closing(service(never)) as second, pytest.raises(AssertionError, match="started"):
+        second.run_once(world.stop)
+    assert looked == ["copy"]
 
 
 def test_an_unfinished_export_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:

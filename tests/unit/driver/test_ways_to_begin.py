@@ -43,11 +43,17 @@ def test_a_feed_that_begins_with_a_copy_without_rows(caplog: pytest.LogCaptureFi
 
 
 def test_one_empty_table_among_others(caplog: pytest.LogCaptureFixture) -> None:
-    """It is nothing to speak of."""
+    """It may be empty, or its only file is missing: one line names all such tables, and none where there is none."""
     world = shop()
-    world.copy.add("shop.c")
+    assert not world.once().halted
+    assert "no data file" not in caplog.text
+    world = shop()
+    for number in range(7):
+        world.copy.add(f"shop.c{number}")
     assert not world.once().halted
     assert NO_ROWS not in caplog.text
+    assert "no data file of 7 of its 8 tables: shop.c0, shop.c1, shop.c2, shop.c3, shop.c4 and 2 more." in caplog.text
+    assert "empty at the source, or their files are missing" in caplog.text
 
 
 def test_a_table_that_is_emptied_by_its_load(caplog: pytest.LogCaptureFixture) -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from storage_consumer.bucket.inspector import InspectedBucket
 from storage_consumer.config.settings import Config, Downstream, Upstream
+from storage_consumer.driver.open_copies import OpenCopy
 from storage_consumer.model import TableName
 from storage_consumer.operating.doctor_facts import Facts, StateFacts
 from storage_consumer.surroundings import Java, LocalDir, Surroundings
@@ -98,6 +99,7 @@ def facts(names: tuple[str, ...] = ("d.a",), **changes: Any) -> Facts:
         "upstream": UPSTREAM,
         "downstream": Downstream(host="db"),
         "bucket": bucket(),
+        "export": OpenCopy(identity="", snapshot=at(-60), origin=UPSTREAM),
         "names": tuple(TableName(schema=schema, table=table) for schema, table in parts),
         "server": server(),
         "state": StateFacts(None),

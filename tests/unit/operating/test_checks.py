@@ -14,6 +14,7 @@ import pytest
 
 from storage_consumer.bucket.inspector import InspectedSetting
 from storage_consumer.config.settings import Downstream, Upstream
+from storage_consumer.driver.open_copies import OpenCopy
 from storage_consumer.errors import TargetUnavailable
 from storage_consumer.operating import checks
 from storage_consumer.operating.checks import (
@@ -113,6 +114,9 @@ CASES: list[tuple[Callable[[Any], Finding], Facts, Verdict, str]] = [
     (checks.bucket_expiry, expiring(4, 2 * DAY), OK, "2d00h"),
     (checks.bucket_expiry, expiring(4, 2 * DAY + 1), WARN, "file-expiration-days"),
     (checks.bucket_expiry, expiring(4, 4 * DAY + 1), FAIL, "file-expiration-days"),
+    (checks.bucket_export, holding(checkpoint=at(-60)), OK, "0 tables and views, as of"),
+    (checks.bucket_export, holding(checkpoint=at(-59)), FAIL, "nothing proves that the changefeed began at or before the copy"),
+    (checks.bucket_export, facts(export=OpenCopy(identity="", snapshot=at(3600), origin=UPSTREAM)), FAIL, "in the future"),
     # the target
     (checks.target_version, facts(), OK, "9.7"),
     (checks.target_version, with_settings(version="5.7.44-log"), WARN, "older"),

@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 import pytest
 
 from storage_consumer.checkpoint.store import StateStore
+from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
 from storage_consumer.operating.planned import Outcome, Plan
 from storage_consumer.operating.planning import Heard, PlanSources, planned
@@ -59,6 +60,7 @@ def plan_of(world: World, *, rows: bool | None = None) -> Plan:
             writer="",
             clock=world.clock,
             heard=Heard(),
+            open_copy=world.copy.open if isinstance(world, WithCopies) else None,
         ),
         rows=rows,
     )
@@ -231,13 +233,37 @@ def test_a_table_with_rows_of_its_own() -> None:
     assert plan_of(world).warnings == ()
 
 
+@pytest.mark.parametrize("what", ["unfinished", "start-ts", "rows", "columns"])
+def test_a_copy_that_a_run_refuses(what: str) -> None:
+    """A plan refuses what a run would refuse of the copy that a new feed begins with, for the same reason."""
+    world = WithCopies(MemoryCopy(snapshot=ts(5)), start_ts=ts(6) if what == "start-ts" else 1)
+    world.bucket.create("shop.a")
+    world.bucket.metadata(ts(9))
+    world.copy.add("shop.a", [])
+    world.copy.is_finished = what != "unfinished"
+    if what == "columns":
+        world.bucket.schema(
+            "shop.a", ts(5), "ALTER TABLE `a` ADD COLUMN `more` INT", 5, (*ID_NAME, column("more", "INT"))
+        )
+    if what == "rows":
+        there = two_tables()
+        there.once()
+        world.records.rows, world.records.structures = there.records.rows, there.records.structures
+        world.records.databases = {"shop"}
+    with pytest.raises(ConfigError) as planned_fault:
+        plan_of(world)
+    with pytest.raises(ConfigError) as fault:
+        world.once()
+    assert str(planned_fault.value) == str(fault.value)
+
+
 def test_copies() -> None:
-    """What is going to be loaded is not looked at, which is said: of a new feed that begins with a copy, and of each load."""
+    """What is going to be loaded is not shown, which is said: of a new feed that begins with a copy, and of each load."""
     world = WithCopies(MemoryCopy(snapshot=ts(5)))
     world.bucket.create("shop.a")
     world.bucket.metadata(ts(9))
     (warning,) = plan_of(world).warnings
-    assert warning.startswith("--dump file:///copy: the copy is not looked at.")
+    assert warning.startswith("--dump file:///copy: `run` loads its tables first")
     world = WithCopies(MemoryCopy(snapshot=ts(5)), initial=False)
     world.bucket.create("shop.a")
     world.bucket.metadata(ts(9))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
 from storage_consumer.plan.copies import gap_proof
+from storage_consumer.plan.covered import of_another_time
 
 COPY = 449660184420352001
 
@@ -52,3 +54,56 @@ def test_no_gap_is_ever_proven_away(start_ts: int, first_checkpoint: int) -> Non
     """Of all small worlds, only those are proven in which the changefeed surely has what the copy at 2 lacks."""
     begins_at_most_at = start_ts or first_checkpoint
     assert (gap_proof(2, start_ts, first_checkpoint) == "") is (0 < begins_at_most_at <= 2)
+
+
+def _defined(name: str, version: int, columns: str, query: str = "", kind: int = 0) -> TableDefinition:
+    """What a schema file says; `columns`: their names."""
+    schema, _, table = name.partition(".")
+    return TableDefinition(
+        name=TableName(schema=schema, table=table),
+        version=TableVersion(version),
+        query=query,
+        ddl_type=kind,
+        columns=tuple(TableColumn(name=each, type="INT") for each in columns.split()),
+        path=f"{name}@{version}",
+        checksum=0,
+    )
+
+
+_COPIED = _defined(
+    "Shop.T", 10, "ID b", "CREATE TABLE `T` (`ID` int, `b` int, `g` int GENERATED ALWAYS AS (`b`) VIRTUAL)", 3
+)
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        [],
+        [_defined("shop.other", 5, "id")],
+        [_defined("shop.t", 11, "id b c")],
+        [_defined("shop.t", 5, "id b")],
+        [_defined("shop.t", 10, "B G _V$_i_0 id")],
+        [_defined("shop.t", 5, "id"), _defined("shop.t", 10, "id b g")],
+        [_defined("shop.t", 5, "id b c"), _defined("shop.t", 11, "id b", "ALTER TABLE t DROP COLUMN c", 6)],
+        [_defined("shop.t", 5, "x"), _defined("shop.t", 12, "id b", "RENAME TABLE s TO t", 14)],
+        [_defined("shop.t", 5, "x"), _defined("shop.t", 9, "id b", "RENAME TABLE s TO t", 14)],
+        [_defined("shop.s", 8, "id b c"), _defined("shop.t", 4, "id b")],
+    ],
+)
+def test_a_copy_as_of_its_time(shown: list[TableDefinition]) -> None:
+    """Its columns are those of the newest schema file, whatever their case, or those of a statement that shows early."""
+    assert of_another_time([_COPIED], 10, shown) == ""
+
+
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [
+        ([_defined("shop.t", 5, "id b c")], "lacks c, unlike shop.t@5"),
+        ([_defined("shop.t", 5, "id")], "has b, unlike shop.t@5"),
+        ([_defined("shop.t", 5, "id b"), _defined("shop.t", 10, "id c")], "lacks c and has b, unlike shop.t@10"),
+        ([_defined("shop.t", 5, "id"), _defined("shop.t", 11, "id b", "ALTER TABLE t ADD b INT", 5)], "has b, unlike"),
+    ],
+)
+def test_a_copy_of_another_time(shown: list[TableDefinition], said: str) -> None:
+    """What tells it is named, with the schema file."""
+    assert said in of_another_time([_COPIED], 10, shown)
