@@ -122,7 +122,7 @@ __all__ = [
     "__version__",
     "read_changes",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _MODULES = {
     "api": ("Consumer",),

@@ -39,7 +39,7 @@ with DAG("storage_consumer_as_a_pod", schedule=QUARTERLY, **COMMON):
     KubernetesPodOperator(
         task_id="run_once",
         name="storage-consumer",
-        image="registry.example.com/storage-consumer:0.1.0",
+        image="registry.example.com/storage-consumer:0.2.0",
         arguments=list(ONCE),
         service_account_name="storage-consumer",
         automount_service_account_token=False,

@@ -45,7 +45,7 @@ def normal(text: str, marks: Sequence[int], places: Mapping[str, str]) -> str:
     text = re.sub(
         r"^(  target +)\S+ \(\w+ .+\)$", r"\1db.example.com:3306 (mariadb 11.8.2-MariaDB)", text, flags=re.MULTILINE
     )
-    text = re.sub(r"^(  version +)[\d.]+$", r"\g<1>0.1.0", text, flags=re.MULTILINE)
+    text = re.sub(r"^(  version +)[\d.]+$", r"\g<1>0.2.0", text, flags=re.MULTILINE)
     text = re.sub(r"\bby \S+@\S+ since", "by ada@db1 since", text)
     text = _SPAN.sub(_span, text)
     text = _NUMBER.sub(r"\g<1>3.0", text)
