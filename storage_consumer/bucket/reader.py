@@ -544,14 +544,15 @@ class StorageReader:
         """Raise `ConfigError` if a path shows that TiCDC wrote with other settings."""
         if look.contradictions:
             raise ConfigError(
-                f"the paths contradict the settings {', '.join(self._path_settings())}: "
+                f"the paths contradict the settings {', '.join(_path_settings(self._upstream))}: "
                 f"{'; '.join(shortened(look.contradictions))}. Give the values that the changefeed has"
             )
 
-    def _path_settings(self) -> Iterator[str]:
-        """Yield the settings by which paths are judged."""
-        yield f"protocol={self._upstream.protocol}"
-        if self._upstream.date_separator is not None:
-            yield f"date-separator={self._upstream.date_separator}"
-        if self._upstream.partition_separator is not None:
-            yield f"enable-partition-separator={str(self._upstream.partition_separator).lower()}"
+
+def _path_settings(upstream: Upstream) -> Iterator[str]:
+    """Yield the settings by which paths are judged."""
+    yield f"protocol={upstream.protocol}"
+    if upstream.date_separator is not None:
+        yield f"date-separator={upstream.date_separator}"
+    if upstream.partition_separator is not None:
+        yield f"enable-partition-separator={str(upstream.partition_separator).lower()}"
