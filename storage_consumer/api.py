@@ -89,8 +89,7 @@ class Consumer:
         self._hurried = self._stop.requested
         self._secrets_file = ""
         self._has_warned = False
-        self._opened: dict[str, OpenCopy] = {}
-        """The copy that was looked at before Spark started, until it is used."""
+        self._copies = _Copies(lambda: self._loaded)
         self._pipeline: SparkPipeline | None = None
         self._service: ConsumerService | None = None
         self._ddl_workers: DdlWorkers | None = None
@@ -321,7 +320,7 @@ class Consumer:
             # With a clock of its own: see `silent_seconds`.
             self._reporting = Reporting(self._recorder, state.reports, SystemClock())
             assemble = partial(self._context, state=state)
-            self._service = ConsumerService(config, state, assemble, self._clock, self._look_at_copy)
+            self._service = ConsumerService(config, state, assemble, self._clock, self._copies.look)
         return self._service
 
     def _complete(self) -> None:
@@ -341,16 +340,6 @@ class Consumer:
             if text:
                 _log.warning("notice", text=text)
         decoder_for(upstream)
-
-    def _look_at_copy(self) -> None:
-        """Open the copy that the feed is to begin with, unless that is still to be made; see `ConsumerService`."""
-        if self._loaded.source is None:
-            uri = self._loaded.config.loading.dump
-            self._opened[uri] = _open_copy(self._loaded, uri)
-
-    def _open_copy(self, uri: str) -> OpenCopy:
-        """Return a copy; one that was just looked at is not read again."""
-        return self._opened.pop(uri, None) or _open_copy(self._loaded, uri)
 
     def _context(self, manager: ConsumerManager, state: StateStore) -> RoundContext:
         """Return what rounds work with; the Spark pipeline and the DDL workers are kept while they are usable."""
@@ -390,7 +379,7 @@ class Consumer:
             progress=self._recorder,
             clock=self._clock,
             secrets_file=self._secrets_file,
-            loading=_loading(self._loaded, database, self._copy_ddl, self._hurried.is_set, self._open_copy),
+            loading=_loading(self._loaded, database, self._copy_ddl, self._hurried.is_set, self._copies.open),
             retry_quarantined=QuarantineRetries(state, secrets.password),
         )
 
@@ -447,3 +436,22 @@ def _is_taken(loaded: Loaded) -> Callable[[TableName], bool]:
 def _open_copy(loaded: Loaded, uri: str) -> OpenCopy:
     """Return the copy at a URI, with the tables that the filter takes."""
     return opened_export(uri, loaded.config.upstream, loaded.secrets, is_taken=_is_taken(loaded))[0]
+
+
+class _Copies:
+    """Opens copies; one that was looked at before Spark started is not read again for its first use."""
+
+    def __init__(self, loaded: Callable[[], Loaded]) -> None:
+        """Open nothing yet; `loaded` returns the settings that hold by then."""
+        self._loaded = loaded
+        self._opened: dict[str, OpenCopy] = {}
+
+    def look(self) -> None:
+        """Open the copy that the feed is to begin with, unless that is still to be made; see `ConsumerService`."""
+        loaded = self._loaded()
+        if loaded.source is None:
+            self._opened[loaded.config.loading.dump] = _open_copy(loaded, loaded.config.loading.dump)
+
+    def open(self, uri: str) -> OpenCopy:
+        """Return the copy at a URI."""
+        return self._opened.pop(uri, None) or _open_copy(self._loaded(), uri)

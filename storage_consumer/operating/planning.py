@@ -631,8 +631,7 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
     `rows`: whether to read all files to count their rows; None reads them if they are few. Raises what a round raises when it cannot begin:
     `ConfigError`, `TargetUnavailable`, `StorageUnavailable`.
     """
-    config, clock = sources.config, sources.clock
-    server = sources.database.server_info()
+    config, clock, server = sources.config, sources.clock, sources.database.server_info()
     waves: list[tuple[list[PlannedRows], dict[DdlId, PlannedStatement]]] = [([], {})]
 
     def record(step: DdlStep, statement: PlannedStatement) -> None:

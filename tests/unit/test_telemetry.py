@@ -69,13 +69,17 @@ def stderr(capsys: pytest.CaptureFixture[str]) -> Written:
     return Written(capsys)
 
 
+LOG = re.compile(r"_(\w+_)?log\b")
+"""The name of a module's logger."""
+
+
 def _levels(function: ast.expr) -> set[str]:
     """Return the levels at which a call of `function` says an event: ``_log.info`` and the like, or one of two."""
     if isinstance(function, ast.IfExp):
         return _levels(function.body) | _levels(function.orelse)
     if not isinstance(function, ast.Attribute) or function.attr not in SAYING:
         return set()
-    return {function.attr} if ast.unparse(function.value).startswith("_log") else set()
+    return {function.attr} if LOG.match(ast.unparse(function.value)) else set()
 
 
 @cache
@@ -84,7 +88,7 @@ def _calls() -> list[tuple[Path, ast.Call]]:
     calls: list[tuple[Path, ast.Call]] = []
     for path in sorted(PACKAGE.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        if not any(isinstance(node, ast.Name) and node.id == "_log" for node in ast.walk(tree)):
+        if not any(isinstance(node, ast.Name) and LOG.match(node.id) for node in ast.walk(tree)):
             continue
         calls += [(path, node) for node in ast.walk(tree) if isinstance(node, ast.Call) and _levels(node.func)]
     return calls
