@@ -201,19 +201,17 @@ class LoadStarts:
                 self.loading.waits.tell(load, "statement", unsettled(which))
                 continue
             try:
-                if not self._answers(load):
-                    _, why = self.loading.waits.away[load.source]
-                    if why != load.error:
-                        self.context.state.loads.wait(load, why)
-                    continue
-                found = self._judged(load, restart)
+                found = self._judged(load, restart) if self._answers(load) else None
             except (ConfigError, TableError) as fault:
                 self.context.state.loads.refuse(load, str(fault))
                 self.loading.refused.add(load.name)
                 _log.error("load_refused", table=str(load.name), error=str(fault))
-            else:
+                continue
+            if found is not None:
                 self.loading.refused.discard(load.name)
                 begun.append(found)
+            elif (why := self.loading.waits.away[load.source][1]) != load.error:
+                self.context.state.loads.wait(load, why)
         if begun:
             begun = self.context.state.loads.begin(begun, by="", places=self._places(begun))
             self._log(begun)
