@@ -147,7 +147,15 @@ def prepared(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep
     if skip:
         return replace(step, skip=skip, source=step)
     _refuse_soft_deletes(step, manager)
-    _refuse_no_view(step, manager, target)
+    rename = step.ddl.rename
+    if rename is not None and step.makes_view:
+        views = {name for name, table in described((rename.old, rename.new), manager, target).items() if table.is_view}
+        begun = step.identity in manager.backlog.started and rename.new.folded() in views
+        if rename.old.folded() not in views and not begun:
+            raise NotReplicable(
+                f"{step.name}: {definition.path} gives a view another name, and {rename.old} is no view in the target. Create {rename.new} as the "
+                "source has it"
+            )
     if bare([step], manager, target):
         ways = manager.catalog.command("reload-done", step.name)
         raise NotReplicable(
@@ -160,21 +168,6 @@ def prepared(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep
     # Last: from here on the text has the target's own spelling, which nothing but the target should see.
     real = with_real_names(spelled, target.existing(looked_up(spelled)))
     return replace(step, definition=real, ensure=step.ensure or judgement.from_columns, source=step)
-
-
-def _refuse_no_view(step: DdlStep, manager: ConsumerManager, target: Target) -> None:
-    """Raise `NotReplicable` where a view is to get another name, and what has its old one is another table, or nothing."""
-    rename = step.ddl.rename
-    if rename is None or not step.makes_view:
-        return
-    there = described((rename.old, rename.new), manager, target)
-    views = {name for name, table in there.items() if table.is_view}
-    begun = step.identity in manager.backlog.started and rename.new.folded() in views
-    if rename.old.folded() not in views and not begun:
-        raise NotReplicable(
-            f"{step.name}: {step.definition.path} gives a view another name, and {rename.old} is no view in the target. Create {rename.new} as the "
-            "source has it"
-        )
 
 
 def _refuse_soft_deletes(step: DdlStep, manager: ConsumerManager) -> None:

@@ -26,7 +26,6 @@ from storage_consumer.plan.ddl_backlog import LATE, may_run
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.planner import unfinished
 from storage_consumer.plan.steps import DdlStep, key_of
-from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.table_state import HaltKind
 from storage_consumer.ports import DdlContext, Decision
 from storage_consumer.telemetry import Log
@@ -126,14 +125,36 @@ class DdlOutcomes:
                 self.queue.let_go(step)
                 _log.warning("ddl_waits", table=str(step.name), version=step.version, error=str(fault))
             elif isinstance(fault, DdlFailed) and fault.left_out:
-                self._leave_out(step, str(fault))
+                # What the state was reloaded with holds it already.
+                if manager.backlog.is_pending(step):
+                    manager.stopped.note(step, late=False)
+                    text = f"{fault}. {_LEFT_OUT}. {ways_on(step, self.context.config.downstream)}"
+                    manager.left_out.leave_out(step, text)
+                    self.ledger.steps += 1
+                    self.ledger.skipped["ddl: view left out"] += 1
+                    self.queue.release(step)
+                    _log.warning("view_left_out", table=str(step.name), version=step.version, error=text)
             elif isinstance(fault, TableError):
                 self._stop(step, str(fault), kind=kind_of(fault))
             elif fault is not None:
                 # The outcomes after it are lost with this round, but each worker has journaled its own: the next load finds them.
                 raise fault
-            else:
-                self._took_effect(step, outcome)
+            # Otherwise a fault of the round had the state reloaded in the meantime, with this in it.
+            elif (late := manager.stopped.is_late(step)) or manager.backlog.is_pending(step):
+                manager.ddl_done(step)
+                self.ledger.ddl_done(outcome.step)
+                # With the bucket's names, by which `RowJobs` knows structures; `outcome.step` has those of the target.
+                self.rows.forget(step)
+                fields = {"table": str(step.name), "version": step.version, "query": step.definition.query}
+                # A late statement advances no table, so its halted table goes on where it stopped.
+                if late:
+                    manager.stopped.decided_late.pop(step.identity, None)
+                    self.resume(step)
+                    _log.info("ddl_settled", **fields)
+                else:
+                    # One inferred from others was never among those that were to run.
+                    self.context.progress.advanced(statements=not step.inferred)
+                    _log.info("ddl_finished", **fields, note=outcome.note, seconds=round(outcome.seconds, 3))
         # What a statement stored of its tables was computed before it started; they may have changed since, such as by a halt.
         self._unstored.update(key for outcome in outcomes for key in manager.touches.of(outcome.step.origin))
         if len(self._unstored) >= _MOST_UNSTORED:
@@ -157,41 +178,6 @@ class DdlOutcomes:
             table = self.context.manager.tables[key]
             table.resume()
             _log.info("table_resumed", table=str(table.name), checkpoint=table.checkpoint)
-
-    def _took_effect(self, step: DdlStep, outcome: StatementOutcome) -> None:
-        """Advance the tables of a statement, unless a fault of the round had the state reloaded in the meantime, with this in it."""
-        manager = self.context.manager
-        late = manager.stopped.is_late(step)
-        if not late and not manager.backlog.is_pending(step):
-            return
-        manager.ddl_done(step)
-        self.ledger.ddl_done(outcome.step)
-        # With the bucket's names, by which `RowJobs` knows structures; `outcome.step` has those of the target.
-        self.rows.forget(step)
-        fields = {"table": str(step.name), "version": step.version, "query": step.definition.query}
-        # A late statement advances no table, so its halted table goes on where it stopped.
-        if late:
-            manager.stopped.decided_late.pop(step.identity, None)
-            self.resume(step)
-            _log.info("ddl_settled", **fields)
-        else:
-            # One inferred from others was never among those that were to run.
-            self.context.progress.advanced(statements=not step.inferred)
-            _log.info("ddl_finished", **fields, note=outcome.note, seconds=round(outcome.seconds, 3))
-
-    def _leave_out(self, step: DdlStep, why: str) -> None:
-        """Let everything go on without a view that cannot be made, and say so."""
-        manager = self.context.manager
-        # What the state was reloaded with holds it already.
-        if not manager.backlog.is_pending(step):
-            return
-        manager.stopped.note(step, late=False)
-        text = f"{why}. {_LEFT_OUT}. {ways_on(step, self.context.config.downstream)}"
-        manager.left_out.leave_out(step, text)
-        self.ledger.steps += 1
-        self.ledger.skipped["ddl: view left out"] += 1
-        self.queue.release(step)
-        _log.warning("view_left_out", table=str(step.name), version=step.version, error=text)
 
     def _stop(self, step: DdlStep, error: str, *, kind: HaltKind = "ddl", late: bool = False) -> None:
         """Halt what a statement holds up until an operator decides about it, and log the next steps."""
@@ -331,64 +317,76 @@ class DdlScheduler:
             self._outcomes.refuse(step, f"{reason}. Rename the tables manually")
 
     def _start_ready(self) -> bool:
-        """Start the next statement of each group whose previous one has ended; return whether any was started or refused."""
+        """Start the next statement of each group whose previous one has ended; return whether any was started or refused.
+
+        Where one cannot run, its table halts.
+        """
+        manager, target = self.context.manager, self.context.target
         anything = False
-        for step in self._queue.take_ready():
+        for queued in self._queue.take_ready():
             anything = True
-            self._start(step)
+            step, decision = queued, self._decisions.get(queued.identity)
+            try:
+                step = step if decision else with_homes_of_names(step, manager, target)
+                # Nothing of a decided one is looked up: if it runs at all, it is the operator's own text.
+                ready = decided(step, manager) if decision else prepared(step, manager, target)
+            except TableError as fault:
+                if not step.makes_view or isinstance(fault, StatementRefused):
+                    self._outcomes.refuse(step, str(fault), kind=kind_of(fault))
+                    continue
+                ready = replace(step, refusal=str(fault), source=step)
+            # One that is not run changes no rows. An operator who decides about a statement answers for those that are beyond it.
+            if decision is None and not ready.skip and (why := self._obstacle(step)):
+                self._outcomes.refuse(step, why)
+                continue
+            # What the files say about the statement's surroundings, and what an operator said about it.
+            surroundings = DdlContext(
+                database_is_ours=manager.creates_database(step),
+                database_statements=manager.lifetimes.database_statements(step.name.schema, step.version),
+                table_was_seen=was_seen(step, manager),
+                after_copy=shown_by(step, manager),
+                in_doubt_by=in_doubt_by(step, manager.tables),
+                made_by=manager.tables[step.table_key].timeline.made_before(step.version),
+                decision=decision,
+                resumes=manager.tables[manager.touches.held_up(step)[0]].name,
+                should_continue=self.context.ddl_workers.should_continue,
+            )
+            # Computed here, since the tables belong to the round's thread; the worker only stores it.
+            moved = [progress_of(table, manager) for table in manager.moved_by(step)]
+            # The order matters: rows are fenced, then workers, before the last check of the lease, and the statement starts after it.
+            self.rows.fence()
+            self.context.ddl_workers.fence(self.context.state.lease.epoch)
+            # Nothing is journaled yet, and the next round queues what has not run, so the statement is not lost.
+            if not self.ledger.should_continue():
+                continue
+            if decision is not None and decision.verb == "skip":
+                doubt_without(step, self.context)
+            self.context.progress.ddl(table=str(ready.name), query=ready.definition.query)
+            _log.info("ddl_started", table=str(ready.name), version=step.version, query=ready.definition.query)
+            self.context.ddl_workers.start(ready, surroundings, moved)
         return anything
 
-    def _start(self, step: DdlStep) -> None:
-        """Start one statement; if that is not possible, halt its table."""
-        manager, target = self.context.manager, self.context.target
-        decision = self._decisions.get(step.identity)
-        try:
-            step = step if decision else with_homes_of_names(step, manager, target)
-            # Nothing of a decided one is looked up: if it runs at all, it is the operator's own text.
-            ready = decided(step, manager) if decision else prepared(step, manager, target)
-        except TableError as fault:
-            if not step.makes_view or isinstance(fault, StatementRefused):
-                self._outcomes.refuse(step, str(fault), kind=kind_of(fault))
-                return
-            ready = replace(step, refusal=str(fault), source=step)
-        if decision is None and not ready.skip and (held := self._held_by_quarantine(step)):
-            self._outcomes.refuse(step, held)
-            return
-        # One that is not run changes no rows. An operator who decides about a statement answers for those that are beyond it.
-        if decision is None and not ready.skip and (late := manager.touches.beyond(step)):
-            self._outcomes.refuse(step, self._beyond(step, late))
-            return
-        # What the files say about the statement's surroundings, and what an operator said about it.
-        surroundings = DdlContext(
-            database_is_ours=manager.creates_database(step),
-            database_statements=manager.lifetimes.database_statements(step.name.schema, step.version),
-            table_was_seen=was_seen(step, manager),
-            after_copy=shown_by(step, manager),
-            in_doubt_by=in_doubt_by(step, manager.tables),
-            made_by=manager.tables[step.table_key].timeline.made_before(step.version),
-            decision=decision,
-            resumes=manager.tables[manager.touches.held_up(step)[0]].name,
-            should_continue=self.context.ddl_workers.should_continue,
-        )
-        # Computed here, since the tables belong to the round's thread; the worker only stores it.
-        moved = [progress_of(table, manager) for table in manager.moved_by(step)]
-        # The order matters: rows are fenced, then workers, before the last check of the lease, and the statement starts after it.
-        self.rows.fence()
-        self.context.ddl_workers.fence(self.context.state.lease.epoch)
-        # Nothing is journaled yet, and the next round queues what has not run, so the statement is not lost.
-        if not self.ledger.should_continue():
-            return
-        if decision is not None and decision.verb == "skip":
-            doubt_without(step, self.context)
-        self.context.progress.ddl(table=str(ready.name), query=ready.definition.query)
-        _log.info("ddl_started", table=str(ready.name), version=step.version, query=ready.definition.query)
-        self.context.ddl_workers.start(ready, surroundings, moved)
-
-    def _beyond(self, step: DdlStep, late: Sequence[TableConsumer]) -> str:
-        """Return why a statement may not run that comes after the rows of tables that it touches, with the next step."""
-        manager, names = self.context.manager, ", ".join(str(table.name) for table in late)
-        touches = f"the DDL of {step.definition.path} touches {names}"
-        lacking = sorted(manager.touches.of(step) - {table.key for table in late})
+    def _obstacle(self, step: DdlStep) -> str:
+        """Return why a statement may not run: rows in the quarantine, or later rows that were applied; empty if it may."""
+        manager = self.context.manager
+        touched = manager.touches.of(step)
+        if any(manager.quarantined.of(key) for key in touched):
+            # No job runs beside this: what the state holds now is what it holds until the statement ends, or less.
+            manager.quarantined.replace(self.context.state.quarantine.entries())
+            for key in sorted(touched):
+                entries, table = manager.quarantined.of(key), manager.tables.get(key)
+                own = table.timeline.structure_at(step.version - 1) if table and key == step.table_key else None
+                if entries and not may_run(step, own, entries):
+                    name = table.name if table else step.name
+                    return (
+                        f"the DDL of {step.definition.path} waits, because {entries.count} rows of {name} are in the quarantine and it would "
+                        f"move rows or change the key by which they are found. {quarantine_ways(name, self.context.config.downstream)}"
+                    )
+        late = manager.touches.beyond(step)
+        if not late:
+            return ""
+        touches = f"the DDL of {step.definition.path} touches {', '.join(str(table.name) for table in late)}"
+        lacking = sorted(touched - {table.key for table in late})
         others = [table for key in lacking if (table := manager.tables[key]).name.table and not table.status.excluded]
         # Where all that it touches has a copy that holds it, it is done.
         if not others or any(table.copies.copied_at < step.version for table in late):
@@ -398,22 +396,3 @@ class DdlScheduler:
             f"{touches}, whose copy holds what it does already. Give {' and '.join(str(table.name) for table in others)} a copy of the source "
             f"too, as of now or later. From an export: {ways}"
         )
-
-    def _held_by_quarantine(self, step: DdlStep) -> str:
-        """Return why a statement may not run while rows are in the quarantine; empty if it may."""
-        manager = self.context.manager
-        touched = manager.touches.of(step)
-        if not any(manager.quarantined.of(key) for key in touched):
-            return ""
-        # No job runs beside this: what the state holds now is what it holds until the statement ends, or less.
-        manager.quarantined.replace(self.context.state.quarantine.entries())
-        for key in sorted(touched):
-            entries, table = manager.quarantined.of(key), manager.tables.get(key)
-            own = table.timeline.structure_at(step.version - 1) if table and key == step.table_key else None
-            if entries and not may_run(step, own, entries):
-                name = table.name if table else step.name
-                return (
-                    f"the DDL of {step.definition.path} waits, because {entries.count} rows of {name} are in the quarantine and it would "
-                    f"move rows or change the key by which they are found. {quarantine_ways(name, self.context.config.downstream)}"
-                )
-        return ""

@@ -284,18 +284,40 @@ class RoundLedger:
 
     def summary(self, reached: Checkpoints, stuck: Mapping[str, str]) -> RoundSummary:
         """Return the result of the round. `stuck`: table key → what blocks a table that does not wait itself."""
-        manager, tables = self.context.manager, self._table_summaries(stuck)
+        manager, tables = self.context.manager, list[TableSummary]()
+        for table in manager.tables.values():
+            counts = self.counts.get(table.key, Counts())
+            state, error = table.status.shown, table.status.error
+            # It is not blocked itself, but a statement that cannot run yet, or still runs, comes before its rows.
+            waits_for_statement = table.key in stuck and not table.status.blocked
+            if waits_for_statement:
+                state, error = TableState.WAITING, stuck[table.key]
+            waits_for = "lock" if table.key in self.locked else "ddl" if waits_for_statement else "file"
+            # Those that did something, are halted or wait, and the views that are left out.
+            if counts.rows or counts.files or counts.ddls or error or state in _STANDING:
+                tables.append(
+                    TableSummary(
+                        table=str(table.name),
+                        rows=counts.rows,
+                        files=counts.files,
+                        ddls=counts.ddls,
+                        checkpoint=table.checkpoint,
+                        state=state,
+                        error=error,
+                        waits_for=waits_for if state == TableState.WAITING else "",
+                    )
+                )
         loads = self.context.loading.loads.values() if self.context.loading is not None else ()
         # A table that only a statement before its rows keeps waiting is not waiting by its own state.
-        waiting = {table.table for table in tables if table.state == TableState.WAITING}
+        waiting = {each.table for each in tables if each.state == TableState.WAITING}
         taken = [table for table in manager.tables.values() if not table.status.excluded]
         states = Counter(str(TableState.WAITING if str(t.name) in waiting else t.status.shown) for t in taken)
         # Where they are being loaded, only the rest of that keeps these from going on.
         able = {table.key for table in taken if not table.status.is_halted}
         return RoundSummary(
-            rows=sum(table.rows for table in tables),
-            files=sum(table.files for table in tables),
-            ddls=sum(table.ddls for table in tables),
+            rows=sum(each.rows for each in tables),
+            files=sum(each.files for each in tables),
+            ddls=sum(each.ddls for each in tables),
             written=self.written,
             checkpoint=reached.lowest,
             checkpoint_running=reached.running,
@@ -315,38 +337,12 @@ class RoundLedger:
             reached_until=self.reached_until,
             bytes=self.size,
             states=dict(states),
-            tables=tables,
+            tables=tuple(sorted(tables, key=lambda each: each.table)),
             quarantined={
                 str(manager.tables[key].name) if key in manager.tables else key: count
                 for key, count in sorted(manager.quarantined.counts.items())
             },
         )
-
-    def _table_summaries(self, stuck: Mapping[str, str]) -> tuple[TableSummary, ...]:
-        """Return the tables that did something, are halted or wait, and the views that are left out, by name."""
-        tables = []
-        for table in self.context.manager.tables.values():
-            counts = self.counts.get(table.key, Counts())
-            state, error = table.status.shown, table.status.error
-            # It is not blocked itself, but a statement that cannot run yet, or still runs, stands before its rows.
-            behind_statement = table.key in stuck and not table.status.blocked
-            if behind_statement:
-                state, error = TableState.WAITING, stuck[table.key]
-            waits_for = "lock" if table.key in self.locked else "ddl" if behind_statement else "file"
-            if counts.rows or counts.files or counts.ddls or error or state in _STANDING:
-                tables.append(
-                    TableSummary(
-                        table=str(table.name),
-                        rows=counts.rows,
-                        files=counts.files,
-                        ddls=counts.ddls,
-                        checkpoint=table.checkpoint,
-                        state=state,
-                        error=error,
-                        waits_for=waits_for if state == TableState.WAITING else "",
-                    )
-                )
-        return tuple(sorted(tables, key=lambda t: t.table))
 
 
 def _reached(manager: ConsumerManager, reach: int) -> Checkpoints:

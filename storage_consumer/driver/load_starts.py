@@ -118,8 +118,20 @@ class LoadStarts:
     def begin_feed(self, uri: str, seen: int, *, by: str) -> None:
         """Begin a new feed with all tables of a copy that the filter takes; see `judge_feed`."""
         copy, wanted = self.judge_feed(uri, seen)
-        load_id = uuid.uuid4().hex
-        self._create_databases(copy, load_id)
+        load_id, context = uuid.uuid4().hex, self.context
+        # The databases that the filter takes, those without tables too: a later statement may need them. Before the feed begins:
+        # until then every start does it again, and after that the copy need not be opened for it.
+        leaves_out = context.manager.selection.filter.leaves_out
+        databases = [made for made in copy.databases.values() if not leaves_out(made.name)]
+        steps = database_steps(f"{OF_LOADS}{load_id}", databases, context.manager, context.target)
+        if steps:
+            self.loading.ddl.fence()
+        for step in steps:
+            surroundings = surroundings_of(step, copy, context)
+            try:
+                self.loading.ddl.run(prepared(step, context.manager, context.target), surroundings, ())
+            except TableError as fault:
+                raise ConfigError(f"the database {step.name.schema} of the copy cannot be created: {fault}") from fault
         loads = loads_to_begin(uri, copy, wanted, load_id, replaces=False)
         self.context.state.loads.begin(loads, by=by, floor=copy.snapshot, places=self._places(loads))
         for note in copy.notes:
@@ -131,23 +143,6 @@ class LoadStarts:
             _warn_of_empty(tables)
         elif empty:
             _log.warning("notice", text=_NO_DATA_FILE.format(uri, len(empty), len(tables), some_of(empty, _NAMED)))
-
-    def _create_databases(self, copy: OpenCopy, load_id: str) -> None:
-        """Create the databases of a copy that the filter takes, those without tables too: a later statement may need them.
-
-        This comes before the feed begins: until then every start does it again, and after that the copy need not be opened for it.
-        """
-        context, filter_ = self.context, self.context.manager.selection.filter
-        wanted = [made for made in copy.databases.values() if not filter_.leaves_out(made.name)]
-        steps = database_steps(f"{OF_LOADS}{load_id}", wanted, context.manager, context.target)
-        if steps:
-            self.loading.ddl.fence()
-        for step in steps:
-            surroundings = surroundings_of(step, copy, context)
-            try:
-                self.loading.ddl.run(prepared(step, context.manager, context.target), surroundings, ())
-            except TableError as fault:
-                raise ConfigError(f"the database {step.name.schema} of the copy cannot be created: {fault}") from fault
 
     def end_left_out(self, restart: Restart) -> bool:
         """End the loads of tables that the filter has left out since they began; return whether there are any.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from storage_consumer.bucket.table_statements import binary_columns, index_count, unique_keys
@@ -160,9 +159,24 @@ class LoadJobs:
         copy = self._copy_of(load)
         if copy is None or self._must_wait(load):
             return False
+        manager, epoch = self.context.manager, self.context.state.lease.epoch
         try:
-            if not all(self._run(step, copy) for step in self._statements(load, copy)):
-                return False
+            for step in self._statements(load, copy):
+                ready = prepared(step, manager, self.context.target)
+                self.fence_rows()
+                if self.loading.fenced_for != epoch:
+                    self.loading.ddl.fence()
+                    self.loading.fenced_for = epoch
+                if not self.ledger.should_continue():
+                    return False
+                surroundings = surroundings_of(step, copy, self.context)
+                fields = {"table": str(ready.name), "version": step.version, "query": ready.definition.query}
+                self.context.progress.ddl(table=str(ready.name), query=ready.definition.query)
+                _log.info("ddl_started", **fields)
+                began = self.context.clock.monotonic()
+                note = self.loading.ddl.run(ready, surroundings, ())
+                _log.info("ddl_finished", **fields, note=note, seconds=round(self.context.clock.monotonic() - began, 3))
+                self.ledger.ddl_done(ready)
         except TableError as fault:
             self.ledger.halt(load.table_key, reason_of(fault, self.context.config), kind="ddl")
             return False
@@ -235,24 +249,23 @@ class LoadJobs:
         if _tells_less_apart(there, wanted.query) or there.indexes < index_count(wanted.query):
             return False
         # Before it is emptied: such as one with another primary key.
-        with suppress(NotReplicable):
+        try:
             table_work(0, _rows_of(load, wanted), there, copy.origin)
-            return self._has_all_statements(load)
-        return False
-
-    def _has_all_statements(self, load: Load) -> bool:
-        """Return whether all statements that the copy holds had their effects on the table that the target has."""
+        except NotReplicable:
+            return False
+        # Whether all statements that the copy holds had their effects on it.
         manager = self.context.manager
-        if load.low > manager.floor:
-            may_come = self.ledger.reach <= load.low
-            if may_come or any(s.table_key == load.table_key and s.version <= load.low for s in manager.backlog):
+        if load.low <= manager.floor:
+            return True
+        may_come = self.ledger.reach <= load.low
+        if may_come or any(s.table_key == load.table_key and s.version <= load.low for s in manager.backlog):
+            return False
+        # What was passed over while the table was left out shows in nothing else, such as a key that the source has dropped.
+        table = manager.tables[load.table_key]
+        for step in table.timeline.statements(table.copies.copied_at + 1, load.low):
+            entry = self.context.state.journal.entry(step) if manager.backlog.has_run(step) else None
+            if entry is None or entry.state != DONE:
                 return False
-            # What was passed over while the table was left out shows in nothing else, such as a key that the source has dropped.
-            table = manager.tables[load.table_key]
-            for step in table.timeline.statements(table.copies.copied_at + 1, load.low):
-                entry = self.context.state.journal.entry(step) if manager.backlog.has_run(step) else None
-                if entry is None or entry.state != DONE:
-                    return False
         return True
 
     def _must_wait(self, load: Load) -> bool:
@@ -288,26 +301,6 @@ class LoadJobs:
                 f"the bucket may still bring the CREATE DATABASE of {schema}, up to the copy's TSO {load.low}",
             )
         return waits
-
-    def _run(self, step: DdlStep, copy: OpenCopy) -> bool:
-        """Run one statement of a copy; return False when asked to end before it. Raise `TableError` if it cannot run."""
-        manager, epoch = self.context.manager, self.context.state.lease.epoch
-        ready = prepared(step, manager, self.context.target)
-        self.fence_rows()
-        if self.loading.fenced_for != epoch:
-            self.loading.ddl.fence()
-            self.loading.fenced_for = epoch
-        if not self.ledger.should_continue():
-            return False
-        surroundings = surroundings_of(step, copy, self.context)
-        self.context.progress.ddl(table=str(ready.name), query=ready.definition.query)
-        fields = {"table": str(ready.name), "version": step.version, "query": ready.definition.query}
-        _log.info("ddl_started", **fields)
-        began = self.context.clock.monotonic()
-        note = self.loading.ddl.run(ready, surroundings, ())
-        _log.info("ddl_finished", **fields, note=note, seconds=round(self.context.clock.monotonic() - began, 3))
-        self.ledger.ddl_done(ready)
-        return True
 
 
 def _rows_of(load: Load, definition: TableDefinition) -> RowStep:

@@ -75,8 +75,34 @@ class Intake:
                 raise ConfigError(f"{BEFORE_FEED.format(some_of(sorted(lacking), _NAMED))}. {_BEGINNINGS}")
         self._pass_over()
         self._let_go_of_dropped()
-        self._save_moved(poll)
-        self._record_covered(covered)
+        # Progress of tables and files that the poll changed.
+        moved = manager.catalog.taken_over() + manager.catalog.vanished(poll.vanished)
+        # Rows of files rewritten unseen. Stored with the record that they were: else a process that ends in between forgets the loss.
+        overwritten = manager.catalog.overwritten(poll.overwritten)
+        for key, error in overwritten.items():
+            self.ledger.halt(key, error, kind="gap", save=False)
+        moved += [manager.tables[key] for key in overwritten]
+        # Unread files may expire. They are stored as listed before any row is, so that a later run misses those that are gone by then.
+        moved += manager.note_listed(reached, poll.continues_from)
+        manager.sequences.leave_out(self.context.reader.left_out())
+        rewound = manager.sequences.rewound()
+        if moved or rewound:
+            self.ledger.save(moved, rewound)
+        # Statements whose effects copies hold do not run, so the target keeps what they removed at the source: only a person can tell
+        # whether it may go.
+        names = [gone_by(step, manager.tables) for step in covered]
+        gone = [name for name in names if name is not None]
+        there = described(gone, manager, self.context.target) if gone else {}
+        for step, name in zip(covered, names, strict=True):
+            # In the journal a covered statement is done, so that no later start queues it again.
+            self.context.state.journal.copied(step, copied_at(step, manager.tables, manager.touches.of))
+            if name is not None and name.folded() in there:
+                text = (
+                    f"the source has had no table {name} since version {step.version}. The statement of that version was "
+                    f"not run, because the copy of {step.name} already has its effect. The target still has "
+                    f"{there[name.folded()].name} with its old rows: drop it manually"
+                )
+                _log.warning("storage_warning", text=text)
         # Those that the copy lacks with which the feed began.
         older = manager.unbased.missing(reached, manager.tables, manager.lifetimes, manager.catalog.command)
         for key, error in older.items():
@@ -125,7 +151,21 @@ class Intake:
                 unreadable.append((read, str(fault)))
         # Before anything comes of them: from here on a file may vanish from the bucket, and its statement still runs.
         self.context.state.history.keep(placed)
-        placed += self._vanished(poll)
+        # Of schema files that no listing shows, what was kept of them, where it is needed.
+        vanished: list[_Placed] = []
+        shown = {(read.file.version, read.file.table_dir) for read in poll.schema_files}
+        for version, table_dir in sorted({file.version_key for file in poll.data_files} - shown):
+            # Without its structure no data file of a directory can be decoded.
+            if not catalog.has_structure((version, table_dir)):
+                vanished += self._kept(table_dir, version)
+        # Statements that did not run. Later rounds have them in their backlog; only the first one after a start knows nothing but
+        # what is listed.
+        if self.context.manager.is_new:
+            shown |= {(definition.version, table_dir) for table_dir, definition in vanished}
+            for table_dir, version in self.context.state.history.unresolved():
+                if (version, table_dir) not in shown:
+                    vanished += self._kept(table_dir, version)
+        placed += vanished
         for read, error in unreadable:
             key = (read.file.version, read.file.table_dir)
             catalog.unreadable[read.file.stored.path] = key, error
@@ -149,26 +189,6 @@ class Intake:
         if parsed(same[0]).is_astray:
             self.context.reader.set_apart(file)
         return same[0]
-
-    def _vanished(self, poll: Poll) -> list[_Placed]:
-        """Return what was kept of schema files that no listing shows, where it is needed.
-
-        Needed are those of data directories that have none and, at a start, those of statements that did not run.
-        """
-        manager, history = self.context.manager, self.context.state.history
-        found: list[_Placed] = []
-        shown = {(read.file.version, read.file.table_dir) for read in poll.schema_files}
-        for version, table_dir in sorted({file.version_key for file in poll.data_files} - shown):
-            # Without its structure no data file of a directory can be decoded.
-            if not manager.catalog.has_structure((version, table_dir)):
-                found += self._kept(table_dir, version)
-        # Later rounds have them in their backlog; only the first one after a start knows nothing but what is listed.
-        if manager.is_new:
-            shown |= {(definition.version, table_dir) for table_dir, definition in found}
-            for table_dir, version in history.unresolved():
-                if (version, table_dir) not in shown:
-                    found += self._kept(table_dir, version)
-        return found
 
     def _kept(self, table_dir: str, version: int) -> list[_Placed]:
         """Return what was kept of the schema files of one version directory."""
@@ -214,40 +234,6 @@ class Intake:
             if not is_shared and not table.status.error.startswith(DROPPED_UNSEEN):
                 error = f"{DROPPED_UNSEEN} {_MAY_BE_THERE.format(version, place, manager.catalog.command('skip', table.name))}"
                 self.ledger.halt(key, error, kind="ddl")
-
-    def _save_moved(self, poll: Poll) -> None:
-        """Store what the poll changed in the progress of tables and files."""
-        manager = self.context.manager
-        moved = manager.catalog.taken_over() + manager.catalog.vanished(poll.vanished)
-        # Rows of files rewritten unseen. Stored with the record that they were: else a process that ends in between forgets the loss.
-        overwritten = manager.catalog.overwritten(poll.overwritten)
-        for key, error in overwritten.items():
-            self.ledger.halt(key, error, kind="gap", save=False)
-        moved += [manager.tables[key] for key in overwritten]
-        # Unread files may expire. They are stored as listed before any row is, so that a later run misses those that are gone by then.
-        moved += manager.note_listed(self.ledger.storage_checkpoint, poll.continues_from)
-        manager.sequences.leave_out(self.context.reader.left_out())
-        rewound = manager.sequences.rewound()
-        if moved or rewound:
-            self.ledger.save(moved, rewound)
-
-    def _record_covered(self, steps: Sequence[DdlStep]) -> None:
-        """Record statements whose effects copies hold; a table that they removed at the source has to be dropped manually."""
-        manager, target = self.context.manager, self.context.target
-        # The statement does not run, so the target keeps what it would have removed: only a person can tell whether it may go.
-        names = [gone_by(step, manager.tables) for step in steps]
-        gone = [name for name in names if name is not None]
-        there = described(gone, manager, target) if gone else {}
-        for step, name in zip(steps, names, strict=True):
-            # In the journal a covered statement is done, so that no later start queues it again.
-            self.context.state.journal.copied(step, copied_at(step, manager.tables, manager.touches.of))
-            if name is not None and name.folded() in there:
-                text = (
-                    f"the source has had no table {name} since version {step.version}. The statement of that version was "
-                    f"not run, because the copy of {step.name} already has its effect. The target still has "
-                    f"{there[name.folded()].name} with its old rows: drop it manually"
-                )
-                _log.warning("storage_warning", text=text)
 
 
 def _log_vanished(kept: Sequence[TableDefinition]) -> None:

@@ -72,7 +72,23 @@ class RowJobs:
             by_table |= self._run(again)
         outcomes = [(step, plan, table_outcome(step, by_table[plan.index])) for step, plan in planned]
         for step, plan, outcome in outcomes:
-            self._note_quarantined(step, plan, outcome)
+            rows = outcome.quarantined
+            # A bucket that ended with an error does not tell what it quarantined before that.
+            if rows or (plan.quarantine and outcome.error):
+                self.context.manager.quarantined.note(step.table_key, len(rows), key_signature(plan))
+            if rows:
+                self.ledger.skipped[QUARANTINED] += len(rows)
+                first = rows[0]
+                _log.error(
+                    "row_quarantined",
+                    table=str(step.name),
+                    rows=len(rows),
+                    key=first.key,
+                    path=in_sequence(step)[first.place.rank].stored.path,
+                    row=first.place.row,
+                    commit_ts=step.as_of or first.place.commit_ts,
+                    error=first.reason,
+                )
         tables = self.context.manager.tables
         moved = [tables[step.table_key] for step, _, outcome in outcomes if self._acknowledge(step, outcome)]
         # The rows are committed. After a crash before this the same job runs again: last states are idempotent, and keyless
@@ -156,23 +172,8 @@ class RowJobs:
                 planned.append((step, replace(plan, latest=latest)))
         return planned
 
-    def _with_quarantine(self, step: RowStep, plan: TablePlan) -> TablePlan:
-        """Return the plan with what tasks must know of the quarantine; raise `TableError` where entries could not be found by their keys."""
-        name, tuning = step.name, self.context.config.tuning
-        entries = self.context.manager.quarantined.of(step.table_key)
-        if entries and entries.signatures - {key_signature(plan)}:
-            raise NotReplicable(
-                f"{name}: {entries.count} of its rows are in the quarantine, and its key is no longer compared as it was when they "
-                f"came there. {quarantine_ways(name, self.context.config.downstream)}"
-            )
-        rule = None
-        if tuning.quarantine and table_rules(tuning.quarantine).matches(name.schema, name.table):
-            paths = tuple(file.stored.path for file in in_sequence(step))
-            rule = Quarantine(limit=tuning.quarantine_limit, paths=paths, as_of=step.as_of)
-        return replace(plan, quarantine=rule, has_entries=entries is not None) if rule or entries else plan
-
     def _plan(self, index: int, step: RowStep) -> TablePlan:
-        """Return the plan of one table; raise `TableError` if its rows do not fit the target."""
+        """Return the plan of one table; raise `TableError` if its rows do not fit the target, or those in the quarantine its key."""
         there, upstream = self._known.get(step.name.folded()), self._origins[step.origin]
         if step.early_name is not None and (step.is_early or there is None):
             there = self._known.get(step.early_name.folded())
@@ -187,45 +188,52 @@ class RowJobs:
                 if step.upcoming is None and not step.is_before_structure and not there.is_view:
                     raise
                 return unread_work(index, step, upstream, reason_of(fault, self.context.config))
-            return plan if there.is_planned else self._with_quarantine(step, plan)
+            if there.is_planned:
+                return plan
+            name, tuning = step.name, self.context.config.tuning
+            entries = self.context.manager.quarantined.of(step.table_key)
+            if entries and entries.signatures - {key_signature(plan)}:
+                raise NotReplicable(
+                    f"{name}: {entries.count} of its rows are in the quarantine, and its key is no longer compared as it was when they "
+                    f"came there. {quarantine_ways(name, self.context.config.downstream)}"
+                )
+            rule = None
+            if tuning.quarantine and table_rules(tuning.quarantine).matches(name.schema, name.table):
+                paths = tuple(file.stored.path for file in in_sequence(step))
+                rule = Quarantine(limit=tuning.quarantine_limit, paths=paths, as_of=step.as_of)
+            return replace(plan, quarantine=rule, has_entries=entries is not None) if rule or entries else plan
         place = self.context.manager.selection.routes.target(step.name)
         return unread_work(index, step, upstream, missing_table(step.name, place, self.context.config.downstream))
 
     # its outcome
 
-    def _note_quarantined(self, step: RowStep, plan: TablePlan, outcome: TableOutcome) -> None:
-        """Note and log whether a table has rows in the quarantine now."""
-        rows = outcome.quarantined
-        # A bucket that ended with an error does not tell what it quarantined before that.
-        if rows or (plan.quarantine and outcome.error):
-            self.context.manager.quarantined.note(step.table_key, len(rows), key_signature(plan))
-        if rows:
-            self.ledger.skipped[QUARANTINED] += len(rows)
-            first = rows[0]
-            _log.error(
-                "row_quarantined",
-                table=str(step.name),
-                rows=len(rows),
-                key=first.key,
-                path=in_sequence(step)[first.place.rank].stored.path,
-                row=first.place.row,
-                commit_ts=step.as_of or first.place.commit_ts,
-                error=first.reason,
-            )
-
     def _acknowledge(self, step: RowStep, outcome: TableOutcome) -> bool:
-        """Advance a table, halt it, or let it try again; return whether there is anything to store of it."""
+        """Advance a table to the end of its commit range, halt it, or let it try again; return whether to store anything of it.
+
+        A file without a report is a bug, and ends the program.
+        """
         ledger = self.ledger
         ledger.written += outcome.written
         ledger.counts[step.table_key].files += len(outcome.files)
         ledger.size += sum(file.stored.size for file in step.files if file.stored.path in outcome.files)
-        for file in outcome.files.values():
-            ledger.skipped["row: repeated delivery"] += file.duplicates
+        for report in outcome.files.values():
+            ledger.skipped["row: repeated delivery"] += report.duplicates
             border = "the storage checkpoint" if ledger.reach == ledger.storage_checkpoint else "--until"
-            ledger.skipped[f"row: beyond {border}"] += file.later
+            ledger.skipped[f"row: beyond {border}"] += report.later
         error = outcome.error
         if not error:
-            self._finish(step, outcome)
+            if unread := [file.stored.path for file in step.files if file.stored.path not in outcome.files]:
+                raise RuntimeError(f"the job gave no report for {unread[0]} ({len(unread)} files)")
+            ledger.counts[step.table_key].rows += sum(report.applied for report in outcome.files.values())
+            # The parts of a copy have no place on the commit-ts line: how far a load is, `LoadJobs` stores.
+            if not step.origin:
+                # First, since `finish` judges each file by the table's checkpoint.
+                self.context.manager.rows_applied(step)
+                for file in step.files:
+                    report = outcome.files[file.stored.path]
+                    self.context.manager.tables[step.table_key].finish(
+                        file, max_ts=report.max_ts, next_ts=report.next_ts
+                    )
             return True
         if outcome.gone and step.origin:
             paths = sorted(report.path for report in outcome.files.values() if report.gone)
@@ -250,22 +258,6 @@ class RowJobs:
             soon, upcoming = step.early_name, step.upcoming
             error = with_doubt(error, step.name, step.current, self.context, soon=soon, or_as=upcoming)
         self.ledger.halt(step.table_key, error, kind=kind, save=save)
-
-    def _finish(self, step: RowStep, outcome: TableOutcome) -> None:
-        """Advance a table to the end of its commit range; a file without a report is a bug, and ends the program."""
-        if unread := [file.stored.path for file in step.files if file.stored.path not in outcome.files]:
-            raise RuntimeError(f"the job gave no report for {unread[0]} ({len(unread)} files)")
-        table, counts = self.context.manager.tables[step.table_key], self.ledger.counts[step.table_key]
-        # The parts of a copy have no place on the commit-ts line: how far a load is, `LoadJobs` stores.
-        if step.origin:
-            counts.rows += sum(report.applied for report in outcome.files.values())
-            return
-        # First, since `finish` judges each file by the table's checkpoint.
-        self.context.manager.rows_applied(step)
-        for file in step.files:
-            report = outcome.files[file.stored.path]
-            counts.rows += report.applied
-            table.finish(file, max_ts=report.max_ts, next_ts=report.next_ts)
 
 
 def files_of(step: RowStep, index: int) -> Iterator[JobFile]:

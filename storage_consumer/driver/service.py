@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -163,47 +163,47 @@ class ConsumerService:
         return renewal is not None and not (renewal.lost.is_set() or renewal.has_run_out)
 
     def _hold_lease(self, stop: StopSignal, *, once: bool) -> Renewal | None:
-        """Acquire the lease unless it is ours; return None when asked to stop while standing by. Raises `LeaseHeld` if not to stand by."""
-        if self._renewal is None:
-            tuning = self._config.tuning
-            # Before the lease, whose table this may have to create; it also refuses the state of another bucket.
-            self._state.open(self._config.upstream.identity)
-            # One round that waits for another process could wait for ever; a service is there to take over.
-            standby = not once if tuning.standby is None else tuning.standby
-            if self._acquire(stop, standby=standby):
-                try:
-                    # Whoever wrote meanwhile may have begun anew with another bucket, or have bound the state to one.
-                    self._state.open(self._config.upstream.identity)
-                except ConfigError:
-                    self._state.lease.release()
-                    raise
-                self._renewal = Renewal(self._state.lease, tuning.lease_ttl, self._clock)
-        return self._renewal
+        """Acquire the lease unless it is ours; return None when asked to stop while standing by.
 
-    def _acquire(self, stop: StopSignal, *, standby: bool) -> bool:
-        """Wait for the lease: as long as it takes (`standby`), or until it would have expired had its holder died."""
-        ttl, me = self._config.tuning.lease_ttl, self._me
+        Raises `LeaseHeld` if not to stand by, once the lease would have expired had its holder died.
+        """
+        if self._renewal is not None:
+            return self._renewal
+        tuning, me, lease = self._config.tuning, self._me, self._state.lease
+        # Before the lease, whose table this may have to create; it also refuses the state of another bucket.
+        self._state.open(self._config.upstream.identity)
+        # One round that waits for another process could wait for ever; a service is there to take over.
+        standby = not once if tuning.standby is None else tuning.standby
         # If the holder has the same --lease-ttl and died, its lease runs out in this time: whoever still has it then renews it.
-        deadline = self._clock.monotonic() + ttl + 5
+        deadline = self._clock.monotonic() + tuning.lease_ttl + 5
         former = ""
         while not stop.requested.is_set():
-            waited_for, other = former, self._state.lease.acquire(me, ttl)
+            waited_for, other = former, lease.acquire(me, tuning.lease_ttl)
             former = other or former
             # A process that is gone cannot renew, so there is no need to wait for its lease to expire.
             if other and process_is_gone(other):
                 # Only that holder's lease counts as free here: if a third process has taken it by now, that one prevents us.
-                other = self._state.lease.acquire(me, ttl, dead=other)
+                other = lease.acquire(me, tuning.lease_ttl, dead=other)
             if not other:
-                fields = {"former": readable(former)} if former else {}
-                _log.info("lease_acquired", holder=readable(me), epoch=self._state.lease.epoch, **fields)
-                return True
+                break
             if not standby and self._clock.monotonic() > deadline:
                 message = f"another process writes to this target: {readable(other)}. Stop it first, or wait for its end with --standby"
                 raise LeaseHeld(message)
             if not waited_for:
                 _log.warning("lease_waiting", holder=readable(other))
             self._clock.wait(stop.requested, 1.0)
-        return False
+        else:
+            return None
+        fields = {"former": readable(former)} if former else {}
+        _log.info("lease_acquired", holder=readable(me), epoch=lease.epoch, **fields)
+        try:
+            # Whoever wrote meanwhile may have begun anew with another bucket, or have bound the state to one.
+            self._state.open(self._config.upstream.identity)
+        except ConfigError:
+            lease.release()
+            raise
+        self._renewal = Renewal(lease, tuning.lease_ttl, self._clock)
+        return self._renewal
 
     def close(self) -> None:
         """Release the lease and close connections; safe to call again."""
@@ -268,7 +268,15 @@ class ConsumerService:
             self._apply_decisions()
         restart, self._storage_floor = self._state.progress.load()
         # What is read anew later was written by this very process.
-        for text in self._beyond_until(restart.checkpoint) if not self._rounds else ():
+        until, checkpoint, seen = self._config.limits.until, restart.checkpoint, self._storage_floor
+        if not self._rounds and 0 < until < max(checkpoint, seen):
+            text = (
+                f"the target is at {checkpoint} ({tso_time(checkpoint)}) already, beyond --until {until} ({tso_time(until)}): only "
+                "tables that are behind can go on to there"
+                if until < checkpoint
+                else f"an earlier run saw the bucket's checkpoint {seen} ({tso_time(seen)}). If it was interrupted while it wrote rows, "
+                f"tables may hold some from after --until {until} ({tso_time(until)}), until a run goes on to that checkpoint"
+            )
             _log.warning("notice", text=text)
         manager = manager_of(self._config, restart, self._storage_floor, self._clock.now())
         # After the window was opened, so that no late task adds to it.
@@ -281,20 +289,6 @@ class ConsumerService:
         self._context, self._ddl_workers = context, context.ddl_workers
         return context, restart
 
-    def _beyond_until(self, checkpoint: int) -> Iterator[str]:
-        """Yield why the target may hold more than the source had at --until. `checkpoint`: that of the running tables."""
-        until, seen = self._config.limits.until, self._storage_floor
-        if 0 < until < checkpoint:
-            yield (
-                f"the target is at {checkpoint} ({tso_time(checkpoint)}) already, beyond --until {until} ({tso_time(until)}): only "
-                "tables that are behind can go on to there"
-            )
-        elif 0 < until < seen and checkpoint < seen:
-            yield (
-                f"an earlier run saw the bucket's checkpoint {seen} ({tso_time(seen)}). If it was interrupted while it wrote rows, "
-                f"tables may hold some from after --until {until} ({tso_time(until)}), until a run goes on to that checkpoint"
-            )
-
     def _apply_decisions(self) -> bool:
         """Apply operators' decisions about tables to what is stored; return whether any took effect."""
         found = self._state.decisions.apply_to_tables(self._busy(), tells_time=self._config.upstream.tells_time)
@@ -306,19 +300,6 @@ class ConsumerService:
                 copied = {"checkpoint": each.decision.at} if each.decision.at else {}
                 _log.info("decision_obeyed", **fields, **copied)
         return any(not each.refusal for each in found)
-
-    def _is_decided(self) -> bool:
-        """Apply operators' decisions; return whether any took effect, or whether a load may begin."""
-        decided, requested = self._state.decisions.waiting()
-        if decided and self._apply_decisions():
-            return True
-        context = self._context
-        return (
-            requested
-            and context is not None
-            and context.loading is not None
-            and LoadStarts(context, context.loading).is_any_ready(self._busy())
-        )
 
     def _busy(self) -> frozenset[str]:
         """Return the tables that a running statement touches: it would change an operator's copy."""
@@ -380,8 +361,14 @@ class ConsumerService:
         """Run one round; return None when asked to stop before it began, or if its copy is not there yet."""
         self._goes_on = False
         # A decision changes what is stored, so what is in memory is out of date.
-        if self._context is not None and self._is_decided():
-            self._drop()
+        if (context := self._context) is not None:
+            decided, has_requests = self._state.decisions.waiting()
+            if (decided and self._apply_decisions()) or (
+                has_requests
+                and context.loading is not None
+                and LoadStarts(context, context.loading).is_any_ready(self._busy())
+            ):
+                self._drop()
         renewal = self._hold_lease(stop, once=once)
         if renewal is None:
             return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -292,11 +292,8 @@ def _all_of(reading: Reading, snapshot: int, wanted: TablesOfFeed) -> tuple[list
         raise ConfigError(
             "--source has no table that the filter takes, as far as its account may see them: give it SELECT on them"
         )
-    return tables, _over(tables, {name: ExportedTable(reading, name).view() for name in views})
-
-
-def _over(tables: Iterable[TableName], views: Mapping[TableName, str]) -> dict[TableName, str]:
-    """Return the views that read nothing but these tables, and one another: any other could not be created."""
+    statements = {name: ExportedTable(reading, name).view() for name in views}
+    # Of the views those that read nothing but these tables, and one another: any other could not be created.
     there, kept = {name.folded() for name in tables}, dict[TableName, str]()
     reads = {
         name: {
@@ -304,14 +301,14 @@ def _over(tables: Iterable[TableName], views: Mapping[TableName, str]) -> dict[T
             for each in table_names(tokens(statement))
             if each.reads and not each.qualifies
         }
-        for name, statement in views.items()
+        for name, statement in statements.items()
     }
-    while more := {name: views[name] for name in views if name not in kept and reads[name] <= there}:
+    while more := {name: statements[name] for name in statements if name not in kept and reads[name] <= there}:
         kept |= more
         there |= {name.folded() for name in more}
-    if left := [str(name) for name in views if name not in kept]:
+    if left := [str(name) for name in statements if name not in kept]:
         _log.warning("notice", text=f"not exported, since they read what is not: the views {some_of(left, _NAMED)}")
-    return kept
+    return tables, kept
 
 
 def _reading(source: Server, pace: Pace) -> Reading:

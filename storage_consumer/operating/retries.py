@@ -18,7 +18,7 @@ from storage_consumer.config.settings import Upstream
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.driver.ledger import RoundContext
 from storage_consumer.errors import NotReplicable, RowRefused
-from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, TableVersion, folded_name
+from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableVersion, folded_name
 from storage_consumer.plan.steps import RowStep
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.rows.fitting import TargetTable, check
@@ -83,26 +83,20 @@ class QuarantineRetries:
         there = context.target.describe({name.folded() for name in names.values()})
         with closing(FencedConnection(spec, self._password, 0)) as fenced:
             for entry in asked:
-                self._retry(context, fenced, entry, there.get(names[entry.table_key].folded()))
+                fields = {"table": str(entry.table), "key": entry.key, "commit_ts": entry.commit_ts}
+                try:
+                    work = _work(context, entry, there.get(names[entry.table_key].folded()))
+                    fenced.transaction(work, partial(self._write, fenced, work, entry))
+                except RowRefused as fault:
+                    reason = described(fault.__cause__ or fault)
+                    self._state.quarantine.stays(entry, "refused again", reason=reason, number=fault.content_error)
+                    _log.error("retry_refused", **fields, error=reason)
+                except NotReplicable as fault:
+                    self._state.quarantine.stays(entry, str(fault))
+                    _log.error("retry_refused", **fields, error=str(fault))
+                else:
+                    _log.info("row_retried", **fields)
         manager.quarantined.replace(self._state.quarantine.entries())
-
-    def _retry(
-        self, context: RoundContext, fenced: FencedConnection, entry: QuarantinedEntry, there: TargetTable | None
-    ) -> None:
-        """Write one row and remove its entry; if that is refused, the entry stays."""
-        fields = {"table": str(entry.table), "key": entry.key, "commit_ts": entry.commit_ts}
-        try:
-            work = _work(context, entry, there)
-            fenced.transaction(work, partial(self._write, fenced, work, entry))
-        except RowRefused as fault:
-            reason = described(fault.__cause__ or fault)
-            self._state.quarantine.stays(entry, "refused again", reason=reason, number=fault.content_error)
-            _log.error("retry_refused", **fields, error=reason)
-        except NotReplicable as fault:
-            self._state.quarantine.stays(entry, str(fault))
-            _log.error("retry_refused", **fields, error=str(fault))
-        else:
-            _log.info("row_retried", **fields)
 
     def _write(self, fenced: FencedConnection, work: TablePlan, entry: QuarantinedEntry) -> int:
         """Write the row and remove its entry, in the running transaction; do nothing if an operator has dropped the entry."""
@@ -163,28 +157,29 @@ def _structure(
             raise NotReplicable(
                 f"a statement has changed the table since, and the row is of the copy as of {entry.commit_ts}: {_HOW}"
             )
-        return _structure_of_copy(entry, table.name), replace(upstream, protocol="dump-sql", column_selectors=())
+        keyed = {part[0] for part in json.loads(entry.key_columns)[1:]}
+        of_copy = TableDefinition(
+            name=table.name,
+            version=TableVersion(entry.version),
+            query="",
+            ddl_type=0,
+            # Of any length, so that each value is checked.
+            columns=tuple(
+                TableColumn(
+                    name=written,
+                    type=kind,
+                    precision=_ANY_LENGTH,
+                    scale=_ANY_LENGTH,
+                    is_pk=folded_name(written) in keyed,
+                )
+                for written, _, kind in json.loads(entry.written_columns)
+            ),
+            path=entry.path,
+            checksum=0,
+        )
+        return of_copy, replace(upstream, protocol="dump-sql", column_selectors=())
     current = table.timeline.in_force(reached)
     version = current.version if current else 0
     if current is None or version != entry.version:
         raise NotReplicable(f"the table has version {version} now, and the row is of version {entry.version}: {_HOW}")
     return current, upstream
-
-
-def _structure_of_copy(entry: QuarantinedEntry, name: TableName) -> TableDefinition:
-    """Return the structure of a row of a copy as its entry shows it: with columns of any length, so that each value is checked."""
-    keyed = {part[0] for part in json.loads(entry.key_columns)[1:]}
-    return TableDefinition(
-        name=name,
-        version=TableVersion(entry.version),
-        query="",
-        ddl_type=0,
-        columns=tuple(
-            TableColumn(
-                name=written, type=kind, precision=_ANY_LENGTH, scale=_ANY_LENGTH, is_pk=folded_name(written) in keyed
-            )
-            for written, _, kind in json.loads(entry.written_columns)
-        ),
-        path=entry.path,
-        checksum=0,
-    )

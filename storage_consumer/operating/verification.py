@@ -26,7 +26,7 @@ from storage_consumer.errors import Abandoned, ConfigError, TableError, Transien
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, folded_name, physical_ms
 from storage_consumer.operating.compared_source import ComparedSource, NotComparable
 from storage_consumer.plan.steps import key_of
-from storage_consumer.rows.compared_layout import Key, TableLayout, TableShape, layout_of, without
+from storage_consumer.rows.compared_layout import TableLayout, TableShape, layout_of, without
 from storage_consumer.rows.comparing import Comparison, Found, StructureFound, compared
 from storage_consumer.rows.comparison import (
     NOT_AT_SOURCE,
@@ -576,31 +576,27 @@ class TableVerification:
         after = None if self.result.after is None else tuple(map(bytes.fromhex, self.result.after))
         self._looked = time.monotonic()
         for rows, last in comparison.run(self.shared.wishes.chunk_rows, after):
-            self._note(look.checkpoint, rows, last)
+            *before, span = self.result.spans or (Span(checkpoint=look.checkpoint),)
+            if span.checkpoint != look.checkpoint:
+                before, span = [*before, span], Span(checkpoint=look.checkpoint)
+            counts = self._found.counts
+            self.result = replace(
+                self.result,
+                outcome=VerifyOutcome.UNFINISHED,
+                spans=(*before, replace(span, chunks=span.chunks + 1, rows=span.rows + rows)),
+                rows=self.result.rows + rows,
+                differing=counts["differs"],
+                missing=counts["missing"],
+                extra=counts["extra"],
+                differences=tuple(self._found.kept),
+                after=None if last is None else tuple(value.hex() for value in last),
+            )
+            if last is not None and time.monotonic() - self._stored >= _STORED_EVERY:
+                self._stored = time.monotonic()
+                self.shared.state.verified.put(self.table_key, self.result)
             if last is None:
                 return
             self._may_go_on(look)
-
-    def _note(self, checkpoint: int, rows: int, after: Key | None) -> None:
-        """Note a chunk that was compared."""
-        *before, last = self.result.spans or (Span(checkpoint=checkpoint),)
-        if last.checkpoint != checkpoint:
-            before, last = [*before, last], Span(checkpoint=checkpoint)
-        counts = self._found.counts
-        self.result = replace(
-            self.result,
-            outcome=VerifyOutcome.UNFINISHED,
-            spans=(*before, replace(last, chunks=last.chunks + 1, rows=last.rows + rows)),
-            rows=self.result.rows + rows,
-            differing=counts["differs"],
-            missing=counts["missing"],
-            extra=counts["extra"],
-            differences=tuple(self._found.kept),
-            after=None if after is None else tuple(value.hex() for value in after),
-        )
-        if after is not None and time.monotonic() - self._stored >= _STORED_EVERY:
-            self._stored = time.monotonic()
-            self.shared.state.verified.put(self.table_key, self.result)
 
     def _may_go_on(self, look: TableLook) -> None:
         """Raise where the comparison is to end, or has to let a statement pass that waits for the table."""
