@@ -190,10 +190,6 @@ _NUMBER_IN_FULL = f"CASE WHEN {{}} = 0 THEN {_ZERO} ELSE CAST({{shown}} AS CHAR)
 _OF_DOUBLE, _OF_FLOAT = "{}", "ABS({}) + 0e0"
 
 
-def _double(value: bytes) -> bytes:
-    return struct.pack(">d", float(value))
-
-
 def _single(value: bytes) -> bytes:
     try:
         return struct.pack(">f", float(value))
@@ -283,7 +279,7 @@ _BLOBS = ("tinyblob", "blob", "mediumblob", "longblob")
 _FORMS: dict[str, Form] = {
     **dict.fromkeys(_INTEGERS, _SIGNED),
     **dict.fromkeys(("bit", "year"), _UNSIGNED),
-    "double": _floating(_OF_DOUBLE, _double),
+    "double": _floating(_OF_DOUBLE, lambda value: struct.pack(">d", float(value))),
     "float": _floating(_OF_FLOAT, _single),
     "char": _PADDED,
     **dict.fromkeys(("varchar", "enum", "set"), _CHARACTERS),
@@ -421,7 +417,35 @@ def layout_of(source: TableShape, target: TableShape) -> TableLayout:
     pairs = [
         (column, there[folded_name(column.name)]) for column in source.columns if folded_name(column.name) in there
     ]
-    columns = [_paired(pair, (source.kind, target.kind)) for pair in pairs]
+    kinds = source.kind, target.kind
+    columns: list[list[SideColumn]] = []
+    for pair in pairs:
+        forms = list(map(_form_of, pair, kinds))
+        kind, other = (column.data_type for column in pair)
+        is_document = kind in ("json", "vector")
+        if is_document and other != kind:
+            # MySQL and MariaDB keep it in a column of text; as a whole, since a hash of its text says nothing.
+            forms[1] = _JSON
+        is_wide = any(form.is_wide for form in forms)
+        agrees = kind == other or {kind, other} <= {*_LONG_TEXTS} or {kind, other} <= {*_BLOBS}
+        agrees = agrees and (not is_document or source.kind == target.kind)
+        if kind == "decimal" and len({column.column_type.partition(" ")[0] for column in pair}) > 1:
+            agrees = False
+        columns.append(
+            [
+                SideColumn(
+                    name=column.name,
+                    form=replace(form, is_wide=is_wide),
+                    literal="number"
+                    if column.data_type in _NUMBERS
+                    else "bytes"
+                    if column.data_type in _BYTE_TEXTS
+                    else "text",
+                    agrees=agrees,
+                )
+                for column, form in zip(pair, forms, strict=True)
+            ]
+        )
     key = _key(source, {folded_name(column.name): place for place, (column, _) in enumerate(pairs)})
     is_ranged = bool(key) and all(column.data_type in _ORDERLY for place in key for column in pairs[place])
     here, there_too = (tuple(each[side] for each in columns) for side in (0, 1))
@@ -432,35 +456,6 @@ def layout_of(source: TableShape, target: TableShape) -> TableLayout:
         key=key,
         is_ranged=is_ranged,
     )
-
-
-def _paired(pair: tuple[ColumnShape, ColumnShape], kinds: tuple[str, str]) -> tuple[SideColumn, SideColumn]:
-    """Return how one column of both sides is compared; `kinds`: of the servers."""
-    source, target = pair
-    kind, forms = source.data_type, list(map(_form_of, pair, kinds))
-    is_document, types = kind in ("json", "vector"), {kind, target.data_type}
-    if is_document and target.data_type != kind:
-        # MySQL and MariaDB keep it in a column of text; as a whole, since a hash of its text says nothing.
-        forms[1] = _JSON
-    is_wide = any(form.is_wide for form in forms)
-    agrees = len(types) == 1 or types <= {*_LONG_TEXTS} or types <= {*_BLOBS}
-    agrees = agrees and (not is_document or kinds[0] == kinds[1])
-    if kind == "decimal" and source.column_type.partition(" ")[0] != target.column_type.partition(" ")[0]:
-        agrees = False
-    here, there = (
-        SideColumn(
-            name=column.name,
-            form=replace(form, is_wide=is_wide),
-            literal="number"
-            if column.data_type in _NUMBERS
-            else "bytes"
-            if column.data_type in _BYTE_TEXTS
-            else "text",
-            agrees=agrees,
-        )
-        for column, form in zip(pair, forms, strict=True)
-    )
-    return here, there
 
 
 def _key(source: TableShape, places: dict[str, int]) -> tuple[int, ...]:

@@ -154,7 +154,21 @@ class _Column:
             properties.append(("collation", *collations, _collation(*collations)))
         for name, here, there, equivalence in properties:
             self.found.judge(f"column {source.name}: {name}", here, there, equivalence)
-        self._judge_default(f"column {source.name}: default")
+        # Servers may show one default in two ways, and two defaults in one.
+        default, other = _default_of(source, self.of_source), _default_of(target, self.of_target)
+        covers = "timestamp default" if source.data_type == "timestamp" and source.constant else "default expression"
+        loses_bytes = False
+        if default and other and (self.of_source == "tidb") != (self.of_target == "tidb"):
+            # The bytes of both may be the same, of which TiDB shows one as a text.
+            exact, shown = (other, default) if self.of_source == "tidb" else (default, other)
+            loses_bytes = _NO_TEXT.sub("\ufffd", exact) == shown
+        if default != other and not loses_bytes:
+            covers = self._default(default)
+        if covers:
+            self.found.used |= {covers} if default != other or source.default != target.default else set()
+        else:
+            told = f"{_shown_default(target)} in the target, {_shown_default(source)} at the source"
+            self.found.differences.append(f"column {source.name}: default: {told}")
 
     def _type(self) -> str:
         source, target = self.source.data_type, self.target.data_type
@@ -167,39 +181,19 @@ class _Column:
             return "json"
         if source == "vector" and target == "longtext" and self.of_source == "tidb" != self.of_target:
             return "vector type"
-        # Servers write members of ENUM and SET with other escapes.
-        return self._members() if source == target and source in ("enum", "set") else ""
-
-    def _members(self) -> str:
+        if source != target or source not in ("enum", "set"):
+            return ""
+        # Servers write members of ENUM and SET with other escapes; TiDB shows them as they are.
         here, there = (
-            # TiDB shows members as they are.
             each.column_type if kind == "tidb" else each.column_type.replace("\\\\", "\\")
             for each, kind in ((self.source, self.of_source), (self.target, self.of_target))
         )
         if here == there:
             return "default expression"
         if (self.of_source == "tidb") != (self.of_target == "tidb"):
-            exact, shown = (here, there) if self.of_source == "tidb" else (there, here)
-            return "member characters" if _BEYOND.sub("?", exact) == shown else ""
+            exact, written = (here, there) if self.of_source == "tidb" else (there, here)
+            return "member characters" if _BEYOND.sub("?", exact) == written else ""
         return ""
-
-    def _judge_default(self, where: str) -> None:
-        """Note another default; servers may show one default in two ways, and two defaults in one."""
-        source, target = self.source, self.target
-        here, there = _default_of(source, self.of_source), _default_of(target, self.of_target)
-        name = "timestamp default" if source.data_type == "timestamp" and source.constant else "default expression"
-        loses_bytes = False
-        if here and there and (self.of_source == "tidb") != (self.of_target == "tidb"):
-            # The bytes of both may be the same, of which TiDB shows one as a text.
-            exact, shown = (there, here) if self.of_source == "tidb" else (here, there)
-            loses_bytes = _NO_TEXT.sub("\ufffd", exact) == shown
-        if here != there and not loses_bytes:
-            name = self._default(here)
-        if name:
-            self.found.used |= {name} if here != there or source.default != target.default else set()
-        else:
-            told = f"{_shown_default(target)} in the target, {_shown_default(source)} at the source"
-            self.found.differences.append(f"{where}: {told}")
 
     def _default(self, source: str | None) -> str:
         """Return the equivalence under which the target may lack the source's default."""
@@ -467,8 +461,23 @@ class Comparison:
             # More than one row of a key: the target does not keep them unique.
             self._only(others[len(rows) :], "extra")
         only_target = [(key, row) for key, rows in target.items() for row in rows]
-        if only_source or only_target:
-            self._looked_up(only_source, only_target)
+        # A side that seems to lack rows may sort them elsewhere, or have another spelling of the key.
+        settled: set[Key] = set()
+        for some in _batches(only_source):
+            there = self._by_key(self._target.rows_at([key for key, _ in some]))
+            for key, row in some:
+                partner = self._partner(key, there, self._target)
+                if partner is None:
+                    self._only([row], "missing")
+                else:
+                    settled.add(self._layout.key_of(partner))
+                    self._pair(row, partner)
+        for some in _batches([each for each in only_target if each[0] not in settled]):
+            there = self._by_key(self._source.rows_at([key for key, _ in some]))
+            # A row that the source has is compared in the range in which the source has it.
+            alone = [(key, row) for key, row in some if self._partner(key, there, self._source) is None]
+            self._only([row for key, row in alone if key not in self._extra], "extra")
+            self._extra.update(key for key, _ in alone)
         return sum(map(len, source.values()))
 
     def _by_key(self, rows: Iterable[Row]) -> dict[Key, list[Row]]:
@@ -476,25 +485,6 @@ class Comparison:
         for row in rows:
             found.setdefault(self._layout.key_of(row), []).append(row)
         return found
-
-    def _looked_up(self, only_source: Sequence[tuple[Key, Row]], only_target: Sequence[tuple[Key, Row]]) -> None:
-        """Judge rows that one side seems to lack: it may sort them elsewhere, or have another spelling of the key."""
-        settled: set[Key] = set()
-        for some in _batches(only_source):
-            there = self._by_key(self._target.rows_at([key for key, _ in some]))
-            for key, row in some:
-                other = self._partner(key, there, self._target)
-                if other is None:
-                    self._only([row], "missing")
-                else:
-                    settled.add(self._layout.key_of(other))
-                    self._pair(row, other)
-        for some in _batches([each for each in only_target if each[0] not in settled]):
-            there = self._by_key(self._source.rows_at([key for key, _ in some]))
-            # A row that the source has is compared in the range in which the source has it.
-            alone = [(key, row) for key, row in some if self._partner(key, there, self._source) is None]
-            self._only([row for key, row in alone if key not in self._extra], "extra")
-            self._extra.update(key for key, _ in alone)
 
     def _partner(self, key: Key, there: Mapping[Key, list[Row]], side: Side) -> Row | None:
         """Return the row of a side under the same key, or one that the side finds equal; None for none."""

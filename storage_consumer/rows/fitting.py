@@ -287,7 +287,7 @@ def narrowed(layout: RowLayout, later: Iterable[TableDefinition]) -> tuple[Limit
 
 def _rules(column: TableColumn, there: TargetColumn) -> Iterator[tuple[str, int]]:
     """Yield what the target's column keeps, where it neither keeps everything nor refuses what it cannot hold."""
-    kind, is_float = there.data_type, there.data_type in ("float", "double")
+    kind, is_float, length = there.data_type, there.data_type in ("float", "double"), there.length or 0
     # FLOAT(7,2) rounds too.
     if (
         kind.upper() in INTEGER_TYPES
@@ -307,25 +307,20 @@ def _rules(column: TableColumn, there: TargetColumn) -> Iterator[tuple[str, int]
         yield "single", 0
     if kind == "double" and column.type in ("DECIMAL", "BIGINT", "BIT"):
         yield "double", 0
-    if rule := _padding(column, there):
-        yield rule
-
-
-def _padding(column: TableColumn, there: TargetColumn) -> tuple[str, int] | None:
-    kind, length = there.data_type, there.length or 0
-    if kind == "binary" and column.type in BINARY_TYPES:
-        same = column.type == "BINARY" and column.precision == length
-        return None if same else ("bytes", length)
-    if column.type not in TEXT_TYPES:
-        return None
+    keeps_length = column.type == "BINARY" and column.precision == length
+    if kind == "binary" and column.type in BINARY_TYPES and not keeps_length:
+        yield "bytes", length
     # White space beyond the length is dropped with a warning only, in strict mode too.
-    if kind in ("char", "varchar"):
-        shorter = _longest(column) > length > 0
+    elif kind in ("char", "varchar") and column.type in TEXT_TYPES:
         # A CHAR loses its trailing spaces when it is read.
-        unpadded = kind == "char" and column.type != "CHAR"
-        return ("unpadded", length) if unpadded else ("blanks", length) if shorter else None
-    longest = _longest(column) * (1 if column.type.lower() in _BYTES_OF_TEXT else BYTES_OF_A_CHARACTER)
-    return ("bytes of blanks", length) if kind in _BYTES_OF_TEXT and longest > length > 0 else None
+        if kind == "char" and column.type != "CHAR":
+            yield "unpadded", length
+        elif _longest(column) > length > 0:
+            yield "blanks", length
+    elif kind in _BYTES_OF_TEXT and column.type in TEXT_TYPES:
+        most = _longest(column) * (1 if column.type.lower() in _BYTES_OF_TEXT else BYTES_OF_A_CHARACTER)
+        if most > length > 0:
+            yield "bytes of blanks", length
 
 
 def is_lossy(column: TableColumn, there: TargetColumn) -> bool:

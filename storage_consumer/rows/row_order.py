@@ -448,7 +448,15 @@ class Buffer:
         if self.version.limits:
             check(values, self.version.limits if operation > DELETE else self._key_limits, commit_ts)
         if self._key is None:
-            self._take_event(change, rank)
+            # Every event counts, and an old row is found by all its values. An update without one can still be applied if a unique key of
+            # the row holds no NULL: TiCDC splits updates that change such a key, so the row to replace is the one with this very key.
+            if operation == PARTIAL_DELETE:
+                raise NotReplicable(_DELETE_WITHOUT_KEY)
+            if old is not None and operation == UPDATE:
+                self._single.append((commit_ts, order_of(rank, number, upsert=False), old, 0))
+            elif operation == UPDATE and not any(all(values[p] is not None for p in k) for k in self.version.unique):
+                raise NotReplicable(lost_row(self._table))
+            self._single.append((commit_ts, order_of(rank, number, upsert=operation > DELETE), values, 0))
             return 1
         # TiCDC's handle key need not be the key that the target has.
         if operation == PARTIAL_DELETE and any(values[place] is None for place in self.version.key):
@@ -464,22 +472,6 @@ class Buffer:
             check(old, self._key_limits)
             self._single.append((commit_ts, order_of(rank, number, upsert=False), old, old_key))
         return 1
-
-    def _take_event(self, change: RowChange, rank: int) -> None:
-        """Take an event of a keyless table: every event counts.
-
-        An update without its old row can still be applied if a unique key of the row holds no NULL. TiCDC splits
-        updates that change such a key, so the row to replace is the one with this very key.
-        """
-        number, commit_ts, operation, values, old = change
-        if operation == PARTIAL_DELETE:
-            raise NotReplicable(_DELETE_WITHOUT_KEY)
-        if old is not None and operation == UPDATE:
-            # Without a key the old row is found by all its values.
-            self._single.append((commit_ts, order_of(rank, number, upsert=False), old, 0))
-        elif operation == UPDATE and not any(all(values[p] is not None for p in key) for key in self.version.unique):
-            raise NotReplicable(lost_row(self._table))
-        self._single.append((commit_ts, order_of(rank, number, upsert=operation > DELETE), values, 0))
 
     # in batches
 
@@ -513,26 +505,22 @@ class Buffer:
         self._read += size
         return taken
 
-    def _keys(self, batch: Batch) -> Keys:
-        """Return the keys of all changes. Raise `BadKey` for the first change without a usable one."""
-        key = self.version.key
-        numbers = batch.integers(key[0]) if is_integer(self._table.key) else None
-        if numbers is not None:
-            return numbers
-        everything = np.arange(len(batch.ts))
-        keys: list[Key] = []
-        try:
-            for texts in zip(*(batch.texts(place, everything) for place in key), strict=True):
-                keys.append(self._key_of_texts(texts))  # noqa: PERF401 - the number of keys shows which one failed
-        except ValueError as fault:
-            raise BadKey(len(keys), str(fault)) from fault
-        return compact_keys(keys)
-
     def _take_states(self, batch: Batch, places: Offsets, order: Offsets) -> None:
-        """Take changes of rows with keys, and note their births. `places`: their orders without the operation."""
-        keys = self._keys(batch)
+        """Take changes of rows with keys, and note their births. `places`: their orders without the operation.
+
+        Raise `BadKey` for the first change without a usable key.
+        """
+        key, rows = self.version.key, np.arange(len(order))
+        keys: Keys | None = batch.integers(key[0]) if is_integer(self._table.key) else None
+        if keys is None:
+            found: list[Key] = []
+            try:
+                for texts in zip(*(batch.texts(place, rows) for place in key), strict=True):
+                    found.append(self._key_of_texts(texts))  # noqa: PERF401 - the number of keys shows which one failed
+            except ValueError as fault:
+                raise BadKey(len(found), str(fault)) from fault
+            keys = compact_keys(found)
         order = order + (batch.operations == INSERT)
-        rows = np.arange(len(order))
         seconds = np.flatnonzero(places[1:] == places[:-1]) + 1
         if len(seconds):
             if isinstance(keys, np.ndarray):

@@ -345,12 +345,6 @@ def _judged(reading: Statement, definition: TableDefinition, *, aside: bool) -> 
 # databases
 
 
-def _alter_database(cursor: Cursor) -> Judged:
-    # Without a name it is about the session's database, and begins with an option.
-    named = not cursor.sees("CHARACTER|CHARSET|COLLATE|DEFAULT")
-    return _database(cursor, cursor.part() if named else "", _SCHEMA_ALTERATIONS)
-
-
 def _database(cursor: Cursor, schema: str, codes: Iterable[int], *more: str) -> Judged:
     """Check the options of a database; `more`: words that only this kind of statement has."""
     words = _DATABASE_OPTIONS | SOFT_DELETE | frozenset(more)
@@ -472,7 +466,10 @@ _KINDS: Mapping[str, Callable[[Cursor], Judged]] = {
     "DROP {DATABASE|SCHEMA} [IF [NOT] EXISTS]": lambda cursor: Judged(
         frozenset((DdlKind.DROP_SCHEMA,)), TableName(schema=cursor.part(), table="")
     ),
-    "ALTER {DATABASE|SCHEMA}": _alter_database,
+    # Without a name it is about the session's database, and begins with an option.
+    "ALTER {DATABASE|SCHEMA}": lambda cursor: _database(
+        cursor, "" if cursor.sees("CHARACTER|CHARSET|COLLATE|DEFAULT") else cursor.part(), _SCHEMA_ALTERATIONS
+    ),
     "CREATE TABLE [IF [NOT] EXISTS]": _create_table,
     "CREATE GLOBAL": _create_temporary,
     "DROP TABLE [IF [NOT] EXISTS]": _drop(DdlKind.DROP_TABLE),

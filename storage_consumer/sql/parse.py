@@ -307,29 +307,32 @@ def table_names(found: Sequence[Token]) -> list[NameAt]:
     is_view = first == "CREATE" and find_words(found, "VIEW", depth=0) > 0
     body = _view_body(found) if is_view else 0
     named = list(_tables(found[: body or None], first))
-    return [*named, *sorted(_selected_tables(found, body), key=lambda name: name.start)] if body else named
-
-
-def _selected_tables(found: Sequence[Token], body: int) -> Iterator[NameAt]:
-    """Yield the tables that a view selects from, and the places where its columns name them with their database."""
-    taken = set()
+    if not body:
+        return named
+    # What a view selects from, and the places where its columns name a table with its database.
+    selected, taken = list[NameAt](), set[int]()
     for source in sources(found, body):
-        first, last = found[source.at], found[source.at + source.length - 1]
+        start, last = found[source.at], found[source.at + source.length - 1]
         taken.add(source.at)
-        yield NameAt(
-            schema=first.name if source.length > 1 else "",
-            table=last.name,
-            start=first.start,
-            end=last.end,
-            reads=True,
-            alias_at=-1 if source.aliased else found[source.end - 1].end,
+        selected.append(
+            NameAt(
+                schema=start.name if source.length > 1 else "",
+                table=last.name,
+                start=start.start,
+                end=last.end,
+                reads=True,
+                alias_at=-1 if source.aliased else found[source.end - 1].end,
+            )
         )
     # Three parts are a column with its table and database: a table in FROM has at most two.
     for at in range(body, len(found) - 4):
         one, dot, two, point, column = found[at : at + 5]
-        named = one.kind in NAMES and two.kind in NAMES and (column.kind in NAMES or column.text == "*")
-        if named and dot.text == point.text == "." and at not in taken:
-            yield NameAt(schema=one.name, table=two.name, start=one.start, end=two.end, reads=True, qualifies=True)
+        are_names = one.kind in NAMES and two.kind in NAMES and (column.kind in NAMES or column.text == "*")
+        if are_names and dot.text == point.text == "." and at not in taken:
+            selected.append(
+                NameAt(schema=one.name, table=two.name, start=one.start, end=two.end, reads=True, qualifies=True)
+            )
+    return [*named, *sorted(selected, key=lambda name: name.start)]
 
 
 def _tables(found: Sequence[Token], first: str) -> Iterator[NameAt]:

@@ -208,8 +208,23 @@ def compare(fenced: FencedConnection, work: TablePlan, lines: Sequence[bytes]) -
     try:
         run(lines)
     except _OtherValue:
-        if found := first_refused(run, lines):
-            raise _error(fenced, work, found[0]) from None
+        if (found := first_refused(run, lines)) is None:
+            return
+        line, _ = found
+        computed = _carried(work, line)
+        names = ", ".join(quote(column.name) for column, _ in computed)
+        there = fenced.row(f"SELECT {names} FROM {qualified(work.name)} WHERE {_own(work, line)}")
+        values = ", ".join(
+            f"{column.name} is {_told(text)} at the source and {_told(value)} in the target"
+            for (column, text), value in zip(computed, there or [None] * len(computed), strict=True)
+        )
+        row = row_text(work, line, escape, key_only=False)
+        raise RowRefused(
+            f"{work.name}: the target computes a generated column of the row with {row} otherwise than the source: {values}. Have it "
+            f"hold what the source has: run ALTER TABLE {qualified(work.name)} MODIFY COLUMN in the target, with the column's type and "
+            "without GENERATED ALWAYS AS, then start again",
+            line=line,
+        ) from None
 
 
 def _own(work: TablePlan, line: bytes) -> str:
@@ -233,24 +248,6 @@ def _carried(work: TablePlan, line: bytes) -> list[tuple[WireColumn, str | None]
     """Return the computed columns of which a row has a value, and that value."""
     fields = zip(work.written, line.split(b"\t"), strict=True)
     return [(column, decode_field(field)) for column, field in fields if column.is_computed and field != LACKING]
-
-
-def _error(fenced: FencedConnection, work: TablePlan, line: bytes) -> RowRefused:
-    """Return the error that names the row, both values, and the way on."""
-    computed = _carried(work, line)
-    names = ", ".join(quote(column.name) for column, _ in computed)
-    there = fenced.row(f"SELECT {names} FROM {qualified(work.name)} WHERE {_own(work, line)}")
-    told = ", ".join(
-        f"{column.name} is {_told(text)} at the source and {_told(value)} in the target"
-        for (column, text), value in zip(computed, there or [None] * len(computed), strict=True)
-    )
-    row = row_text(work, line, escape, key_only=False)
-    return RowRefused(
-        f"{work.name}: the target computes a generated column of the row with {row} otherwise than the source: {told}. Have it "
-        f"hold what the source has: run ALTER TABLE {qualified(work.name)} MODIFY COLUMN in the target, with the column's type and "
-        "without GENERATED ALWAYS AS, then start again",
-        line=line,
-    )
 
 
 def _told(value: object) -> str:

@@ -156,7 +156,12 @@ class TargetDatabase(TargetStructure):
             # What the statement takes from the clock, such as the default of a new column, is then as at the source.
             connection.query(f"SET SESSION timestamp = {physical_ms(version) / 1000:.3f}")
             affected = connection.query(statement)
-            warnings = _warnings(connection)
+            warnings: tuple[str, ...] = ()
+            if connection.warnings:
+                with suppress(pymysql.err.MySQLError), connection.cursor() as cursor:  # it ran, whatever comes of this
+                    cursor.execute("SHOW WARNINGS")
+                    first = cursor.fetchmany(_WARNINGS)
+                    warnings = tuple(f"{text_of(level).lower()} {code}: {text_of(text)}" for level, code, text in first)
         except DRIVER_FAULTS as fault:
             # It lost against another connection, so it did nothing; after a lost connection nobody knows.
             if is_conflict(fault):
@@ -207,17 +212,6 @@ class TargetDatabase(TargetStructure):
             sql = KNOWS_ZONE
             self._knows_zone = bool(converted_zone(self.zone)) and bool(self.rows(sql, [self.zone])[0][0])
         return self.zone if self._knows_zone else offset_at(self.zone, physical_ms(version))
-
-
-def _warnings(connection: Connection) -> tuple[str, ...]:
-    """Return the first warnings about the last statement."""
-    if not connection.warnings:
-        return ()
-    with suppress(pymysql.err.MySQLError), connection.cursor() as cursor:  # it ran, whatever comes of this
-        cursor.execute("SHOW WARNINGS")
-        found = cursor.fetchmany(_WARNINGS)
-        return tuple(f"{text_of(level).lower()} {number}: {text_of(text)}" for level, number, text in found)
-    return ()
 
 
 STATE_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "INDEX")
@@ -332,12 +326,30 @@ class _FactsReading:
         listed = ", ".join(f"'{setting.name}'" for setting in SETTINGS if setting.needs_right)
         session = _pairs(self._rows(f"SHOW SESSION VARIABLES WHERE Variable_name IN ({listed})"))
         variables = replace(variables_of(self._rows), session=session)
-        granted = self._granted(variables)
+        lines = self._rows("SHOW GRANTS")
+        with suppress(pymysql.err.MySQLError):
+            # MySQL shows what a role gives only where the role is named.
+            ((roles,),) = fetched(self._connection, "SELECT CURRENT_ROLE()")
+            if variables.server_type != "mariadb" and roles and roles != "NONE":
+                lines += fetched(self._connection, f"SHOW GRANTS FOR CURRENT_USER() USING {roles}")
+        granted = Granted([text_of(row[0]) for row in lines], literal_names=variables.is_on("partial_revokes"))
         wanted = {name: tuple(ROW_RIGHTS.split(", ")) for name in self._schemas} | {state: STATE_RIGHTS}
         missing = {name: lacking for name, rights in wanted.items() if (lacking := granted.missing(rights, name))}
+        # The answer that takes the least time says best how far the server's clock is ahead.
+        took, ahead = math.inf, 0.0
+        for _ in range(_PINGS):
+            sent, began = time.time(), time.monotonic()
+            now = float(self._rows("SELECT UNIX_TIMESTAMP(NOW(6))")[0][0])
+            if (seconds := time.monotonic() - began) < took:
+                took, ahead = seconds, now - (sent + seconds / 2)
         return ServerFacts(
             variables=variables,
-            line=self._line(),
+            line=ServerLine(
+                encrypts=self._connection.encrypts,
+                verifies=self._connection.verifies,
+                is_local=self._connection.trust.is_local,
+                ahead=ahead,
+            ),
             connections=int((self._rows("SHOW GLOBAL STATUS LIKE 'Threads_connected'") or [("", 0)])[0][1]),
             knows_zone=bool(self._rows(KNOWS_ZONE, [self._downstream.time_zone])[0][0]),
             grants={name: grant(self._rows, "ALL" if name == state else ROW_RIGHTS, name) for name in missing},
@@ -361,29 +373,6 @@ class _FactsReading:
     def _rows(self, sql: str, arguments: Collection[Any] = (), /) -> list[tuple[Any, ...]]:
         with translating("asking the target"):
             return fetched(self._connection, sql, arguments or None)
-
-    def _line(self) -> ServerLine:
-        took, ahead = math.inf, 0.0
-        for _ in range(_PINGS):
-            sent, began = time.time(), time.monotonic()
-            now = float(self._rows("SELECT UNIX_TIMESTAMP(NOW(6))")[0][0])
-            if (seconds := time.monotonic() - began) < took:
-                took, ahead = seconds, now - (sent + seconds / 2)
-        return ServerLine(
-            encrypts=self._connection.encrypts,
-            verifies=self._connection.verifies,
-            is_local=self._connection.trust.is_local,
-            ahead=ahead,
-        )
-
-    def _granted(self, variables: Variables) -> Granted:
-        lines = self._rows("SHOW GRANTS")
-        with suppress(pymysql.err.MySQLError):
-            # MySQL shows what a role gives only where the role is named.
-            ((roles,),) = fetched(self._connection, "SELECT CURRENT_ROLE()")
-            if variables.server_type != "mariadb" and roles and roles != "NONE":
-                lines += fetched(self._connection, f"SHOW GRANTS FOR CURRENT_USER() USING {roles}")
-        return Granted([text_of(row[0]) for row in lines], literal_names=variables.is_on("partial_revokes"))
 
     def _found(self, sql: str) -> tuple[FoundObject, ...]:
         if not self._schemas:

@@ -216,7 +216,13 @@ class KeylessTable:
                 # Where the very same row was inserted after the delete, another try would take that one.
                 if lacking > 0 and (portion.inserts[row] or self._delete_some(row, lacking) < lacking):
                     raise self._lost(portion.deleted_at[row])
-        self._store_checkpoint(portion.last)
+        if self._work.origin:
+            clock = {"of": _literal(self._work.table_key), "upto": portion.last}
+            self._fenced.query(self._statements.store_load % clock)
+        else:
+            names = {"of": self._work.table_key, "in_schema": self._work.name.schema, "named": self._work.name.table}
+            values = {parameter: _literal(name) for parameter, name in names.items()}
+            self._fenced.query(self._statements.store_checkpoint % {**values, "upto": portion.last})
         return portion.events
 
     def _write_in_turn(self, parts: Iterable[Changes]) -> None:
@@ -294,16 +300,6 @@ class KeylessTable:
         lock = self._statements.lock_load if self._work.origin else self._statements.lock_checkpoint
         row = self._fenced.row(lock % {"of": _literal(self._work.table_key)})
         return int(row[0]) if row else 0
-
-    def _store_checkpoint(self, checkpoint: int) -> None:
-        """Move the table's stored checkpoint within the running transaction."""
-        if self._work.origin:
-            clock = {"of": _literal(self._work.table_key), "upto": checkpoint}
-            self._fenced.query(self._statements.store_load % clock)
-            return
-        names = {"of": self._work.table_key, "in_schema": self._work.name.schema, "named": self._work.name.table}
-        values = {parameter: _literal(name) for parameter, name in names.items()}
-        self._fenced.query(self._statements.store_checkpoint % {**values, "upto": checkpoint})
 
 
 def _literal(text: str) -> str:

@@ -30,7 +30,18 @@ class Granted:
 
     def __init__(self, lines: Iterable[str], *, literal_names: bool = False) -> None:
         """Read the lines. `literal_names`: ``_`` and ``%`` in a database's name stand for themselves (MySQL's partial_revokes)."""
-        self._grants = [grant for line in lines if (grant := _grant(line, literal=literal_names))]
+        self._grants: list[_Grant] = []
+        for found in filter(None, map(_LINE.match, lines)):
+            place = found["place"].strip()
+            if place.endswith(".*"):
+                schema = place.removesuffix(".*").strip("`'\"").replace("``", "`")
+                self._grants.append(
+                    _Grant(
+                        rights=frozenset(part.strip().upper() for part in found["rights"].split(",")),
+                        schema=None if place == "*.*" else _pattern(schema, literal=literal_names),
+                        is_revoked=found["verb"] == "REVOKE",
+                    )
+                )
 
     def missing(self, rights: Collection[str], schema: str = "") -> tuple[str, ...]:
         """Return those of `rights` that are missing on a database; without one, on the server as a whole."""
@@ -43,21 +54,6 @@ class Granted:
                 there = [grant for grant in there if grant.schema and not grant.is_revoked]
             lacking += [] if there else [right]
         return tuple(lacking)
-
-
-def _grant(line: str, *, literal: bool) -> _Grant | None:
-    found = _LINE.match(line)
-    if found is None:
-        return None
-    place = found["place"].strip()
-    if not place.endswith(".*"):
-        return None
-    schema = place.removesuffix(".*")
-    return _Grant(
-        rights=frozenset(part.strip().upper() for part in found["rights"].split(",")),
-        schema=None if schema == "*" else _pattern(schema.strip("`'\"").replace("``", "`"), literal=literal),
-        is_revoked=found["verb"] == "REVOKE",
-    )
 
 
 def _pattern(schema: str, *, literal: bool) -> re.Pattern[str]:

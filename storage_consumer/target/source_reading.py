@@ -353,18 +353,16 @@ class ComparedTable:
         return f"SELECT {self._hash()} AS h FROM {in_query(self.name)} WHERE {where} LIMIT 18446744073709551615"
 
     def _fetched(self, where: str, arguments: Sequence[Any]) -> Iterator[Row]:
-        shown = ", ".join(_shown_side(column) for column in self.layout.columns)
-        return self._reading.raw(f"SELECT {shown} FROM {in_query(self.name)} WHERE {where}", arguments)
-
-
-def _shown_side(column: SideColumn) -> str:
-    """Return the expression that shows a column in a row."""
-    text = column.form.fetched.replace("{}", _name_of(column))
-    if not column.form.is_wide:
-        return text
-    beginning = (column.form.beginning or column.form.fetched).replace("{}", _name_of(column))
-    long = f"CONCAT('#', LEFT({beginning}, {BEGINNING}), '... ', LENGTH({text}), ' bytes, SHA-256 ', SHA2({text}, 256))"
-    return f"IF(LENGTH({text}) <= {FEW_BYTES}, CONCAT('=', {text}), {long})"
+        shown = []
+        for column in self.layout.columns:
+            form, name = column.form, _name_of(column)
+            text = form.fetched.replace("{}", name)
+            if form.is_wide:
+                head = f"LEFT({(form.beginning or form.fetched).replace('{}', name)}, {BEGINNING})"
+                long = f"CONCAT('#', {head}, '... ', LENGTH({text}), ' bytes, SHA-256 ', SHA2({text}, 256))"
+                text = f"IF(LENGTH({text}) <= {FEW_BYTES}, CONCAT('=', {text}), {long})"
+            shown.append(text)
+        return self._reading.raw(f"SELECT {', '.join(shown)} FROM {in_query(self.name)} WHERE {where}", arguments)
 
 
 def _column_shape(kind: str, facts: ColumnFacts) -> ColumnShape:

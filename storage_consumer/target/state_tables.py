@@ -287,23 +287,8 @@ class StateTables:
             follows=text("1"),
             error=text("''"),
         )
-        # Updates compare nothing: the same transaction has read the row before, under a lock, and judged it.
-        return TaskStatements(
-            lock_slot=_template(fence.with_for_update()),
-            claim_slot=_template(update(slots).where(of_slot).values(attempt=bindparam("by"))),
-            close_slot=_template(update(slots).where(of_slot).values(finished=text("1"))),
-            lock_checkpoint=_template(select(progress.c.checkpoint).where(of_table).with_for_update()),
-            store_checkpoint=_template(moved.on_duplicate_key_update(checkpoint=bindparam("upto"))),
-            lock_load=_template(select(loads.c.done).where(of_load).with_for_update()),
-            store_load=_template(update(loads).where(of_load).values(done=bindparam("upto"))),
-            **self._entry_statements(),
-        )
-
-    def _entry_statements(self) -> dict[str, str]:
-        """Return the statements of `TaskStatements` on the quarantine, by their names there."""
-        kept = self.quarantine
-        of_table = kept.c.table_key == bindparam("of")
-        now = func.utc_timestamp(text("6"))
+        kept, now = self.quarantine, func.utc_timestamp(text("6"))
+        of_entries = kept.c.table_key == bindparam("of")
         row: dict[str, ColumnElement[Any]] = {name: bindparam(name) for name in QUARANTINE_VALUES}
         new = insert(kept).values(**row, first_seen=now, last_seen=now)
         # Assigned in this order, by what the entry held so far: the same row again keeps the image that was found first.
@@ -314,12 +299,20 @@ class StateTables:
         changed |= {
             name: new.inserted[name] for name in QUARANTINE_VALUES if name not in ("table_key", "digest", "held_before")
         }
-        return {
-            "open_entries": _template(select(kept.c.digest).where(of_table)),
-            "lock_entries": _template(select(kept.c.digest).where(of_table).with_for_update()),
-            "put_entry": _template(new.on_duplicate_key_update([*changed.items(), ("last_seen", now)])),
-            "remove_entries": _template(delete(kept).where(of_table)) + f" AND {kept.c.digest.name} IN (%(digests)s)",
-        }
+        # Updates compare nothing: the same transaction has read the row before, under a lock, and judged it.
+        return TaskStatements(
+            lock_slot=_template(fence.with_for_update()),
+            claim_slot=_template(update(slots).where(of_slot).values(attempt=bindparam("by"))),
+            close_slot=_template(update(slots).where(of_slot).values(finished=text("1"))),
+            lock_checkpoint=_template(select(progress.c.checkpoint).where(of_table).with_for_update()),
+            store_checkpoint=_template(moved.on_duplicate_key_update(checkpoint=bindparam("upto"))),
+            lock_load=_template(select(loads.c.done).where(of_load).with_for_update()),
+            store_load=_template(update(loads).where(of_load).values(done=bindparam("upto"))),
+            open_entries=_template(select(kept.c.digest).where(of_entries)),
+            lock_entries=_template(select(kept.c.digest).where(of_entries).with_for_update()),
+            put_entry=_template(new.on_duplicate_key_update([*changed.items(), ("last_seen", now)])),
+            remove_entries=_template(delete(kept).where(of_entries)) + f" AND {kept.c.digest.name} IN (%(digests)s)",
+        )
 
     def _table(self, name: str, *columns: Column[Any] | UniqueConstraint) -> Table:
         # By bytes: keys are folded already, and paths that differ in case are different files.

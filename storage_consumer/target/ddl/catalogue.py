@@ -24,7 +24,6 @@ from storage_consumer.target.ddl.index_rules import (
     name_there,
     over_expression,
 )
-from storage_consumer.target.existing_names import PartNames
 
 STORED_BY_TIDB_ONLY = (
     "STATS_BUCKETS|STATS_TOPN|STATS_SAMPLE_RATE|STATS_COL_CHOICE|STATS_COL_LIST|STATS_OPTIONS|ATTRIBUTES|NODEGROUP|ENCRYPTION|"
@@ -226,7 +225,9 @@ def _reason_to_leave_out(statement: Targeted, number: int, server_type: str) -> 
         and over_expression(part)
         and not is_called_after_column(statement, part)
     )
-    dropped = foreign_key_dropped(part)
+    dropped, verb, names = foreign_key_dropped(part), part[0].upper, statement.names
+    # Behind IF EXISTS.
+    name_at = 4 if has_words(part[2:3], "IF") else 2
     # The first that holds counts, so a special case comes before the general one.
     reasons = {
         "algorithm and lock": not statement.creates and statement.begins(first, "ALGORITHM|LOCK"),
@@ -236,27 +237,20 @@ def _reason_to_leave_out(statement: Targeted, number: int, server_type: str) -> 
         "table option": not statement.creates and statement.begins(first, STORED_BY_TIDB_ONLY),
         "unknown option": not statement.creates and statement.begins(first, UNKNOWN[server_type]),
         "system time": statement.begins(first, "PARTITION BY SYSTEM_TIME"),
-        "missing index": _is_missing_index(part, statement.names),
-        "missing foreign key": statement.names is not None
-        and dropped is not None
-        and not name_there(dropped.name, statement),
+        # Without the target's names nothing counts as missing: the server's refusal is better than an index too many.
+        "missing index": names is not None
+        and verb in ("DROP", "RENAME", "ALTER")
+        and len(part) > name_at
+        and part[1].upper in INDEX_WORDS
+        and folded_name(part[name_at].name) not in names.indexes,
+        "missing foreign key": names is not None and dropped is not None and not name_there(dropped.name, statement),
         "text default": server_type == "mysql" and sets_text(part, statement.stored),
-        "IF EXISTS": server_type == "mysql" and condition_fails(part, statement.names),
+        "IF EXISTS": server_type == "mysql" and condition_fails(part, names),
         "unique expression index": no_expressions and "UNIQUE" in words,
         "expression index": no_expressions,
         "global index": defines_index and "PRIMARY" not in words and is_global(statement, first, last),
     }
     return next((name for name, holds in reasons.items() if holds), "")
-
-
-def _is_missing_index(part: Sequence[Token], names: PartNames | None) -> bool:
-    """Return whether a part drops, renames or alters an index that the target does not have."""
-    # Without the target's names nothing counts as missing: the server's refusal is better than an index too many.
-    if names is None or len(part) < 3 or part[0].upper not in ("DROP", "RENAME", "ALTER"):  # noqa: PLR2004 - verb, INDEX, name
-        return False
-    # Behind IF EXISTS.
-    at = 4 if part[2].upper == "IF" else 2
-    return part[1].upper in INDEX_WORDS and len(part) > at and folded_name(part[at].name) not in names.indexes
 
 
 DIFFERENCES = {

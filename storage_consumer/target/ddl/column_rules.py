@@ -297,8 +297,12 @@ def _edit(kind: str, members: Sequence[str], found: Sequence[Token]) -> Iterator
     # A number such as `1.5` is several tokens without space between them; its first one alone means nothing.
     is_whole = len(found) < 2 or found[1].text != "." or found[1].start > found[0].end  # noqa: PLR2004 - a token and the next
     number = int(text) if _NUMBER.fullmatch(text) and is_whole else None
-    if members and number is not None:
-        new = _members(kind, number, members)
+    if members and number is not None and kind == "ENUM":
+        new = f"'{members[number - 1]}'" if 0 < number <= len(members) else None
+    elif members and number is not None:
+        # A SET's number has one bit for each member, the first one lowest.
+        chosen = ",".join(member for bit, member in enumerate(members) if number >> bit & 1)
+        new = f"'{chosen}'" if number < 1 << len(members) else None
     elif kind == "YEAR" and number == 0:
         new = "2000"  # TiDB reads the digit as a text
     elif kind in _INTEGERS and base in _BASES and len(found) > 1 and found[1].kind == "string":
@@ -306,15 +310,6 @@ def _edit(kind: str, members: Sequence[str], found: Sequence[Token]) -> Iterator
         new = str(int(digits, _BASES[base])) if _DIGITS[base].fullmatch(digits) else None
     if new is not None:
         yield found[0].start, found[base in _BASES].end, new
-
-
-def _members(kind: str, number: int, members: Sequence[str]) -> str | None:
-    """Return the members that a number means, as a literal; None if it means none."""
-    if kind == "ENUM":
-        return f"'{members[number - 1]}'" if 0 < number <= len(members) else None
-    # A SET's number has one bit for each member, the first one lowest.
-    chosen = [member for bit, member in enumerate(members) if number >> bit & 1]
-    return "'" + ",".join(chosen) + "'" if number < 1 << len(members) else None
 
 
 def texts(statement: Targeted) -> Iterator[Edit]:

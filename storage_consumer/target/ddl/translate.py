@@ -83,25 +83,22 @@ class _Before:
     firsts: list[int] = field(default_factory=lambda: [0])
     """Index of the current part's first token, for each open parenthesis and, before these, for none."""
 
-    def _add(self, kind: str, start: int, end: int) -> None:
-        """Add one token."""
-        text = self.query[start:end]
-        if kind == "symbol" and text == ")" and self.openings:
-            self.openings.pop()
-            self.firsts.pop()
-        upper = text.upper() if kind in ("word", "symbol") else ""
-        self.found.append(Token(kind, text, start, end, len(self.openings), upper))
-        if kind == "symbol" and text == "(":
-            self.openings.append(len(self.found) - 1)
-            self.firsts.append(len(self.found))
-        elif kind == "symbol" and text == ",":
-            self.firsts[-1] = len(self.found)
-
     def makes_raw(self, before: Sequence[Piece]) -> bool:
         """Return whether backslashes in a string that comes next stand for themselves."""
-        for piece in before[self.seen :]:
-            if piece[0] not in ("space", "comment"):
-                self._add(*piece)
+        for kind, start, end in before[self.seen :]:
+            if kind in ("space", "comment"):
+                continue
+            text = self.query[start:end]
+            if kind == "symbol" and text == ")" and self.openings:
+                self.openings.pop()
+                self.firsts.pop()
+            upper = text.upper() if kind in ("word", "symbol") else ""
+            self.found.append(Token(kind, text, start, end, len(self.openings), upper))
+            if kind == "symbol" and text == "(":
+                self.openings.append(len(self.found) - 1)
+                self.firsts.append(len(self.found))
+            elif kind == "symbol" and text == ",":
+                self.firsts[-1] = len(self.found)
         self.seen = len(before)
         found = self.found
         # TiCDC writes keywords in upper case; any other text was not written by its parser and escapes as it should.
