@@ -23,6 +23,11 @@ from storage_consumer.telemetry import tso_time
 
 _DROPS = frozenset((DdlKind.DROP_TABLE, DdlKind.DROP_VIEW))
 _OF_PARTITIONS = frozenset((DdlKind.DROP_PARTITION, DdlKind.TRUNCATE_PARTITION, DdlKind.EXCHANGE_PARTITION))
+_TOOK: dict[int, str] = {
+    DdlKind.TRUNCATE_TABLE: "took all rows away",
+    DdlKind.DROP_TABLE: "dropped the table",
+    DdlKind.DROP_VIEW: "dropped the table",
+}
 _BACK = frozenset((("RECOVER",), ("FLASHBACK",)))
 
 
@@ -54,22 +59,17 @@ def effect(definition: TableDefinition, name: TableName) -> str:
         old, new = ddl.rename.folded
         if ddl.rename.from_anywhere and old.table == name.table and new != name:
             return "may have given the table another name: it does not say which database's table it renames"
-        if old == new and not ddl.rename.from_anywhere:
-            return ""
         if name == old and name != new:
             return f"gave the table the name {ddl.rename.new}"
-        return "gave another table's rows this name" if name == new else ""
+        is_moved = old != new or ddl.rename.from_anywhere
+        return "gave another table's rows this name" if name == new and is_moved else ""
     if ddl.exchanges_partition:
         return "put other rows in the place of the table's" if name in ddl.touched else ""
-    return _effect_on_table(definition) if ddl.subject.folded() == name else ""
-
-
-def _effect_on_table(definition: TableDefinition) -> str:
-    if definition.ddl_type == DdlKind.TRUNCATE_TABLE:
-        return "took all rows away"
-    if definition.ddl_type in _DROPS:
-        return "dropped the table"
-    if brings_back(parsed(definition)):
+    if ddl.subject.folded() != name:
+        return ""
+    if took := _TOOK.get(definition.ddl_type):
+        return took
+    if brings_back(ddl):
         return "brought back rows"
     return "took rows away" if is_of_partitions(definition) else ""
 
@@ -135,12 +135,7 @@ def _literal(query: str, part: Sequence[Token], *, is_whole: bool) -> GivenDefau
     if number := _NUMBER.match(query, first.start):
         is_rest = is_whole and number.end() != rest[-1].end
         return GivenDefault(kind="expression") if is_rest else GivenDefault(kind="number", text=number[0])
-    return _word(rest, is_whole=is_whole)
-
-
-def _word(rest: Sequence[Token], *, is_whole: bool) -> GivenDefault:
-    """Return what a word is that begins a default, or a symbol."""
-    first = rest[0]
+    # A word, or a symbol.
     is_prefix = first.upper in _PREFIXED and len(rest) > 1 and rest[1].kind == "string" and rest[1].start == first.end
     if is_whole and len(rest) > 1 + is_prefix:
         return GivenDefault(kind="expression")
@@ -198,6 +193,7 @@ def origins(
         if not step.columns:
             continue
         renamed, virtual = statement_of(step.query).renamed, generated_columns(step.query, stored=False)
+        may_rewrite = bool(_CHANGING & {token.upper for token in tokens(step.query)})
         after = {folded_name(column.name): column for column in step.columns}
         carried: dict[str, Origin] = {}
         for name, column in after.items():
@@ -206,8 +202,13 @@ def origins(
                 # An export may show the new name already.
                 former = name
             if former in before and former in found:
-                origin = found[former]
-                carried[name] = replace(origin, unknown=origin.unknown or _rewritten(before[former], column, step))
+                why = (
+                    f"{step.name}: {_shown(step)} may have rewritten the values of column {column.name}, and the files do not have the new ones. "
+                    "Leave the column out with columns, read the table as of before the statement, or give a later export as base"
+                    if may_rewrite and not keeps_values(before[former], column)
+                    else ""
+                )
+                carried[name] = replace(found[former], unknown=found[former].unknown or why)
             elif name not in virtual and former not in before:
                 carried[name] = _added_with(column, step)
         found, before = carried, after
@@ -216,16 +217,6 @@ def origins(
         if origin.unknown:
             raise NotReplicable(origin.unknown)
     return chosen
-
-
-def _rewritten(before: TableColumn, after: TableColumn, step: TableDefinition) -> str:
-    """Return why a column's values may be others after a statement; empty if they stay what they are."""
-    if not _CHANGING & {token.upper for token in tokens(step.query)} or keeps_values(before, after):
-        return ""
-    return (
-        f"{step.name}: {_shown(step)} may have rewritten the values of column {after.name}, and the files do not have the new ones. Leave the "
-        "column out with columns, read the table as of before the statement, or give a later export as base"
-    )
 
 
 def _shown(step: TableDefinition) -> str:
@@ -491,8 +482,18 @@ class _Table:
             return ""
         if statement.head != ("ALTER", "TABLE"):
             return _UNKNOWN
-        harm = self._of_columns(definition, statement)
-        return harm or next((why for part in statement.elements if (why := self._of_action(part))), "")
+        if harm := self._of_columns(definition, statement):
+            return harm
+        # What else an action does does not show in the columns.
+        for part in statement.elements:
+            first, second = ([token.upper for token in part[:2]] + ["", ""])[:2]
+            if _is_on_columns(part):
+                name = part[column_at(part)].name if column_at(part) > 0 else ""
+                if first != "ADD" and folded_name(name) in self.added:
+                    return f"changed column {name}, which was added before"
+            elif second not in _HARMLESS.get(first, ()) and (first not in _OPTIONS or len(part) > _OPTION_SIZE):
+                return _UNKNOWN
+        return ""
 
     def _of_columns(self, definition: TableDefinition, statement: Statement) -> str:
         """Return the harm that shows in the columns before and after a statement."""
@@ -533,16 +534,6 @@ class _Table:
         if _added_with(column, definition).unknown:
             return f"added column {column.name}, whose default may be another one for each row"
         return ""
-
-    def _of_action(self, part: Sequence[Token]) -> str:
-        """Return the harm of one action of ALTER TABLE, beyond that which shows in the columns."""
-        first, second = ([token.upper for token in part[:2]] + ["", ""])[:2]
-        if _is_on_columns(part):
-            name = part[column_at(part)].name if column_at(part) > 0 else ""
-            is_later = first != "ADD" and folded_name(name) in self.added
-            return f"changed column {name}, which was added before" if is_later else ""
-        is_option = first in _OPTIONS and len(part) <= _OPTION_SIZE
-        return "" if is_option or second in _HARMLESS.get(first, ()) else _UNKNOWN
 
 
 def _is_on_columns(part: Sequence[Token]) -> bool:

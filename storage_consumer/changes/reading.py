@@ -22,7 +22,7 @@ from storage_consumer.clock import Clock
 from storage_consumer.clock import span as shown_span
 from storage_consumer.config.settings import Upstream
 from storage_consumer.decode import decoder_for
-from storage_consumer.decode.decoder import Decoder, FileRead, Tally
+from storage_consumer.decode.decoder import Decoder, FileRead, RowChange, Tally
 from storage_consumer.decode.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
 from storage_consumer.errors import ConfigError, FilesMissing, StorageUnavailable, UndecodableRow
 from storage_consumer.model import CommitRange, DataFile, TableName
@@ -30,6 +30,8 @@ from storage_consumer.plan.selection import Filter
 from storage_consumer.rows.row_keys import delivered_once, order_of
 from storage_consumer.sql.tokens import qualified
 
+PREIMAGE = UPDATE + 1
+"""The operation of an update's old row."""
 _DELETES = frozenset((DELETE, PARTIAL_DELETE))
 Ranked = tuple[int, Change]
 """Rank of the file among those of its table, and the change."""
@@ -40,47 +42,31 @@ def once(changes: Sequence[Ranked]) -> list[Change]:
     ordered = sorted(changes, key=_rank_of)
     if len({rank for rank, _ in ordered}) == 1:
         return [change for _, change in ordered]
-    keyed = [each for each in ordered if _key_of(each[1]) is not None]
-    others = [each for each in ordered if _key_of(each[1]) is None]
-    return [change for _, change in sorted([*_by_key(keyed), *_by_count(others)], key=_rank_of)]
+    # A transaction leaves one row with a key, and may have removed another one before. After a restart TiCDC may write an update as a delete
+    # and an insert: where any delivery has the update, the others of that key are repeats of it. (An update to another key is in two parts.)
+    by_key: dict[Hashable, dict[int, Ranked]] = defaultdict(dict)
+    # Rows without a key come as often as one delivery of the transaction has them. (An update whose old row is known is in two parts.)
+    by_content: dict[Hashable, list[Ranked]] = defaultdict(list)
+    orders: list[tuple[int, Hashable]] = []
+    for rank, change in ordered:
+        structure = change.structure
+        if structure.key:
+            key = tuple(change.values[place] for place in structure.key)
+            by_key[key].setdefault(max(change.operation, DELETE), (rank, change))
+        else:
+            names = [column.name for column in structure.columns]
+            content = change.operation, frozenset(zip(names, change.values, strict=True))
+            by_content[content].append((rank, change))
+            orders.append((order_of(rank, change.row, upsert=change.operation not in _DELETES), content))
+    kinds_kept = ({UPDATE: kinds[UPDATE]} if UPDATE in kinds else kinds for kinds in by_key.values())
+    kept = list(chain.from_iterable(kinds.values() for kinds in kinds_kept))
+    kept += [by_content[content].pop(0) for _, content in delivered_once(orders)]
+    return [change for _, change in sorted(kept, key=_rank_of)]
 
 
 def _rank_of(each: Ranked) -> tuple[bool, int, int]:
     rank, change = each
     return change.operation not in _DELETES, rank, change.row
-
-
-def _key_of(change: Change) -> Hashable:
-    """Return the primary key of the row that is changed; None if the table has none."""
-    structure = change.structure
-    if not structure.key:
-        return None
-    return tuple(change.values[place] for place in structure.key)
-
-
-def _by_key(ordered: Sequence[Ranked]) -> list[Ranked]:
-    """Return each key's changes once.
-
-    A transaction leaves one row with a key, and may have removed another one before. After a restart TiCDC may write an update as a delete
-    and an insert: where any delivery has the update, the others of that key are repeats of it. (An update to another key is in two parts.)
-    """
-    found: dict[Hashable, dict[int, Ranked]] = defaultdict(dict)
-    for each in ordered:
-        found[_key_of(each[1])].setdefault(max(each[1].operation, DELETE), each)
-    kept = ({UPDATE: kinds[UPDATE]} if UPDATE in kinds else kinds for kinds in found.values())
-    return list(chain.from_iterable(kinds.values() for kinds in kept))
-
-
-def _by_count(ordered: Sequence[Ranked]) -> list[Ranked]:
-    """Return rows without a key as often as one delivery of the transaction has them. (An update whose old row is known is in two parts.)"""
-    by_content: dict[Hashable, list[Ranked]] = defaultdict(list)
-    orders: list[tuple[int, Hashable]] = []
-    for rank, change in ordered:
-        names = [column.name for column in change.structure.columns]
-        content = change.operation, frozenset(zip(names, change.values, strict=True))
-        by_content[content].append((rank, change))
-        orders.append((order_of(rank, change.row, upsert=change.operation not in _DELETES), content))
-    return [by_content[content].pop(0) for _, content in delivered_once(orders)]
 
 
 HELD_BYTES = 64 << 20
@@ -151,9 +137,10 @@ class Ordered:
 
     def parts(self) -> Iterator[tuple[int, int, list[FileSpan]]]:
         """Yield the window in slices: their borders (exclusive, inclusive), and the files that have rows there."""
+        files = sorted(self.window.files, key=lambda work: (work.file.version, work.file.table_dir, work.file.order))
         everything = [
             FileSpan(rank=rank, work=work, first=self.window.low + 1, last=self.window.high)
-            for rank, work in enumerate(sorted(self.window.files, key=_written))
+            for rank, work in enumerate(files)
         ]
         if sum(span.size for span in everything) > self.held_bytes:
             read = [(span, self.tally(span.work, span.work.floor)) for span in everything]
@@ -177,10 +164,10 @@ class Ordered:
         """Yield the changes of a file, as it has them; an update is a delete and an insert where it moves its row to another key, or the table has none."""
         tally = Tally()
         with self.whole_rows(work, tally):
-            for row, ts, operation, values, old in self.decoder.rows(self.read(work, commit_range, tally)):
-                change = Change(ts, operation, values, old, work.structure, work.file.stored.path, row)
-                for each in _in_parts(change):
-                    yield each.without_absent() if work.structure.layout.may_lack else each
+            for row in self.decoder.rows(self.read(work, commit_range, tally)):
+                for number, ts, operation, values, old in in_parts(row, work.structure.key):
+                    change = Change(ts, operation, values, old, work.structure, work.file.stored.path, number)
+                    yield change.without_absent() if work.structure.layout.may_lack else change
 
     @contextmanager
     def whole_rows(self, work: FeedFile, tally: Tally) -> Iterator[None]:
@@ -239,20 +226,21 @@ def _there(blocks: Iterator[bytes], path: str) -> Iterator[bytes]:
         raise FilesMissing(f"{path} was removed or exchanged while it was read: look again") from fault
 
 
-def _in_parts(change: Change) -> tuple[Change, ...]:
+def in_parts(change: RowChange, key: Sequence[int], *, both: bool = False) -> list[RowChange]:
     """Return an update that moves its row to another key, or one of a row without a key, as a delete and an insert.
 
     TiCDC itself writes it so unless told otherwise. Two rows that swap their keys could not be put in an order otherwise. Without a key,
     nothing tells that a delete and an insert of another delivery are the same update.
+
+    `both`: any other update with its old row before it, where that is known.
     """
-    old, key = change.old, change.structure.key
-    if old is None or (key and all(old[place] == change.values[place] for place in key)):
-        return (change,)
-    return change._replace(operation=DELETE, values=old, old=None), change._replace(operation=INSERT, old=None)
-
-
-def _written(work: FeedFile) -> tuple[object, ...]:
-    return work.file.version, work.file.table_dir, work.file.order
+    number, ts, _, values, old = change
+    # Updates alone have old values.
+    if old is None:
+        return [change]
+    if key and all(old[place] == values[place] for place in key):
+        return [(number, ts, PREIMAGE, old, None), change] if both else [change]
+    return [(number, ts, DELETE, old, None), (number, ts, INSERT, values, None)]
 
 
 def slices(spans: Sequence[FileSpan], low: int, high: int, most: int) -> Iterator[tuple[int, int]]:
@@ -408,7 +396,15 @@ class Feed:
             # Only beyond them the bucket surely has all statements at a commit-ts.
             before = checkpoint - 1
             if checkpoint > rows or before > statements:
-                window = self._complete(rows, max(rows, checkpoint), (statements, max(statements, before)), missing)
+                borders = statements, max(statements, before)
+                try:
+                    window = self.contents.window(rows, max(rows, checkpoint), statements=borders)
+                    self.ordered(window).refuse_cut()
+                    missing.end()
+                except FilesMissing as fault:
+                    # The file may still come.
+                    missing.bear(fault)
+                    window = None
         except StorageUnavailable as fault:
             self._bear(fault, silent)
             return None
@@ -444,17 +440,6 @@ class Feed:
             self.contents.warnings.append(
                 f"the storage does not answer, and is tried again for {shown_span(silent.seconds)} (--retry-limit): {fault}"
             )
-
-    def _complete(self, low: int, high: int, statements: tuple[int, int], missing: Patience) -> Window | None:
-        """Return a window, or None while a file of it may still come."""
-        try:
-            window = self.contents.window(low, high, statements=statements)
-            self.ordered(window).refuse_cut()
-        except FilesMissing as fault:
-            missing.bear(fault)
-            return None
-        missing.end()
-        return window
 
     def _of(self, window: Window, wanted: Wanted) -> Iterator[Event]:
         ordered = self.ordered(window, wanted)

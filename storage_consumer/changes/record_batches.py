@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from storage_consumer.changes.reading import Feed, Ordered, once
-from storage_consumer.changes.rendering import Value, reader
+from storage_consumer.changes.reading import Feed, Ordered, in_parts, once
+from storage_consumer.changes.rendering import json_reader, reader
 from storage_consumer.changes.window import Change, FeedFile, Structure, beyond, refuse_none
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.settings import Protocol
@@ -140,8 +140,6 @@ def integers(column: TableColumn, values: Any) -> pa.Array:
     return pa.array(values, pa.int64()).cast(arrow_type(column))
 
 
-PREIMAGE = UPDATE + 1
-"""The operation of an update's old row."""
 _KINDS = pa.array(["delete", "delete", "insert", "update_postimage", "update_preimage"])
 """By the operation, from PARTIAL_DELETE on."""
 RESCUED = "_rescued_data"
@@ -265,7 +263,7 @@ def pieces(ordered: Ordered, work: FeedFile, commit_range: CommitRange, asked: W
     with ordered.whole_rows(work, tally):
         for each in found:
             if isinstance(each, tuple):
-                single += _in_parts(each, work.structure.key, both=asked.both_images)
+                single += in_parts(each, work.structure.key, both=asked.both_images)
             elif len(each.ts):
                 yield _of_batch(each, work, asked)
             if len(single) >= _ROWS_AT_ONCE:
@@ -273,19 +271,6 @@ def pieces(ordered: Ordered, work: FeedFile, commit_range: CommitRange, asked: W
                 single = []
     if single:
         yield _of_rows(single, work, asked)
-
-
-def _in_parts(change: RowChange, key: Sequence[int], *, both: bool) -> list[RowChange]:
-    """Return an update that moves its row to another key, or one of a row without a key, as a delete and an insert.
-
-    `both`: any other update with its old row before it, where that is known.
-    """
-    number, ts, operation, values, old = change
-    if operation != UPDATE or old is None:
-        return [change]
-    if key and all(old[place] == values[place] for place in key):
-        return [(number, ts, PREIMAGE, old, None), change] if both else [change]
-    return [(number, ts, DELETE, old, None), (number, ts, INSERT, values, None)]
 
 
 def _of_batch(batch: Batch, work: FeedFile, asked: WantedColumns) -> Piece:
@@ -340,7 +325,8 @@ class _Columns:
     ) -> Piece:
         """Return the changes with the columns that are wanted; a column is given by its index in the layout.
 
-        `values`: its wire texts, or what `packed_array` makes of them; `whole`: its whole numbers, which may be None.
+        `values`: its wire texts, or what `packed_array` makes of them; `whole`: its whole numbers, which may be None. Raises
+        `UndecodableRow` for a text of another type.
         """
         names = {folded_name(field.name) for field in self.asked.own}
         found, odd, others = {}, {}, {}
@@ -357,39 +343,33 @@ class _Columns:
             if self.work.structure.layout.may_lack and not isinstance(given, pa.Array):
                 given = [None if text is ABSENT else text for text in given]
             if name not in names:
-                others[column.name] = self._plain(column, given)
+                read = json_reader(column, self.asked.protocol)
+                cells = given.to_pylist() if isinstance(given, pa.Array) else given
+                others[column.name] = [
+                    base64.b64encode(cell).decode() if isinstance(cell, bytes) else None if cell is None else read(cell)
+                    for cell in cells
+                ]
                 continue
-            found[name] = self._read(column, given)
+            try:
+                found[name] = array_of(column, given, self.asked.protocol)
+            except (pa.ArrowInvalid, ValueError, OverflowError) as fault:
+                first, last = self.numbers[0], self.numbers[-1]
+                rows = f"rows {first} to {last}" if len(self.numbers) > 1 else f"row {first}"
+                raise UndecodableRow(
+                    f"{self.work.file.stored.path}: {rows}: a value of column {column.name} is not of its type: {fault}"
+                ) from fault
             if (texts := _odd_dates(given, found[name])) is not None:
                 if self.asked.refuse_dates:
-                    first = next(n for n in range(len(texts)) if texts[n].is_valid)
+                    odd_one = next(n for n in range(len(texts)) if texts[n].is_valid)
                     raise UndecodableRow(
-                        f"{self.work.file.stored.path}: row {self.numbers[first]}: column {column.name}: {texts[first].as_py()!r} is a date that no calendar has; the "
+                        f"{self.work.file.stored.path}: row {self.numbers[odd_one]}: column {column.name}: {texts[odd_one].as_py()!r} is a date that no calendar has; the "
                         "option invalidDates = null makes it null"
                     )
                 odd[name] = texts
         if others:
-            rows = (dict(zip(others, row, strict=True)) for row in zip(*others.values(), strict=True))
-            found[RESCUED] = pa.array([json.dumps(row, ensure_ascii=False) for row in rows], pa.string())
+            documents = (dict(zip(others, row, strict=True)) for row in zip(*others.values(), strict=True))
+            found[RESCUED] = pa.array([json.dumps(each, ensure_ascii=False) for each in documents], pa.string())
         return Piece(work=self.work, ts=ts, operations=operations, numbers=self.numbers, columns=found, odd=odd)
-
-    def _read(self, column: TableColumn, values: Sequence[str | None] | pa.Array) -> pa.Array:
-        """Return a column's values; null in the place of a date that no calendar has. Raises `UndecodableRow` for a text of another type."""
-        try:
-            return array_of(column, values, self.asked.protocol)
-        except (pa.ArrowInvalid, ValueError, OverflowError) as fault:
-            first, last = self.numbers[0], self.numbers[-1]
-            rows = f"rows {first} to {last}" if len(self.numbers) > 1 else f"row {first}"
-            raise UndecodableRow(
-                f"{self.work.file.stored.path}: {rows}: a value of column {column.name} is not of its type: {fault}"
-            ) from fault
-
-    def _plain(self, column: TableColumn, values: Sequence[str | None] | pa.Array) -> list[Value]:
-        """Return values as JSON has them; bytes are base64."""
-        read = reader(column, self.asked.protocol)
-        given = values.to_pylist() if isinstance(values, pa.Array) else values
-        found = (value if value is None or isinstance(value, bytes) else read(value) for value in given)
-        return [base64.b64encode(value).decode() if isinstance(value, bytes) else value for value in found]
 
 
 def _odd_dates(values: Sequence[str | None] | pa.Array, found: pa.Array) -> pa.Array | None:
@@ -472,8 +452,7 @@ def record_batches(ordered: Ordered, schema: pa.Schema, protocol: Protocol) -> I
         found = [
             (span.rank, piece)
             for span in spans
-            # The rows of a file that belong to this slice.
-            for piece in pieces(ordered, span.work, CommitRange(low=max(low, span.work.floor), high=high), asked)
+            for piece in pieces(ordered, span.work, span.work.between(low, high), asked)
         ]
         if found:
             tables = [pa.Table.from_arrays(piece.arrays(asked.own), schema=schema) for _, piece in found]

@@ -42,15 +42,15 @@ def reader(column: TableColumn, protocol: Protocol) -> Callable[[str], Value]:
         return float
     if column.type in BINARY_TYPES:
         return bytes.fromhex
-    if protocol == "canal-json" and column.type in ("ENUM", "SET"):
-        return partial(_enum if column.type == "ENUM" else _set, column.elements) if column.elements else int
-    return str
-
-
-def _enum(elements: tuple[str, ...], text: str) -> str:
-    """Return the member with a number from 1; 0 stands for a value that was not one."""
-    number = int(text)
-    return elements[number - 1] if 0 < number <= len(elements) else ""
+    if protocol != "canal-json" or column.type not in ("ENUM", "SET"):
+        return str
+    if not column.elements:
+        return int
+    if column.type == "SET":
+        return partial(_set, column.elements)
+    # Members are numbered from 1; 0 stands for a value that was not one.
+    members = dict(enumerate(column.elements, 1))
+    return lambda text: members.get(int(text), "")
 
 
 def _set(elements: tuple[str, ...], text: str) -> str:
@@ -212,6 +212,12 @@ def flat_messages(protocol: Protocol, now: Callable[[], float]) -> Callable[[Eve
             each.type.lower() + (" unsigned" if each.unsigned and each.type not in _NEVER_SIGNED else "")
             for each in columns
         ]
+        codes = {columns[place].name: _CODES.get(columns[place].type, _VARCHAR) for place in only}
+        for column, text in ((columns[place], event.values[place]) for place in only):
+            if column.unsigned and text is not None and column.type in _PROMOTED:
+                most, above = _PROMOTED[column.type]
+                if int(text) > most:
+                    codes[column.name] = above
         before, after = images.of(event)
         return dumped(
             {
@@ -223,7 +229,7 @@ def flat_messages(protocol: Protocol, now: Callable[[], float]) -> Callable[[Eve
                 "type": WORDS.get(event.operation, "delete").upper(),
                 **times,
                 "sql": "",
-                "sqlType": {columns[place].name: _code(columns[place], event.values[place]) for place in only},
+                "sqlType": codes,
                 "mysqlType": {columns[place].name: types[place] for place in only},
                 "data": [before if after is None else after],
                 "old": None if event.old is None else [before],
@@ -250,20 +256,12 @@ def _without_exponent(kind: str, text: str) -> str:
     return format(Decimal(text.replace(repr(LARGEST_SINGLE), _LARGEST) if kind == "FLOAT" else text), "f")
 
 
-def _code(column: TableColumn, text: str | None) -> int:
-    if column.unsigned and text is not None and column.type in _PROMOTED:
-        most, above = _PROMOTED[column.type]
-        if int(text) > most:
-            return above
-    return _CODES.get(column.type, _VARCHAR)
-
-
 _OPS = {INSERT: "c", UPDATE: "u"}
 _VERSION = "2.4.0.Final"
 """The Debezium whose form this is, as TiCDC's own protocol says it."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
-_MICROS = timedelta(microseconds=1)
+_MICROS, _MILLIS = timedelta(microseconds=1), timedelta(milliseconds=1)
 _MOST_DIGITS_OF_MS = 3
 
 
@@ -319,11 +317,15 @@ def _source(commit_ts: int, name: TableName, file: str, row: int) -> dict[str, o
 
 def _debezium_reader(column: TableColumn, protocol: Protocol) -> Callable[[str], Any]:
     """Return the function from a column's wire text to its value."""
+    size, zero = -(-(column.precision or 1) // 8), None if column.nullable else "1970-01-01T00:00:00Z"
     kinds: dict[str, Callable[[str], Any]] = {
-        "BIT": partial(_bits, column.precision or 1),
+        # BIT(1) is a boolean, and more bits are bytes, the lowest first.
+        "BIT": (lambda text: text != "0")
+        if (column.precision or 1) == 1
+        else (lambda text: base64.b64encode(int(text).to_bytes(size, "little")).decode()),
         "DATE": _days,
-        "DATETIME": partial(_since_epoch, (column.scale or 0) <= _MOST_DIGITS_OF_MS),
-        "TIMESTAMP": partial(_zoned, None if column.nullable else "1970-01-01T00:00:00Z"),
+        "DATETIME": partial(_since_epoch, _MILLIS if (column.scale or 0) <= _MOST_DIGITS_OF_MS else _MICROS),
+        "TIMESTAMP": lambda text: zero if text.startswith("0000") else text.replace(" ", "T") + "Z",
         "TIME": _microseconds,
     }
     read = kinds.get(column.type)
@@ -332,19 +334,7 @@ def _debezium_reader(column: TableColumn, protocol: Protocol) -> Callable[[str],
     if column.nullable or column.type not in ("DATE", "DATETIME"):
         return read
     # As Debezium has it, a date that no calendar has is null, or the beginning of 1970 where the column has no null.
-    return partial(_or_zero, read)
-
-
-def _or_zero(read: Callable[[str], Any], text: str) -> Any:
-    value = read(text)
-    return 0 if value is None else value
-
-
-def _bits(size: int, text: str) -> bool | str:
-    """Return BIT(1) as a boolean, and more bits as bytes, the lowest first."""
-    if size == 1:
-        return text != "0"
-    return base64.b64encode(int(text).to_bytes(-(-size // 8), "little")).decode()
+    return lambda text: read(text) or 0
 
 
 def _days(text: str) -> int | None:
@@ -354,17 +344,11 @@ def _days(text: str) -> int | None:
         return None
 
 
-def _since_epoch(as_milliseconds: bool, text: str) -> int | None:  # noqa: FBT001 - for `partial`
+def _since_epoch(unit: timedelta, text: str) -> int | None:
     try:
-        found = (datetime.fromisoformat(text).replace(tzinfo=UTC) - _EPOCH) // _MICROS
+        return (datetime.fromisoformat(text).replace(tzinfo=UTC) - _EPOCH) // unit
     except ValueError:
         return None
-    return found // 1000 if as_milliseconds else found
-
-
-def _zoned(zero: str | None, text: str) -> str | None:
-    """Return a time of UTC with its zone. `zero`: what stands for the zero date."""
-    return zero if text.startswith("0000") else text.replace(" ", "T") + "Z"
 
 
 def _microseconds(text: str) -> int | str:
@@ -404,8 +388,20 @@ class OfKey:
         """Take the values of the key's columns, in the order of the table's columns. `protocol`: that of the files."""
         self.has_matched = False
         """Whether a change was of the row."""
-        self._given = tuple(given)
-        self._parts = lru_cache(maxsize=256)(partial(self._compared, protocol=protocol))
+
+        @lru_cache(maxsize=256)
+        def parts(structure: Structure) -> list[tuple[int, Callable[[str | None], bool]]]:
+            """Return for each column of the key its index, and whether a wire text is the value that was given."""
+            columns = [structure.columns[place] for place in structure.key]
+            if len(columns) != len(given):
+                names = ", ".join(column.name for column in columns) or "none"
+                raise NotReplicable(
+                    f"{structure.table}: --key has {len(given)} value(s), but the primary key's columns are: {names}"
+                )
+            pairs = zip(columns, given, strict=True)
+            return list(zip(structure.key, (_equals(column, text, protocol) for column, text in pairs), strict=True))
+
+        self._parts = parts
 
     def __call__(self, change: Change) -> bool:
         """Return whether a change concerns the row. Raises `NotReplicable` for a table whose key has another number of columns."""
@@ -414,17 +410,6 @@ class OfKey:
         found = any(all(is_same(image[place]) for place, is_same in parts) for image in images)
         self.has_matched |= found
         return found
-
-    def _compared(self, structure: Structure, protocol: Protocol) -> list[tuple[int, Callable[[str | None], bool]]]:
-        """Return for each column of the key its index, and whether a wire text is the value that was given."""
-        columns = [structure.columns[place] for place in structure.key]
-        if len(columns) != len(self._given):
-            names = ", ".join(column.name for column in columns) or "none"
-            raise NotReplicable(
-                f"{structure.table}: --key has {len(self._given)} value(s), but the primary key's columns are: {names}"
-            )
-        pairs = zip(columns, self._given, strict=True)
-        return list(zip(structure.key, (_equals(column, text, protocol) for column, text in pairs), strict=True))
 
 
 class Whole:
@@ -483,19 +468,11 @@ def _equals(column: TableColumn, given: str, protocol: Protocol) -> Callable[[st
     return lambda wire: wire is not None and meant is not None and value(wire) == meant
 
 
-def _integer(text: str) -> int | None:
-    return int(text) if _INTEGER.fullmatch(text) else None
-
-
 def _decimal(text: str) -> Decimal | None:
     if _NUMBER.fullmatch(text):
         with suppress(InvalidOperation):
             return Decimal(text)
     return None
-
-
-def _float(text: str) -> float | None:
-    return float(text) if _NUMBER.fullmatch(text) else None
 
 
 def _moment(text: str) -> tuple[str, str, str] | None:
@@ -516,8 +493,8 @@ def _span(text: str) -> tuple[str, int, str, str, str] | None:
 
 
 _VALUES: dict[str, Callable[[str], Hashable | None]] = {
-    **dict.fromkeys((*INTEGER_TYPES, "YEAR", "BIT"), _integer),
-    **dict.fromkeys(FLOAT_TYPES, _float),
+    **dict.fromkeys(_WHOLE, lambda text: int(text) if _INTEGER.fullmatch(text) else None),
+    **dict.fromkeys(FLOAT_TYPES, lambda text: float(text) if _NUMBER.fullmatch(text) else None),
     "DECIMAL": _decimal,
     "DATETIME": _moment,
     "TIMESTAMP": _moment,

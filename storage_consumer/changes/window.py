@@ -26,7 +26,6 @@ from storage_consumer.model import (
     MAX_TSO,
     CommitRange,
     DataFile,
-    NameAt,
     TableColumn,
     TableDefinition,
     TableName,
@@ -164,7 +163,21 @@ def with_databases(ordered: Sequence[TableDefinition]) -> tuple[list[TableDefini
     there: _There = {name: () for name, found in versions.items() if found[0].ddl_type not in MAKES_TABLE}
     located, unclear = list[TableDefinition](), dict[str, str]()
     for each in ordered:
-        namesakes = {name: list(_namesakes(name, each.version, there, versions)) for name in of_any_database(each)}
+        namesakes = {
+            name: [
+                Namesake(
+                    name=parsed(versions[folded][0]).subject,
+                    columns=columns,
+                    # Its next statement shows whether it is still there.
+                    stays=next(
+                        (v.ddl_type not in MAKES_TABLE for v in versions[folded] if v.version > each.version), False
+                    ),
+                )
+                for folded, columns in there.items()
+                if folded.table == folded_name(name.table)
+            ]
+            for name in of_any_database(each)
+        }
         try:
             definition = with_homes(each, {}, homes(each, namesakes))
         except NotReplicable as fault:
@@ -172,18 +185,6 @@ def with_databases(ordered: Sequence[TableDefinition]) -> tuple[list[TableDefini
         located.append(definition)
         _take_effect(definition, there)
     return located, unclear
-
-
-def _namesakes(
-    name: NameAt, version: int, there: _There, versions: Mapping[TableName, Sequence[TableDefinition]]
-) -> Iterator[Namesake]:
-    """Yield the tables that a name may mean right before a version. `versions`: folded name → its definitions."""
-    for folded, columns in there.items():
-        if folded.table == folded_name(name.table):
-            known = versions[folded]
-            following = next((each for each in known if each.version > version), None)
-            stays = following is not None and following.ddl_type not in MAKES_TABLE
-            yield Namesake(name=parsed(known[0]).subject, columns=columns, stays=stays)
 
 
 def lineage(definition: TableDefinition, known: Sequence[TableDefinition]) -> list[TableDefinition]:
@@ -373,7 +374,29 @@ class Contents:
         `statements`: the same borders for statements, where they differ. Raises `FilesMissing` if a file of the window is missing, and
         `NotReplicable` if the values of a table cannot be read.
         """
-        files = [each for table in self._tables() for each in self._files(table, low, high)]
+        files = list[FeedFile]()
+        for table in self._tables():
+            # What lies beyond the window is not read: rows at or below a statement's version are in older directories too.
+            versions = table.files.open_versions()
+            inside = [each for each in versions if may_hold_rows(each.version, high, is_ddl=each.is_ddl)]
+            gaps = ((version, sequence, missing) for version in inside for sequence, missing, _ in version.gaps())
+            for version, sequence, missing in gaps:
+                if any(may_hold(file, low) for file in version.sequences[sequence].pending.values()):
+                    raise FilesMissing(
+                        f"{table.name}: file number {missing} in {folder_of(sequence)} is missing, so changes of this window would be. Restore it from a "
+                        "copy of the bucket, leave the table out with --filter, or begin after the gap"
+                    )
+            for version in inside:
+                found = [file for s in version.open_sequences() for file in s.pending.values() if may_hold(file, low)]
+                if not found:
+                    continue
+                structure = self._structure(table, version)
+                floor = row_floor(low, version.version, is_ddl=version.is_ddl)
+                newest = {file.sequence: file.number for file in sorted(found, key=lambda each: each.number)}
+                files += (
+                    FeedFile(file=file, structure=structure, floor=floor, newest=newest[file.sequence] == file.number)
+                    for file in sorted(found, key=lambda each: each.order)
+                )
         return Window(
             low=low, high=high, files=tuple(files), statements=tuple(self.statements(*(statements or (low, high))))
         )
@@ -423,31 +446,6 @@ class Contents:
     def _tables(self) -> list[TableConsumer]:
         tables = self._manager.tables.values()
         return [table for table in tables if table.name.table and not table.status.excluded]
-
-    def _files(self, table: TableConsumer, low: int, high: int) -> Iterator[FeedFile]:
-        # What lies beyond the window is not looked at: rows at or below a statement's version are in older directories too.
-        versions = table.files.open_versions()
-        inside = [each for each in versions if may_hold_rows(each.version, high, is_ddl=each.is_ddl)]
-        for version in inside:
-            for sequence, missing, _ in version.gaps():
-                if any(may_hold(file, low) for file in version.sequences[sequence].pending.values()):
-                    raise FilesMissing(
-                        f"{table.name}: file number {missing} in {folder_of(sequence)} is missing, so changes of this window would be. Restore it from a "
-                        "copy of the bucket, leave the table out with --filter, or begin after the gap"
-                    )
-        for version in inside:
-            found = [file for s in version.open_sequences() for file in s.pending.values() if may_hold(file, low)]
-            if not found:
-                continue
-            structure = self._structure(table, version)
-            newest = {file.sequence: file.number for file in sorted(found, key=lambda each: each.number)}
-            for file in sorted(found, key=lambda each: each.order):
-                yield FeedFile(
-                    file=file,
-                    structure=structure,
-                    floor=row_floor(low, version.version, is_ddl=version.is_ddl),
-                    newest=newest[file.sequence] == file.number,
-                )
 
     def _structure(self, table: TableConsumer, version: TableVersionConsumer) -> Structure:
         key = version.version, version.table_dir
