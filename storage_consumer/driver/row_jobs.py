@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from storage_consumer.config.settings import Upstream
@@ -116,8 +116,7 @@ class RowJobs:
             window_id=context.state.lease.open_window(
                 cut.partitions,
                 self.ledger.storage_checkpoint,
-                # Their rows are visible before their checkpoints move. The events of a keyless table commit together with its own.
-                {plan.table_key: plan.commit_range.high for _, plan in planned if plan.mode is not Mode.KEYLESS},
+                _early_writes(plan for _, plan in planned),
             ),
             statements=context.state.lease.task_statements,
             load_data=context.server_info.load_data and config.tuning.local_infile,
@@ -258,6 +257,12 @@ class RowJobs:
             soon, upcoming = step.early_name, step.upcoming
             error = with_doubt(error, step.name, step.current, self.context, soon=soon, or_as=upcoming)
         self.ledger.halt(step.table_key, error, kind=kind, save=save)
+
+
+def _early_writes(plans: Iterable[TablePlan]) -> dict[str, int]:
+    """Return table key → end of its commit range, of the tables whose rows are visible before their checkpoint moves."""
+    # The events of a keyless table commit together with its checkpoint.
+    return {plan.table_key: plan.commit_range.high for plan in plans if plan.mode is not Mode.KEYLESS}
 
 
 def files_of(step: RowStep, index: int) -> Iterator[JobFile]:
