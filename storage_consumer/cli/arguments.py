@@ -114,7 +114,17 @@ def parse(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
     Flags may have one dash or two, as Go programs take them; without a verb, `run` is meant. Raises `ConfigError` for anything
     unknown, naming the nearest known word; ``--help`` and ``--version`` print and raise SystemExit(0), and so does a line without words, which shows the commands.
     """
-    words = _normalised(argv)
+    takes_value = {flag for option in OPTIONS if not option.switch for flag in flags_of(option)}
+    words: list[str] = []
+    for word in argv:
+        # Two flags are short ones; all others of one dash are Go's way to write long ones.
+        long = f"-{word}" if _GO_FLAG.fullmatch(word) and word not in {"-h", "-V"} else word
+        # argparse would take a value such as -05:00 for a flag, and the text of `ddl --sql` may begin with a comment: `=` binds them.
+        is_text = words[:1] == ["ddl"] and words[-1] == "--sql"
+        if words and (is_text or (words[-1] in takes_value and re.match(r"-\d", word))):
+            words[-1] = f"{words[-1]}={word}"
+        else:
+            words.append(long)
     brief = False
     if not words or words[0] == "help":
         # `help VERB` is `VERB --help`.
@@ -170,22 +180,6 @@ def version_text() -> str:
     return f"{PROGRAM} {__version__} (Python {platform.python_version()}, PySpark {spark})"
 
 
-def _normalised(argv: Sequence[str]) -> list[str]:
-    """Return the words with two dashes for each flag; a value that begins with a dash (a time zone) is bound to its flag by ``=``."""
-    takes_value = {flag for option in OPTIONS if not option.switch for flag in flags_of(option)}
-    words: list[str] = []
-    for word in argv:
-        # Two flags are short ones; all others of one dash are Go's way to write long ones.
-        long = f"-{word}" if _GO_FLAG.fullmatch(word) and word not in {"-h", "-V"} else word
-        # argparse would take a value such as -05:00 for a flag, and the text of `ddl --sql` may begin with a comment.
-        is_text = words[:1] == ["ddl"] and words[-1] == "--sql"
-        if words and (is_text or (words[-1] in takes_value and re.match(r"-\d", word))):
-            words[-1] = f"{words[-1]}={word}"
-        else:
-            words.append(long)
-    return words
-
-
 def flags_of(option: Option) -> tuple[str, ...]:
     """Return the flags of an option, its own name first; none if it comes from the environment alone."""
     return tuple(f"--{name}" for name in (option.name, *option.aliases)) if option.flag else ()
@@ -212,10 +206,24 @@ def _parser(*asked: Verb, brief: bool = False) -> argparse.ArgumentParser:
     parser.add_argument("-V", "--version", action="version", version=version_text())
     verbs = parser.add_subparsers(dest="verb", metavar="command")
     for verb in VERBS.values():
+        parts = [verb.description]
+        if verb.name == RUN:
+            parts.append(_FIRST_COMMANDS)
+        if verb.actions:
+            width = max(len(word) for word, _ in verb.actions) + 2
+            first = "" if verb.without_action else verb.actions[0][0]
+            lines = (
+                f"  {name:<{width}}{meaning}{' (the default)' if name == first else ''}"
+                for name, meaning in verb.actions
+            )
+            parts.append("\n".join(lines))
+        if verb.examples:
+            parts.append("\n".join(["examples:", *(f"    {PROGRAM} {example}" for example in verb.examples)]))
+        parts.append(f"exit codes:\n{listed(verb.name)}")
         made = verbs.add_parser(
             verb.name,
             help=verb.summary,
-            description=_described(verb),
+            description=_fitted("\n\n".join(parts)),
             epilog=_fitted(_MORE_OF_RUN) if verb.name == RUN else None,
             formatter_class=_Help,
             usage=f"{PROGRAM} {verb.name} {verb.usage}",
@@ -224,24 +232,6 @@ def _parser(*asked: Verb, brief: bool = False) -> argparse.ArgumentParser:
         if verb in asked:
             _fill(made, verb)
     return parser
-
-
-def _described(verb: Verb) -> str:
-    """Return the help of a command above its flags: what it does, its actions, examples and exit codes."""
-    if verb.name == RUN:
-        return _fitted(f"{verb.description}\n\n{_FIRST_COMMANDS}\n\n{_CODES}")
-    parts = [verb.description]
-    if verb.actions:
-        width = max(len(word) for word, _ in verb.actions) + 2
-        first = "" if verb.without_action else verb.actions[0][0]
-        lines = (
-            f"  {name:<{width}}{meaning}{' (the default)' if name == first else ''}" for name, meaning in verb.actions
-        )
-        parts.append("\n".join(lines))
-    if verb.examples:
-        parts.append("\n".join(["examples:", *(f"    {PROGRAM} {example}" for example in verb.examples)]))
-    parts.append(f"exit codes:\n{listed(verb.name)}")
-    return _fitted("\n\n".join(parts))
 
 
 def _fill(parser: _Parser, verb: Verb) -> None:

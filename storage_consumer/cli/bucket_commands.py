@@ -148,7 +148,14 @@ def lines_of(bucket: InspectedBucket, asked: Asked = NOTHING) -> Iterator[str]:
         rows.append((each.name, _shown(each), f"{state}{origin or each.state}"))
     yield from table(rows, "  ")
     yield ""
-    yield from _tables(bucket)
+    count = len(bucket.tables)
+    yield f"{count} table{'s' if count != 1 else ''}{', the largest' if count > _SHOWN_TABLES else ''}"
+    largest = []
+    for found in bucket.tables[:_SHOWN_TABLES]:
+        versions = f"{found.versions} version{'s' if found.versions != 1 else ''}"
+        number = f"{found.files:>6,} file{'s' if found.files != 1 else ' '}"
+        largest.append((str(found.name or found.directory), number, f"{data_size(found.size):>9}", versions))
+    yield from table(largest, "  ")
     if bucket.warnings:
         yield ""
         yield "warnings"
@@ -165,17 +172,6 @@ def lines_of(bucket: InspectedBucket, asked: Asked = NOTHING) -> Iterator[str]:
         yield "fill these in and continue with:"
     if not bucket.contradictions:
         yield f"  {command(bucket, asked)}"
-
-
-def _tables(bucket: InspectedBucket) -> Iterator[str]:
-    count = len(bucket.tables)
-    yield f"{count} table{'s' if count != 1 else ''}{', the largest' if count > _SHOWN_TABLES else ''}"
-    rows = []
-    for each in bucket.tables[:_SHOWN_TABLES]:
-        versions = f"{each.versions} version{'s' if each.versions != 1 else ''}"
-        files = f"{each.files:>6,} file{'s' if each.files != 1 else ' '}"
-        rows.append((str(each.name or each.directory), files, f"{data_size(each.size):>9}", versions))
-    yield from table(rows, "  ")
 
 
 def _open_questions(bucket: InspectedBucket) -> Iterator[str]:

@@ -15,7 +15,7 @@ from storage_consumer.cli import screen
 from storage_consumer.cli.endings import Answer, print_error
 from storage_consumer.cli.verbs import ChangesFlags
 from storage_consumer.clock import SystemClock
-from storage_consumer.config.settings import Tuning, Upstream
+from storage_consumer.config.settings import Upstream
 from storage_consumer.decode.csv_dialect import caveat
 from storage_consumer.errors import ConfigError
 from storage_consumer.plan.table_words import named
@@ -59,9 +59,16 @@ def answer_changes(own: ChangesFlags, session: Session) -> Answer:
     of_key = OfKey(key_values(own.key), upstream.protocol) if own.key else None
     wanted: Wanted = of_key or (lambda _: True)
     if own.follow:
-        lines = _followed(
-            feed, low, wanted, _line(form, upstream), loaded.config.tuning, _notes(feed.contents, own.table, low)
-        )
+        line, tuning, notes = _line(form, upstream), loaded.config.tuning, _notes(feed.contents, own.table, low)
+
+        def wait() -> bool:
+            while (note := next(notes)) is not None:
+                print_error(note)
+            time.sleep(tuning.flush_interval)
+            return True
+
+        followed = feed.following(low, wait, wanted, patience=tuning.gap_timeout, retry_limit=tuning.retry_limit)
+        lines = (None if event is None else line(event) for event in followed)
         with suppress(KeyboardInterrupt):
             _print(_framed(form, lines), session.environ)
         return Answer("")
@@ -116,19 +123,6 @@ def _notes(contents: Contents, table: str | None, low: int) -> Iterator[str | No
             if low >= contents.checkpoint:
                 yield _BEYOND.format(contents.checkpoint)
         yield None
-
-
-def _followed(
-    feed: Feed, low: int, wanted: Wanted, line: Callable[[Event], str], tuning: Tuning, notes: Iterator[str | None]
-) -> Iterator[str | None]:
-    def wait() -> bool:
-        while (note := next(notes)) is not None:
-            print_error(note)
-        time.sleep(tuning.flush_interval)
-        return True
-
-    for event in feed.following(low, wait, wanted, patience=tuning.gap_timeout, retry_limit=tuning.retry_limit):
-        yield None if event is None else line(event)
 
 
 def _print(lines: Iterable[str | None], environ: Mapping[str, str]) -> None:

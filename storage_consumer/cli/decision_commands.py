@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 
 from storage_consumer.checkpoint.findings import QuarantinedEntry
 from storage_consumer.checkpoint.journal import JournalRow, StoredJournal
@@ -169,11 +169,7 @@ def answer_table(own: TableFlags, session: Session) -> Answer:
         rows = desk.decisions.tables()
         meant = known(own.table, rows, lambda row: row.stored.name) if own.table else []
         if own.action == "list":
-            shown = meant or [row for row in rows if own.all or _stands_still(row)]
-            left_out = 0 if own.all or meant else sum(map(_is_left_out, rows))
-            lines = [*map(_table_line, shown)] or ["no table is halted, paused or waiting"]
-            lines += [f"{left_out:,} skipped or left out by the filter: add --all"] if left_out else []
-            return told(own, {"tables": [_table_document(row) for row in shown]}, lines)
+            return _list_of_tables(own, rows, meant)
         (row,) = meant
         decision = TableDecision(
             table_key=row.stored.table_key,
@@ -202,53 +198,53 @@ def answer_table(own: TableFlags, session: Session) -> Answer:
     return told(own, document, [f"{row.stored.name}: {said}", OBEYED])
 
 
-def _stands_still(row: TableRow) -> bool:
-    """Return whether an operator may want to see the table: it is stopped, or a decision about it waits or had no effect."""
-    # A decision that could not be obeyed is shown until another one replaces it.
-    waits = row.decision is not None and (not row.obeyed or bool(row.refusal))
-    return waits or not (_is_left_out(row) or row.shown in (TableState.RUNNING, TableState.DROPPED))
+def _list_of_tables(own: TableFlags, rows: Sequence[TableRow], meant: Sequence[TableRow]) -> Answer:
+    """Return the tables that are meant, or those that an operator may want to see."""
+    shown, lines, documents = list(meant), list[str](), list[dict[str, object]]()
+    if not meant:
+        for row in rows:
+            # It is stopped, or a decision about it waits or could not be obeyed, until another one replaces that.
+            waits = row.decision is not None and (not row.obeyed or bool(row.refusal))
+            goes_on = _is_left_out(row) or row.shown in (TableState.RUNNING, TableState.DROPPED)
+            shown += [row] if own.all or waits or not goes_on else []
+    for row in shown:
+        stored, decision = row.stored, row.decision
+        error = stored.error or row.waits
+        at = f"checkpoint {row.reached} ({tso_time(row.reached)})"
+        lines += table([(str(stored.name), row.shown, at)], "  ")
+        lines += message(error, _INDENT) if error else []
+        if copy_from := stored.copies.copy_from:
+            lines += wrapped(f"the copy has to be as of {copy_from} ({tso_time(copy_from)}) or later", _INDENT)
+        decided: dict[str, object] | None = None
+        if decision is not None:
+            at = f" --at {decision.at}" if decision.at else ""
+            end = "obeyed" if row.obeyed else "no consumer has seen it yet"
+            end = f"not obeyed: {row.refusal}" if row.refusal else end
+            said = f"decided at {decision.decided_at} UTC by {decision.decided_by}: {decision.verb}{at}; {end}"
+            lines += wrapped(said, _INDENT)
+            decided = {"verb": decision.verb, "at": decision.at, "by": decision.decided_by}
+            decided |= {"obeyed": row.obeyed, "refusal": row.refusal}
+        documents.append(
+            {
+                "table": str(stored.name),
+                "state": row.shown,
+                "checkpoint": row.reached,
+                "error": error,
+                "copy_from": stored.copies.copy_from,
+                "copied_at": stored.copies.copied_at,
+                "decided": decided,
+            }
+        )
+    left_out = 0 if own.all or meant else sum(map(_is_left_out, rows))
+    lines = lines or ["no table is halted, paused or waiting"]
+    lines += [f"{left_out:,} skipped or left out by the filter: add --all"] if left_out else []
+    return told(own, {"tables": documents}, lines)
 
 
 def _is_left_out(row: TableRow) -> bool:
     """Return whether the table is left out on purpose; one that was left out until now, and lacks rows, has an error."""
     stored = row.stored
     return stored.state == TableState.EXCLUDED and (not stored.error or is_skipped(stored.state, stored.error))
-
-
-def _table_line(row: TableRow) -> str:
-    """Return one table as a few lines."""
-    stored, decision = row.stored, row.decision
-    at = f"checkpoint {row.reached} ({tso_time(row.reached)})"
-    lines = list(table([(str(stored.name), row.shown, at)], "  "))
-    lines += message(said, _INDENT) if (said := stored.error or row.waits) else []
-    if copy_from := stored.copies.copy_from:
-        lines += wrapped(f"the copy has to be as of {copy_from} ({tso_time(copy_from)}) or later", _INDENT)
-    if decision is not None:
-        at = f" --at {decision.at}" if decision.at else ""
-        end = f"not obeyed: {row.refusal}" if row.refusal else "obeyed" if row.obeyed else "no consumer has seen it yet"
-        said = f"decided at {decision.decided_at} UTC by {decision.decided_by}: {decision.verb}{at}; {end}"
-        lines += wrapped(said, _INDENT)
-    return "\n".join(lines)
-
-
-def _table_document(row: TableRow) -> dict[str, object]:
-    stored, decision = row.stored, row.decision
-    return {
-        "table": str(stored.name),
-        "state": row.shown,
-        "checkpoint": row.reached,
-        "error": stored.error or row.waits,
-        "copy_from": stored.copies.copy_from,
-        "copied_at": stored.copies.copied_at,
-        "decided": decision
-        and {
-            "verb": decision.verb,
-            "at": decision.at,
-            "by": decision.decided_by,
-            "obeyed": row.obeyed,
-            "refusal": row.refusal,
-        },
-    }
 
 
 _ROW_FIELDS = (
@@ -278,7 +274,17 @@ def answer_quarantine(own: QuarantineFlags, session: Session) -> Answer:
         chosen = meant(own.table, rows, lambda entry: entry.table) if own.table else rows
         chosen = [entry for entry in chosen if own.key in (None, entry.key)]
         if own.action == "list":
-            lines = [line for entry in chosen for line in _row_lines(entry)] or ["the quarantine is empty"]
+            lines: list[str] = []
+            for entry in chosen:
+                before = "had an earlier row of this key" if entry.held_before is not None else "had no row of this key"
+                at = f"commit-ts {entry.commit_ts} ({tso_time(entry.commit_ts)})"
+                lines += [f"  {entry.table}  {entry.key}  {at}", f"    {entry.reason}"]
+                place = f"row {entry.row} of {entry.path}; the target {before}"
+                lines.append(f"    {place}; first refused at {entry.first_seen} UTC")
+                asked = f"    to be tried again, by {entry.retry_asked_by}; no consumer has done it yet"
+                lines += [asked] if entry.retry_asked_by else []
+                lines += [f"    last retry: {entry.retry_answer}"] if entry.retry_answer else []
+            lines = lines or ["the quarantine is empty"]
             return told(own, {"rows": [row_document(entry) for entry in chosen]}, lines)
         if not chosen:
             raise ConfigError("no such row is in the quarantine; `storage-consumer quarantine` lists those that are")
@@ -296,14 +302,3 @@ def answer_quarantine(own: QuarantineFlags, session: Session) -> Answer:
 def row_document(entry: QuarantinedEntry) -> dict[str, object]:
     """Return a row as JSON takes it; the keys are part of the program's interface."""
     return {"table": str(entry.table), **{name: getattr(entry, name) for name in _ROW_FIELDS}}
-
-
-def _row_lines(entry: QuarantinedEntry) -> Iterator[str]:
-    before = "had an earlier row of this key" if entry.held_before is not None else "had no row of this key"
-    yield f"  {entry.table}  {entry.key}  commit-ts {entry.commit_ts} ({tso_time(entry.commit_ts)})"
-    yield f"    {entry.reason}"
-    yield f"    row {entry.row} of {entry.path}; the target {before}; first refused at {entry.first_seen} UTC"
-    if entry.retry_asked_by:
-        yield f"    to be tried again, by {entry.retry_asked_by}; no consumer has done it yet"
-    if entry.retry_answer:
-        yield f"    last retry: {entry.retry_answer}"

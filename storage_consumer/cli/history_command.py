@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -12,7 +12,7 @@ from storage_consumer.cli.screen import cut, wrapped
 from storage_consumer.cli.screen import table as laid_out
 from storage_consumer.cli.verbs import HistoryFlags
 from storage_consumer.errors import ConfigError
-from storage_consumer.model import TableColumn, TableDefinition, folded_name
+from storage_consumer.model import DdlId, TableColumn, TableDefinition, folded_name
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_words import known
 from storage_consumer.session import Session
@@ -52,11 +52,22 @@ def answer_history(own: HistoryFlags, session: Session) -> Answer:
         # By directory, since a statement of this table's history may be in the journal under its former name.
         rows = desk.journal.of_directories(sorted({version.table_dir for version in kept}))
         journal = {row.identity: row for row in rows}
-        documents = [
-            _document(version, before, journal.get(version.identity))
-            for version, before in _with_before(desk.history, kept)
-        ]
-    lines = [line for document in documents for line in ("", *_lines(document))]
+        documents = _documents(desk.history, kept, journal)
+    lines: list[str] = []
+    for each in documents:
+        took = "" if each["seconds"] is None else f" in {each['seconds']:.3f} s"
+        state = f"{each['state']}{took}" if each["state"] else "not run yet, or nothing to run"
+        head = f"{each['version']}  {each['time']}  {state}"
+        lines += ["", *wrapped(head, further=_INDENT)]
+        notes = [each["statement"] or "(a structure without a statement)"]
+        notes += [f"ran as: {each['ran']}"] if "ran" in each else []
+        notes += [f"- {change}" for change in each["changes"]]
+        if not each["changes"] and not each["damage"]:
+            notes.append("- the columns are the same")
+        notes += [each[name] for name in ("note", "damage") if each[name]]
+        if each["answer"] not in ("", "OK", each["note"]):
+            notes.append(f"the target answered: {each['answer']}")
+        lines += (line for text in notes for line in wrapped(text, _INDENT, f"{_INDENT}  "))
     return told(own, {"table": own.table, "versions": documents}, lines[1:])
 
 
@@ -90,10 +101,11 @@ def _all_tables(own: HistoryFlags, tables: Sequence[KeptTable], unresolved: Iter
 # one table
 
 
-def _with_before(
-    history: StoredHistory, kept: Sequence[KeptVersion]
-) -> Iterator[tuple[KeptVersion, TableDefinition | None]]:
-    """Yield each version with the structure before it: the table's own, or that of the table it was renamed from."""
+def _documents(
+    history: StoredHistory, kept: Sequence[KeptVersion], journal: Mapping[DdlId, JournalRow]
+) -> list[dict[str, Any]]:
+    """Return the versions as JSON takes them, each compared with the structure before it: the table's own, or that of the table it was renamed from."""
+    documents: list[dict[str, Any]] = []
     before: TableDefinition | None = None
     for version in kept:
         definition = version.definition
@@ -103,48 +115,29 @@ def _with_before(
         if definition is not None and pair is not None and pair[0].folded() != definition.name.folded():
             older = history.structure_at(key_of(pair[0]), version.version - 1)
             source = older.definition if older is not None else None
-        yield version, source
+        row = journal.get(version.identity)
+        document: dict[str, Any] = {
+            "version": version.version,
+            "time": tso_time(version.version),
+            "statement": definition.query if definition else "",
+            "ddl_type": definition.ddl_type if definition else None,
+            "path": definition.path if definition else "",
+            "checksum": version.checksum,
+            "changes": changes(source, definition) if definition else [],
+            "damage": version.damage,
+            "state": row.state if row else "",
+            "seconds": row.seconds if row else None,
+            "note": row.note if row else "",
+            "answer": row.answer if row else "",
+        }
+        # Only a text that differs from the stored one is worth a line.
+        if row is not None and row.state in ("done", "failed") and row.statement not in ("", row.query):
+            document["ran"] = row.statement
+        documents.append(document)
         # A file with the columns of another table says nothing about this one's.
         if definition is not None and not parsed(definition).is_astray:
             before = definition
-
-
-def _document(version: KeptVersion, before: TableDefinition | None, row: JournalRow | None) -> dict[str, object]:
-    definition = version.definition
-    document: dict[str, object] = {
-        "version": version.version,
-        "time": tso_time(version.version),
-        "statement": definition.query if definition else "",
-        "ddl_type": definition.ddl_type if definition else None,
-        "path": definition.path if definition else "",
-        "checksum": version.checksum,
-        "changes": changes(before, definition) if definition else [],
-        "damage": version.damage,
-        "state": row.state if row else "",
-        "seconds": row.seconds if row else None,
-        "note": row.note if row else "",
-        "answer": row.answer if row else "",
-    }
-    # Only a text that differs from the stored one is worth a line.
-    if row is not None and row.state in ("done", "failed") and row.statement not in ("", row.query):
-        document["ran"] = row.statement
-    return document
-
-
-def _lines(document: Mapping[str, Any]) -> Iterator[str]:
-    took = "" if document["seconds"] is None else f" in {document['seconds']:.3f} s"
-    state = f"{document['state']}{took}" if document["state"] else "not run yet, or nothing to run"
-    yield from wrapped(f"{document['version']}  {document['time']}  {state}", further=_INDENT)
-    texts = [document["statement"] or "(a structure without a statement)"]
-    if "ran" in document:
-        texts.append(f"ran as: {document['ran']}")
-    texts += [f"- {change}" for change in document["changes"]]
-    if not document["changes"] and not document["damage"]:
-        texts.append("- the columns are the same")
-    texts += [document[name] for name in ("note", "damage") if document[name]]
-    if document["answer"] not in ("", "OK", document["note"]):
-        texts.append(f"the target answered: {document['answer']}")
-    yield from (line for text in texts for line in wrapped(text, _INDENT, f"{_INDENT}  "))
+    return documents
 
 
 # two structures

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from tqdm import tqdm
@@ -66,21 +66,24 @@ def answer_load(own: LoadFlags, session: Session) -> Answer:
     exported = _exported(own, session) if own.source else None
     with session.state() as desk:
         if source:
-            return _requested(desk, own, source, exported)
+            wish = request_load(desk, str(own.table), source, replaces=own.replace)
+            name, lines = wish.name, list[str]()
+            document: dict[str, object] = {"outcome": "stored", "table": str(name), "source": source}
+            if exported is not None:
+                lines += [f"{name}: a snapshot was lost, so a newer one was taken: {why}" for why in exported.lost]
+                made = f"{exported.rows:,} rows in {exported.files:,} files"
+                at = f"as of {exported.snapshot} ({tso_time(exported.snapshot)})"
+                lines.append(f"{name}: exported {at}: {made}")
+                document["exported"] = asdict(exported)
+            how = ", in place of its rows in the target" if wish.replaces else ""
+            lines.append(f"{name}: to be loaded from {source}{how}")
+            lines.append(
+                "a running consumer looks at the copy before its next round, a stopped one when it starts; `storage-consumer load` shows how far it is"
+            )
+            return told(own, document, lines)
         rows = desk.loads.all()
         if own.action != "cancel":
-            shown = [_chosen(rows, own.table)] if own.table else rows
-            listed = [row for row in shown if own.all or own.table or row.load.is_pending]
-            rate, report = None, None
-            if any(row.load.phase == LoadPhase.LOADING for row in listed):
-                report = desk.snapshot().reported
-            # Between rounds, and while all loads are paused, it would be the rate of before.
-            if report and report.phase == Phase.APPLYING:
-                rate = report.rows_per_second
-            lines = [line for row in listed for line in _lines(row)] or ["no table is being loaded"]
-            lines += [f"the consumer reads {rate:,.0f} rows/s, changes of other tables included"] if rate else []
-            lines += [f"{len(shown) - len(listed):,} ended: add --all"] if len(shown) > len(listed) else []
-            return told(own, {"loads": [_document(row) for row in listed], "rows_per_second": rate}, lines)
+            return _listed(desk, own, rows)
         row = _chosen(rows, own.table)
         found = (desk.loads.withdraw(row.load.table_key) or row).load
     if found.phase == LoadPhase.REQUESTED:
@@ -140,23 +143,6 @@ def _refuse_moving(desk: StateStore, name: TableName) -> None:
         )
 
 
-def _requested(desk: StateStore, own: LoadFlags, source: str, exported: Exported | None) -> Answer:
-    """Store a wish; raise `ConfigError` where the table is being loaded already."""
-    wish = request_load(desk, str(own.table), source, replaces=own.replace)
-    name, lines = wish.name, list[str]()
-    document: dict[str, object] = {"outcome": "stored", "table": str(wish.name), "source": source}
-    if exported is not None:
-        lines += [f"{name}: a snapshot was lost, so a newer one was taken: {why}" for why in exported.lost]
-        made = f"{exported.rows:,} rows in {exported.files:,} files"
-        lines.append(f"{name}: exported as of {exported.snapshot} ({tso_time(exported.snapshot)}): {made}")
-        document["exported"] = asdict(exported)
-    lines.append(f"{name}: to be loaded from {source}{', in place of its rows in the target' if wish.replaces else ''}")
-    lines.append(
-        "a running consumer looks at the copy before its next round, a stopped one when it starts; `storage-consumer load` shows how far it is"
-    )
-    return told(own, document, lines)
-
-
 def _check(own: LoadFlags) -> None:
     """Refuse options that do not go together."""
     if own.action and (own.dump or own.at is not None):
@@ -182,20 +168,32 @@ def _chosen(rows: Sequence[LoadRow], given: str | None) -> LoadRow:
     raise ConfigError(f"no load of {given} is known; `storage-consumer load --all` lists the last load of each table")
 
 
-def _lines(row: LoadRow) -> Iterator[str]:
-    load = row.load
-    at = f"as of {load.as_of} ({tso_time(load.as_of)})" if load.as_of else ""
-    yield from table([(str(load.name), str(load.phase), load_progress(load))], "  ")
-    yield from wrapped(f"{load.source} {at}".rstrip(), _INDENT)
-    yield from message(load.error, _INDENT) if load.error else ()
-    if row.waits_for:
-        waits = f"waits for the statement with version {row.waits_for}, which may touch the table: see `storage-consumer ddl`"
-        yield from message(waits, _INDENT)
-    ended = f", ended at {row.ended_at} UTC" if row.ended_at else ""
-    yield from wrapped(f"requested at {row.requested_at} UTC by {row.requested_by}{ended}", _INDENT)
-
-
-def _document(row: LoadRow) -> dict[str, object]:
-    more = {"replaces": row.load.replaces, "requested_at": row.requested_at, "requested_by": row.requested_by}
-    more["waits_for"] = row.waits_for or None
-    return load_document(row.load) | more | {"ended_at": row.ended_at or None}
+def _listed(desk: StateStore, own: LoadFlags, rows: Sequence[LoadRow]) -> Answer:
+    """Return the loads that are asked for, or all that have not ended."""
+    shown = [_chosen(rows, own.table)] if own.table else rows
+    listed = [row for row in shown if own.all or own.table or row.load.is_pending]
+    rate, report = None, None
+    if any(row.load.phase == LoadPhase.LOADING for row in listed):
+        report = desk.snapshot().reported
+    # Between rounds, and while all loads are paused, it would be the rate of before.
+    if report and report.phase == Phase.APPLYING:
+        rate = report.rows_per_second
+    lines, documents = list[str](), list[dict[str, object]]()
+    for row in listed:
+        load = row.load
+        at = f"as of {load.as_of} ({tso_time(load.as_of)})" if load.as_of else ""
+        lines += table([(str(load.name), str(load.phase), load_progress(load))], "  ")
+        lines += wrapped(f"{load.source} {at}".rstrip(), _INDENT)
+        lines += message(load.error, _INDENT) if load.error else []
+        if row.waits_for:
+            waits = f"waits for the statement with version {row.waits_for}, which may touch the table: see `storage-consumer ddl`"
+            lines += message(waits, _INDENT)
+        ended = f", ended at {row.ended_at} UTC" if row.ended_at else ""
+        lines += wrapped(f"requested at {row.requested_at} UTC by {row.requested_by}{ended}", _INDENT)
+        more = {"replaces": load.replaces, "requested_at": row.requested_at, "requested_by": row.requested_by}
+        ends = {"waits_for": row.waits_for or None, "ended_at": row.ended_at or None}
+        documents.append(load_document(load) | more | ends)
+    lines = lines or ["no table is being loaded"]
+    lines += [f"the consumer reads {rate:,.0f} rows/s, changes of other tables included"] if rate else []
+    lines += [f"{len(shown) - len(listed):,} ended: add --all"] if len(shown) > len(listed) else []
+    return told(own, {"loads": documents, "rows_per_second": rate}, lines)

@@ -196,8 +196,24 @@ def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory
         _log.info("notice", text=notice)
     about = {"host": socket.gethostname(), "pid": os.getpid(), "version": __version__, **ends}
     alerts = OnHalt(loaded.program.on_halt, about | {"state_schema": config.downstream.state_schema}, SystemClock())
+
+    def work() -> RoundSummary:
+        recorder = Recorder(SystemClock(), __version__)
+        # Patience ends before the consumer closes: closing is not a job that could be called off.
+        with (
+            consumer(**{**options, "progress": recorder}) as running,
+            shown(
+                recorder, running.running_statements, alerts.round_finished, wants_bar=not loaded.program.no_progress
+            ),
+            Notifier().telling(lambda: running.silent_seconds),
+            _patience(stop, running),
+        ):
+            # Only now, since there is nothing to abandon before; called immediately if the second signal came earlier.
+            stop.on_abandon(running.abandon)
+            return running.run_once(stop) if loaded.program.once else running.run(stop)
+
     with Stop() as stop, alerts.listening():
-        return _ended(loaded, lambda: _work(loaded, options, consumer, alerts, stop), stop)
+        return _ended(loaded, work, stop)
 
 
 def _ended(loaded: Loaded, work: Callable[[], RoundSummary], stop: Stop) -> int:
@@ -226,22 +242,6 @@ def _ended(loaded: Loaded, work: Callable[[], RoundSummary], stop: Stop) -> int:
         reason = summary.ended_early
     _log.info("stopped", exit_code=int(code), reason=reason)
     return code
-
-
-def _work(
-    loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory, alerts: OnHalt, stop: Stop
-) -> RoundSummary:
-    recorder = Recorder(SystemClock(), __version__)
-    # Patience ends before the consumer closes: closing is not a job that could be called off.
-    with (
-        consumer(**{**options, "progress": recorder}) as running,
-        shown(recorder, running.running_statements, alerts.round_finished, wants_bar=not loaded.program.no_progress),
-        Notifier().telling(lambda: running.silent_seconds),
-        _patience(stop, running),
-    ):
-        # Only now, since there is nothing to abandon before; called immediately if the second signal came earlier.
-        stop.on_abandon(running.abandon)
-        return running.run_once(stop) if loaded.program.once else running.run(stop)
 
 
 @contextmanager

@@ -107,7 +107,14 @@ def _lines(plan: Plan, most: int | None) -> Iterator[str]:
         if most is None or rows < most or statements < most:
             counts = f"{_sum_of(wave.rows)}{_count(len(wave.statements), 'statement')}"
             yield from ("", *wrapped(f"wave {number}: {counts}", further="  "))
-            yield from (line for each in wave.rows[: _rest(most, rows)] for line in _rows_lines(each))
+            for part in wave.rows[: _rest(most, rows)]:
+                name = part.table if part.table == part.target else f"{part.table} → {part.target}"
+                number_of = "" if part.rows is None else f"{_count(part.rows, 'row')} in "
+                also = [f"{part.duplicates:,} repeated"] if part.duplicates else []
+                also += [f"{part.later:,} later"] if part.later else []
+                files = f"{_count(part.files, 'file')} ({data_size(part.size)})"
+                beside = f", {', '.join(also)} left out" if also else ""
+                yield from wrapped(f"{name}: {number_of}{files}{beside}", "  rows   ", " " * _ACTION)
             yield from (line for each in wave.statements[: _rest(most, statements)] for line in _statement_lines(each))
             rows, statements = rows + len(wave.rows), statements + len(wave.statements)
     if most is not None and max(len(plan.rows), len(plan.statements)) > most:
@@ -127,16 +134,6 @@ def _sum_of(rows: Sequence[PlannedRows], end: str = ", ") -> str:
     counted = [each.rows for each in rows if each.rows is not None]
     number = f"{_count(sum(counted), 'row')} in " if counted else ""
     return f"{number}{files} of {_count(len({each.table for each in rows}), 'table')}{end}"
-
-
-def _rows_lines(rows: PlannedRows) -> list[str]:
-    name = rows.table if rows.table == rows.target else f"{rows.table} → {rows.target}"
-    number = "" if rows.rows is None else f"{_count(rows.rows, 'row')} in "
-    also = [f"{rows.duplicates:,} repeated"] * bool(rows.duplicates) + [f"{rows.later:,} later"] * bool(rows.later)
-    beside = f", {', '.join(also)} left out" if also else ""
-    return wrapped(
-        f"{name}: {number}{_count(rows.files, 'file')} ({data_size(rows.size)}){beside}", "  rows   ", " " * _ACTION
-    )
 
 
 def _statement_lines(statement: PlannedStatement) -> Iterator[str]:

@@ -18,7 +18,7 @@ from storage_consumer.clock import Clock, SystemClock, span
 from storage_consumer.summary import RoundSummary, RunningStatement
 from storage_consumer.telemetry import utc_time
 from storage_consumer.watch.recorder import Recorder, Ticker
-from storage_consumer.watch.report import Work, lag_of
+from storage_consumer.watch.report import lag_of
 
 _log = telemetry.Log("display")
 _NAMED = 10
@@ -240,7 +240,18 @@ class Bar:
                 self._screen.write("\r\x1b[J")
                 self._bar.sp, self._bar.ncols = tqdm.status_printer(self._screen), _columns()
             self._bar.total, self._bar.n = work.steps, work.steps_done
-            self._bar.set_description_str(", ".join(self._texts(work)))
+            # What the line says, the most important first.
+            texts: list[str] = []
+            known = lag_of(self._recorder.summary().checkpoint, self._clock.now())
+            # Before the checkpoint is known, the bucket's lag is a lower limit: the target is never ahead of the bucket.
+            least = lag_of(self._recorder.report().source_checkpoint, self._clock.now())
+            if known is not None or least is not None:
+                texts.append(f"lag {span(known)}" if known is not None else f"lag >{span(least or 0.0)}")
+            texts.append(f"{span(work.seconds_left) if work.seconds_left is not None else '?'} left")
+            longest = max(self._statements(), key=lambda each: each.seconds, default=None)
+            texts += [f"DDL on {telemetry.escaped(telemetry.redact(longest.table))}"] if longest else []
+            rate = f"{work.rows / max(work.seconds, 0.001):,.0f} rows/s"
+            self._bar.set_description_str(", ".join([*texts, work.counted, rate, f"{work.rows:,} rows"]))
 
     def close(self) -> None:
         """Take it away for good."""
@@ -252,20 +263,6 @@ class Bar:
         if self._bar is not None:
             self._bar.close()
         self._bar = None
-
-    def _texts(self, work: Work) -> Iterator[str]:
-        """Yield what the line says, the most important first."""
-        known = lag_of(self._recorder.summary().checkpoint, self._clock.now())
-        # Before the checkpoint is known, the bucket's lag is a lower limit: the target is never ahead of the bucket.
-        least = lag_of(self._recorder.report().source_checkpoint, self._clock.now())
-        if known is not None or least is not None:
-            yield f"lag {span(known)}" if known is not None else f"lag >{span(least or 0.0)}"
-        yield f"{span(work.seconds_left) if work.seconds_left is not None else '?'} left"
-        for each in sorted(self._statements(), key=lambda each: -each.seconds)[:1]:
-            yield f"DDL on {telemetry.escaped(telemetry.redact(each.table))}"
-        yield work.counted
-        yield f"{work.rows / max(work.seconds, 0.001):,.0f} rows/s"
-        yield f"{work.rows:,} rows"
 
 
 class _Screen:

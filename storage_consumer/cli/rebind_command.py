@@ -156,7 +156,20 @@ def compared(
     # In the order of `kept`, so the newest ones are read.
     known = [file for file in kept if file.path in there]
     different = tuple(path for file in known[:MOST_READ] if (path := _difference(storage, file)))
-    same = {} if former is None else _same_contents(storage, former, sizes.unsure()[:MOST_READ])
+    files, same = [] if former is None else sizes.unsure()[:MOST_READ], dict[str, bool]()
+
+    def is_same(stored: StoredObject) -> bool | None:
+        # The former place may no longer have it.
+        with suppress(FileNotFoundError):
+            assert former is not None  # no file is compared without it
+            return read_up_to(former, stored.path, _CONTENT) == read_up_to(storage, stored.path, _CONTENT)
+        return None
+
+    if former is not None:
+        with suppress(ConfigError, StorageUnavailable), ThreadPoolExecutor(_AT_ONCE) as pool:
+            former.check()
+            answers = zip(files, pool.map(is_same, files), strict=True)
+            same = {stored.path: answer for stored, answer in answers if answer is not None}
     return PlaceComparison(
         read=min(len(known), MOST_READ) - len(different),
         named=max(0, len(known) - MOST_READ),
@@ -164,27 +177,8 @@ def compared(
         different=different,
         sizes=sizes,
         contents=sum(same.values()),
-        other_contents=tuple(path for path, is_same in same.items() if not is_same),
+        other_contents=tuple(path for path, answer in same.items() if not answer),
     )
-
-
-def _same_contents(storage: Storage, former: Storage, files: Iterable[StoredObject]) -> dict[str, bool]:
-    """Return path → whether a file has the same content in both places; without those that the former one no longer has."""
-
-    def look(stored: StoredObject) -> bool | None:
-        with suppress(FileNotFoundError):
-            return read_up_to(former, stored.path, _CONTENT) == read_up_to(storage, stored.path, _CONTENT)
-        return None
-
-    files = list(files)
-    with suppress(ConfigError, StorageUnavailable), ThreadPoolExecutor(_AT_ONCE) as pool:
-        former.check()
-        return {
-            stored.path: is_same
-            for stored, is_same in zip(files, pool.map(look, files), strict=True)
-            if is_same is not None
-        }
-    return {}
 
 
 def _difference(storage: Storage, file: KeptFile) -> str:
@@ -319,36 +313,40 @@ def _report(own: RebindFlags, feed: FeedRow, place: str, found: PlaceComparison 
         "data_files_with_another_size": found.sizes.count,
         "data_files_rewritten_unseen": found.sizes.unseen,
     }
-    return told(own, document, _lines(feed, place, found))
-
-
-def _lines(feed: FeedRow, place: str, found: PlaceComparison) -> Iterator[str]:
+    lines: list[str] = []
     sizes, goes_on = found.sizes, f"goes on from {feed.checkpoint} ({tso_time(feed.checkpoint)})"
     if feed.upstream == place:
-        yield f"the state is bound to {place} as before, and {goes_on}"
+        lines.append(f"the state is bound to {place} as before, and {goes_on}")
     else:
         writer = f"; its last writer was {readable(feed.holder)}" if feed.holder else ""
-        yield f"the state was bound to {feed.upstream}{writer}"
-        yield f"it is bound to {place} now, and {goes_on}"
+        lines.append(f"the state was bound to {feed.upstream}{writer}")
+        lines.append(f"it is bound to {place} now, and {goes_on}")
     by_name = f", {found.named} more by name" if found.named else ""
-    yield f"compared: {found.read} schema files that say the same{by_name}"
-    yield f"compared: {sizes.there} last finished data files that are there; {sizes.gone} are gone, as old ones may be"
+    lines.append(f"compared: {found.read} schema files that say the same{by_name}")
+    lines.append(
+        f"compared: {sizes.there} last finished data files that are there; {sizes.gone} are gone, as old ones may be"
+    )
     unsure = len(sizes.unsure())
     if found.contents:
-        yield f"compared: {found.contents} of them with the former place, by content"
+        lines.append(f"compared: {found.contents} of them with the former place, by content")
     if unsure > found.contents:
-        yield f"not compared: the content of {unsure - found.contents} of them, which the former place no longer shows: their sizes are the same"
+        lines.append(
+            f"not compared: the content of {unsure - found.contents} of them, which the former place no longer shows: their sizes are the same"
+        )
     if found.missing:
-        yield f"not there, as allowed: {len(found.missing)} schema files:{shortened(found.missing)}"
+        lines.append(f"not there, as allowed: {len(found.missing)} schema files:{shortened(found.missing)}")
     if sizes.count:
-        yield f"of another size, as allowed: {sizes.count} data files, which `run` reads again:{shortened(found.sizes.shown, found.sizes.count)}"
+        lines.append(
+            f"of another size, as allowed: {sizes.count} data files, which `run` reads again:{shortened(sizes.shown, sizes.count)}"
+        )
     if sizes.unseen:
-        yield f"{sizes.unseen} of them may have lost rows: `run` halts their tables and lists the next steps"
-    yield (
+        lines.append(f"{sizes.unseen} of them may have lost rows: `run` halts their tables and lists the next steps")
+    lines.append(
         "the next start may read files again where TiCDC may still write; rows that were applied are not applied again"
     )
     if feed.upstream != place:
-        yield (
+        lines.append(
             "make sure that TiCDC writes there and no longer to the former place: new rows in the former place are "
             "not read"
         )
+    return told(own, document, lines)

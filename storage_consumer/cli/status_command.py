@@ -17,7 +17,7 @@ from storage_consumer.plan.table_words import known
 from storage_consumer.session import Session
 from storage_consumer.telemetry import lines_escaped, redact
 from storage_consumer.watch import wording
-from storage_consumer.watch.report import Health, StoredStatement, Table, lag_of
+from storage_consumer.watch.report import Health, StoredStatement, lag_of
 from storage_consumer.watch.status import Status, TableStatus
 from storage_consumer.watch.wording import document, moment
 
@@ -77,7 +77,18 @@ def _look(own: StatusFlags, session: Session) -> Answer:
         status = status_now(desk, session.target.settings, max_lag=own.max_lag, needs_writer=not own.batch)
         sequences = desk.progress.sequences() if own.files else None
     chosen = known(own.table, status.snapshot.tables, lambda each: each.name)[0] if own.table else None
-    lines = _of_table(status, chosen) if chosen else _lines(status, None if own.all else _SHOWN)
+    if chosen:
+        if shown := next((each for each in status.tables if each.name == chosen.name), None):
+            lines = list(_table_lines(shown))
+        else:
+            snapshot = status.snapshot
+            checkpoint = snapshot.reached(chosen)
+            at = moment(checkpoint, lag_of(checkpoint, snapshot.now))
+            lines = wrapped(f"{snapshot.shown(chosen)}: {chosen.name}, at {at}", further="  ")
+        statements = [each for each in status.statements if each.name.folded() == chosen.name.folded()]
+        lines += [line for each in statements for line in _statement_lines(each)]
+    else:
+        lines = _lines(status, None if own.all else _SHOWN)
     needed: list[dict[str, object]] | None = None
     if sequences is not None:
         needed = []
@@ -121,20 +132,6 @@ def _table_lines(table: TableStatus) -> Iterator[str]:
             yield f"  {words}:"
         # Not wrapped: it is to be pasted.
         yield f"  next: {step}"
-
-
-def _of_table(status: Status, table: Table) -> list[str]:
-    """Return what is known of one table."""
-    shown = next((each for each in status.tables if each.name == table.name), None)
-    if shown is not None:
-        lines = list(_table_lines(shown))
-    else:
-        snapshot = status.snapshot
-        checkpoint = snapshot.reached(table)
-        at = moment(checkpoint, lag_of(checkpoint, snapshot.now))
-        lines = wrapped(f"{snapshot.shown(table)}: {table.name}, at {at}", further="  ")
-    own = [each for each in status.statements if each.name.folded() == table.name.folded()]
-    return lines + [line for each in own for line in _statement_lines(each)]
 
 
 def _statement_lines(statement: StoredStatement) -> list[str]:

@@ -12,7 +12,7 @@ from storage_consumer.clock import span
 from storage_consumer.config.load import load_carried, load_source
 from storage_consumer.errors import ConfigError
 from storage_consumer.operating.verification import VerifyReport, Wishes, verified
-from storage_consumer.rows.comparison import RowDifference, VerifyOutcome
+from storage_consumer.rows.comparison import VerifyOutcome
 from storage_consumer.session import Session
 from storage_consumer.watch.wording import moment
 
@@ -81,7 +81,15 @@ def _lines(report: VerifyReport) -> Iterator[str]:
         if table.different_rows:
             yield f"  rows: {table.differing:,} differ, {table.missing:,} missing, {table.extra:,} extra"
         for difference in table.differences[:_SHOWN_ROWS]:
-            yield from wrapped(_row(difference), "    ", "      ")
+            key = ", ".join(f"{name} = {_value(value)}" for name, value in difference.key.items())
+            times = f" ({difference.count} times)" if difference.count > 1 else ""
+            source, target = difference.source or {}, difference.target or {}
+            shown = ", ".join(f"{name} = {_value(value)}" for name, value in (source or target).items())
+            text = f"{difference.kind}{times}: {key or shown}"
+            if difference.kind == "differs":
+                values = (f"{name} is {_value(target[name])}, at the source {_value(source[name])}" for name in source)
+                text = f"differs: {key}: {'; '.join(values)}"
+            yield from wrapped(text, "    ", "      ")
         if 0 < len(table.differences) < table.different_rows or len(table.differences) > _SHOWN_ROWS:
             yield f"    … {table.different_rows - min(len(table.differences), _SHOWN_ROWS):,} more; --json has {len(table.differences):,}"
         if table.heal:
@@ -99,19 +107,6 @@ def _lines(report: VerifyReport) -> Iterator[str]:
     counts = ", ".join(f"{count:,} {outcome}" for outcome, count in _counts(report).items())
     yield ""
     yield f"{counts}; {rows:,} rows in {span(report.seconds)}"
-
-
-def _row(difference: RowDifference) -> str:
-    key = ", ".join(f"{name} = {_value(value)}" for name, value in difference.key.items())
-    times = f" ({difference.count} times)" if difference.count > 1 else ""
-    source, target = difference.source or {}, difference.target or {}
-    if difference.kind == "differs":
-        values = "; ".join(
-            f"{name} is {_value(target[name])}, at the source {_value(value)}" for name, value in source.items()
-        )
-        return f"differs: {key}: {values}"
-    shown = ", ".join(f"{name} = {_value(value)}" for name, value in (source or target).items())
-    return f"{difference.kind}{times}: {key or shown}"
 
 
 def _value(value: str | None) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from storage_consumer.config.options import BY_KEYWORD, OPTIONS, Option
+from storage_consumer.config.options import BY_KEYWORD, OPTIONS
 from storage_consumer.config.parsers import MAPPING, Document
 from storage_consumer.config.settings import Config, Downstream, Upstream
 from storage_consumer.config.uris import mask_uri
@@ -70,23 +70,20 @@ def given_again(options: Mapping[str, object]) -> Iterator[str]:
     """Yield the flags that give these options again, by keyword, but for what leads to the target, see `reaching`."""
     for option in OPTIONS:
         value = options.get(option.keyword) if option.flag and option.name not in _ELSEWHERE else None
+        flag = f"--{option.name}"
         for each in value if isinstance(value, list | tuple) else [value]:
-            yield from _words(option, each)
-
-
-def _words(option: Option, value: object) -> Sequence[str]:
-    flag = f"--{option.name}"
-    if isinstance(value, Document):
-        # A mapping that a program gave is no file.
-        value = None if value.source == MAPPING and not Path(MAPPING).is_file() else value.source
-    if not isinstance(value, str | Path | int | float):
-        return ()
-    if option.switch and str(value).lower() == "true":
-        return (flag,)
-    text = str(value)
-    if option.keyword in _URIS:
-        text = bare_uri(text)
-    elif option.keyword == "on_halt":
-        # The name of a program is shown; anything more may hold a secret.
-        text = "***" if " " in text else text
-    return (flag, text)
+            if isinstance(each, Document):
+                # A mapping that a program gave is no file.
+                each = None if each.source == MAPPING and not Path(MAPPING).is_file() else each.source  # noqa: PLW2901
+            if not isinstance(each, str | Path | int | float):
+                continue
+            text = str(each)
+            if option.switch and text.lower() == "true":
+                yield flag
+                continue
+            if option.keyword in _URIS:
+                text = bare_uri(text)
+            elif option.keyword == "on_halt" and " " in text:
+                # The name of a program is shown; anything more may hold a secret.
+                text = "***"
+            yield from (flag, text)

@@ -12,6 +12,7 @@ import shlex
 import unicodedata
 import zoneinfo
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -235,41 +236,25 @@ def time_zone(value: object) -> str:
     given = text(value).strip()
     if given.lower() == "system":
         return "System"
-    offset = _OFFSET.fullmatch(given)
-    if offset:
-        return _offset(offset, given)
-    if _is_zone(given):
-        return given
+    if offset := _OFFSET.fullmatch(given):
+        sign, hours, minutes = offset.groups()
+        total = int(hours) * 60 + int(minutes)
+        # MySQL's own limits for an offset.
+        low = -_MAX_OFFSET_MINUTES + 1 if sign == "-" else 0
+        if int(minutes) >= 60 or not low <= (-total if sign == "-" else total) <= _MAX_OFFSET_MINUTES:  # noqa: PLR2004 - minutes in an hour
+            raise ValueError(f"a time zone offset must be between -13:59 and +14:00, not {given!r}")
+        return f"{sign}{int(hours):02d}:{minutes}"
+    # The database has other files too: a copy of this host's zone, clocks that count leap seconds.
+    if given not in _NO_ZONES and not given.startswith("right/"):
+        # A folder of zones, such as Europe, raises an OSError.
+        with suppress(zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+            zoneinfo.ZoneInfo(given)
+            return given
     expected = f"a time zone like UTC, Asia/Shanghai, +08:00 or System is expected, not {given!r}"
     if given.isalpha() and len(given) <= _LONGEST_ABBREVIATION:
         # The nearest name would be that of another zone.
         raise ValueError(f"{expected}: an abbreviation does not identify a zone")
     raise ValueError(f"{expected}{did_you_mean(given, zoneinfo.available_timezones())}")
-
-
-def _is_zone(name: str) -> bool:
-    """Return whether this is the name of a zone.
-
-    The database has other files too: a copy of this host's zone, clocks that count leap seconds.
-    """
-    if name in _NO_ZONES or name.startswith("right/"):
-        return False
-    try:
-        zoneinfo.ZoneInfo(name)
-    # A folder of zones, such as Europe, raises an OSError.
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        return False
-    return True
-
-
-def _offset(match: re.Match[str], given: str) -> str:
-    sign, hours, minutes = match.groups()
-    total = int(hours) * 60 + int(minutes)
-    # MySQL's own limits for an offset.
-    low = -_MAX_OFFSET_MINUTES + 1 if sign == "-" else 0
-    if int(minutes) >= 60 or not low <= (-total if sign == "-" else total) <= _MAX_OFFSET_MINUTES:  # noqa: PLR2004 - minutes in an hour
-        raise ValueError(f"a time zone offset must be between -13:59 and +14:00, not {given!r}")
-    return f"{sign}{int(hours):02d}:{minutes}"
 
 
 def system_zone(environ: Mapping[str, str], etc: Path = Path("/etc")) -> str:

@@ -167,17 +167,16 @@ def writers_of(folder: Path) -> str:
         sticky = place != folder and bool(found.st_mode & stat.S_ISVTX)
         if reason := _reason(place, found, open_allowed=sticky):
             return reason
-    # The last one that was looked at is the folder itself.
+    # The last one that was checked is the folder itself.
     closed = not found.st_mode & _OTHERS
-    return next(filter(None, (_reason(place, each, open_allowed=closed) for place, each in _below(folder))), "")
-
-
-def _below(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield everything in a folder; raise `OSError` if it can't be listed. What vanishes meanwhile is left out."""
     for root, folders, files in os.walk(folder, onerror=_raised):
         for place in (Path(root, name) for name in (*folders, *files)):
-            with suppress(FileNotFoundError):
-                yield place, place.lstat()
+            reason = ""
+            with suppress(FileNotFoundError):  # what vanishes meanwhile is left out
+                reason = _reason(place, place.lstat(), open_allowed=closed)
+            if reason:
+                return reason
+    return ""
 
 
 def _raised(error: OSError) -> None:
@@ -249,31 +248,26 @@ VARIABLES: Mapping[str, str] = {
 def write_secrets(secrets: Secrets) -> str:
     """Write the secrets to a new file; return the place for `secrets_from` and `remove_secrets`."""
     content = json.dumps({field.name: getattr(secrets, field.name) for field in fields(secrets)}).encode()
+    process, name = Path(f"/proc/{os.getpid()}"), f"{_NAME}{uuid.uuid4().hex}"
     try:
-        return _held_open(content)
+        # No program that is started from here inherits the handle. Workers open its path instead, and the kernel checks whose they are.
+        handle = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        path = f"{process}/fd/{handle}"
+        try:
+            os.fchmod(handle, 0o600)
+            os.write(handle, content)
+            # Seal the content: every worker that opens the file could otherwise change it for the others.
+            fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+            if (process / "fd").stat().st_uid != os.geteuid() or not _holds(path, name):
+                raise PermissionError(path)  # other processes would be refused
+        except OSError:
+            os.close(handle)
+            raise
     except (AttributeError, OSError):  # not Linux, or no /proc
         handle, path = tempfile.mkstemp(prefix="secrets-", dir=own_folder())
         with os.fdopen(handle, "wb") as file:
             file.write(content)
         return path
-
-
-def _held_open(content: bytes) -> str:
-    """Return the place of a file in memory that this process holds open; raise `AttributeError` or `OSError` without such files."""
-    process, name = Path(f"/proc/{os.getpid()}"), f"{_NAME}{uuid.uuid4().hex}"
-    # No program that is started from here inherits the handle. Workers open its path instead, and the kernel checks whose they are.
-    handle = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    path = f"{process}/fd/{handle}"
-    try:
-        os.fchmod(handle, 0o600)
-        os.write(handle, content)
-        # Seal the content: every worker that opens the file could otherwise change it for the others.
-        fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
-        if (process / "fd").stat().st_uid != os.geteuid() or not _holds(path, name):  # other processes would be refused
-            raise PermissionError(path)
-    except OSError:
-        os.close(handle)
-        raise
     return f"{path}{_AND}{name}"
 
 

@@ -141,9 +141,16 @@ def read_document(config: object) -> Document:
         return Document(source=str(config), content=tomllib.loads(text))
     except ValueError as error:
         # What TiCDC prints is never TOML, so nothing is tried that would hide a fault of a TOML file.
-        printed = _printed_object(str(config), text)
-        if printed is None:
+        if (begin := _BEGIN.search(text)) is None:
             raise ConfigError(f"--config {config}: this is not TOML: {error}") from error
+    try:
+        printed, end = json.JSONDecoder().raw_decode(text, begin.end())
+    except ValueError as error:
+        raise ConfigError(f"--config {config}: this is not the whole JSON of a changefeed: {error}") from error
+    if _BEGIN.search(text, end):
+        raise ConfigError(
+            f"--config {config}: this holds several JSON objects; keep the one of this bucket's changefeed"
+        )
     return _from_json(str(config), printed)
 
 
@@ -170,22 +177,6 @@ def _from_json(source: str, printed: Mapping[str, object]) -> Document:
     if start_ts := fields.get("start-ts"):
         _put(content, START_TS, start_ts)
     return Document(source=source, content=content, printed=True)
-
-
-def _printed_object(source: str, text: str) -> Mapping[str, object] | None:
-    """Return the JSON object in what TiCDC printed, None if there is none. Raise `ConfigError` if it is damaged or not the only one."""
-    begin = _BEGIN.search(text)
-    if begin is None:
-        return None
-    try:
-        content, end = json.JSONDecoder().raw_decode(text, begin.end())
-    except ValueError as error:
-        raise ConfigError(f"--config {source}: this is not the whole JSON of a changefeed: {error}") from error
-    if _BEGIN.search(text, end):
-        raise ConfigError(
-            f"--config {source}: this holds several JSON objects; keep the one of this bucket's changefeed"
-        )
-    return dict(content)
 
 
 def _respelled(value: Any, where: str) -> Any:

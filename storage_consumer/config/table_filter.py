@@ -15,9 +15,11 @@ import re
 import tomllib
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
+from typing import Any
 
 from storage_consumer.config.parsers import did_you_mean, why_reserved
 from storage_consumer.config.settings import ColumnSelector, EventFilter, LeftOut, Route, Selecting, Upstream
@@ -278,8 +280,13 @@ def rules(value: object) -> tuple[str, ...]:
     for item in value if isinstance(value, (list, tuple)) else [value]:
         if not isinstance(item, str):
             raise ValueError(f"a rule like shop.* or !shop.items is expected, not {item!r}")  # noqa: TRY004 - one exception for every value that does not fit
-        # A rule may begin with a bracket as well: what is no TOML array is one rule a line.
-        found += _array(item) or item.splitlines()
+        # A rule may begin with a bracket as well: what is no TOML array of texts is one rule a line.
+        array: Any = None
+        if item.lstrip().startswith("["):
+            with suppress(tomllib.TOMLDecodeError):
+                array = tomllib.loads(f"x = {item}")["x"]
+        is_array = isinstance(array, list) and array and all(isinstance(each, str) for each in array)
+        found += array if is_array else item.splitlines()
     # Compiled here only to see whether they can be.
     given = tuple(found)
     table_rules(given)
@@ -352,15 +359,6 @@ def taken_from_reserved(selecting: Selecting, state_schema: str) -> str:
                 "or exclude them"
             )
     return ""
-
-
-def _array(text: str) -> list[str]:
-    """Return the texts of a TOML array, empty if it is not one; a rule may begin with a bracket too."""
-    try:
-        found = tomllib.loads(f"x = {text}")["x"] if text.lstrip().startswith("[") else []
-    except tomllib.TOMLDecodeError:
-        return []
-    return found if isinstance(found, list) and all(isinstance(item, str) for item in found) else []
 
 
 def _tables(value: object) -> list[Mapping[str, object]]:
